@@ -1,0 +1,84 @@
+"""A batch: the offset ranges that become one commit, and what its tasks must account for. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_jobs.core.offsets import OffsetRange, OffsetRanges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One planned commit.
+
+    ``ingested_at_us`` is microseconds since the epoch (UTC), fixed at plan so that an adopted batch keeps it.
+    ``attempt`` is a fresh uuid: two runs that plan the same ranges have the same ``batch_id`` and
+    different attempts, so neither can take the other's commit for its own.
+    """
+
+    pipeline: str
+    table: str
+    topic: str
+    generation: int
+    ranges: OffsetRanges
+    attempt: str
+    ingested_at_us: int
+
+    @property
+    def batch_id(self) -> str:
+        """Deterministic name of the work: kind and ranges of one generation of one topic."""
+        key = f"drain|{self.table}|{self.topic}|{self.generation}|{self.ranges}"
+        return "drain-" + hashlib.sha256(key.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """What one task reads: ranges ordered by partition and offset, bounded in bytes."""
+
+    split_id: int
+    ranges: tuple[OffsetRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """Where the offsets of one partition's range went: they must all be accounted for.
+
+    ``gaps`` are offsets that hold no readable record: control markers, aborted transactions, compaction.
+    """
+
+    rows: int = 0
+    dead_letters: int = 0
+    tombstones: int = 0
+    gaps: int = 0
+
+    @property
+    def offsets(self) -> int:
+        """Number of offsets accounted for."""
+        return self.rows + self.dead_letters + self.tombstones + self.gaps
+
+    def __add__(self, other: Balance) -> Balance:
+        return Balance(
+            self.rows + other.rows,
+            self.dead_letters + other.dead_letters,
+            self.tombstones + other.tombstones,
+            self.gaps + other.gaps,
+        )
+
+
+def total(balances: Iterable[Balance]) -> Balance:
+    """Sum of the balances."""
+    result = Balance()
+    for balance in balances:
+        result += balance
+    return result
+
+
+def unbalanced(ranges: OffsetRanges, balances: Mapping[int, Balance]) -> dict[int, int]:
+    """By partition, how many offsets are unaccounted for (negative: counted twice); empty when it balances."""
+    off = {r.partition: len(r) - balances.get(r.partition, Balance()).offsets for r in ranges}
+    return {partition: missing for partition, missing in off.items() if missing}

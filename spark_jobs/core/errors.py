@@ -1,0 +1,98 @@
+"""Every error Sluice raises on purpose, split by what the caller does about it.
+
+    SluiceError
+    ├── RetryableError       a broker, catalog or store is away: try again later, bounded
+    ├── CommitConflict       somebody else drained this range: stop, delete nothing, plan again
+    ├── CommitStateUnknown   the catalog may or may not have committed: read back, never repeat blindly
+    ├── OffsetsUnavailable   Kafka no longer holds the range: stop, an operator decides
+    ├── SourceChanged        the topic or the table is not the one that was drained: stop, an operator decides
+    ├── BadRecord            one record cannot become a row: it becomes a dead letter
+    ├── ConfigError          the configuration or the set-up is wrong: fatal until it is changed
+    └── CorruptLog           a transaction-log object contradicts itself: fatal, an operator decides
+
+A kind is a class; the particular error is its ``code``, which is also its anchor in docs/ERRORS.md.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class SluiceError(Exception):
+    """An error with coordinates and a hint that says what to do.
+
+    ``code`` is a stable slug; ``where`` maps names (``pipeline``, ``table``, ``batch``, ``range``) to values.
+    """
+
+    exit_code: ClassVar[int] = 1
+    is_retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, code: str, hint: str, **where: object) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.hint = hint
+        self.where = {name: str(value) for name, value in where.items() if value is not None}
+
+    def __str__(self) -> str:
+        coordinates = ", ".join(f"{name} {value}" for name, value in self.where.items())
+        return f"{self.message}{f' ({coordinates})' if coordinates else ''} [{self.code}] {self.hint}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restore, (type(self), self.message, self.code, self.hint, self.where)
+
+
+def _restore(
+    kind: type[SluiceError], message: str, code: str, hint: str, where: dict[str, str]
+) -> SluiceError:
+    return kind(message, code=code, hint=hint, **where)
+
+
+class RetryableError(SluiceError):
+    """A broker, catalog, store or Spark server did not answer; a later run may succeed."""
+
+    exit_code = 75
+    is_retryable = True
+
+
+class CommitConflict(SluiceError):
+    """The table's offsets moved: another run committed this range. Its files may be ours: delete nothing."""
+
+    exit_code = 76
+
+
+class CommitStateUnknown(SluiceError):
+    """The commit was sent and its outcome could not be established. The next recovery settles it."""
+
+    exit_code = 75
+    is_retryable = True
+
+
+class OffsetsUnavailable(SluiceError):
+    """Kafka does not hold the range any more (retention, truncation). Continuing would lose records silently."""
+
+    exit_code = 65
+
+
+class SourceChanged(SluiceError):
+    """The topic was re-created or moved, or the table rolled back or rewritten, since the last commit."""
+
+    exit_code = 65
+
+
+class BadRecord(SluiceError):
+    """A record that cannot become a row; ``where`` names the failed phase and field."""
+
+    exit_code = 65
+
+
+class ConfigError(SluiceError):
+    """The configuration, the rights or the machine's set-up must be changed before anything can work."""
+
+    exit_code = 78
+
+
+class CorruptLog(SluiceError):
+    """A transaction-log object is of a newer version or contradicts itself."""
+
+    exit_code = 70
