@@ -1,0 +1,172 @@
+"""The configuration as Sluice uses it: defaults applied, one pipeline a topic, secrets unresolved.
+
+What a person writes is ``config_written.py``; how it becomes this is ``config_build.py``. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_serializer
+
+from spark_jobs.core.config_problems import ConfigProblem  # noqa: TC001  (pydantic needs it at run time)
+from spark_jobs.core.redaction import redact_properties
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MIB = 1024 * 1024
+DEFAULT_FRESHNESS_SECONDS = 60
+DEFAULT_MAX_BATCH_RECORDS = 1_000_000
+DEFAULT_MAX_BATCH_BYTES = 256 * MIB
+DEFAULT_TASK_MEMORY_BYTES = 512 * MIB
+DEAD_LETTERS_SUFFIX = "_dead_letters"
+
+
+class StartKind(StrEnum):
+    """Where a table that does not exist yet begins to read."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    TIMESTAMP = "timestamp"
+    OFFSETS = "offsets"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """``timestamp_ms`` (since the epoch) with TIMESTAMP only, ``offsets`` by partition with OFFSETS only."""
+
+    kind: StartKind = StartKind.EARLIEST
+    timestamp_ms: int | None = None
+    offsets: dict[int, int] = field(default_factory=dict)
+
+
+class KeyFormat(StrEnum):
+    """The type of the column ``_kafka_key``."""
+
+    STRING = "string"
+    BINARY = "binary"
+
+
+class Frozen(BaseModel):
+    """Base of all configuration models: immutable, no unknown fields, no values in validation errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class _WithSecrets(Frozen):
+    """A model that shows no value of a secret key in ``repr``, ``str`` and ``model_dump``."""
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            yield name, redact_properties(value) if _is_property_map(value) else value
+
+
+class CatalogSettings(_WithSecrets):
+    """One catalog under PyIceberg's property names."""
+
+    name: str = "sluice"
+    properties: dict[str, str]
+
+    @field_serializer("properties")
+    def _redact(self, value: dict[str, str]) -> dict[str, str]:
+        return redact_properties(value)
+
+
+class SparkSettings(_WithSecrets):
+    """Where tasks run: ``remote`` is a Connect URL, ``master`` a Spark master, at most one is set.
+
+    ``task_memory`` is in bytes.
+    """
+
+    remote: str | None = None
+    master: str | None = None
+    task_memory: int = DEFAULT_TASK_MEMORY_BYTES
+    conf: dict[str, str] = Field(default_factory=dict)
+
+    @field_serializer("conf")
+    def _redact(self, value: dict[str, str]) -> dict[str, str]:
+        return redact_properties(value)
+
+
+class PipelineSettings(Frozen):
+    """What ``defaults`` and a pipeline may both set."""
+
+    start: Start = Start()
+    freshness_seconds: int = DEFAULT_FRESHNESS_SECONDS
+    max_batch_records: int = DEFAULT_MAX_BATCH_RECORDS
+    max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES
+    partition_by: tuple[str, ...] = ()
+    table_properties: dict[str, str] = Field(default_factory=dict)
+    columns: dict[str, str] = Field(default_factory=dict)
+    owners: tuple[str, ...] = ()
+    key_format: KeyFormat = KeyFormat.STRING
+
+
+class PipelineConfig(PipelineSettings):
+    """One topic into one table. ``template`` names the ``topics_regex`` entry it was expanded from."""
+
+    name: str
+    topic: str
+    table: str
+    template: str | None = None
+
+    @property
+    def dead_letter_table(self) -> str:
+        """Table of the records that could not become rows."""
+        return self.table + DEAD_LETTERS_SUFFIX
+
+
+class PipelineTemplate(PipelineSettings):
+    """A ``topics_regex`` entry: a pipeline for every topic that matches as a whole; ``table`` holds ``{topic}``.
+
+    ``file`` and ``line`` say where it is written.
+    """
+
+    name: str
+    topics_regex: str
+    table: str
+    file: str = ""
+    line: int | None = None
+
+
+class SluiceConfig(_WithSecrets):
+    """Everything one ``sluice.yaml`` and its team files say.
+
+    ``kafka``, ``catalog.properties`` and ``spark.conf`` may hold ``${ENV}`` and ``${file:…}``; they are
+    resolved per run by ``spark_jobs.io.connection_properties``. ``state`` is the transaction log's root, any
+    FileIO path. ``home`` is the absolute state folder. ``source`` is the main file, None when there is none.
+    ``problems`` are the mistakes of team files whose pipelines are left out.
+    """
+
+    version: int = 1
+    home: str
+    state: str
+    kafka: dict[str, str] = Field(default_factory=dict)
+    catalog: CatalogSettings
+    spark: SparkSettings = SparkSettings()
+    pipelines: tuple[PipelineConfig, ...] = ()
+    templates: tuple[PipelineTemplate, ...] = ()
+    source: str | None = None
+    includes: tuple[str, ...] = ()
+    problems: tuple[ConfigProblem, ...] = ()
+
+    @field_serializer("kafka")
+    def _redact(self, value: dict[str, str]) -> dict[str, str]:
+        return redact_properties(value)
+
+    @property
+    def has_broker(self) -> bool:
+        """Whether the file names a broker; if not, the embedded one is meant."""
+        return bool(self.kafka.get("bootstrap.servers"))
+
+    def pipeline(self, name: str) -> PipelineConfig | None:
+        """The pipeline of that name."""
+        return next((pipeline for pipeline in self.pipelines if pipeline.name == name), None)
+
+
+def _is_property_map(value: object) -> bool:
+    return isinstance(value, dict) and all(isinstance(item, str) for item in value.values())

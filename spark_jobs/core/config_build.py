@@ -1,0 +1,276 @@
+"""From written files to the configuration in force: defaults, one pipeline a topic, clashes between them. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.core.config import (
+    DEAD_LETTERS_SUFFIX,
+    CatalogSettings,
+    PipelineConfig,
+    PipelineTemplate,
+    SluiceConfig,
+    SparkSettings,
+)
+from spark_jobs.core.config_problems import ConfigProblem, Finding
+from spark_jobs.core.config_validation import validate
+from spark_jobs.core.config_written import WrittenDefaults, WrittenFile, WrittenTeamFile
+from spark_jobs.core.storage_paths import is_inside
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from spark_jobs.core.config_document import Document, Path
+    from spark_jobs.core.config_written import WrittenPipeline
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_]")
+_RENAMED = {"freshness": "freshness_seconds"}
+_STORAGE_PROPERTIES = ("write.data.path", "write.metadata.path")
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """The configuration, when there is any to speak of, and the mistakes of the main file."""
+
+    config: SluiceConfig | None
+    problems: tuple[ConfigProblem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A pipeline or template and where it is written."""
+
+    entry: PipelineConfig | PipelineTemplate
+    path: Path
+
+
+def demo_config(home: str) -> SluiceConfig:
+    """What is in force without any file: embedded parts and the demo's two pipelines."""
+    return SluiceConfig(
+        home=home,
+        state=f"{home}/log",
+        catalog=_catalog("sluice", {}, home),
+        pipelines=tuple(
+            PipelineConfig(name=name, topic=name, table=f"lake.{name}") for name in ("flights", "weather")
+        ),
+    )
+
+
+def build_config(main: Document, teams: Sequence[Document], *, home: str, folder: str) -> Built:
+    """Put the main file and the team files together.
+
+    ``folder`` is the main file's folder (absolute): a relative ``state`` is meant from there. A team file with
+    any mistake, or with a pipeline that clashes with one named before it, is left out as a whole and its
+    mistakes are ``config.problems``.
+    """
+    written, problems = validate(main, WrittenFile)
+    if written is None:
+        return Built(None, tuple(problems))
+    placed = list(_place(main, written, WrittenDefaults()))
+    problems += _clashes(main, placed, [])
+    left_out: list[ConfigProblem] = []
+    for team in teams:
+        found, mistakes = _place_team(team, written.defaults, placed)
+        left_out += mistakes
+        placed += [] if mistakes else found
+    config = _assemble(written, placed, home=home, folder=folder).model_copy(
+        update={
+            "source": main.file,
+            "includes": tuple(team.file for team in teams),
+            "problems": tuple(left_out),
+        }
+    )
+    problems += [main.locate(finding) for finding in _check_state(config, main)]
+    return Built(config, tuple(sorted(set(problems), key=lambda problem: (problem.line or 0, problem.key))))
+
+
+def expand(config: SluiceConfig, topics: Iterable[str]) -> SluiceConfig:
+    """Replace what the templates gave before by one pipeline for each topic that matches now.
+
+    A topic that a pipeline of its own drains is left to it. Two topics whose safe names or tables are equal
+    become a problem and only the first, in the order of names, is drained. Idempotent.
+    """
+    kept = [pipeline for pipeline in config.pipelines if pipeline.template is None]
+    problems = [problem for problem in config.problems if not problem.key.endswith(".topics_regex")]
+    own_topics = {pipeline.topic for pipeline in kept}
+    for template in config.templates:
+        for topic in sorted(set(topics) - own_topics):
+            if topic.startswith("__") or not re.fullmatch(template.topics_regex, topic):
+                continue
+            pipeline = _from_template(template, topic)
+            clash = _first_clash(pipeline, kept)
+            if clash is None:
+                kept.append(pipeline)
+            elif clash.topic != topic:
+                problems.append(_template_problem(template, pipeline, clash))
+    return config.model_copy(update={"pipelines": tuple(kept), "problems": tuple(problems)})
+
+
+def safe_name(topic: str) -> str:
+    """The topic as a pipeline's name and as ``{topic}`` in a table's."""
+    name = _UNSAFE.sub("_", topic)
+    return f"_{name}" if name[0].isdigit() else name
+
+
+def _place(document: Document, written: WrittenTeamFile, outer: WrittenDefaults) -> Iterator[_Placed]:
+    for name, pipeline in written.pipelines.items():
+        settings = _settings(outer, written.defaults, pipeline)
+        path = ("pipelines", name)
+        if pipeline.topics_regex is not None:
+            line = document.line_of(path)
+            yield _Placed(
+                PipelineTemplate(
+                    name=name,
+                    topics_regex=pipeline.topics_regex,
+                    table=pipeline.table,
+                    file=document.file,
+                    line=line,
+                    **settings,
+                ),
+                path,
+            )
+        for topic in _topics(pipeline):
+            yield _Placed(
+                PipelineConfig(
+                    name=name if pipeline.topic is not None else safe_name(topic),
+                    topic=topic,
+                    table=_table_of(pipeline.table, topic),
+                    **settings,
+                ),
+                path,
+            )
+
+
+def _topics(pipeline: WrittenPipeline) -> tuple[str, ...]:
+    return (pipeline.topic,) if pipeline.topic is not None else pipeline.topics or ()
+
+
+def _place_team(
+    team: Document, outer: WrittenDefaults, before: list[_Placed]
+) -> tuple[list[_Placed], list[ConfigProblem]]:
+    written, problems = validate(team, WrittenTeamFile)
+    if written is None:
+        return [], problems
+    placed = list(_place(team, written, outer))
+    return placed, problems + _clashes(team, placed, before)
+
+
+def _settings(*layers: WrittenDefaults) -> dict[str, Any]:
+    """Later layers win; maps are merged key by key."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        for key in WrittenDefaults.model_fields:
+            value = getattr(layer, key)
+            if value is not None:
+                name = _RENAMED.get(key, key)
+                merged[name] = {**merged.get(name, {}), **value} if isinstance(value, dict) else value
+    return merged
+
+
+def _clashes(document: Document, placed: list[_Placed], before: list[_Placed]) -> list[ConfigProblem]:
+    problems = []
+    seen = [p.entry for p in before]
+    for item in placed:
+        clash = _first_clash(item.entry, seen)
+        if clash is not None:
+            problems.append(document.locate(_clash_finding(item, clash)))
+        seen.append(item.entry)
+    return problems
+
+
+def _first_clash(
+    entry: PipelineConfig | PipelineTemplate, others: Sequence[PipelineConfig | PipelineTemplate]
+) -> PipelineConfig | None:
+    """The pipeline that has the same name, or writes a table that this one writes; templates clash once expanded."""
+    if isinstance(entry, PipelineTemplate):
+        return None
+    tables = _tables(entry)
+    for other in others:
+        if isinstance(other, PipelineConfig) and (other.name == entry.name or tables & _tables(other)):
+            return other
+    return None
+
+
+def _tables(pipeline: PipelineConfig) -> set[str]:
+    # Some catalogs fold case: two tables that differ in it alone would be one there.
+    return {pipeline.table.lower(), pipeline.table.lower() + DEAD_LETTERS_SUFFIX}
+
+
+def _clash_finding(item: _Placed, clash: PipelineConfig) -> Finding:
+    if item.entry.name == clash.name:
+        return Finding(
+            item.path, f"is a second pipeline named {clash.name}", "Names are unique over all files."
+        )
+    return Finding(
+        (*item.path, "table"),
+        f"{item.entry.table} is written by the pipeline {clash.name} too",
+        f"One table, one pipeline; a table and its {DEAD_LETTERS_SUFFIX} both count.",
+    )
+
+
+def _from_template(template: PipelineTemplate, topic: str) -> PipelineConfig:
+    settings = {
+        key: getattr(template, key)
+        for key in PipelineConfig.model_fields
+        if key in PipelineTemplate.model_fields
+    }
+    return PipelineConfig(
+        **{**settings, "name": safe_name(topic), "table": _table_of(template.table, topic)},
+        topic=topic,
+        template=template.name,
+    )
+
+
+def _template_problem(
+    template: PipelineTemplate, pipeline: PipelineConfig, clash: PipelineConfig
+) -> ConfigProblem:
+    return ConfigProblem(
+        template.file,
+        template.line,
+        f"pipelines.{template.name}.topics_regex",
+        f"topic {pipeline.topic} would be the pipeline {pipeline.name} into {pipeline.table}, as topic {clash.topic} is",
+        "Give one of them a pipeline of its own with another name and table.",
+    )
+
+
+def _table_of(table: str, topic: str) -> str:
+    return table.replace("{topic}", _UNSAFE.sub("_", topic))
+
+
+def _assemble(written: WrittenFile, placed: list[_Placed], *, home: str, folder: str) -> SluiceConfig:
+    state = written.state or f"{home}/log"
+    if "://" not in state and not state.startswith(("/", "file:")):
+        state = f"{folder}/{state}"
+    return SluiceConfig(
+        home=home,
+        state=state.rstrip("/"),
+        kafka=written.kafka,
+        catalog=_catalog(written.catalog.name, dict(written.catalog.model_extra or {}), home),
+        spark=SparkSettings(**dict(written.spark)),
+        pipelines=tuple(p.entry for p in placed if isinstance(p.entry, PipelineConfig)),
+        templates=tuple(p.entry for p in placed if isinstance(p.entry, PipelineTemplate)),
+    )
+
+
+def _catalog(name: str, properties: dict[str, str], home: str) -> CatalogSettings:
+    embedded = {"type": "sql", "uri": f"sqlite:///{home}/catalog.db", "warehouse": f"file://{home}/lake"}
+    return CatalogSettings(name=name, properties=properties or embedded)
+
+
+def _check_state(config: SluiceConfig, main: Document) -> Iterator[Finding]:
+    """Orphan removal, ours or another engine's, deletes under a table's location what no snapshot names."""
+    path = ("state",) if "state" in main.content else ("catalog", "warehouse")
+    hint = "Give the log a folder beside the warehouse."
+    warehouse = config.catalog.properties.get("warehouse", "")
+    if is_inside(config.state, warehouse):
+        yield Finding(path, "the transaction log would be inside the warehouse", hint)
+    for pipeline in config.pipelines:
+        for key in _STORAGE_PROPERTIES:
+            if is_inside(config.state, pipeline.table_properties.get(key, "")):
+                yield Finding(
+                    ("pipelines", pipeline.name, "table_properties", key),
+                    "the transaction log would be inside it",
+                    hint,
+                )

@@ -1,0 +1,39 @@
+"""A mistake in a configuration file: where it stands and what to write instead. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigProblem:
+    """One mistake; ``key`` is the dotted path in the file, ``line`` counts from 1 (None: the file as a whole)."""
+
+    file: str
+    line: int | None
+    key: str
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        key = f" {self.key}" if self.key else ""
+        return f"{place}{key}: {self.message}{f' — {self.hint}' if self.hint else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A mistake found in parsed content, before its path is turned into a file and a line."""
+
+    path: tuple[str, ...]
+    message: str
+    hint: str = ""
+
+
+class UnreadableValueError(ValueError):
+    """A text that is not what its key wants; the message never holds more than that text."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint

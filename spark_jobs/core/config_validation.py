@@ -1,0 +1,106 @@
+"""From a parsed file to its model, with every mistake as a line and a key instead of an exception. Pure."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import ValidationError
+
+from spark_jobs.core.config_checks import check_main_file, check_team_file
+from spark_jobs.core.config_problems import Finding, UnreadableValueError
+from spark_jobs.core.config_written import (
+    WrittenDefaults,
+    WrittenFile,
+    WrittenPipeline,
+    WrittenSpark,
+    WrittenTeamFile,
+)
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from pydantic_core import ErrorDetails
+
+    from spark_jobs.core.config_document import Document
+    from spark_jobs.core.config_problems import ConfigProblem
+
+_Model = TypeVar("_Model", bound=WrittenTeamFile)
+
+_WANTED = {
+    "string_type": "must be text",
+    "dict_type": "must be a map of key: value",
+    "model_type": "must be a map of key: value",
+    "model_attributes_type": "must be a map of key: value",
+    "tuple_type": "must be a list",
+    "missing": "is required",
+}
+
+
+def validate(document: Document, model: type[_Model]) -> tuple[_Model | None, list[ConfigProblem]]:
+    """The file's model and all its mistakes.
+
+    With mistakes, the model holds what is left when the keys in error are taken out (a pipeline goes as a
+    whole), so that what is right can still be compared with other files; None when nothing is left.
+    """
+    findings: list[Finding] = []
+    try:
+        written = model.model_validate(document.content)
+    except ValidationError as error:
+        findings += [_translate(model, detail) for detail in error.errors(include_url=False)]
+        written = _validate_rest(document.content, model, findings)
+    checks = check_main_file if model is WrittenFile else check_team_file
+    contradictions = list(checks(document.content))
+    if contradictions and written is not None:
+        written = _validate_rest(document.content, model, [*findings, *contradictions])
+    problems = [document.locate(finding) for finding in [*findings, *contradictions]]
+    return written, sorted(problems, key=lambda problem: (problem.line or 0, problem.key))
+
+
+def _validate_rest(content: dict[str, Any], model: type[_Model], findings: list[Finding]) -> _Model | None:
+    rest = (
+        {**content, "pipelines": dict(content.get("pipelines") or {})}
+        if _has_pipelines(content)
+        else dict(content)
+    )
+    for finding in findings:
+        if len(finding.path) > 1 and finding.path[0] == "pipelines" and _has_pipelines(content):
+            rest["pipelines"].pop(finding.path[1], None)
+        elif finding.path:
+            rest.pop(finding.path[0], None)
+    if "version" in model.model_fields:
+        rest["version"] = "1"
+    try:
+        return model.model_validate(rest)
+    except ValidationError:
+        return None
+
+
+def _has_pipelines(content: dict[str, Any]) -> bool:
+    return isinstance(content.get("pipelines"), dict)
+
+
+def _translate(model: type[BaseModel], detail: ErrorDetails) -> Finding:
+    path = tuple(str(part) for part in detail["loc"] if part != "[key]")
+    cause = detail.get("ctx", {}).get("error")
+    if isinstance(cause, UnreadableValueError):
+        return Finding(path, cause.message, cause.hint)
+    kind = detail["type"]
+    if kind == "extra_forbidden":
+        return Finding(path, "is not a key Sluice knows", _did_you_mean(path[-1], _known_keys(model, path)))
+    if kind == "literal_error":
+        return Finding(path, f"must be {detail['ctx']['expected']}")
+    return Finding(path, _WANTED.get(kind, detail["msg"]))
+
+
+def _known_keys(model: type[BaseModel], path: tuple[str, ...]) -> list[str]:
+    holders: dict[str, type[BaseModel]] = {"defaults": WrittenDefaults, "spark": WrittenSpark}
+    if len(path) == 1:
+        holder = model
+    else:
+        holder = WrittenPipeline if path[0] == "pipelines" else holders.get(path[0], model)
+    return list(holder.model_fields)
+
+
+def _did_you_mean(key: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(key.lower().replace("-", "_"), known, n=1)
+    return f"Did you mean {close[0]}?" if close else f"Known here: {', '.join(sorted(known))}."

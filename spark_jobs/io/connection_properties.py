@@ -1,0 +1,35 @@
+"""What clients are given: the configuration's properties with secrets resolved and our own servers filled in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spark_jobs.core.errors import ConfigError
+from spark_jobs.io.endpoints import read_endpoints
+from spark_jobs.io.secrets import resolve
+
+if TYPE_CHECKING:
+    from spark_jobs.core.config import SluiceConfig
+
+
+def resolve_connection_properties(config: SluiceConfig) -> tuple[dict[str, str], dict[str, str]]:
+    """librdkafka's and PyIceberg's properties, read now; they hold secrets and never reach a log.
+
+    Raises ``ConfigError``: ``no-broker`` when none is configured and none of ours runs, ``missing-secret``.
+    """
+    return resolve_kafka_properties(config), resolve(config.catalog.properties)
+
+
+def resolve_kafka_properties(config: SluiceConfig) -> dict[str, str]:
+    """librdkafka's properties alone, for what needs no catalog."""
+    properties = resolve(config.kafka)
+    if properties.get("bootstrap.servers"):
+        return properties
+    embedded = read_endpoints(config.home).kafka_bootstrap_servers
+    if embedded is None:
+        raise ConfigError(
+            "no broker is configured and the embedded one does not run",
+            code="no-broker",
+            hint="Run ./sluice up, or set kafka.bootstrap.servers in sluice.yaml.",
+        )
+    return {**properties, "bootstrap.servers": embedded}
