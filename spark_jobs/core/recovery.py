@@ -1,0 +1,107 @@
+"""What to do with an attempt that did not finish. Pure: the facts come in, one decision goes out.
+
+Two rules keep the table whole whatever the dead, the paused and the late do, and only together:
+files are committed only from the offsets the table stands at (the swap compares), and a file is deleted only
+when the table's offsets have passed the attempt's starts and nothing names the file. "Not landed" alone is
+never a reason to delete: the commit may be on its way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from spark_jobs.core.batch import unbalanced
+from spark_jobs.core.txlog import FlushComplete, IcebergSnapshotCreated, ParquetWritten
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from spark_jobs.core.batch import Batch
+    from spark_jobs.core.progress import Progress
+    from spark_jobs.core.txlog import Attempt
+
+
+class Decision(StrEnum):
+    """What recovery does with one attempt."""
+
+    MARK = "mark"  # its commit is in the table: write the phases it did not get to write
+    ADOPT = "adopt"  # its files are complete and the table still stands at its starts: commit them
+    LEAVE = "leave"  # it may still land and cannot be adopted: do the range again, touch nothing
+    SWEEP = "sweep"  # it can never land: delete those of its files that nothing names
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A decision and the reason for it, in words for people."""
+
+    decision: Decision
+    reason: str
+
+
+def has_passed(progress: Progress, batch: Batch) -> bool:
+    """Whether the table moved beyond one of the batch's starts, so that its commit is refused for ever."""
+    if progress.generation != batch.generation:
+        return progress.generation > batch.generation
+    known = progress.next_offsets
+    return any(known.get(partition, start) > start for partition, start in batch.ranges.starts.items())
+
+
+def stands_at_starts(progress: Progress, batch: Batch) -> bool:
+    """Whether the table's next offsets are the batch's starts; a partition it does not know does not object."""
+    known = progress.next_offsets
+    is_same_source = (progress.topic, progress.generation) == (batch.topic, batch.generation)
+    return is_same_source and all(known.get(p, start) == start for p, start in batch.ranges.starts.items())
+
+
+def decide(
+    attempt: Attempt,
+    progress: Progress,
+    *,
+    has_all_files: Callable[[], bool],
+    names_its_files: Callable[[], bool],
+) -> Verdict:
+    """Decide about one unfinished attempt of the table whose ``progress`` was just loaded.
+
+    ``has_all_files``: every file that ParquetWritten lists is in storage with its size.
+    ``names_its_files``: a snapshot of the same metadata as ``progress`` names one of them.
+    Each is asked only when it matters.
+    """
+    batch = attempt.batch
+    if batch is None:
+        return Verdict(Decision.LEAVE, "none of its log objects can be read")
+    if _is_known_landed(attempt, progress):
+        return Verdict(Decision.MARK, "its commit is in the table")
+    if has_passed(progress, batch):
+        written = attempt.entry(ParquetWritten)
+        if written is not None and written.data_files and names_its_files():
+            return Verdict(Decision.MARK, "the table is past its range and names its files")
+        return Verdict(Decision.SWEEP, "the table is past its range without it")
+    if not stands_at_starts(progress, batch):
+        return Verdict(Decision.LEAVE, "the table does not stand at its starts")
+    return _adopt_or_leave(attempt, batch, has_all_files)
+
+
+def unnamed_files(found: Iterable[str], *, named: frozenset[str], owed: frozenset[str]) -> tuple[str, ...]:
+    """The files a sweep may delete: found under the attempt's prefix, in no snapshot, owed to no table.
+
+    All are normalised paths; ``named`` must come from metadata loaded after the offsets had passed.
+    """
+    return tuple(path for path in found if path not in named and path not in owed)
+
+
+def _is_known_landed(attempt: Attempt, progress: Progress) -> bool:
+    is_logged = attempt.entry(IcebergSnapshotCreated) or attempt.entry(FlushComplete)
+    return is_logged is not None or progress.has_landed(attempt.uuid)
+
+
+def _adopt_or_leave(attempt: Attempt, batch: Batch, has_all_files: Callable[[], bool]) -> Verdict:
+    written = attempt.entry(ParquetWritten)
+    if written is None:
+        return Verdict(Decision.LEAVE, "it did not finish writing")
+    if unbalanced(batch.ranges, written.balances):
+        return Verdict(Decision.LEAVE, "its offsets do not balance")
+    if not has_all_files():
+        return Verdict(Decision.LEAVE, "some of its files are missing or cut short")
+    return Verdict(Decision.ADOPT, "its files are complete and the table stands at its starts")

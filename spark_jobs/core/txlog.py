@@ -1,0 +1,298 @@
+"""The transaction log's entries: six phases of an attempt, the marks recovery adds, and how they fold. Pure.
+
+One small JSON object per phase, written once. Every object repeats the batch it belongs to, so that any
+single readable one says which offsets the attempt stood for. The table is the truth: an object that is
+missing or cannot be read means that its phase is taken as not having happened, never that data is given up.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from spark_jobs.core.batch import Balance, Batch
+from spark_jobs.core.errors import CorruptLog
+from spark_jobs.core.json_fields import fields_from_json, fields_to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+LOG_FORMAT_VERSION = 1
+
+
+class Phase(StrEnum):
+    """What an object of the log says; the first six in the order in which an attempt reaches them."""
+
+    OFFSET_COMMIT = "OffsetCommit"
+    BUFFER_SNAPSHOT = "BufferSnapshot"
+    FLUSH_START = "FlushStart"
+    PARQUET_WRITTEN = "ParquetWritten"
+    ICEBERG_SNAPSHOT_CREATED = "IcebergSnapshotCreated"
+    FLUSH_COMPLETE = "FlushComplete"
+    SWEPT = "Swept"
+    CLOSED = "Closed"
+
+
+PHASE_NUMBERS = {phase: number for number, phase in enumerate(tuple(Phase)[:6], start=1)}
+# A mark's number also says which phase the attempt had reached when it was set: a phase beyond it was
+# logged by an attempt that woke up after its files had been swept.
+MARK_BASES = {Phase.SWEPT: 10, Phase.CLOSED: 20}
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommit:
+    """The ranges are planned; ``spark_session_id`` and ``spark_tag`` find the work that is about to run."""
+
+    phase: ClassVar[Phase] = Phase.OFFSET_COMMIT
+    batch_id: str
+    spark_session_id: str | None
+    spark_tag: str
+    actor: str
+    run_id: str
+    sluice_version: str
+    started_at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class BufferSnapshot:
+    """What is about to be decoded and with which schema; ``timestamp_columns`` are parsed from text."""
+
+    phase: ClassVar[Phase] = Phase.BUFFER_SNAPSHOT
+    schema_id: int
+    columns: tuple[str, ...]
+    timestamp_columns: tuple[str, ...]
+    planned_records: int
+    planned_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlushStart:
+    """Written before any file exists: each will be named ``<file_prefix>...`` somewhere below the locations."""
+
+    phase: ClassVar[Phase] = Phase.FLUSH_START
+    file_prefix: str
+    data_location: str
+    dead_letter_location: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetWritten:
+    """All that a commit needs, so that another run can commit these files without reading Kafka.
+
+    Files are descriptions as ``spark_jobs.io.data_files.to_json`` makes them; ``balances`` by partition;
+    ``bytes_read`` are Kafka values and keys, ``file_bytes`` what was written.
+    """
+
+    phase: ClassVar[Phase] = Phase.PARQUET_WRITTEN
+    data_files: tuple[dict[str, Any], ...]
+    dead_letter_files: tuple[dict[str, Any], ...]
+    rows: int
+    bytes_read: int
+    file_bytes: int
+    balances: dict[int, Balance]
+    summary: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergSnapshotCreated:
+    """The commit landed; ``snapshot_id`` is None when recovery found it landed and its snapshot expired."""
+
+    phase: ClassVar[Phase] = Phase.ICEBERG_SNAPSHOT_CREATED
+    snapshot_id: int | None
+    run_id: str
+    committed_at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlushComplete:
+    """Data and dead letters are in their tables; ``dead_letter_snapshot_id`` is None without dead letters."""
+
+    phase: ClassVar[Phase] = Phase.FLUSH_COMPLETE
+    durations_ms: dict[str, int]
+    dead_letter_snapshot_id: int | None
+    run_id: str
+    completed_at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """The attempt can never land and its files were deleted; it may still be writing more of them."""
+
+    phase: ClassVar[Phase] = Phase.SWEPT
+    deleted_files: int
+    run_id: str
+    swept_at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """Swept once more after no run of its time can be alive: the attempt is history."""
+
+    phase: ClassVar[Phase] = Phase.CLOSED
+    deleted_files: int
+    run_id: str
+    closed_at_us: int
+
+
+Entry = (
+    OffsetCommit
+    | BufferSnapshot
+    | FlushStart
+    | ParquetWritten
+    | IcebergSnapshotCreated
+    | FlushComplete
+    | Swept
+    | Closed
+)
+_ENTRY_TYPES: dict[Phase, type[Entry]] = {
+    kind.phase: kind
+    for kind in (
+        OffsetCommit,
+        BufferSnapshot,
+        FlushStart,
+        ParquetWritten,
+        IcebergSnapshotCreated,
+        FlushComplete,
+        Swept,
+        Closed,
+    )
+}
+_E = TypeVar("_E", bound=Entry)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What the log holds of one attempt.
+
+    ``entries`` are the readable ones in order; ``unreadable`` names the others. ``reached`` is the number of
+    the furthest phase that has an object, readable or not. ``batch`` is None when nothing is readable.
+    """
+
+    table_uuid: str
+    uuid: str
+    batch: Batch | None
+    entries: tuple[Entry, ...]
+    unreadable: tuple[str, ...]
+    reached: int
+
+    def entry(self, kind: type[_E]) -> _E | None:
+        """The last entry of this kind, or None."""
+        found = [e for e in self.entries if isinstance(e, kind)]
+        return found[-1] if found else None
+
+    @property
+    def started_at_us(self) -> int:
+        """When its ranges were planned, in microseconds since the epoch; 0 when nothing is readable."""
+        return self.batch.ingested_at_us if self.batch else 0
+
+
+def object_name(entry: Entry, reached: int) -> str:
+    """``<n>-<phase>.json``; ``reached`` is the attempt's furthest phase and matters to marks only."""
+    base = MARK_BASES.get(entry.phase)
+    number = PHASE_NUMBERS[entry.phase] if base is None else base + reached
+    return f"{number}-{entry.phase}.json"
+
+
+def phase_of(name: str) -> tuple[int, Phase] | None:
+    """Number and phase of an object's name; None for a name this version does not write."""
+    number, _, rest = name.partition("-")
+    phase = rest.removesuffix(".json")
+    if not number.isdigit() or phase not in _ENTRY_TYPES or rest == phase:
+        return None
+    return int(number), Phase(phase)
+
+
+def reached_phase(names: Iterable[str]) -> int:
+    """Number of the furthest of the six phases that has an object; 0 for none."""
+    return max((number for number, phase in _known(names) if phase in PHASE_NUMBERS), default=0)
+
+
+def is_finished(names: Collection[str]) -> bool:
+    """Whether the attempt whose objects have these names is history.
+
+    Names are enough: FlushComplete is begun only when everything landed, so even a damaged one says so.
+    """
+    is_complete = reached_phase(names) == PHASE_NUMBERS[Phase.FLUSH_COMPLETE]
+    return is_complete or _is_marked(names, Phase.CLOSED, reached_phase(names))
+
+
+def is_settled(names: Mapping[str, int], *, now_us: int, closing_after_us: int) -> bool:
+    """Whether recovery has nothing to do for the attempt whose objects are ``names`` (name to time written).
+
+    A swept attempt is due again when it logged a further phase, and once more ``closing_after_us`` later.
+    """
+    recent = [name for name, written_us in names.items() if now_us - written_us < closing_after_us]
+    return is_finished(names) or _is_marked(recent, Phase.SWEPT, reached_phase(names))
+
+
+def _known(names: Iterable[str]) -> Iterator[tuple[int, Phase]]:
+    return filter(None, map(phase_of, names))
+
+
+def _is_marked(names: Iterable[str], mark: Phase, reached: int) -> bool:
+    return any(phase is mark and number - MARK_BASES[mark] >= reached for number, phase in _known(names))
+
+
+def entry_to_json(entry: Entry, batch: Batch, table_uuid: str) -> str:
+    """One object of the log."""
+    value = {
+        "format": LOG_FORMAT_VERSION,
+        "phase": entry.phase,
+        "table_uuid": table_uuid,
+        "batch": fields_to_json(batch),
+        "entry": fields_to_json(entry),
+    }
+    return json.dumps(value, separators=(",", ":"))
+
+
+def fold(table_uuid: str, uuid: str, objects: Mapping[str, str]) -> Attempt:
+    """What the objects (name to text) of one attempt say.
+
+    Raises ``CorruptLog`` (``newer-log-format``) when a newer Sluice wrote one of them.
+    """
+    batch: Batch | None = None
+    readable: list[tuple[int, Entry]] = []
+    unreadable: list[str] = []
+    for name, text in sorted(objects.items()):
+        found = phase_of(name)
+        parsed = _parse(text, found, table_uuid=table_uuid, uuid=uuid, name=name)
+        if parsed is None or found is None:
+            unreadable.append(name)
+            continue
+        batch = parsed[0]
+        readable.append((found[0], parsed[1]))
+    readable.sort(key=lambda numbered: numbered[0])
+    reached = reached_phase(objects)
+    return Attempt(table_uuid, uuid, batch, tuple(e for _, e in readable), tuple(unreadable), reached)
+
+
+def refuse_newer(version: object, **where: object) -> None:
+    """Raise ``CorruptLog`` (``newer-log-format``) for a format this version does not know."""
+    if isinstance(version, int) and version > LOG_FORMAT_VERSION:
+        raise CorruptLog(
+            f"a transaction-log object has format {version}, this version reads up to {LOG_FORMAT_VERSION}",
+            code="newer-log-format",
+            hint="Upgrade Sluice to the version that wrote it; nothing was changed.",
+            **where,
+        )
+
+
+def _parse(
+    text: str, found: tuple[int, Phase] | None, *, table_uuid: str, uuid: str, name: str
+) -> tuple[Batch, Entry] | None:
+    try:
+        value = json.loads(text)
+        version = value["format"]
+    except (ValueError, TypeError, KeyError):
+        return None
+    refuse_newer(version, table_uuid=table_uuid, attempt=uuid, object=name)
+    try:
+        batch = fields_from_json(Batch, value["batch"])
+        entry = fields_from_json(_ENTRY_TYPES[Phase(value["phase"])], value["entry"])
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+    # An object copied to another attempt's or table's place says nothing about that one.
+    is_in_its_place = found is not None and found[1] is entry.phase and value["table_uuid"] == table_uuid
+    return (batch, entry) if is_in_its_place and batch.attempt == uuid else None

@@ -1,0 +1,62 @@
+"""Listing what lies below a location of any storage that PyIceberg reads and writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyarrow.fs import FileSelector, FileType
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyarrow.fs import FileInfo, FileSystem
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """One file; ``location`` is spelled as PyIceberg spells it, ``modified_us`` by the storage's clock."""
+
+    location: str
+    size_bytes: int
+    modified_us: int
+
+    @property
+    def name(self) -> str:
+        """The part after the last slash."""
+        return self.location.rpartition("/")[2]
+
+
+def list_files(location: str, properties: Mapping[str, str]) -> Iterator[StoredFile]:
+    """Every file below the location, none when it does not exist; ``properties`` are the FileIO's."""
+    scheme, file_system, path = _resolve(location, properties)
+    for info in file_system.get_file_info(FileSelector(path, recursive=True, allow_not_found=True)):
+        if info.type is FileType.File:
+            yield _stored(scheme, info)
+
+
+def find_files(location: str, prefix: str, properties: Mapping[str, str]) -> Iterator[StoredFile]:
+    """The files below the location whose own names begin with ``prefix``.
+
+    Goes folder by folder: a whole table's listing would have to be held in memory.
+    """
+    scheme, file_system, path = _resolve(location, properties)
+    folders = [path]
+    while folders:
+        selector = FileSelector(folders.pop(), recursive=False, allow_not_found=True)
+        for info in file_system.get_file_info(selector):
+            if info.type is FileType.Directory:
+                folders.append(info.path)
+            elif info.base_name.startswith(prefix):
+                yield _stored(scheme, info)
+
+
+def _resolve(location: str, properties: Mapping[str, str]) -> tuple[str, FileSystem, str]:
+    file_io = PyArrowFileIO(dict(properties))
+    scheme, netloc, path = PyArrowFileIO.parse_location(location, file_io.properties)
+    return scheme, file_io.fs_by_scheme(scheme, netloc), path.rstrip("/")
+
+
+def _stored(scheme: str, info: FileInfo) -> StoredFile:
+    return StoredFile(f"{scheme}://{info.path}", info.size, (info.mtime_ns or 0) // 1000)

@@ -1,0 +1,238 @@
+"""Where the transaction log lives: create-only objects under a root of any storage PyIceberg knows.
+
+``<root>/<table uuid>/<attempt>/<n>-<phase>.json``, and folded history as
+``<root>/<table uuid>/checkpoints/<sequence>-<content>.json``. Nothing is ever rewritten: a rewrite truncates
+first, and object stores cannot append. The root is never under a table: there, orphan removal, ours or
+another engine's, deletes what no snapshot names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import uuid
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyiceberg.io import load_file_io
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from spark_jobs.core.errors import ConfigError, RetryableError
+from spark_jobs.core.txlog import Attempt, entry_to_json, fold, is_finished, is_settled, object_name
+from spark_jobs.core.txlog_checkpoint import Checkpoint, checkpoint_from_json, checkpoint_to_json
+from spark_jobs.io.data_files import normalise_path
+from spark_jobs.io.file_listing import StoredFile, list_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from spark_jobs.core.batch import Batch
+    from spark_jobs.core.txlog import Entry
+    from spark_jobs.core.txlog_checkpoint import AttemptSummary
+
+_CHECKPOINTS = "checkpoints"
+_SPELLINGS_OF_S3 = ("s3a://", "s3n://")
+# Longer than any run may last: after this long no process that could still write an attempt's files is alive.
+CLOSING_AFTER_US = 3600 * 1_000_000
+
+
+class TxlogStore:
+    """The log of all tables below one root; ``properties`` are the FileIO's, secrets resolved."""
+
+    def __init__(self, root: str, properties: Mapping[str, str]) -> None:
+        self.root = root.rstrip("/")
+        self._properties = dict(properties)
+        scheme, _, path = PyArrowFileIO.parse_location(self.root, self._properties)
+        self._local_root = Path(path) if scheme == "file" else None
+        self._io = load_file_io(self._properties, self.root)
+
+    def refuse_location(self, table: str, *locations: str) -> None:
+        """Raise ``ConfigError`` (``log-under-table``) when the root lies in one of the table's locations."""
+        for location in locations:
+            if f"{_comparable(self.root)}/".startswith(f"{_comparable(location)}/"):
+                raise ConfigError(
+                    f"the transaction log's root {self.root} lies under the table's location {location}",
+                    code="log-under-table",
+                    hint="Set `state:` to a place of its own: orphan removal deletes what no snapshot names.",
+                    table=table,
+                )
+
+    def append(self, table_uuid: str, batch: Batch, entry: Entry, *, reached: int = 0) -> bool:
+        """Write one object; False when that phase was already written, which is kept as it is.
+
+        ``reached`` (``Attempt.reached``) is needed for the marks Swept and Closed only.
+        """
+        path = f"{table_uuid}/{batch.attempt}/{object_name(entry, reached)}"
+        return self._create(path, entry_to_json(entry, batch, table_uuid))
+
+    def unfinished(self, table_uuid: str, *, now_us: int) -> tuple[Attempt, ...]:
+        """The attempts recovery has to look at, oldest first. Objects of finished ones are not read."""
+        due = {
+            attempt: names
+            for attempt, names in self._names(table_uuid).items()
+            if not is_settled(names, now_us=now_us, closing_after_us=CLOSING_AFTER_US)
+        }
+        return self._read_attempts(table_uuid, due)
+
+    def attempts(self, table_uuid: str) -> tuple[Attempt, ...]:
+        """Every attempt that is not folded into a checkpoint, oldest first."""
+        return self._read_attempts(table_uuid, self._names(table_uuid))
+
+    def finished(self, table_uuid: str) -> tuple[str, ...]:
+        """Uuids of the attempts a checkpoint may fold; one listing, nothing is read."""
+        return tuple(attempt for attempt, names in self._names(table_uuid).items() if is_finished(names))
+
+    def read(self, table_uuid: str, attempts: Iterable[str]) -> tuple[Attempt, ...]:
+        """These attempts, oldest first."""
+        wanted = frozenset(attempts)
+        names = self._names(table_uuid)
+        return self._read_attempts(table_uuid, {a: names[a] for a in wanted & names.keys()})
+
+    def objects(self, table_uuid: str) -> tuple[int, int]:
+        """Number and total bytes of the table's objects, checkpoints included."""
+        sizes = [file.size_bytes for file in self._list(table_uuid)]
+        return len(sizes), sum(sizes)
+
+    def write_checkpoint(self, table_uuid: str, attempts: tuple[AttemptSummary, ...]) -> Checkpoint:
+        """Add a checkpoint after the existing ones.
+
+        Its name carries its content's digest: on stores without a conditional put, two writers that take the
+        same number do not overwrite each other.
+        """
+        names = [file.name for file in self._list(f"{table_uuid}/{_CHECKPOINTS}")]
+        sequence = 1 + max((int(n.partition("-")[0]) for n in names if n[:1].isdigit()), default=0)
+        checkpoint = Checkpoint(sequence, attempts)
+        text = checkpoint_to_json(checkpoint, table_uuid)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+        self._create(f"{table_uuid}/{_CHECKPOINTS}/{sequence:010d}-{digest}.json", text)
+        return checkpoint
+
+    def checkpoints(self, table_uuid: str) -> tuple[Checkpoint, ...]:
+        """All checkpoints of the table by number. Raises ``CorruptLog`` when one is damaged or newer."""
+        files = (file for file in self._list(f"{table_uuid}/{_CHECKPOINTS}") if not file.name.startswith("."))
+        paths = sorted((file.location for file in files), key=lambda location: location.rpartition("/")[2])
+        return tuple(checkpoint_from_json(self._read(path), path=path) for path in paths)
+
+    def delete_attempts(self, table_uuid: str, attempts: Iterable[str]) -> int:
+        """Delete the objects of attempts that a checkpoint holds; returns how many there were.
+
+        The object that says "finished" goes last: dying in between leaves a finished attempt.
+        """
+        doomed = frozenset(attempts)
+        files = [file for file in self._list(table_uuid) if _attempt_of(file.location) in doomed]
+        files.sort(key=lambda file: _number(file.name))
+        for file in files:
+            with _translated("deleting", file.location), contextlib.suppress(FileNotFoundError):
+                self._io.delete(file.location)
+        if self._local_root is not None:
+            for attempt in doomed:
+                with contextlib.suppress(OSError):  # a zombie's late object keeps its folder
+                    (self._local_root / table_uuid / attempt).rmdir()
+        return len(files)
+
+    def _names(self, table_uuid: str) -> dict[str, dict[str, int]]:
+        """By attempt, its objects' names and the times they were written."""
+        names: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        for file in self._list(table_uuid):
+            attempt = _attempt_of(file.location)
+            if attempt != _CHECKPOINTS and not file.name.startswith("."):
+                names[attempt][file.name] = file.modified_us
+        return names
+
+    def _read_attempts(self, table_uuid: str, names: Mapping[str, Mapping[str, int]]) -> tuple[Attempt, ...]:
+        attempts = []
+        for attempt, objects in names.items():
+            base = f"{self.root}/{table_uuid}/{attempt}"
+            texts = {name: self._read(f"{base}/{name}") for name in objects}
+            attempts.append((min(objects.values(), default=0), fold(table_uuid, attempt, texts)))
+        attempts.sort(key=lambda dated: (dated[1].started_at_us or dated[0], dated[1].uuid))
+        return tuple(attempt for _, attempt in attempts)
+
+    def _list(self, path: str) -> list[StoredFile]:
+        location = f"{self.root}/{path}"
+        with _translated("listing", location):
+            return list(list_files(location, self._properties))
+
+    def _read(self, location: str) -> str:
+        """The object's text; empty when it is gone, which reads as a phase that did not happen."""
+        with _translated("reading", location):
+            try:
+                with self._io.new_input(location).open() as stream:
+                    return stream.read().decode("utf-8", errors="replace")
+            except FileNotFoundError:
+                return ""
+
+    def _create(self, path: str, text: str) -> bool:
+        location = f"{self.root}/{path}"
+        with _translated("writing", location):
+            try:
+                if self._local_root is not None:
+                    _create_local(self._local_root / path, text.encode())
+                else:
+                    with self._io.new_output(location).create(overwrite=False) as stream:
+                        stream.write(text.encode())
+            except FileExistsError:
+                return False
+        return True
+
+
+def _create_local(path: Path, content: bytes) -> None:
+    """Create durably and in one step: a reader sees the whole object or none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.parent / f".{uuid.uuid4().hex}"
+    try:
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    for folder in (path.parent, path.parent.parent):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _translated(action: str, location: str) -> Iterator[None]:
+    try:
+        yield
+    except PermissionError as error:
+        raise ConfigError(
+            f"{action} the transaction log was refused: {error}",
+            code="log-store-refused",
+            hint="Give Sluice the right to list, read, create and delete under `state:`.",
+            location=location,
+        ) from error
+    except OSError as error:
+        is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        raise RetryableError(
+            f"{action} the transaction log failed: {error}",
+            code="disk-full" if is_full else "log-store-away",
+            hint="Free some space; the next run recovers and goes on."
+            if is_full
+            else "Check that the storage under `state:` can be reached from here; the next run tries again.",
+            location=location,
+        ) from error
+
+
+def _attempt_of(location: str) -> str:
+    return location.rsplit("/", 2)[1]
+
+
+def _number(name: str) -> int:
+    number = name.partition("-")[0]
+    return int(number) if number.isdigit() else 0
+
+
+def _comparable(location: str) -> str:
+    path = normalise_path(location)
+    for spelling in _SPELLINGS_OF_S3:
+        path = path.replace(spelling, "s3://", 1) if path.startswith(spelling) else path
+    return (path if "://" in path else os.path.realpath(path)).rstrip("/")
