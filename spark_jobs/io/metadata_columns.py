@@ -1,0 +1,85 @@
+"""The columns Sluice adds after the JSON's fields, and the columns of a dead-letter table.
+
+All are optional: engines differ in how they write and evolve required columns, and a row's coordinates are
+guaranteed by the task that writes it, not by the type.
+"""
+
+from __future__ import annotations
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
+
+TOPIC = "_kafka_topic"
+PARTITION = "_kafka_partition"
+OFFSET = "_kafka_offset"
+GENERATION = "_kafka_generation"
+TIMESTAMP = "_kafka_timestamp"
+KEY = "_kafka_key"
+HEADERS = "_kafka_headers"
+INGESTED_AT = "_ingested_at"
+METADATA_COLUMNS = (TOPIC, PARTITION, OFFSET, GENERATION, TIMESTAMP, KEY, HEADERS, INGESTED_AT)
+
+_COORDINATES: tuple[tuple[str, IcebergType, str], ...] = (
+    (TOPIC, StringType(), "Kafka topic the record was read from"),
+    (PARTITION, IntegerType(), "Kafka partition"),
+    (OFFSET, LongType(), "Kafka offset; unique together with partition and generation"),
+    (GENERATION, IntegerType(), "raised when the topic is re-created or moved, so that row identity holds"),
+    (TIMESTAMP, TimestamptzType(), "the record's Kafka timestamp; null when it has none"),
+)
+_INGESTED_AT_DOC = "when the batch was planned; the same for every row of a batch"
+
+
+def with_metadata_columns(schema: Schema, *, key_is_binary: bool = False) -> Schema:
+    """The JSON's columns, then the metadata columns; field ids are provisional, catalogs number anew."""
+    key: IcebergType = BinaryType() if key_is_binary else StringType()
+    columns = (
+        *_COORDINATES,
+        (KEY, key, "the record's key; null when it has none"),
+        (HEADERS, _headers(), "the record's headers in order, names may repeat"),
+        (INGESTED_AT, TimestamptzType(), _INGESTED_AT_DOC),
+    )
+    return _numbered(schema.fields, columns)
+
+
+def dead_letter_schema() -> Schema:
+    """One row for each record that could not become a row; key, value and headers as they came."""
+    columns = (
+        *_COORDINATES,
+        ("key", BinaryType(), "the record's key as it came"),
+        ("value", BinaryType(), "the record's value as it came"),
+        ("headers", _headers(), "the record's headers in order, names may repeat"),
+        ("phase", StringType(), "what failed: the step the record did not pass"),
+        ("field", StringType(), "the field that did not fit; null when it is the whole record"),
+        ("error", StringType(), "why"),
+        ("batch_id", StringType(), "the batch that met it"),
+        (INGESTED_AT, TimestamptzType(), _INGESTED_AT_DOC),
+    )
+    return _numbered((), columns)
+
+
+def _headers() -> IcebergType:
+    # The ids only have to differ from each other and the columns' until the catalog numbers them.
+    entry = StructType(
+        NestedField(1_000_001, "key", StringType(), required=False),
+        NestedField(1_000_002, "value", BinaryType(), required=False),
+    )
+    return ListType(1_000_003, entry, element_required=False)
+
+
+def _numbered(fields: tuple[NestedField, ...], columns: tuple[tuple[str, IcebergType, str], ...]) -> Schema:
+    first_id = max(Schema(*fields).highest_field_id, 0) + 1
+    added = (
+        NestedField(first_id + position, name, kind, required=False, doc=doc)
+        for position, (name, kind, doc) in enumerate(columns)
+    )
+    return Schema(*fields, *added)

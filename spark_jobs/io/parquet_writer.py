@@ -1,0 +1,158 @@
+"""One split's rows into Parquet files, row group by row group, with the statistics Iceberg keeps of them.
+
+Files are written through PyIceberg's writer. What is held in memory is bounded by ``row_group_bytes`` however
+many rows and partitions a split has. Nothing is ever deleted here: a file that is not committed is the
+sweep's, which knows it by its prefix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyiceberg.io.fileformat import FileFormatFactory
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.typedef import Record
+
+from spark_jobs.core.errors import RetryableError
+from spark_jobs.io.arrow_schema import arrow_schema
+from spark_jobs.io.data_files import to_json
+from spark_jobs.io.partition_fan_out import fan_out
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO, OutputFile
+    from pyiceberg.io.fileformat import FileFormatWriter
+    from pyiceberg.partitioning import PartitionKey
+    from pyiceberg.table.metadata import TableMetadata
+
+
+@dataclass(slots=True)
+class _OpenFile:
+    key: PartitionKey | None
+    output: OutputFile
+    writer: FileFormatWriter
+    waiting: list[pa.Table] = field(default_factory=list)
+    waiting_bytes: int = 0
+    taken_bytes: int = 0
+
+
+class SplitWriter:
+    """Writes rows of one split, in the order given, one open file a partition.
+
+    File names are ``<file_prefix>-<nnnnn>.parquet``; the prefix must name the attempt, the split and this try
+    of the task, so that no two tries ever share a name. ``row_group_bytes`` counts Arrow bytes: a partition
+    is written out when it has that many waiting, the largest one when all together have twice as many. Beyond
+    ``max_open_files`` the largest file is closed and its partition starts a new one.
+    """
+
+    def __init__(
+        self,
+        metadata: TableMetadata,
+        io: FileIO,
+        *,
+        file_prefix: str,
+        row_group_bytes: int,
+        max_open_files: int,
+    ) -> None:
+        self._metadata = metadata
+        self._io = io
+        self._file_prefix = file_prefix
+        self._row_group_bytes = row_group_bytes
+        self._max_open_files = max_open_files
+        self._schema = metadata.schema()
+        self._arrow_schema = arrow_schema(self._schema)
+        self._locations = load_location_provider(metadata.location, metadata.properties)
+        self._open: dict[tuple[object, ...], _OpenFile] = {}
+        self._closed: list[dict[str, Any]] = []
+        self._files_begun = 0
+
+    def write(self, rows: pa.Table) -> None:
+        """Take rows whose columns are the table's, found by name; their types must be the table's exactly.
+
+        Raises ``RetryableError`` when storage fails.
+        """
+        if not len(rows):
+            return
+        columns = [rows.column(name) for name in self._arrow_schema.names]
+        table = pa.Table.from_arrays(columns, schema=self._arrow_schema)
+        try:
+            for part in fan_out(table, self._metadata.spec(), self._schema):
+                self._take(part.identity, part.key, part.rows)
+        except OSError as error:
+            raise _storage_failed(error, self._file_prefix) from error
+
+    def close(self) -> list[dict[str, Any]]:
+        """Finish every file; descriptions as ``data_files.to_json`` makes them, in closing order."""
+        try:
+            for identity in list(self._open):
+                self._finish(identity)
+        except OSError as error:
+            raise _storage_failed(error, self._file_prefix) from error
+        return list(self._closed)
+
+    def abort(self) -> None:
+        """Let go of open files after a failure; what was written of them stays for the sweep."""
+        for file in self._open.values():
+            # The failure that led here is the one to report; a file never written to cannot be closed.
+            try:
+                file.writer.close()
+            except (OSError, ValueError, pa.ArrowException):
+                continue
+        self._open.clear()
+
+    def _take(self, identity: tuple[object, ...], key: PartitionKey | None, rows: pa.Table) -> None:
+        file = self._open.get(identity)
+        if file is None:
+            if len(self._open) >= self._max_open_files:
+                self._finish(max(self._open, key=lambda other: self._open[other].taken_bytes))
+            file = self._open[identity] = self._begin(key)
+        file.waiting.append(rows)
+        file.waiting_bytes += rows.nbytes
+        file.taken_bytes += rows.nbytes
+        if file.waiting_bytes >= self._row_group_bytes:
+            _write_out(file)
+        elif sum(other.waiting_bytes for other in self._open.values()) >= 2 * self._row_group_bytes:
+            _write_out(max(self._open.values(), key=lambda other: other.waiting_bytes))
+
+    def _begin(self, key: PartitionKey | None) -> _OpenFile:
+        name = f"{self._file_prefix}-{self._files_begun:05d}.parquet"
+        self._files_begun += 1
+        output = self._io.new_output(self._locations.new_data_location(name, key))
+        model = FileFormatFactory.get(FileFormat.PARQUET)
+        return _OpenFile(key, output, model.create_writer(output, self._schema, self._metadata.properties))
+
+    def _finish(self, identity: tuple[object, ...]) -> None:
+        file = self._open[identity]
+        _write_out(file)
+        statistics = file.writer.close()
+        del self._open[identity]
+        data_file = DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=file.output.location,
+            file_format=FileFormat.PARQUET,
+            partition=file.key.partition if file.key else Record(),
+            file_size_in_bytes=len(file.output),
+            sort_order_id=None,
+            equality_ids=None,
+            key_metadata=None,
+            **statistics.to_serialized_dict(),
+        )
+        data_file.spec_id = self._metadata.default_spec_id
+        self._closed.append(to_json(data_file, self._metadata))
+
+
+def _write_out(file: _OpenFile) -> None:
+    if file.waiting:
+        file.writer.write(pa.concat_tables(file.waiting))
+        file.waiting, file.waiting_bytes = [], 0
+
+
+def _storage_failed(error: OSError, file_prefix: str) -> RetryableError:
+    return RetryableError(
+        f"writing data files failed: {type(error).__name__}: {error}",
+        code="storage-failed",
+        hint="Check that the lake's storage can be reached, has room and may be written to.",
+        files=file_prefix,
+    )

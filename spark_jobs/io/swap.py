@@ -1,0 +1,120 @@
+"""The one call that changes a table: a snapshot and the progress that belongs to it, compared and swapped.
+
+PyIceberg's own ``commit_transaction`` is never used: with retries it rebases, so that a stale run and its
+replacement both land; without, it deletes the manifests after a 409 and does not look whether it landed.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID
+
+from spark_jobs.core.errors import SourceChanged
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import CommitTableResponse, Table
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.update import TableRequirement, TableUpdate
+
+    from spark_jobs.core.progress import Progress
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """A commit ready to be sent: manifests are written, the catalog knows nothing yet."""
+
+    requirements: tuple[TableRequirement, ...]
+    updates: tuple[TableUpdate, ...]
+    snapshot_id: int
+    progress: Progress
+
+
+def stage_append(
+    table: Table, data_files: Sequence[DataFile], progress: Progress, summary: Mapping[str, str]
+) -> Swap:
+    """Stage one snapshot with these files (none is fine) and ``progress``, anchored at that snapshot.
+
+    There is always a snapshot, since the comparison is on main's snapshot id: a commit of properties alone
+    would overwrite whatever came between. The table must have a snapshot: with a null id the
+    comparison is ignored by some catalogs.
+    """
+    if table.metadata.current_snapshot_id is None:
+        raise no_snapshot(table)
+    swap = _stage(table, data_files, progress, summary)
+    if not any(isinstance(r, AssertRefSnapshotId) and r.snapshot_id is not None for r in swap.requirements):
+        raise AssertionError("a commit without a comparison on main must never be sent")
+    return swap
+
+
+def stage_birth(table: Table, progress: Progress, summary: Mapping[str, str]) -> Swap:
+    """Stage the first, empty snapshot of a table under a name only its creator knows.
+
+    It carries no comparison on main: a null one means nothing on some catalogs, and nobody can interfere.
+    """
+    swap = _stage(table, (), progress, summary)
+    return replace(
+        swap, requirements=tuple(r for r in swap.requirements if not isinstance(r, AssertRefSnapshotId))
+    )
+
+
+def send(catalog: Catalog, table: Table, swap: Swap) -> TableMetadata:
+    """Send the swap once. After any exception the outcome is unknown to the caller, a 409 included."""
+    response = catalog.commit_table(table, swap.requirements, swap.updates)
+    _drop_old_metadata_files(table, response)
+    return response.metadata
+
+
+def no_snapshot(table: Table) -> SourceChanged:
+    """The error for a table whose first snapshot is missing."""
+    return SourceChanged(
+        "the table has no snapshot: it was not made by Sluice, or its snapshots were removed",
+        code="no-snapshot",
+        hint="Roll it back to a snapshot if there is one, or drop it and let the next run make it again.",
+        table=".".join(table.name()),
+    )
+
+
+def _stage(
+    table: Table, data_files: Sequence[DataFile], progress: Progress, summary: Mapping[str, str]
+) -> Swap:
+    transaction = table.transaction()
+    with transaction.update_snapshot(snapshot_properties=dict(summary)).fast_append() as append:
+        for data_file in data_files:
+            append.append_data_file(data_file)
+    anchored = replace(progress, anchor=append.snapshot_id)
+    transaction.set_properties(anchored.to_properties())
+    return Swap(
+        (*transaction._requirements, AssertTableUUID(uuid=table.metadata.table_uuid)),  # noqa: SLF001  (no public way)
+        transaction._updates,  # noqa: SLF001  (no public way; a test pins both names)
+        append.snapshot_id,
+        anchored,
+    )
+
+
+def _drop_old_metadata_files(table: Table, response: CommitTableResponse) -> None:
+    """Delete the metadata files that fell out of the table's metadata log, as its properties ask for.
+
+    PyIceberg does so only in the transaction that is not used here. Best effort: the commit stands, and what
+    stays behind is removed with other orphans.
+    """
+    if table.metadata.properties.get("write.metadata.delete-after-commit.enabled") != "true":
+        return
+    kept = {entry.metadata_file for entry in response.metadata.metadata_log}
+    for entry in table.metadata.metadata_log:
+        if entry.metadata_file in kept:
+            continue
+        try:
+            table.io.delete(entry.metadata_file)
+        except FileNotFoundError:
+            continue  # a catalog server deletes them itself
+        except Exception:  # noqa: BLE001  (the commit has landed: nothing here may make it look otherwise)
+            _log.warning("an old metadata file could not be deleted: %s", entry.metadata_file, exc_info=True)
