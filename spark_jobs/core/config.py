@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field, field_serializer
 
 from spark_jobs.core.config_problems import ConfigProblem  # noqa: TC001  (pydantic needs it at run time)
-from spark_jobs.core.redaction import redact_properties
+from spark_jobs.core.redaction import redact_properties, redact_urls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,7 +62,7 @@ class _WithSecrets(Frozen):
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         for name in type(self).model_fields:
             value = getattr(self, name)
-            yield name, redact_properties(value) if _is_property_map(value) else value
+            yield name, _shown(value)
 
 
 class CatalogSettings(_WithSecrets):
@@ -90,6 +90,10 @@ class SparkSettings(_WithSecrets):
     @field_serializer("conf")
     def _redact(self, value: dict[str, str]) -> dict[str, str]:
         return redact_properties(value)
+
+    @field_serializer("remote")
+    def _redact_remote(self, value: str | None) -> str | None:
+        return value and redact_urls(value)
 
 
 class PipelineSettings(Frozen):
@@ -121,7 +125,7 @@ class PipelineConfig(PipelineSettings):
 
 
 class PipelineTemplate(PipelineSettings):
-    """A ``topics_regex`` entry: a pipeline for every topic that matches as a whole; ``table`` holds ``{topic}``.
+    """A ``topics_regex`` entry: a pipeline for every topic that matches whole; ``table`` has ``{topic}``.
 
     ``file`` and ``line`` say where it is written.
     """
@@ -168,5 +172,7 @@ class SluiceConfig(_WithSecrets):
         return next((pipeline for pipeline in self.pipelines if pipeline.name == name), None)
 
 
-def _is_property_map(value: object) -> bool:
-    return isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
+def _shown(value: object) -> object:
+    if isinstance(value, str):
+        return redact_urls(value)
+    return redact_properties(value) if isinstance(value, dict) else value

@@ -1,4 +1,4 @@
-"""From written files to the configuration in force: defaults, one pipeline a topic, clashes between them. Pure."""
+"""From written files to the configuration in force: defaults, a pipeline a topic, clashes. Pure."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def demo_config(home: str) -> SluiceConfig:
 def build_config(main: Document, teams: Sequence[Document], *, home: str, folder: str) -> Built:
     """Put the main file and the team files together.
 
-    ``folder`` is the main file's folder (absolute): a relative ``state`` is meant from there. A team file with
-    any mistake, or with a pipeline that clashes with one named before it, is left out as a whole and its
+    ``folder`` is the main file's folder (absolute): a relative ``state`` is meant from there. A team file
+    with any mistake, or with a pipeline that clashes with one named before, is left out as a whole; its
     mistakes are ``config.problems``.
     """
     written, problems = validate(main, WrittenFile)
@@ -183,7 +183,7 @@ def _clashes(document: Document, placed: list[_Placed], before: list[_Placed]) -
 def _first_clash(
     entry: PipelineConfig | PipelineTemplate, others: Sequence[PipelineConfig | PipelineTemplate]
 ) -> PipelineConfig | None:
-    """The pipeline that has the same name, or writes a table that this one writes; templates clash once expanded."""
+    """The pipeline of the same name, or one that writes the same table; templates clash once expanded."""
     if isinstance(entry, PipelineTemplate):
         return None
     tables = _tables(entry)
@@ -230,7 +230,8 @@ def _template_problem(
         template.file,
         template.line,
         f"pipelines.{template.name}.topics_regex",
-        f"topic {pipeline.topic} would be the pipeline {pipeline.name} into {pipeline.table}, as topic {clash.topic} is",
+        f"topic {pipeline.topic} would be the pipeline {pipeline.name} into {pipeline.table},"
+        f" which topic {clash.topic} is",
         "Give one of them a pipeline of its own with another name and table.",
     )
 

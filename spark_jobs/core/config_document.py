@@ -1,4 +1,4 @@
-"""One configuration file, parsed: its content, every scalar still its text, and the line of every key. Pure."""
+"""One parsed configuration file: its content, scalars still as text, and the line of every key. Pure."""
 
 from __future__ import annotations
 

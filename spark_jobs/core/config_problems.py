@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ConfigProblem:
-    """One mistake; ``key`` is the dotted path in the file, ``line`` counts from 1 (None: the file as a whole)."""
+    """One mistake; ``key`` is the dotted path, ``line`` counts from 1 (None: the file as a whole)."""
 
     file: str
     line: int | None

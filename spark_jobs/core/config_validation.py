@@ -43,6 +43,7 @@ def validate(document: Document, model: type[_Model]) -> tuple[_Model | None, li
     whole), so that what is right can still be compared with other files; None when nothing is left.
     """
     findings: list[Finding] = []
+    written: _Model | None
     try:
         written = model.model_validate(document.content)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Iceberg partition transforms as written in ``partition_by``: ``day(time_hour)``, ``bucket(16, id)``, ``origin``. Pure."""
+"""Iceberg partition transforms as written: ``day(time_hour)``, ``bucket(16, id)``, ``origin``. Pure."""
 
 from __future__ import annotations
 

@@ -1,9 +1,12 @@
-"""``${ENV}`` and ``${file:/path}`` inside property values: how they are written. Resolving is I/O and not done here."""
+"""``${ENV}`` and ``${file:/path}`` inside property values. Pure: the two readers are handed in."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 REFERENCE = re.compile(r"\$\{([^}]*)\}")
 _FILE = "file:"
@@ -24,7 +27,7 @@ def malformed_reference(value: str) -> str | None:
 
 
 def substitute(value: str, environment: Callable[[str], str], file: Callable[[str], str]) -> str:
-    """Replace every reference by what the two readers return for its name or path; text is not scanned twice."""
+    """Replace every reference by what the readers return for its name or path, without scanning that again."""
 
     def read(match: re.Match[str]) -> str:
         name = match[1]

@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them: ``60s``, ``256MiB``. A bare number has no unit and is refused. Pure."""
+"""Durations and sizes as people write them: ``60s``, ``256MiB``; a bare number is refused. Pure."""
 
 from __future__ import annotations
 

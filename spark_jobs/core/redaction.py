@@ -20,6 +20,7 @@ _NOT_SECRET = re.compile(
     r"(token[._-](endpoint|uri|type)|endpoint\.url|token-refresh-enabled|location$)", re.IGNORECASE
 )
 _REFERENCES_ONLY = re.compile(r"(\$\{[^}]*\})+")
+_URL_TOKEN = re.compile(r"(?<=;token=)[^;]+")
 _USERINFO = re.compile(r"(?<=://)([^/@\s:]*):([^/@\s]+)(?=@)")
 
 
@@ -29,8 +30,8 @@ def is_secret_key(key: str) -> bool:
 
 
 def url_passwords(value: str) -> tuple[str, ...]:
-    """Passwords written into URLs (``scheme://user:password@host``), as written and percent-decoded."""
-    found = [match[2] for match in _USERINFO.finditer(value)]
+    """Passwords (``scheme://user:password@host``) and Spark Connect tokens in URLs, also percent-decoded."""
+    found = [match[2] for match in _USERINFO.finditer(value)] + _URL_TOKEN.findall(value)
     return tuple(dict.fromkeys([*found, *map(unquote, found)]))
 
 
@@ -43,4 +44,9 @@ def redact_value(key: str, value: str) -> str:
     """The value, or a mask where the key is secret; passwords inside URLs are masked under any key."""
     if is_secret_key(key) and not _REFERENCES_ONLY.fullmatch(value):
         return MASK
-    return _USERINFO.sub(rf"\1:{MASK}", value)
+    return redact_urls(value)
+
+
+def redact_urls(value: str) -> str:
+    """The text with the passwords inside its URLs masked."""
+    return _URL_TOKEN.sub(MASK, _USERINFO.sub(rf"\1:{MASK}", value))

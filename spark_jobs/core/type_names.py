@@ -8,11 +8,13 @@ import re
 from spark_jobs.core.config_problems import UnreadableValueError
 
 PRIMITIVES = (
-    "boolean", "int", "long", "float", "double", "date", "time", "timestamp", "timestamptz", "string", "uuid", "binary",
+    "boolean", "int", "long", "float", "double", "date", "time", "timestamp", "timestamptz", "string", "uuid",
+    "binary",
 )  # fmt: skip
 _OTHER_NAMES = {
     "bool": "boolean", "integer": "int", "int32": "int", "bigint": "long", "int64": "long", "real": "float",
-    "float32": "float", "float64": "double", "number": "double", "datetime": "timestamp", "timestamp_ntz": "timestamp",
+    "float32": "float", "float64": "double", "number": "double", "datetime": "timestamp",
+    "timestamp_ntz": "timestamp",
     "timestamp_tz": "timestamptz", "timestamp_ltz": "timestamptz", "varchar": "string", "text": "string",
     "str": "string", "bytes": "binary", "array": "list<…>", "object": "struct<name: type, …>",
 }  # fmt: skip

@@ -25,7 +25,7 @@ _GLOB_CHARACTERS = frozenset("*?[")
 
 @dataclass(frozen=True, slots=True)
 class ConfigReading:
-    """``problems`` are the main file's: with any, ``config`` is what could be understood (or None), not to be run."""
+    """``problems`` are the main file's: with any, ``config`` is what was understood and must not be run."""
 
     config: SluiceConfig | None
     problems: tuple[ConfigProblem, ...]
@@ -50,7 +50,7 @@ def load_config(path: Path | None = None) -> SluiceConfig:
 
 
 def read_config(path: Path | None = None) -> ConfigReading:
-    """As ``load_config``, with the main file's mistakes as values; raises ``ConfigError`` only for a missing file."""
+    """As ``load_config`` with the mistakes as values; raises ``ConfigError`` only for a missing file."""
     file = find_config_file(path)
     if file is None:
         return ConfigReading(demo_config(str(home_folder(None))), ())
@@ -87,7 +87,7 @@ def find_config_file(path: Path | None) -> Path | None:
 
 
 def home_folder(file: Path | None) -> Path:
-    """``SLUICE_HOME``, else ``.sluice`` beside the configuration file, else in the working directory; absolute."""
+    """``SLUICE_HOME``, else ``.sluice`` beside the file, else in the working directory; absolute."""
     named = os.environ.get(ENVIRONMENT_HOME)
     if named:
         return Path(named).expanduser().absolute()

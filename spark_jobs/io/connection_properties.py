@@ -1,4 +1,4 @@
-"""What clients are given: the configuration's properties with secrets resolved and our own servers filled in."""
+"""What clients are given: properties with secrets resolved and our own servers filled in."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def resolve_connection_properties(config: SluiceConfig) -> tuple[dict[str, str], dict[str, str]]:
-    """librdkafka's and PyIceberg's properties, read now; they hold secrets and never reach a log.
+    """Properties for librdkafka and for PyIceberg, read now; they hold secrets and never reach a log.
 
     Raises ``ConfigError``: ``no-broker`` when none is configured and none of ours runs, ``missing-secret``.
     """
@@ -21,7 +21,7 @@ def resolve_connection_properties(config: SluiceConfig) -> tuple[dict[str, str],
 
 
 def resolve_kafka_properties(config: SluiceConfig) -> dict[str, str]:
-    """librdkafka's properties alone, for what needs no catalog."""
+    """Properties for librdkafka alone, for what needs no catalog."""
     properties = resolve(config.kafka)
     if properties.get("bootstrap.servers"):
         return properties

@@ -11,7 +11,7 @@ from spark_jobs.io.state_files import write_whole
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """``kafka_bootstrap_servers`` as ``host:port``, ``spark_remote`` as ``sc://host:port``; None: not running."""
+    """``kafka_bootstrap_servers`` is ``host:port``, ``spark_remote`` ``sc://host:port``; None: not up."""
 
     kafka_bootstrap_servers: str | None = None
     spark_remote: str | None = None

@@ -1,4 +1,4 @@
-"""Resolves ``${ENV}`` and ``${file:…}`` at the start of a run, and takes what it resolved out of any text after.
+"""Resolves ``${ENV}`` and ``${file:…}`` when a run starts, and takes what it resolved out of any text after.
 
 The remembered values live in this process only and are never written. A value is remembered when a secret
 could stand there: everything a reference gave except under plainly public keys, literals under secret keys,
@@ -32,7 +32,7 @@ _PUBLIC_KEYS = frozenset(
         "group.id",
     }
 )
-# Shorter ones are found in every other word: masking them would destroy the text and reveal them by the holes.
+# Shorter ones stand in every other word: masking them would destroy the text and show them by its holes.
 _MIN_SECRET_LENGTH = 4
 
 _remembered: set[str] = set()

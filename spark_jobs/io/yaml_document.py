@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -20,7 +20,7 @@ _TYPED_BY_THE_MODELS = ("bool", "int", "float", "timestamp")
 class _TextLoader(yaml.SafeLoader):
     """Leaves scalars as written: YAML 1.1 would make ``0123`` of a password 83 and ``on`` of a name True."""
 
-    yaml_implicit_resolvers: ClassVar[dict[Any, Any]] = {
+    yaml_implicit_resolvers = {  # noqa: RUF012  (the base class declares it so)
         first: [
             (tag, pattern) for tag, pattern in resolvers if tag.rpartition(":")[2] not in _TYPED_BY_THE_MODELS
         ]
