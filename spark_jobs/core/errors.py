@@ -15,7 +15,7 @@ A kind is a class; the particular error is its ``code``, which is also its ancho
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class SluiceError(Exception):
@@ -96,3 +96,34 @@ class CorruptLog(SluiceError):
     """A transaction-log object is of a newer version or contradicts itself."""
 
     exit_code = 70
+
+
+KINDS: dict[str, type[SluiceError]] = {
+    kind.__name__: kind
+    for kind in (
+        RetryableError,
+        CommitConflict,
+        CommitStateUnknown,
+        OffsetsUnavailable,
+        SourceChanged,
+        BadRecord,
+        ConfigError,
+        CorruptLog,
+    )
+}
+
+
+def error_to_json(error: SluiceError) -> dict[str, Any]:
+    """The error as plain data, for a border that loses exception types (a Spark task's result)."""
+    return {
+        "kind": type(error).__name__,
+        "message": error.message,
+        "code": error.code,
+        "hint": error.hint,
+        "where": error.where,
+    }
+
+
+def error_from_json(value: dict[str, Any]) -> SluiceError:
+    """The same error again, of the same kind."""
+    return _restore(KINDS[value["kind"]], value["message"], value["code"], value["hint"], value["where"])

@@ -13,22 +13,19 @@ from spark_jobs.core.batch import Balance
 class OutcomeKind(StrEnum):
     """How a split ended."""
 
-    WRITTEN = "written"  # every offset of the split is accounted for, files are complete
-    NEW_FIELDS = "new-fields"  # values carry fields the table has no column for: evolve, then do it again
-    OFFSETS_GONE = "offsets-gone"  # retention passed an offset of the split
-    LOG_TRUNCATED = "log-truncated"  # the log ends below the split's end, or stays silent
-    BROKER_AWAY = "broker-away"  # a fault that a later run may not meet
-    REFUSED = "refused"  # authorisation, configuration: only a person can mend it
+    WRITTEN = "written"  # every offset of the split is accounted for, its files are complete
+    OBSERVED = "observed"  # nothing written: values carry fields the table has no column for
+    FAILED = "failed"  # an error that the same task would meet again
 
 
 @dataclass(frozen=True, slots=True)
 class SplitOutcome:
     """One split's result.
 
-    ``balances`` by partition; ``data_files`` and ``dead_letter_files`` as ``spark_jobs.io.data_files.to_json``
-    makes them; ``max_timestamp_ms`` the largest record time by partition (absent when none had one);
-    ``cpu_us`` CPU microseconds by step (fetch, decode, shape, write); ``evidence`` with NEW_FIELDS only;
-    ``message`` with the failures only.
+    ``balances`` by partition; files as ``spark_jobs.io.data_files.to_json`` describes them;
+    ``max_timestamp_ms`` the largest record time by partition (absent when none had one); ``cpu_us`` CPU
+    microseconds by step (fetch, decode, shape, write); ``evidence`` with OBSERVED only, ``error`` (see
+    ``spark_jobs.core.errors.error_to_json``) with FAILED only.
     """
 
     split_id: int
@@ -41,7 +38,7 @@ class SplitOutcome:
     cpu_us: dict[str, int] = field(default_factory=dict)
     peak_rss_bytes: int = 0
     evidence: dict[str, Any] | None = None
-    message: str = ""
+    error: dict[str, Any] | None = None
 
     def to_json(self) -> str:
         """One JSON object."""
