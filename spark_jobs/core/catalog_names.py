@@ -1,7 +1,7 @@
 """Property names of a catalog: from PyIceberg's to Iceberg-Java's, which Spark wants. One table, pure.
 
-A property in no row has one name for both (``warehouse``, ``token``, ``header.…``, anything custom) and passes
-through. Rows marked None are PyIceberg's alone; Spark then uses its platform's own defaults.
+A property in no row has one name for both (``warehouse``, ``token``, ``header.…``, anything custom) and
+passes through. Rows marked None are PyIceberg's alone; Spark then uses its platform's own defaults.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
         if key in properties and java_name is not None:
             java.setdefault(java_name, _java_value(key, java_name, properties[key]))
     if "s3.endpoint" in properties:
-        # PyIceberg addresses buckets by path as soon as an endpoint is given, Iceberg-Java never does by itself.
+        # Given an endpoint, PyIceberg addresses buckets by path; Iceberg-Java never does so by itself.
         java.setdefault("s3.path-style-access", "true")
     if "client.assume-role.arn" in java:
         java.setdefault("client.factory", ASSUME_ROLE_FACTORY)

@@ -142,7 +142,7 @@ def _version(value: object) -> int:
     return 1
 
 
-_SCALAR = {"type": ["string", "number", "boolean"]}
+Scalar = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"]})]
 Duration = Annotated[
     int, BeforeValidator(_duration), WithJsonSchema({"type": "string", "pattern": r"^\d+\s*[smhd]$"})
 ]
@@ -184,9 +184,8 @@ Names = Annotated[
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
 ]
 Properties = Annotated[
-    dict[str, str],
+    dict[str, Scalar],
     BeforeValidator(nothing_is_empty),
-    WithJsonSchema({"type": "object", "additionalProperties": _SCALAR}),
 ]
 Columns = Annotated[
     dict[Annotated[str, BeforeValidator(_column_name)], Annotated[str, BeforeValidator(_type_name)]],

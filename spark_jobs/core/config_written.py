@@ -26,6 +26,7 @@ from spark_jobs.core.config_values import (
     PipelineName,
     Properties,
     Regex,
+    Scalar,
     Size,
     StartText,
     Table,
@@ -42,30 +43,30 @@ class WrittenDefaults(Frozen):
 
     start: StartText | None = Field(
         default=None,
-        description="Where a table that does not exist yet begins: `earliest`, `latest`, a time (ISO 8601, UTC when"
-        " it has no zone) or offsets by partition. Resolved once, when the table is made.",
-        json_schema_extra={"x-default": "earliest"},
+        description="Where a table that does not exist yet begins: `earliest`, `latest`, a time (ISO 8601,"
+        " UTC when it has no zone) or offsets by partition. Resolved once, when the table is made.",
+        json_schema_extra={"default": "earliest"},
     )
     freshness: Duration | None = Field(
         default=None,
         description="How old the oldest waiting record may get before a run starts.",
-        json_schema_extra={"x-default": format_duration(DEFAULT_FRESHNESS_SECONDS)},
+        json_schema_extra={"default": format_duration(DEFAULT_FRESHNESS_SECONDS)},
     )
     max_batch_records: Count | None = Field(
         default=None,
         description="Most records in one commit; this many waiting records start a run at once.",
-        json_schema_extra={"x-default": str(DEFAULT_MAX_BATCH_RECORDS)},
+        json_schema_extra={"default": str(DEFAULT_MAX_BATCH_RECORDS)},
     )
     max_batch_bytes: Size | None = Field(
         default=None,
         description="Most bytes (as Kafka holds them) in one commit; this much waiting starts a run at once.",
-        json_schema_extra={"x-default": format_size(DEFAULT_MAX_BATCH_BYTES)},
+        json_schema_extra={"default": format_size(DEFAULT_MAX_BATCH_BYTES)},
     )
     partition_by: Terms | None = Field(
         default=None,
         description="Iceberg partition fields: a column, `year|month|day|hour(column)`, `bucket(16, column)`,"
         " `truncate(8, column)`. Used when the table is made.",
-        json_schema_extra={"x-default": "none"},
+        json_schema_extra={"default": "none"},
     )
     table_properties: Properties | None = Field(
         default=None,
@@ -82,12 +83,16 @@ class WrittenDefaults(Frozen):
     key_format: Literal["string", "binary"] | None = Field(
         default=None,
         description="Type of the column `_kafka_key`.",
-        json_schema_extra={"x-default": "string"},
+        json_schema_extra={"default": "string"},
     )
 
 
 class WrittenPipeline(WrittenDefaults):
     """One topic, a list of topics, or all topics that match; each becomes one table."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": [name]} for name in ("topic", "topics", "topics_regex")]}
+    )
 
     topic: Topic | None = Field(
         default=None, description="The topic. Exactly one of `topic`, `topics`, `topics_regex` is given."
@@ -98,11 +103,11 @@ class WrittenPipeline(WrittenDefaults):
     )
     topics_regex: Regex | None = Field(
         default=None,
-        description="Every topic whose whole name matches (internal ones, `__…`, never do): one pipeline each;"
-        " `table` holds `{topic}`.",
+        description="Every topic whose whole name matches (internal ones, `__…`, never do):"
+        " one pipeline each; `table` holds `{topic}`.",
     )
     table: Table = Field(
-        description="`namespace.table`; `{topic}` stands for the topic, all but letters, digits and `_` as `_`."
+        description="`namespace.table`; `{topic}` is the topic, all but letters, digits and `_` as `_`."
     )
 
 
@@ -110,7 +115,7 @@ class WrittenCatalog(Frozen):
     """The Iceberg catalog, under PyIceberg's names. Left out: SQLite and a folder under the state folder."""
 
     model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
-    __pydantic_extra__: dict[str, str] = Field(init=False)
+    __pydantic_extra__: dict[str, Scalar] = Field(init=False)
 
     name: PipelineName = Field(
         default="sluice", description="Name of the catalog; SQL catalogs keep it with every table."
@@ -131,7 +136,7 @@ class WrittenSpark(Frozen):
     task_memory: Size = Field(
         default=DEFAULT_TASK_MEMORY_BYTES,
         description="Memory one task may use; reading, decoding and writing are sized to stay within it.",
-        json_schema_extra={"x-default": format_size(DEFAULT_TASK_MEMORY_BYTES)},
+        json_schema_extra={"default": format_size(DEFAULT_TASK_MEMORY_BYTES)},
     )
     conf: Properties = Field(default_factory=dict, description="Any Spark configuration, `spark.…`.")
 
@@ -155,8 +160,8 @@ class WrittenFile(WrittenTeamFile):
     version: Version = Field(description="Version of this format.")
     kafka: Properties = Field(
         default_factory=dict,
-        description="Any librdkafka property under its own name, `bootstrap.servers` first. Without it the embedded"
-        " broker is meant. What decides that no record is lost (`isolation.level`, `auto.offset.reset`, …)"
+        description="Any librdkafka property under its own name, `bootstrap.servers` first. Without it the"
+        " embedded broker is meant. What decides that no record is lost (`isolation.level`, `auto.offset.reset`, …)"
         " is fixed and refused here.",
     )
     catalog: Annotated[WrittenCatalog, BeforeValidator(nothing_is_empty)] = Field(
@@ -167,7 +172,7 @@ class WrittenFile(WrittenTeamFile):
         default=None,
         description="Root of the transaction log, a path or any URI the catalog's FileIO can write;"
         " never inside the warehouse.",
-        json_schema_extra={"x-default": "log in the state folder"},
+        json_schema_extra={"default": "log in the state folder"},
     )
     spark: Annotated[WrittenSpark, BeforeValidator(nothing_is_empty)] = Field(
         default=WrittenSpark(), description="Where tasks run."

@@ -27,7 +27,7 @@ def malformed_reference(value: str) -> str | None:
 
 
 def substitute(value: str, environment: Callable[[str], str], file: Callable[[str], str]) -> str:
-    """Replace every reference by what the readers return for its name or path, without scanning that again."""
+    """Replace every reference by what the readers return for its name or path."""
 
     def read(match: re.Match[str]) -> str:
         name = match[1]

@@ -1,0 +1,97 @@
+"""``./sluice validate``: every mistake of the configuration with line and key, or the pipelines it gives."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli import output
+from spark_jobs.core.errors import ConfigError, SluiceError
+from spark_jobs.core.quantities import format_duration, format_size
+from spark_jobs.io.config_file import read_config, with_listed_topics
+from spark_jobs.io.connection_properties import resolve_kafka_properties
+from spark_jobs.io.topic_list import write_topics
+
+if TYPE_CHECKING:
+    from spark_jobs.core.config import PipelineConfig, SluiceConfig
+    from spark_jobs.core.config_problems import ConfigProblem
+
+
+@click.command(name="validate")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object: file, problems, pipelines.")
+def validate(*, as_json: bool) -> int:
+    """Check sluice.yaml and its team files; connects to the broker only to list topics for topics_regex."""
+    reading = read_config()
+    config = reading.config
+    notes: list[str] = []
+    if config is not None and config.templates and not reading.problems:
+        config, notes = _list_topics(config)
+    problems = (*reading.problems, *(config.problems if config else ()))
+    if as_json:
+        output.json_line(_as_json(config, problems, notes))
+    else:
+        _print(config, problems, notes, is_usable=not reading.problems)
+    return ConfigError.exit_code if problems else 0
+
+
+def _list_topics(config: SluiceConfig) -> tuple[SluiceConfig, list[str]]:
+    """The broker away is no mistake of the file: the topics as last listed stand in."""
+    from spark_jobs.io.kafka_admin import KafkaAdmin  # noqa: PLC0415  (only topics_regex needs a broker)
+
+    try:
+        write_topics(config.home, KafkaAdmin(resolve_kafka_properties(config)).topics())
+    except SluiceError as error:
+        return config, [f"topics_regex uses the topics as last listed: {error.message}. {error.hint}"]
+    return with_listed_topics(config), []
+
+
+def _print(
+    config: SluiceConfig | None, problems: tuple[ConfigProblem, ...], notes: list[str], *, is_usable: bool
+) -> None:
+    for problem in problems:
+        output.say(str(problem))
+    if config is not None and is_usable:
+        if problems:
+            output.say("\nThe other files' pipelines go on:")
+        output.table(
+            ("pipeline", "topic", "table", "start", "freshness", "batch", "partitioned by"),
+            [_row(pipeline) for pipeline in config.pipelines],
+        )
+        notes += [
+            f"{template.name}: no listed topic matches {template.topics_regex}"
+            for template in config.templates
+            if not any(pipeline.template == template.name for pipeline in config.pipelines)
+        ]
+    for note in notes:
+        output.say(f"note: {note}")
+    if problems:
+        output.say(f"\n{output.count(len(problems), 'mistake')}")
+    elif config is not None:
+        source = config.source or "no sluice.yaml: the defaults"
+        output.say(f"\n{source}: {output.count(len(config.pipelines), 'pipeline')}, no mistakes")
+
+
+def _row(pipeline: PipelineConfig) -> tuple[str, ...]:
+    return (
+        pipeline.name,
+        pipeline.topic,
+        pipeline.table,
+        str(pipeline.start.kind),
+        format_duration(pipeline.freshness_seconds),
+        f"{pipeline.max_batch_records:,} records, {format_size(pipeline.max_batch_bytes)}",
+        ", ".join(pipeline.partition_by) or "-",
+    )
+
+
+def _as_json(
+    config: SluiceConfig | None, problems: tuple[ConfigProblem, ...], notes: list[str]
+) -> dict[str, Any]:
+    pipelines = config.pipelines if config else ()
+    return {
+        "file": config.source if config else None,
+        "problems": [asdict(problem) for problem in problems],
+        "notes": notes,
+        "pipelines": [pipeline.model_dump(mode="json") for pipeline in pipelines],
+    }
