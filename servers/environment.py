@@ -1,0 +1,40 @@
+"""What a server that Sluice starts sees of the user's environment: no foreign Spark, Python or Java."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+
+_FOREIGN_PREFIXES = ("SPARK_", "PYSPARK_", "HADOOP_", "YARN_", "HIVE_", "DAGSTER_", "PYICEBERG_")
+_FOREIGN_NAMES = frozenset(
+    {
+        "PYTHONPATH",
+        "PYTHONHOME",
+        "PYTHONSTARTUP",
+        "CLASSPATH",
+        "JAVA_TOOL_OPTIONS",
+        "_JAVA_OPTIONS",
+        "JDK_JAVA_OPTIONS",
+    }
+)
+
+
+def clean_environment(java_home: Path, base: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return ``base`` (default: this process's) without what bends a server, with our Java and Python."""
+    kept = {
+        name: value
+        for name, value in (os.environ if base is None else base).items()
+        if name not in _FOREIGN_NAMES and not name.startswith(_FOREIGN_PREFIXES)
+    }
+    return kept | {
+        "JAVA_HOME": str(java_home),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }

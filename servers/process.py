@@ -1,0 +1,247 @@
+"""Child processes that outlive the object that started them: recorded, waited for, stopped by identity.
+
+A record names pid, start time and boot, so that a pid which the kernel gave to somebody else is never
+signalled. Every child leads a process group of its own, and the whole group is stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spark_jobs.core.errors import RetryableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+_POLL_SECONDS = 0.05
+_KILL_GRACE_SECONDS = 5.0
+
+# The watcher's standard input is a pipe that only the parent holds open: its end is the parent's end,
+# however it died. It needs no Linux-only call, and `exec` keeps the server's pid the recorded one.
+_WATCHED = """
+exec 3<&0
+( trap '' TERM INT HUP; cat <&3 >/dev/null; kill -TERM -- -$$; sleep 5; kill -KILL -- -$$ ) 2>/dev/null &
+exec "$@" 3<&- </dev/null
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRecord:
+    """Which process it is: the same pid with another start time or boot is another process."""
+
+    name: str
+    pid: int
+    started: str
+    boot: str
+    log_path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What to start. ``run_folder`` takes the record, ``log_path`` standard output and error."""
+
+    name: str
+    command: Sequence[str]
+    run_folder: Path
+    log_path: Path
+    working_folder: Path
+    environment: Mapping[str, str]
+    dies_with_parent: bool = False
+
+
+class ServerProcess:
+    """A child of this process and its record."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+        self._child, self._lifeline = _spawn(launch)
+        self.record = ProcessRecord(
+            name=launch.name,
+            pid=self._child.pid,
+            started=_start_time(self._child.pid) or "ended",
+            boot=_boot(),
+            log_path=str(launch.log_path),
+        )
+        _write_record(launch.run_folder, self.record)
+
+    @property
+    def pid(self) -> int:
+        """The server's own pid, also the id of its process group."""
+        return self.record.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the child has not ended."""
+        return self._child.poll() is None
+
+    def wait_until(self, is_ready: Callable[[], bool], timeout_seconds: float) -> None:
+        """Wait for readiness; on failure stop the child and raise RetryableError with the log's last line."""
+        deadline = time.monotonic() + timeout_seconds
+        while not is_ready():
+            if not self.is_running:
+                self._fail(f"{self.record.name} ended while starting (exit code {self._child.returncode})")
+            if time.monotonic() > deadline:
+                self._fail(f"{self.record.name} was not ready after {timeout_seconds:.0f} s")
+            time.sleep(_POLL_SECONDS)
+
+    def stop(self, grace_seconds: float = 10.0) -> None:
+        """SIGTERM, after the grace SIGKILL, to the group; forget the record. Does nothing the second time."""
+        _stop_group(self.pid, lambda: self.is_running, grace_seconds)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._child.wait(_KILL_GRACE_SECONDS)
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None
+        _forget(self._launch.run_folder, self.record)
+
+    def kill(self) -> None:
+        """Kill the group at once, as a crash would; the record stays."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._child.wait()
+
+    def _fail(self, message: str) -> None:
+        self.stop(grace_seconds=2.0)
+        raise RetryableError(
+            f"{message}: {last_line(self._launch.log_path)}",
+            code="server-start",
+            hint=f"The whole log is {self._launch.log_path}.",
+        )
+
+
+def read_record(run_folder: Path, name: str) -> ProcessRecord | None:
+    """Return the record of the server of this name, running or not."""
+    try:
+        return ProcessRecord(**json.loads((run_folder / f"{name}.json").read_text()))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError):
+        # Written by rename, so never half: another version's record, of which we know no process.
+        return None
+
+
+def is_alive(record: ProcessRecord) -> bool:
+    """Whether the recorded process itself still runs."""
+    return record.boot == _boot() and _start_time(record.pid) == record.started
+
+
+def stop_recorded(run_folder: Path, name: str, grace_seconds: float = 10.0) -> bool:
+    """Stop what the record names if it still is that process, forget it; False if it did not run."""
+    record = read_record(run_folder, name)
+    if record is None:
+        return False
+    was_alive = is_alive(record)
+    if was_alive:
+        _stop_group(record.pid, lambda: is_alive(record), grace_seconds)
+    _forget(run_folder, record)
+    return was_alive
+
+
+def free_ports(count: int) -> tuple[int, ...]:
+    """Return distinct loopback ports that were free a moment ago."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return tuple(one.getsockname()[1] for one in sockets)
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def is_listening(port: int) -> bool:
+    """Whether something accepts connections on the loopback port."""
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def last_line(log_path: Path) -> str:
+    """Return the most telling of a log's last lines: the last that speaks of an error, else the last."""
+    try:
+        lines = [line.strip() for line in log_path.read_text(errors="replace").splitlines()[-200:]]
+    except FileNotFoundError:
+        return "no log was written"
+    lines = [line for line in lines if line]
+    telling = [
+        line for line in lines if not line.startswith("at ") and ("Exception" in line or "ERROR" in line)
+    ]
+    return (telling or lines or ["the log is empty"])[-1]
+
+
+def _spawn(launch: Launch) -> tuple[subprocess.Popen[bytes], int | None]:
+    for folder in (launch.run_folder, launch.log_path.parent, launch.working_folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    command, stdin, lifeline = list(launch.command), subprocess.DEVNULL, None
+    if launch.dies_with_parent:
+        stdin, lifeline = os.pipe()
+        command = ["/bin/sh", "-c", _WATCHED, launch.name, *command]
+    try:
+        with launch.log_path.open("ab") as log:
+            child = subprocess.Popen(
+                command,
+                stdin=stdin,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=launch.working_folder,
+                env=dict(launch.environment),
+                start_new_session=True,
+            )
+    finally:
+        if launch.dies_with_parent:
+            os.close(stdin)
+    return child, lifeline
+
+
+def _stop_group(pid: int, is_running: Callable[[], bool], grace_seconds: float) -> None:
+    for number, seconds in ((signal.SIGTERM, grace_seconds), (signal.SIGKILL, _KILL_GRACE_SECONDS)):
+        # The second round also ends members that outlived their leader.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, number)
+        deadline = time.monotonic() + seconds
+        while is_running() and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+
+
+def _write_record(run_folder: Path, record: ProcessRecord) -> None:
+    draft = run_folder / f".{record.name}.{os.getpid()}"
+    draft.write_text(json.dumps(asdict(record)))
+    draft.replace(run_folder / f"{record.name}.json")
+
+
+def _forget(run_folder: Path, record: ProcessRecord) -> None:
+    if read_record(run_folder, record.name) == record:
+        (run_folder / f"{record.name}.json").unlink(missing_ok=True)
+
+
+def _start_time(pid: int) -> str | None:
+    """Return when the process started in the kernel's own words; None when there is none or only a zombie."""
+    if sys.platform == "linux":
+        try:
+            after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        return None if after_name[0] in "ZX" else after_name[19]
+    answer = subprocess.run(
+        ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    state, _, started = answer.partition(" ")
+    return started.strip() if state and not state.startswith("Z") else None
+
+
+def _boot() -> str:
+    if sys.platform == "linux":
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return subprocess.run(
+        ["sysctl", "-n", "kern.boottime"], capture_output=True, text=True, check=True
+    ).stdout.strip()

@@ -1,0 +1,112 @@
+"""A Spark Connect server on loopback from PySpark's own jars: warm, local, without UI."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyspark
+
+from servers.environment import LOG_SETTINGS, clean_environment
+from servers.jars import jar_paths
+from servers.java import java_home
+from servers.process import Launch, ServerProcess, is_listening
+from spark_jobs.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
+TASK_ATTEMPTS = 4  # `local[n]` alone never tries a failed task again
+REDACTED = "(?i)secret|password|passwd|token|access[._-]?key|credential|sasl|jaas|ssl[.]key|authorization"
+
+_START_TIMEOUT_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class SparkConnectSettings:
+    """Where a Connect server lives and how large it is. ``conf`` wins over ours."""
+
+    home: Path
+    run_folder: Path
+    log_path: Path
+    port: int
+    cores: int
+    driver_memory: str = "1g"
+    conf: Mapping[str, str] = field(default_factory=dict)
+    jar_sets: tuple[str, ...] = ("spark",)
+    dies_with_parent: bool = False
+    name: str = "spark-connect"
+
+
+@dataclass(frozen=True, slots=True)
+class SparkConnectServer:
+    """A server that accepts connections at ``remote`` (an ``sc://`` address)."""
+
+    remote: str
+    process: ServerProcess
+
+
+def start_spark_connect(settings: SparkConnectSettings) -> SparkConnectServer:
+    """Start the server and wait until it accepts connections."""
+    if is_listening(settings.port):
+        raise ConfigError(
+            f"port {settings.port} on 127.0.0.1 is taken, so Spark Connect cannot start there",
+            code="port-taken",
+            hint="Stop what listens there, or `./sluice down` if it is an earlier Sluice.",
+        )
+    spark_home = Path(pyspark.__file__).parent
+    conf = [part for item in _conf(settings).items() for part in ("--conf", "=".join(item))]
+    process = ServerProcess(
+        Launch(
+            name=settings.name,
+            command=[
+                str(spark_home / "bin" / "spark-submit"),
+                *("--driver-memory", settings.driver_memory),
+                *("--class", SERVER_CLASS, *conf, "spark-internal"),
+            ],
+            run_folder=settings.run_folder,
+            log_path=settings.log_path,
+            working_folder=settings.home,
+            environment=clean_environment(java_home())
+            | {"SPARK_HOME": str(spark_home), "SPARK_CONF_DIR": str(settings.home / "conf")},
+            dies_with_parent=settings.dies_with_parent,
+        )
+    )
+    process.wait_until(lambda: is_listening(settings.port), _START_TIMEOUT_SECONDS)
+    return SparkConnectServer(f"sc://127.0.0.1:{settings.port}", process)
+
+
+def _conf(settings: SparkConnectSettings) -> dict[str, str]:
+    class_path = os.pathsep.join(str(path) for path in jar_paths(*settings.jar_sets))
+    java_options = (
+        f"-Dlog4j2.configurationFile={LOG_SETTINGS} -Dderby.system.home={settings.home} "
+        f"-Djava.io.tmpdir={_made(settings.home / 'tmp')} -XX:+ExitOnOutOfMemoryError"
+    )
+    return {
+        "spark.master": f"local[{settings.cores},{TASK_ATTEMPTS}]",
+        "spark.app.name": "sluice",
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(settings.port),
+        # A session that was closed for idleness can never be opened again under its id, and ours are stable.
+        "spark.connect.session.manager.defaultSessionTimeout": "-1",
+        "spark.driver.extraClassPath": class_path,
+        "spark.driver.extraJavaOptions": java_options,
+        "spark.local.dir": str(_made(settings.home / "local")),
+        "spark.sql.warehouse.dir": str(settings.home / "warehouse"),
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.redaction.regex": REDACTED,
+        "spark.sql.redaction.options.regex": REDACTED,
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        **settings.conf,
+    }
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
