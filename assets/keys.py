@@ -1,0 +1,45 @@
+"""Asset keys and step names of a pipeline."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING
+
+from dagster import AssetKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from spark_jobs.core.config import PipelineConfig
+
+GROUP_TOPICS = "topics"
+GROUP_TABLES = "tables"
+GROUP_UPKEEP = "upkeep"
+
+
+def topic_key(topic: str) -> AssetKey:
+    """``kafka/<topic>``."""
+    return AssetKey(["kafka", topic])
+
+
+def table_key(pipeline: PipelineConfig) -> AssetKey:
+    """The table's identifier, part by part: ``lake/flights``."""
+    return AssetKey(pipeline.table.split("."))
+
+
+def txlog_key(pipeline: PipelineConfig) -> AssetKey:
+    """``txlog/<pipeline>``."""
+    return AssetKey(["txlog", pipeline.name])
+
+
+def step_name(verb: str, name: str) -> str:
+    """A valid, unique step name; a name that Dagster's alphabet cannot spell gets a short hash."""
+    spelled = re.sub(r"\W", "_", name, flags=re.ASCII)
+    suffix = "" if spelled == name else "_" + hashlib.sha256(name.encode()).hexdigest()[:6]
+    return f"{verb}_{spelled}{suffix}"
+
+
+def dagster_owners(owners: Iterable[str]) -> list[str]:
+    """E-mail addresses as they are; anything else is a team."""
+    return [owner if "@" in owner or owner.startswith("team:") else f"team:{owner}" for owner in owners]

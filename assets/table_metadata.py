@@ -1,0 +1,114 @@
+"""What a drain shows in the UI: Dagster's standard table metadata, and where the run took the table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dagster import MetadataValue, TableColumn, TableRecord, TableSchema
+
+from spark_jobs.io.catalog import close_catalog
+from spark_jobs.io.tables import load_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyiceberg.table import Table
+
+    from spark_jobs.core.config import PipelineConfig
+    from spark_jobs.drain import BatchResult, DrainResult
+    from spark_jobs.io.connections import Connections
+
+# A run that caught up a long backlog lists its newest batches only: this is kept in Dagster's database.
+BATCHES_SHOWN = 20
+
+
+def batch_line(batch: BatchResult) -> str:
+    """One line of the run's log."""
+    balance = batch.balance
+    return (
+        f"committed {balance.rows:,} rows, {balance.dead_letters:,} dead letters, "
+        f"{balance.tombstones:,} tombstones in {sum(batch.durations_ms.values()):,} ms: {batch.ranges}"
+    )
+
+
+def drain_metadata(
+    result: DrainResult, pipeline: PipelineConfig, connections: Connections
+) -> dict[str, MetadataValue]:
+    """Metadata of the run's one materialization."""
+    catalog = connections.open_catalog()
+    try:
+        table = load_table(catalog, pipeline.table)
+        described = _described(table, pipeline) if table else {}
+    finally:
+        close_catalog(catalog)
+    return described | _figures(result) | _lists(result)
+
+
+def _described(table: Table, pipeline: PipelineConfig) -> dict[str, MetadataValue]:
+    snapshot = table.current_snapshot()
+    summary = snapshot.summary if snapshot else None
+    rows = summary["total-records"] if summary else None
+    columns = [
+        TableColumn(name=field.name, type=str(field.field_type), description=field.doc)
+        for field in table.schema().fields
+    ]
+    return {
+        "dagster/table_name": MetadataValue.text(pipeline.table),
+        "dagster/storage_kind": MetadataValue.text("iceberg"),
+        "dagster/row_count": MetadataValue.int(int(rows) if rows else 0),
+        "dagster/column_schema": MetadataValue.table_schema(TableSchema(columns)),
+        "dagster/uri": MetadataValue.url(table.location()),
+        "snapshot_id": MetadataValue.text(str(snapshot.snapshot_id) if snapshot else "none"),
+    }
+
+
+def _figures(result: DrainResult) -> dict[str, MetadataValue]:
+    durations: dict[str, int] = {}
+    for batch in result.batches:
+        for step, milliseconds in batch.durations_ms.items():
+            durations[step] = durations.get(step, 0) + milliseconds
+    valid_through = result.valid_through_ms
+    return {
+        "rows": MetadataValue.int(result.rows),
+        "dead_letters": MetadataValue.int(result.dead_letters),
+        "tombstones": MetadataValue.int(result.tombstones),
+        "records": MetadataValue.int(result.records),
+        "bytes_read": MetadataValue.int(sum(batch.bytes_read for batch in result.batches)),
+        "data_files": MetadataValue.int(sum(batch.data_files for batch in result.batches)),
+        "file_bytes": MetadataValue.int(sum(batch.file_bytes for batch in result.batches)),
+        "batches": MetadataValue.int(len(result.batches)),
+        "lag_records": MetadataValue.int(result.lag_records),
+        "stopped": MetadataValue.text(result.stopped),
+        **({"valid_through": MetadataValue.timestamp(valid_through / 1000)} if valid_through else {}),
+        **{f"{step}_ms": MetadataValue.int(total) for step, total in durations.items()},
+    }
+
+
+def _lists(result: DrainResult) -> dict[str, MetadataValue]:
+    shown = result.batches[-BATCHES_SHOWN:]
+    return {
+        "next_offsets": MetadataValue.json(_by_partition(result.next_offsets)),
+        "newest_batches": MetadataValue.table(
+            [
+                TableRecord(
+                    {
+                        "batch": batch.batch_id,
+                        "snapshot": str(batch.snapshot_id),
+                        "offsets": batch.ranges,
+                        "rows": batch.balance.rows,
+                        "dead_letters": batch.balance.dead_letters,
+                        "ms": sum(batch.durations_ms.values()),
+                    }
+                )
+                for batch in shown
+            ],
+            schema=TableSchema.from_name_type_dict(
+                {"batch": "string", "snapshot": "string", "offsets": "string"}
+                | dict.fromkeys(("rows", "dead_letters", "ms"), "int")
+            ),
+        ),
+    }
+
+
+def _by_partition(offsets: Mapping[int, int]) -> dict[str, int]:
+    return {str(partition): offset for partition, offset in sorted(offsets.items())}

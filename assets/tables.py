@@ -1,0 +1,64 @@
+"""The Iceberg tables: materializing one drains its topic until it has caught up or its time is used."""
+
+from dagster import (
+    AssetExecutionContext,
+    AssetsDefinition,
+    AssetSpec,
+    MaterializeResult,
+    ResourceParam,
+    multi_asset,
+)
+
+from assets.failures import named_failures
+from assets.keys import GROUP_TABLES, dagster_owners, step_name, table_key, topic_key
+from assets.limits import DRAIN_BUDGET_SECONDS, drain_pool
+from resources.sluice import Sluice
+from spark_jobs.core.config import PipelineConfig
+
+
+def table_asset(pipeline: PipelineConfig) -> AssetsDefinition:
+    """The asset of one pipeline's table."""
+
+    @multi_asset(name=step_name("drain", pipeline.name), specs=[_spec(pipeline)], pool=drain_pool(pipeline))
+    def drain_table(context: AssetExecutionContext, sluice: ResourceParam[Sluice]) -> MaterializeResult:
+        from assets.table_metadata import batch_line, drain_metadata  # noqa: PLC0415  (imports the lake)
+        from spark_jobs.drain import drain  # noqa: PLC0415
+
+        with (
+            named_failures(),
+            sluice.connections(pipeline.name, kind="drain", run_id=context.run_id) as connections,
+        ):
+            result = drain(
+                pipeline,
+                connections,
+                budget_seconds=DRAIN_BUDGET_SECONDS,
+                on_progress=lambda batch: context.log.info(batch_line(batch)),
+            )
+            return MaterializeResult(metadata=drain_metadata(result, pipeline, connections))
+
+    return drain_table
+
+
+def _spec(pipeline: PipelineConfig) -> AssetSpec:
+    return AssetSpec(
+        table_key(pipeline),
+        deps=[topic_key(pipeline.topic)],
+        group_name=GROUP_TABLES,
+        kinds={"iceberg", "kafka", "spark"},
+        owners=dagster_owners(pipeline.owners),
+        tags={"sluice/pipeline": pipeline.name},
+        description=(
+            f"Every record of the Kafka topic `{pipeline.topic}`, once, as a row of `{pipeline.table}`; "
+            f"what cannot become a row is in `{pipeline.dead_letter_table}`."
+        ),
+        metadata={
+            "dagster/table_name": pipeline.table,
+            "dagster/storage_kind": "iceberg",
+            "topic": pipeline.topic,
+            "start": pipeline.start.kind.value,
+            "freshness_seconds": pipeline.freshness_seconds,
+            "max_batch_records": pipeline.max_batch_records,
+            "max_batch_bytes": pipeline.max_batch_bytes,
+            "partition_by": ", ".join(pipeline.partition_by) or "not partitioned",
+        },
+    )

@@ -1,0 +1,51 @@
+"""The transaction logs: materializing one folds its finished attempts into a checkpoint."""
+
+import dataclasses
+
+from dagster import (
+    AssetExecutionContext,
+    AssetsDefinition,
+    AssetSpec,
+    MaterializeResult,
+    ResourceParam,
+    multi_asset,
+)
+
+from assets.failures import named_failures
+from assets.keys import GROUP_UPKEEP, dagster_owners, step_name, table_key, txlog_key
+from assets.limits import upkeep_pool
+from resources.sluice import Sluice
+from spark_jobs.core.config import PipelineConfig
+
+
+def txlog_asset(pipeline: PipelineConfig) -> AssetsDefinition:
+    """The asset of one pipeline's transaction log."""
+
+    @multi_asset(
+        name=step_name("checkpoint", pipeline.name), specs=[_spec(pipeline)], pool=upkeep_pool(pipeline)
+    )
+    def checkpoint_log(context: AssetExecutionContext, sluice: ResourceParam[Sluice]) -> MaterializeResult:
+        from spark_jobs.checkpoint_txlog import checkpoint  # noqa: PLC0415  (imports the lake)
+
+        with (
+            named_failures(),
+            sluice.connections(pipeline.name, kind="checkpoint", run_id=context.run_id) as connections,
+        ):
+            return MaterializeResult(metadata=dataclasses.asdict(checkpoint(pipeline, connections)))
+
+    return checkpoint_log
+
+
+def _spec(pipeline: PipelineConfig) -> AssetSpec:
+    return AssetSpec(
+        txlog_key(pipeline),
+        deps=[table_key(pipeline)],
+        group_name=GROUP_UPKEEP,
+        kinds={"json"},
+        owners=dagster_owners(pipeline.owners),
+        tags={"sluice/pipeline": pipeline.name},
+        description=(
+            f"What every run did to `{pipeline.table}`, phase by phase. Finished attempts are folded into a "
+            "checkpoint, so that recovery has few objects to list."
+        ),
+    )

@@ -1,0 +1,102 @@
+"""The sensor that makes Sluice run by itself: one look at all, a run for each pipeline that is due."""
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+from dagster import (
+    DefaultSensorStatus,
+    ResourceParam,
+    RunRequest,
+    SensorEvaluationContext,
+    SensorResult,
+    sensor,
+)
+
+from assets.keys import table_key
+from orchestration.jobs import drain_job
+from orchestration.run_requests import RunHistory
+from orchestration.triggers import ASSUMED_BYTES_PER_RECORD, Backlog, should_drain, state_key
+from resources.sluice import Sluice
+from resources.survey import Problem, Surveyed, TableState
+from spark_jobs.core.errors import SluiceError
+
+if TYPE_CHECKING:
+    from spark_jobs.core.planning import SourceState
+
+# The daemon's own loop takes 5 s: less would change nothing.
+SECONDS_BETWEEN_TICKS = 5
+
+
+@sensor(
+    name="backlog_sensor",
+    job=drain_job,
+    minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
+    default_status=DefaultSensorStatus.RUNNING,
+    description="Asks for a drain of every pipeline whose backlog is due by count, size or age.",
+)
+def backlog_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice]) -> SensorResult:
+    """One tick. The cursor remembers only which problems were already logged."""
+    looked = sluice.survey()
+    now = time.time()
+    history = RunHistory(context.instance, drain_job.name, now)
+    problems = {look.pipeline.name: str(look.error) for look in looked if isinstance(look, Problem)}
+    requests = [
+        request
+        for look in looked
+        if not isinstance(look, Problem) and (request := _request(look, history, now)) is not None
+    ]
+    known = json.loads(context.cursor) if context.cursor else {}
+    for pipeline, problem in problems.items():
+        if known.get(pipeline) != problem:
+            context.log.warning("%s: %s", pipeline, problem)
+    cursor = json.dumps(problems, sort_keys=True)
+    if requests:
+        return SensorResult(run_requests=requests, cursor=cursor)
+    reasons = "; ".join(f"{pipeline}: {problem}" for pipeline, problem in problems.items())
+    return SensorResult(skip_reason=reasons or "No pipeline is due.", cursor=cursor)
+
+
+def backlog_of(look: Surveyed, now: float) -> Backlog:
+    """What waits in the topic beyond the table; ``now`` is seconds since the epoch."""
+    next_offsets = look.table.progress.next_offsets if look.table else {}
+    records = sum(
+        max(0, end - next_offsets.get(partition, look.source.low.get(partition, 0)))
+        for partition, end in look.source.end.items()
+    )
+    return Backlog(
+        records=records,
+        bytes=records * _bytes_per_record(look.table),
+        seconds_since_commit=now - look.table.committed_at_ms / 1000 if look.table else None,
+        disagreement=_disagreement(look.table, look.source) if look.table else None,
+        owes_dead_letters=bool(look.table and look.table.progress.pending_dead_letters),
+    )
+
+
+def _request(look: Surveyed, history: RunHistory, now: float) -> RunRequest | None:
+    key = table_key(look.pipeline)
+    reason = should_drain(backlog_of(look, now), look.pipeline)
+    if reason is None or history.is_under_way(key):
+        return None
+    progress = look.table.progress if look.table else None
+    state = [look.table.uuid, progress.generation, progress.next_offsets] if look.table and progress else None
+    return history.request(key, look.pipeline.name, state_key(look.pipeline, state), reason)
+
+
+def _disagreement(table: TableState, source: "SourceState") -> str | None:
+    from spark_jobs.core.planning import check_identity  # noqa: PLC0415
+
+    try:
+        check_identity(table.progress, source)
+    except SluiceError as error:
+        return error.message
+    for partition, offset in sorted(table.progress.next_offsets.items()):
+        if offset < source.low.get(partition, 0):
+            return f"partition {partition}: Kafka no longer holds offset {offset}, the next to read"
+        if offset > source.end.get(partition, offset):
+            return f"partition {partition}: the next offset to read, {offset}, is beyond the topic's end"
+    return None
+
+
+def _bytes_per_record(table: TableState | None) -> int:
+    return ASSUMED_BYTES_PER_RECORD

@@ -1,0 +1,29 @@
+"""What Dagster loads: the definitions of the configuration in force.
+
+Reads ``sluice.yaml`` (``SLUICE_CONFIG`` or the working directory's) and nothing else: no broker, no catalog,
+no Spark is asked while loading.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from orchestration.foreign_packages import refuse_foreign_packages
+
+if TYPE_CHECKING:
+    from dagster import Definitions
+
+
+def _definitions() -> Definitions:
+    refuse_foreign_packages()
+    from orchestration.build import build_definitions  # noqa: PLC0415  (ours, now that it is known to be)
+    from spark_jobs.io.config_file import load_config  # noqa: PLC0415
+
+    config = load_config()
+    for problem in config.problems:
+        logging.getLogger(__name__).warning("left out of this code location: %s", problem)
+    return build_definitions(config)
+
+
+defs = _definitions()

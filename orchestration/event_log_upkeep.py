@@ -1,0 +1,85 @@
+"""Deletes old runs with their event logs: Dagster keeps them for ever, one run a minute is gigabytes a month.
+
+The run that an asset was last materialized by stays, so that an idle table does not look unmaterialized.
+"""
+
+import datetime as dt
+import time
+
+from dagster import (
+    DagsterInstance,
+    DagsterRunStatus,
+    DefaultScheduleStatus,
+    OpExecutionContext,
+    RunsFilter,
+    ScheduleDefinition,
+    in_process_executor,
+    job,
+    op,
+)
+
+from assets.failures import NO_RETRY_TAGS
+from assets.limits import UPKEEP_MAX_RUNTIME_SECONDS
+from orchestration.jobs import TAG_MAX_RUNTIME
+
+FINISHED = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
+KEPT_FOR = dt.timedelta(days=3)
+PASS_SECONDS = 600.0
+PAGE_RUNS = 200
+
+
+def delete_old_runs(instance: DagsterInstance, before: dt.datetime, *, budget_seconds: float) -> int:
+    """Delete finished runs created before ``before`` (aware), oldest first; the number deleted."""
+    deadline = time.monotonic() + budget_seconds
+    kept = _newest_materializations(instance)
+    deleted, cursor = 0, None
+    while time.monotonic() < deadline:
+        runs = instance.get_runs(
+            RunsFilter(statuses=FINISHED, created_before=before),
+            cursor=cursor,
+            limit=PAGE_RUNS,
+            ascending=True,
+        )
+        for run in runs:
+            if run.run_id not in kept:
+                instance.delete_run(run.run_id)
+                deleted += 1
+        kept_here = [run.run_id for run in runs if run.run_id in kept]
+        if len(runs) < PAGE_RUNS:
+            break
+        cursor = kept_here[-1] if kept_here else cursor
+    return deleted
+
+
+def _newest_materializations(instance: DagsterInstance) -> set[str]:
+    records = instance.get_asset_records()
+    entries = [record.asset_entry for record in records]
+    return {entry.last_run_id for entry in entries if entry.last_run_id} | {
+        entry.last_materialization.run_id for entry in entries if entry.last_materialization
+    }
+
+
+@op(tags={"sluice/upkeep": "event-log"})
+def delete_old_event_logs(context: OpExecutionContext) -> None:
+    """Bounded: what one pass does not reach, the next one does."""
+    before = dt.datetime.now(dt.UTC) - KEPT_FOR
+    deleted = delete_old_runs(context.instance, before, budget_seconds=PASS_SECONDS)
+    context.log.info("deleted %s runs created before %s", deleted, before.isoformat(timespec="seconds"))
+
+
+@job(
+    name="event_log_upkeep",
+    tags={TAG_MAX_RUNTIME: str(UPKEEP_MAX_RUNTIME_SECONDS), **NO_RETRY_TAGS},
+    executor_def=in_process_executor,
+)
+def event_log_upkeep_job() -> None:
+    """Delete runs older than three days with their event logs."""
+    delete_old_event_logs()
+
+
+event_log_upkeep_schedule = ScheduleDefinition(
+    name="event_log_upkeep",
+    job=event_log_upkeep_job,
+    cron_schedule="23 * * * *",
+    default_status=DefaultScheduleStatus.RUNNING,
+)

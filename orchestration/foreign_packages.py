@@ -1,0 +1,31 @@
+"""Refuses to load another project's ``assets`` or ``resources`` in place of ours.
+
+Dagster puts the working directory first on the import path, and these are names that many projects use.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from spark_jobs.core.errors import ConfigError
+
+PACKAGES = ("orchestration", "assets", "resources", "servers", "spark_jobs")
+
+
+def refuse_foreign_packages(root: Path | None = None) -> None:
+    """Check where each of our packages would be imported from; ``root`` is the folder they must stand in.
+
+    Raises ``ConfigError`` (``foreign-package``) naming both paths.
+    """
+    root = root or Path(__file__).resolve().parents[1]
+    for package in PACKAGES:
+        ours = root / package / "__init__.py"
+        spec = importlib.util.find_spec(package)
+        found = Path(spec.origin).resolve() if spec and spec.origin else None
+        if found != ours:
+            raise ConfigError(
+                f"`import {package}` finds {found or 'a folder without __init__.py'} instead of {ours}",
+                code="foreign-package",
+                hint="Start Sluice from another working directory, as a code location of its own.",
+            )

@@ -1,0 +1,66 @@
+"""Asking for a run of one pipeline: never beside one under way, and ever later after ones that failed.
+
+Dagster skips a ``run_key`` it has seen for ever, failed runs included, so the key ends in an attempt number.
+What happened is read from the instance, not from a cursor: people start runs too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dagster import DagsterRunStatus, RunRequest, RunsFilter
+
+from orchestration.triggers import retry_delay_seconds
+
+if TYPE_CHECKING:
+    from dagster import AssetKey, DagsterInstance
+
+UNDER_WAY = [
+    DagsterRunStatus.QUEUED,
+    DagsterRunStatus.NOT_STARTED,
+    DagsterRunStatus.STARTING,
+    DagsterRunStatus.STARTED,
+    DagsterRunStatus.CANCELING,
+]
+TAG_PIPELINE = "sluice/pipeline"
+TAG_STATE = "sluice/state"
+TAG_ATTEMPT = "sluice/attempt"
+TAG_REASON = "sluice/reason"
+
+
+class RunHistory:
+    """The instance's runs as one tick of a sensor sees them; ``now`` is seconds since the epoch."""
+
+    def __init__(self, instance: DagsterInstance, job_name: str, now: float) -> None:
+        self._instance = instance
+        self._job_name = job_name
+        self._now = now
+        self._under_way = instance.get_runs(filters=RunsFilter(statuses=UNDER_WAY))
+
+    def is_under_way(self, key: AssetKey) -> bool:
+        """Whether a run of the asset is queued or in progress, whoever asked for it."""
+        return any(
+            key in run.asset_selection if run.asset_selection else run.job_name == self._job_name
+            for run in self._under_way
+        )
+
+    def request(self, key: AssetKey, pipeline: str, state: str, reason: str) -> RunRequest | None:
+        """The request for the next attempt from ``state``, or None while its pause lasts."""
+        last = self._instance.get_run_records(
+            RunsFilter(job_name=self._job_name, tags={TAG_PIPELINE: pipeline, TAG_STATE: state}), limit=1
+        )
+        attempts_made = 1 + int(last[0].dagster_run.tags[TAG_ATTEMPT]) if last else 0
+        ended = (last[0].end_time or last[0].create_timestamp.timestamp()) if last else 0.0
+        if self._now - ended < retry_delay_seconds(attempts_made):
+            return None
+        return RunRequest(
+            run_key=f"{pipeline}:{state}:{attempts_made}",
+            job_name=self._job_name,
+            asset_selection=[key],
+            tags={
+                TAG_PIPELINE: pipeline,
+                TAG_STATE: state,
+                TAG_ATTEMPT: str(attempts_made),
+                TAG_REASON: reason,
+            },
+        )

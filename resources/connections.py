@@ -1,0 +1,47 @@
+"""A pipeline's connections for one piece of work; when that is cut short, its Spark work is stopped too."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from resources.spark import PipelineSpark
+from spark_jobs.core.errors import SluiceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from spark_jobs.core.config import SluiceConfig
+    from spark_jobs.io.connections import Connections
+
+
+@contextmanager
+def open_connections(
+    config: SluiceConfig, pipeline: str, *, kind: str, actor: str, run_id: str
+) -> Iterator[Connections]:
+    """Connections for ``kind`` of work (``drain``, ``checkpoint``, ...); clients connect on first use.
+
+    Leaving by anything but a named error (a termination, Ctrl-C, a bug) interrupts the Spark work of the
+    attempt that was under way: on a Connect server it would otherwise hold the cores for nobody.
+    """
+    from spark_jobs.io.connections import connect  # noqa: PLC0415  (pyiceberg and Kafka, never at import)
+
+    spark = PipelineSpark(config, pipeline, kind)
+    connections = connect(
+        config, pipeline, spark=spark.session, interrupt=spark.interrupt, actor=actor, run_id=run_id
+    )
+    attempts: list[str] = []
+
+    def new_attempt() -> str:
+        attempts.append(connections.new_attempt())
+        return attempts[-1]
+
+    try:
+        yield replace(connections, new_attempt=new_attempt)
+    except SluiceError:
+        raise
+    except BaseException:
+        if attempts:
+            spark.interrupt(attempts[-1])
+        raise

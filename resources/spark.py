@@ -1,0 +1,176 @@
+"""The Spark session of a pipeline: a warm one on a Connect server, or a local one in this process.
+
+On a Connect server the session id is chosen by us and stable per pipeline and kind of work: a later process
+attaches to the warm session, and can stop what a dead one left running there; nobody else could. So a session
+is never stopped here. In this process a local session is shared by all pipelines, as Spark allows only one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from resources.shipped_code import package_zip
+from resources.spark_environment import isolate_from_user_spark
+from spark_jobs.core.catalog_names import spark_catalog_conf
+from spark_jobs.core.errors import ConfigError, RetryableError
+from spark_jobs.io.endpoints import read_endpoints
+from spark_jobs.io.secrets import resolve, scrub
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.core.config import SluiceConfig
+
+USER_ID = "sluice"
+SESSION_NAMESPACE = uuid.UUID("6d1c57e4-7c0e-5f0b-9a53-2f6f2a1f9d3e")
+# A server forgets a session after an hour without work and refuses its id from then on; we count on.
+MAX_FORGOTTEN_SESSIONS = 1000
+TASK_ATTEMPTS = 4  # local masters otherwise never retry a task
+REDACTION_REGEX = r"(?i)secret|password|passwd|token|credential|access[.-]?key|sasl|\buser(name)?\b|uri$"
+
+_logger = logging.getLogger(__name__)
+_lock = threading.Lock()
+_sessions: dict[str, SparkSession] = {}
+
+
+def spark_session(config: SluiceConfig, pipeline: str, kind: str) -> Callable[[], SparkSession]:
+    """How to get the pipeline's session for one kind of work (``drain``, ``preview``): call it late."""
+    return PipelineSpark(config, pipeline, kind).session
+
+
+def spark_parallelism(config: SluiceConfig) -> int:
+    """How many tasks to plan for: ``local[n]``'s n, else this machine's processors."""
+    master = config.spark.master or ""
+    inside = master.partition("[")[2].split(",")[0].rstrip("]")
+    return int(inside) if inside.isdigit() else os.cpu_count() or 1
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSpark:
+    """One pipeline's Spark for one kind of work."""
+
+    config: SluiceConfig
+    pipeline: str
+    kind: str
+
+    @property
+    def remote(self) -> str | None:
+        """The Connect server to use: the configured one, else the one Sluice started, else none."""
+        if self.config.spark.remote or self.config.spark.master:
+            return self.config.spark.remote
+        return read_endpoints(self.config.home).spark_remote
+
+    def session(self) -> SparkSession:
+        """Connect on first use; later calls give the same session.
+
+        Raises ``RetryableError``: the server does not answer. ``ConfigError``: no Java for a local session.
+        """
+        isolate_from_user_spark()
+        with _lock:
+            remote = self.remote
+            key = f"{remote}|{self.pipeline}|{self.kind}" if remote else "local"
+            if key not in _sessions:
+                _sessions[key] = self._connect(remote) if remote else self._local()
+            return _sessions[key]
+
+    def interrupt(self, tag: str) -> None:
+        """Stop operations tagged ``tag``; best effort, correctness never depends on it."""
+        try:
+            self.session().interruptTag(tag)
+        except Exception as error:  # noqa: BLE001  (any failure leaves a zombie, which the commit fences off)
+            _logger.warning("Spark work of attempt %s could not be stopped: %s", tag, scrub(str(error)))
+
+    def _connect(self, remote: str) -> SparkSession:
+        from pyspark.errors import PySparkException  # noqa: PLC0415  (half a second, never at import)
+
+        for forgotten in range(MAX_FORGOTTEN_SESSIONS):
+            url = connect_url(remote, self.pipeline, self.kind, forgotten)
+            try:
+                session = _attach(url, resolve(self.config.spark.conf))
+                session.version  # noqa: B018  (asks the server, which may have forgotten this session)
+            except PySparkException as error:
+                if "SESSION_CLOSED" not in str(error):
+                    raise _no_answer(remote, error) from error
+            else:
+                if remote == self.config.spark.remote:
+                    session.addArtifacts(str(package_zip(self._folder())), pyfile=True)
+                return session
+        raise _no_answer(remote, None)
+
+    def _local(self) -> SparkSession:
+        from servers.java import java_home  # noqa: PLC0415  (looks for a Java, which a Connect client never needs)
+
+        os.environ["JAVA_HOME"] = str(java_home())
+        session = _lazy_session(_local_conf(self.config))
+        if not (self.config.spark.master or "local").startswith("local"):
+            session.sparkContext.addPyFile(str(package_zip(self._folder())))
+        return session
+
+    def _folder(self) -> Path:
+        folder = Path(self.config.home) / "spark"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+
+def connect_url(remote: str, pipeline: str, kind: str, forgotten: int) -> str:
+    """``sc://host:port/;...`` with our session id; parameters of the configured URL are kept."""
+    if urlsplit(remote).scheme != "sc":
+        raise ConfigError(
+            "spark.remote is not a Spark Connect URL",
+            code="spark-remote-not-connect",
+            hint="Write it as sc://host:15002, or set spark.master for a session in the run's own process.",
+            remote=scrub(remote),
+        )
+    session_id = uuid.uuid5(SESSION_NAMESPACE, f"{pipeline}|{kind}|{forgotten}")
+    base, _, parameters = remote.partition("/;")
+    kept = [p for p in parameters.split(";") if p and p.partition("=")[0] not in {"session_id", "user_id"}]
+    return ";".join([base.rstrip("/") + "/", *kept, f"session_id={session_id}", f"user_id={USER_ID}"])
+
+
+def _attach(url: str, conf: dict[str, str]) -> SparkSession:
+    """Attach to the session of ``url``; a second one needs a builder that does not reuse the first."""
+    from pyspark.sql.connect.session import SparkSession as ConnectSession  # noqa: PLC0415
+
+    if ConnectSession.getActiveSession() is None:
+        return _lazy_session({**conf, "spark.remote": url})
+    builder: Any = ConnectSession.builder.remote(url)
+    return builder.config(map=conf).create()  # type: ignore[no-any-return]
+
+
+def _lazy_session(conf: dict[str, str]) -> SparkSession:
+    from dagster_pyspark import LazyPySparkResource  # noqa: PLC0415  (imports pyspark)
+
+    return LazyPySparkResource(spark_config=conf).spark_session  # type: ignore[no-any-return]
+
+
+def _local_conf(config: SluiceConfig) -> dict[str, str]:
+    processors = os.cpu_count() or 1
+    return {
+        "spark.app.name": "sluice",
+        "spark.master": config.spark.master or f"local[{processors},{TASK_ATTEMPTS}]",
+        "spark.ui.enabled": "false",
+        "spark.pyspark.python": sys.executable,
+        "spark.redaction.regex": REDACTION_REGEX,
+        **spark_catalog_conf(config.catalog.name, resolve(config.catalog.properties)),
+        **resolve(config.spark.conf),
+    }
+
+
+def _no_answer(remote: str, error: Exception | None) -> RetryableError:
+    reason = scrub(str(error))[:300] if error else "every session id was refused"
+    return RetryableError(
+        f"the Spark Connect server does not answer: {reason}",
+        code="spark-away",
+        hint="Start it again (./sluice up starts its own) or correct spark.remote.",
+        remote=scrub(remote),
+    )

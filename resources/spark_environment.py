@@ -1,0 +1,32 @@
+"""Spark's own environment variables, kept out: a user's SPARK_HOME or SPARK_REMOTE must not steer Sluice.
+
+Has to run before pyspark is imported for the first time.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import sys
+
+_PREFIXES = ("SPARK_", "PYSPARK_")
+_logger = logging.getLogger(__name__)
+
+
+@functools.cache
+def isolate_from_user_spark() -> tuple[str, ...]:
+    """Forget the user's Spark variables in this process, once, and run workers on this interpreter.
+
+    Returns the names that were dropped and says so in the log; later calls do nothing, because pyspark
+    keeps notes of its own under the same prefix.
+    """
+    dropped = tuple(sorted(name for name in os.environ if name.startswith(_PREFIXES)))
+    for name in dropped:
+        del os.environ[name]
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    foreign = tuple(name for name in dropped if name not in {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"})
+    if foreign:
+        _logger.info("ignored from the environment: %s (Spark is set up in sluice.yaml)", ", ".join(foreign))
+    return dropped

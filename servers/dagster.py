@@ -1,0 +1,173 @@
+"""Dagster's daemon and webserver on a home folder of Sluice's own, over `workspace.yaml`.
+
+Before they start, runs that a dead daemon left are failed: nobody else would, and their pools and their
+pipelines would wait for them for ever.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from servers.environment import clean_environment
+from servers.java import java_home
+from servers.process import Launch, ServerProcess, is_alive, is_listening, read_record
+from spark_jobs.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from dagster import DagsterInstance
+
+DAEMON = "dagster-daemon"
+WEBSERVER = "dagster-webserver"
+PROJECT = Path(__file__).resolve().parents[1]
+WORKSPACE = PROJECT / "workspace.yaml"
+INSTANCE_SETTINGS = PROJECT / "orchestration" / "dagster.yaml"
+
+_START_TIMEOUT_SECONDS = 120.0
+# Tags of runs that a daemon launched or was about to; runs of the command line carry none of them.
+_DAEMON_TAGS = frozenset({".dagster/grpc_info", "dagster/sensor_name", "dagster/schedule_name"})
+
+
+@dataclass(frozen=True, slots=True)
+class DagsterSettings:
+    """``sluice_home`` is the state folder; ``config_path`` None means the built-in defaults."""
+
+    sluice_home: Path
+    config_path: Path | None
+    port: int
+    host: str = "127.0.0.1"
+    dies_with_parent: bool = False
+
+    @property
+    def dagster_home(self) -> Path:
+        """The instance's folder: settings, database, logs."""
+        return self.sluice_home / "dagster"
+
+
+@dataclass(frozen=True, slots=True)
+class DagsterServers:
+    """Both processes; the webserver answers at ``url``. ``failed_runs`` were left by a dead daemon."""
+
+    url: str
+    daemon: ServerProcess
+    webserver: ServerProcess
+    failed_runs: int
+
+    def stop(self, grace_seconds: float = 10.0) -> None:
+        """Stop both; runs under way are interrupted and stop their Spark work."""
+        self.daemon.stop(grace_seconds)
+        self.webserver.stop(grace_seconds)
+
+
+def start_dagster(settings: DagsterSettings) -> DagsterServers:
+    """Start both and wait until the webserver answers and the daemon's sensor loop runs.
+
+    Raises ``ConfigError``: the port is taken (``port-taken``), a daemon runs here already (``already-running``).
+    """
+    from dagster import DagsterInstance  # noqa: PLC0415  (a second of imports, only to start)
+
+    _refuse(settings)
+    prepare_dagster_home(settings.dagster_home)
+    with DagsterInstance.from_config(str(settings.dagster_home)) as instance:
+        failed_runs = fail_left_over_runs(instance)
+        started_at = time.time()
+        daemon = _start(settings, DAEMON, ["-m", "dagster._daemon", "run", "-w", str(WORKSPACE)])
+        address = ["-h", settings.host, "-p", str(settings.port)]
+        command = ["-m", "dagster_webserver", "-w", str(WORKSPACE), *address]
+        try:
+            webserver = _start(settings, WEBSERVER, command)
+            webserver.wait_until(lambda: _answers(settings), _START_TIMEOUT_SECONDS)
+            daemon.wait_until(lambda: _sensors_run(instance, started_at), _START_TIMEOUT_SECONDS)
+        except BaseException:
+            daemon.stop()
+            raise
+    return DagsterServers(f"http://{settings.host}:{settings.port}", daemon, webserver, failed_runs)
+
+
+def prepare_dagster_home(folder: Path) -> None:
+    """Make the instance's folder; its settings file is put there once and is the user's from then on."""
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / INSTANCE_SETTINGS.name
+    if not target.exists():
+        shutil.copyfile(INSTANCE_SETTINGS, target)
+
+
+def dagster_environment(settings: DagsterSettings) -> dict[str, str]:
+    """Environment of both processes and of every run they start."""
+    ours = {"DAGSTER_HOME": str(settings.dagster_home), "SLUICE_HOME": str(settings.sluice_home)}
+    if settings.config_path is not None:
+        ours["SLUICE_CONFIG"] = str(settings.config_path)
+    environment = clean_environment(java_home()) | ours
+    if settings.config_path is None:
+        environment.pop("SLUICE_CONFIG", None)
+    return environment
+
+
+def fail_left_over_runs(instance: DagsterInstance) -> int:
+    """Fail the runs a daemon had under way; only to be called while none runs. Queued ones stay queued."""
+    from dagster import DagsterRunStatus, RunsFilter  # noqa: PLC0415
+
+    under_way = [
+        DagsterRunStatus.NOT_STARTED,
+        DagsterRunStatus.STARTING,
+        DagsterRunStatus.STARTED,
+        DagsterRunStatus.CANCELING,
+    ]
+    left = [
+        run for run in instance.get_runs(RunsFilter(statuses=under_way)) if _DAEMON_TAGS & run.tags.keys()
+    ]
+    for run in left:
+        instance.report_run_failed(run, "The daemon that started this run ended before it did.")
+    return len(left)
+
+
+def _refuse(settings: DagsterSettings) -> None:
+    record = read_record(settings.sluice_home / "run", DAEMON)
+    if record is not None and is_alive(record):
+        raise ConfigError(
+            "a Dagster daemon of this state folder runs already",
+            code="already-running",
+            hint="Use it, or stop it with ./sluice down.",
+            pid=record.pid,
+        )
+    if is_listening(settings.port):
+        raise ConfigError(
+            f"port {settings.port} is taken, so the Dagster UI cannot start there",
+            code="port-taken",
+            hint="Choose another with --port, or stop what listens there.",
+        )
+
+
+def _start(settings: DagsterSettings, name: str, arguments: list[str]) -> ServerProcess:
+    # The working folder holds no code: nothing in it can shadow our packages.
+    return ServerProcess(
+        Launch(
+            name=name,
+            command=[sys.executable, *arguments],
+            run_folder=settings.sluice_home / "run",
+            log_path=settings.sluice_home / "logs" / f"{name}.log",
+            working_folder=settings.dagster_home,
+            environment=dagster_environment(settings),
+            dies_with_parent=settings.dies_with_parent,
+        )
+    )
+
+
+def _answers(settings: DagsterSettings) -> bool:
+    host = "127.0.0.1" if settings.host in {"0.0.0.0", "::"} else settings.host  # noqa: S104  (the user's own choice)
+    try:
+        with urllib.request.urlopen(f"http://{host}:{settings.port}/server_info", timeout=2) as answer:
+            return answer.status == 200  # noqa: PLR2004
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _sensors_run(instance: DagsterInstance, since: float) -> bool:
+    heartbeat = instance.get_daemon_heartbeats().get("SENSOR")
+    return heartbeat is not None and heartbeat.timestamp >= since
