@@ -49,7 +49,7 @@ def has_passed(progress: Progress, batch: Batch) -> bool:
 
 
 def stands_at_starts(progress: Progress, batch: Batch) -> bool:
-    """Whether the table's next offsets are the batch's starts; a partition it does not know does not object."""
+    """Whether the table's next offsets are the batch's starts; partitions unknown to it do not object."""
     known = progress.next_offsets
     is_same_source = (progress.topic, progress.generation) == (batch.topic, batch.generation)
     return is_same_source and all(known.get(p, start) == start for p, start in batch.ranges.starts.items())

@@ -8,6 +8,7 @@ missing or cannot be read means that its phase is taken as not having happened, 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -33,6 +34,11 @@ class Phase(StrEnum):
     FLUSH_COMPLETE = "FlushComplete"
     SWEPT = "Swept"
     CLOSED = "Closed"
+
+    @property
+    def kebab(self) -> str:
+        """The name in lower case with hyphens, as fail points spell it."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "-", self.value).lower()
 
 
 PHASE_NUMBERS = {phase: number for number, phase in enumerate(tuple(Phase)[:6], start=1)}
@@ -69,7 +75,7 @@ class BufferSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class FlushStart:
-    """Written before any file exists: each will be named ``<file_prefix>...`` somewhere below the locations."""
+    """Written before any file exists: each will lie below the locations with ``file_prefix`` in its name."""
 
     phase: ClassVar[Phase] = Phase.FLUSH_START
     file_prefix: str

@@ -36,8 +36,8 @@ def list_files(location: str, properties: Mapping[str, str]) -> Iterator[StoredF
             yield _stored(scheme, info)
 
 
-def find_files(location: str, prefix: str, properties: Mapping[str, str]) -> Iterator[StoredFile]:
-    """The files below the location whose own names begin with ``prefix``.
+def find_files(location: str, fragment: str, properties: Mapping[str, str]) -> Iterator[StoredFile]:
+    """The files below the location with ``fragment`` in their names, to which a location provider may add.
 
     Goes folder by folder: a whole table's listing would have to be held in memory.
     """
@@ -48,7 +48,7 @@ def find_files(location: str, prefix: str, properties: Mapping[str, str]) -> Ite
         for info in file_system.get_file_info(selector):
             if info.type is FileType.Directory:
                 folders.append(info.path)
-            elif info.base_name.startswith(prefix):
+            elif fragment in info.base_name:
                 yield _stored(scheme, info)
 
 

@@ -21,9 +21,9 @@ from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from spark_jobs.core.errors import ConfigError, RetryableError
+from spark_jobs.core.storage_paths import is_inside
 from spark_jobs.core.txlog import Attempt, entry_to_json, fold, is_finished, is_settled, object_name
 from spark_jobs.core.txlog_checkpoint import Checkpoint, checkpoint_from_json, checkpoint_to_json
-from spark_jobs.io.data_files import normalise_path
 from spark_jobs.io.file_listing import StoredFile, list_files
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from spark_jobs.core.txlog_checkpoint import AttemptSummary
 
 _CHECKPOINTS = "checkpoints"
-_SPELLINGS_OF_S3 = ("s3a://", "s3n://")
 # Longer than any run may last: after this long no process that could still write an attempt's files is alive.
 CLOSING_AFTER_US = 3600 * 1_000_000
 
@@ -43,16 +42,16 @@ class TxlogStore:
     """The log of all tables below one root; ``properties`` are the FileIO's, secrets resolved."""
 
     def __init__(self, root: str, properties: Mapping[str, str]) -> None:
-        self.root = root.rstrip("/")
         self._properties = dict(properties)
-        scheme, _, path = PyArrowFileIO.parse_location(self.root, self._properties)
+        scheme, _, path = PyArrowFileIO.parse_location(root, self._properties)
         self._local_root = Path(path) if scheme == "file" else None
+        self.root = str(self._local_root) if self._local_root else root.rstrip("/")
         self._io = load_file_io(self._properties, self.root)
 
     def refuse_location(self, table: str, *locations: str) -> None:
         """Raise ``ConfigError`` (``log-under-table``) when the root lies in one of the table's locations."""
         for location in locations:
-            if f"{_comparable(self.root)}/".startswith(f"{_comparable(location)}/"):
+            if is_inside(self.root, location):
                 raise ConfigError(
                     f"the transaction log's root {self.root} lies under the table's location {location}",
                     code="log-under-table",
@@ -229,10 +228,3 @@ def _attempt_of(location: str) -> str:
 def _number(name: str) -> int:
     number = name.partition("-")[0]
     return int(number) if number.isdigit() else 0
-
-
-def _comparable(location: str) -> str:
-    path = normalise_path(location)
-    for spelling in _SPELLINGS_OF_S3:
-        path = path.replace(spelling, "s3://", 1) if path.startswith(spelling) else path
-    return (path if "://" in path else os.path.realpath(path)).rstrip("/")
