@@ -1,0 +1,120 @@
+"""Whether main is still the state the last commit left: rule before any work on a table.
+
+A rollback or a rewrite by another tool keeps the table's properties, so that the next offsets look right
+while rows are missing. Appends of ours and ``replace`` snapshots (compaction) after the anchor are fine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+from pyiceberg.manifest import DataFileContent
+from pyiceberg.table.snapshots import Operation
+
+from spark_jobs.core.errors import SourceChanged
+from spark_jobs.io.metadata_columns import GENERATION, OFFSET, PARTITION
+from spark_jobs.io.tables import progress_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+    from spark_jobs.core.progress import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """Smallest and largest partition, and largest offset, among a file's rows."""
+
+    first_partition: int
+    last_partition: int
+    last_offset: int
+
+
+def check_anchor(table: Table) -> None:
+    """Return when main is the anchor or descends from it by our appends and by compaction.
+
+    Where history cannot be walked (expired, or a catalog that shows none) the files' bounds decide.
+    Raises ``SourceChanged``.
+    """
+    progress = progress_of(table)
+    snapshot = table.metadata.current_snapshot()
+    while snapshot is not None and snapshot.snapshot_id != progress.anchor:
+        if not _is_harmless(snapshot):
+            _raise_rewritten(table, progress, snapshot)
+        parent = snapshot.parent_snapshot_id
+        snapshot = table.metadata.snapshot_by_id(parent) if parent is not None else None
+    if snapshot is not None:
+        return
+    anchor_is_known = (
+        progress.anchor is not None and table.metadata.snapshot_by_id(progress.anchor) is not None
+    )
+    if anchor_is_known or not _has_traces_of_last_commit(table, progress):
+        raise SourceChanged(
+            "the table was rolled back: its main branch does not hold the last commit, its offsets do",
+            code="table-rolled-back",
+            hint=f"Set main to snapshot {progress.anchor} again, or drop the table to drain from the start.",
+            table=".".join(table.name()),
+        )
+
+
+def _is_harmless(snapshot: Snapshot) -> bool:
+    summary = snapshot.summary
+    if summary is None:
+        return False
+    if summary.operation is Operation.REPLACE:
+        return True
+    is_ours = any(name.startswith("sluice.") for name in summary.additional_properties)
+    return summary.operation is Operation.APPEND and is_ours
+
+
+def _raise_rewritten(table: Table, progress: Progress, snapshot: Snapshot) -> NoReturn:
+    operation = snapshot.summary.operation.value if snapshot.summary else "unknown"
+    raise SourceChanged(
+        f"another writer changed the table's rows: snapshot {snapshot.snapshot_id} ({operation})",
+        code="table-rewritten",
+        hint=f"Set main to snapshot {progress.anchor} again, and keep other writers to tables of their own.",
+        table=".".join(table.name()),
+    )
+
+
+def _has_traces_of_last_commit(table: Table, progress: Progress) -> bool:
+    """Whether the files' bounds prove that a row of the last commit is there, and none past the offsets.
+
+    A commit is atomic: one of its rows shows that main has all of it. Commits without a row leave no
+    trace, so the answer may be a false alarm and never a false comfort.
+    """
+    if not progress.last_commits:
+        return True
+    starts = progress.last_commits[-1].starts
+    has_trace = False
+    for bounds in _file_bounds(table, progress.generation):
+        partitions = range(bounds.first_partition, bounds.last_partition + 1)
+        known = {p: offset for p, offset in progress.next_offsets.items() if p in partitions}
+        if all(bounds.last_offset >= offset for offset in known.values()):
+            return False
+        # The row with the last offset is of one of these partitions; it is new whichever it is.
+        has_trace |= all(bounds.last_offset >= starts.get(p, offset) for p, offset in known.items())
+    return has_trace
+
+
+def _file_bounds(table: Table, generation: int) -> Iterator[_Bounds]:
+    """The bounds of every data file whose rows are all of this generation."""
+    snapshot = table.metadata.current_snapshot()
+    schema = table.schema()
+    partition, offset, born = (schema.find_field(name).field_id for name in (PARTITION, OFFSET, GENERATION))
+    for manifest in snapshot.manifests(table.io) if snapshot else ():
+        for entry in manifest.fetch_manifest_entry(table.io):
+            lower, upper = entry.data_file.lower_bounds or {}, entry.data_file.upper_bounds or {}
+            is_complete = {partition, offset, born} <= lower.keys() & upper.keys()
+            if entry.data_file.content is not DataFileContent.DATA or not is_complete:
+                continue
+            if _number(lower[born]) == _number(upper[born]) == generation:
+                yield _Bounds(_number(lower[partition]), _number(upper[partition]), _number(upper[offset]))
+
+
+def _number(bound: bytes) -> int:
+    return int.from_bytes(bound, "little", signed=True)
