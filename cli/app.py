@@ -1,0 +1,160 @@
+"""The command line: its names, their groups in ``--help``, and how a command's outcome becomes an exit code.
+
+A command's module is imported when that command runs: ``--help`` and ``status`` must feel instant.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from spark_jobs.core.errors import SluiceError
+
+EXIT_INTERRUPTED = 130
+EXIT_UNEXPECTED = 70
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One command: where it is listed, where its ``click.Command`` is defined, and its line in ``--help``."""
+
+    section: str
+    name: str
+    module: str
+    line: str
+    attribute: str = "command"
+
+
+COMMANDS = (
+    Entry("Use", "demo", "cli.demo", "Real Kafka, real data, two tables filled and audited in minutes."),
+    Entry("Use", "init", "cli.init", "Write a commented sluice.yaml for your broker.", "init"),
+    Entry("Use", "preview", "cli.preview", "Show the table a topic would become; writes nothing."),
+    Entry("Use", "up", "cli.up", "Run what the configuration names until Ctrl-C."),
+    Entry("Use", "status", "cli.status", "One word, lag and last commit per pipeline."),
+    Entry(
+        "Operate",
+        "validate",
+        "cli.validate",
+        "Check sluice.yaml: every mistake with line and key.",
+        "validate",
+    ),
+    Entry("Operate", "check", "cli.check", "Try every connection a pipeline needs; leaves nothing behind."),
+    Entry("Operate", "drain", "cli.drain", "Drain one pipeline now, until it has caught up."),
+    Entry("Operate", "recover", "cli.recover", "Settle attempts that a crash left unfinished."),
+    Entry("Operate", "audit", "cli.audit", "Compare a table with Kafka: missing, duplicated, differing."),
+    Entry("Operate", "down", "cli.down", "Stop what `up` started, from elsewhere."),
+    Entry("Operate", "reset", "cli.reset", "Delete the local state after a yes."),
+    Entry(
+        "Develop",
+        "lint",
+        "cli.launcher",
+        "Format, lint, types, import rules, unit and property tests.",
+        "lint",
+    ),
+    Entry("Develop", "test", "cli.launcher", "The whole test suite.", "test"),
+    Entry("Develop", "bench", "cli.bench", "Throughput, latency and memory, as ratios within one run."),
+)
+
+
+class SluiceGroup(click.Group):
+    """A group that lists its commands by section and imports a command only to run it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
+        """All names, in the order of ``--help``."""
+        return [entry.name for entry in COMMANDS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import the command's module; None for a name that is not ours."""
+        entry = next((entry for entry in COMMANDS if entry.name == cmd_name), None)
+        if entry is None:
+            return None
+        command: click.Command = getattr(importlib.import_module(entry.module), entry.attribute)
+        return _with_common_options(command)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write the sections of ``--help``."""
+        width = max(len(entry.name) for entry in COMMANDS)
+        for section in dict.fromkeys(entry.section for entry in COMMANDS):
+            rows = [(e.name.ljust(width), e.line) for e in COMMANDS if e.section == section]
+            with formatter.section(section):
+                formatter.write_dl(rows)
+
+
+def _with_common_options(command: click.Command) -> click.Command:
+    """Give the command ``--config`` and ``--debug``, so that they work before and after its name."""
+    taken = {option for parameter in command.params for option in parameter.opts}
+    command.params.extend(option for option in common_options() if not taken & set(option.opts))
+    return command
+
+
+def common_options() -> list[click.Option]:
+    """The options every command has; ``main`` reads ``--debug`` itself, a mistyped line has it too."""
+    return [
+        click.Option(
+            ["--config"],
+            type=click.Path(dir_okay=False, path_type=Path),
+            metavar="FILE",
+            help="The configuration instead of SLUICE_CONFIG or ./sluice.yaml.",
+            expose_value=False,
+            is_eager=True,
+            callback=_use_config,
+        ),
+        click.Option(
+            ["--debug"],
+            is_flag=True,
+            help="Show the traceback of an error.",
+            expose_value=False,
+        ),
+    ]
+
+
+def _use_config(ctx: click.Context, _parameter: click.Parameter, value: Path | None) -> None:
+    if value is None or ctx.resilient_parsing:
+        return
+    # Dagster's processes and Spark's workers are children: they find the same file through the variable.
+    os.environ["SLUICE_CONFIG"] = str(value.absolute())
+
+
+sluice = SluiceGroup(
+    name="sluice",
+    help="Kafka topics into Apache Iceberg tables, exactly once, run by Dagster.",
+    params=list(common_options()),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="New here: ./sluice demo. Your own broker: ./sluice init, then validate, check, preview and up.",
+)
+
+
+def main(arguments: list[str]) -> int:
+    """Run one command line and give its exit code; an error becomes a line, a hint and an anchor."""
+    debug = "--debug" in arguments
+    try:
+        result: Any = sluice.main(args=arguments, prog_name="./sluice", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show(file=sys.stdout)
+        return 0
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        print("interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except Exception as error:  # noqa: BLE001  (the last place that can turn a crash into a line)
+        return _report(error, debug=debug)
+    return result if isinstance(result, int) else 0
+
+
+def _report(error: Exception, *, debug: bool) -> int:
+    from cli.output import render_error  # noqa: PLC0415  (rich is not needed by --help)
+
+    if debug:
+        from cli.output import print_traceback  # noqa: PLC0415
+
+        print_traceback(error)
+    render_error(error)
+    return error.exit_code if isinstance(error, SluiceError) else EXIT_UNEXPECTED

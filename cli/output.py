@@ -1,0 +1,107 @@
+"""What commands print: tables, steps, one JSON line for machines, and errors as a line, a hint and an anchor.
+
+Everything passes the secret scrubber: an error's text may carry what a broker or catalog was told.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from spark_jobs.core.errors import SluiceError
+from spark_jobs.io.secrets import scrub
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+PIPE_WIDTH = 160  # a pipe has no width; 80 would cut table names in logs
+
+
+def _console(*, stderr: bool = False) -> Console:
+    console = Console(stderr=stderr, highlight=False, soft_wrap=False)
+    if not console.is_terminal:
+        console.width = PIPE_WIDTH
+    return console
+
+
+def say(text: str = "") -> None:
+    """Print one line of plain text to standard output, at once even through a pipe."""
+    print(scrub(text), flush=True)
+
+
+def heading(text: str) -> None:
+    """Print a heading with a blank line before it."""
+    _console().print(Text(f"\n{scrub(text)}", style="bold"))
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Sequence[str] = ()) -> None:
+    """Print rows under ``columns``; those named in ``numbers`` are aligned to the right."""
+    grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in columns:
+        grid.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
+    for row in rows:
+        grid.add_row(*(Text(scrub(_cell(value))) for value in row))
+    _console().print(grid)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return str(value)
+
+
+def json_line(value: Any) -> None:
+    """Print one JSON object on one line: what ``--json`` ends with."""
+    print(scrub(json.dumps(value, separators=(",", ":"), default=str)), flush=True)
+
+
+def render_error(error: BaseException) -> None:
+    """Print an error to standard error: what and where, then the hint, then where it is explained."""
+    for line in error_lines(error):
+        print(scrub(line), file=sys.stderr)
+    sys.stderr.flush()
+
+
+def error_lines(error: BaseException) -> list[str]:
+    """The lines of an error; one whose message has several lines keeps them, a place goes after the first."""
+    if not isinstance(error, SluiceError):
+        text = " ".join(str(error).split()) or "no message"
+        return [
+            f"error: unexpected {type(error).__name__}: {text}",
+            "  hint: the same command with --debug shows where; this deserves a bug report.",
+            "  see:  docs/ERRORS.md#unexpected",
+        ]
+    where = ", ".join(f"{name} {value}" for name, value in error.where.items())
+    first, *others = error.message.strip().splitlines()
+    return [
+        f"error: {first}{f' ({where})' if where else ''}",
+        *others,
+        f"  hint: {error.hint}",
+        f"  see:  docs/ERRORS.md#{error.code}",
+    ]
+
+
+def print_traceback(error: BaseException) -> None:
+    """Print the traceback, secrets removed."""
+    print(scrub("".join(traceback.format_exception(error))), file=sys.stderr)
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """``1 record``, ``2 records``."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def seconds(milliseconds: float) -> str:
+    """Milliseconds as people read them: ``340 ms``, ``4.2 s``, ``3 min 20 s``."""
+    if milliseconds < 1000:  # noqa: PLR2004  (a second)
+        return f"{milliseconds:.0f} ms"
+    whole = milliseconds / 1000
+    return f"{whole:.1f} s" if whole < 60 else f"{int(whole // 60)} min {int(whole % 60)} s"  # noqa: PLR2004

@@ -1,0 +1,46 @@
+"""Who holds a state folder: one at a time, and nobody once the holder is gone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.run_record import UpRecord, hold, read_up
+from spark_jobs.core.errors import ConfigError
+
+HOLD_FOR_EVER = "import sys, time; from cli.run_record import hold\nwith hold(sys.argv[1], 'up'): print('held', flush=True); time.sleep(60)"
+
+
+def test_a_holder_is_seen_only_while_it_holds(tmp_path: Path) -> None:
+    """The record names pid and command during the hold and nobody before or after."""
+    home = str(tmp_path)
+    assert read_up(home) is None
+    with hold(home, "up"):
+        assert read_up(home) == UpRecord(os.getpid(), "up")
+    assert read_up(home) is None
+
+
+def test_a_second_holder_is_refused_by_name(tmp_path: Path) -> None:
+    """While one runs, another is told which command and process it is."""
+    with hold(str(tmp_path), "demo"), pytest.raises(ConfigError, match=f"demo.*{os.getpid()}") as refused:
+        with hold(str(tmp_path), "up"):
+            pass
+    assert refused.value.code == "already-up"
+
+
+def test_a_killed_holder_leaves_nothing_to_stop(tmp_path: Path) -> None:
+    """After kill -9 of the holder its record is history, although its pid may live on as another process."""
+    holder = subprocess.Popen([sys.executable, "-c", HOLD_FOR_EVER, str(tmp_path)], stdout=subprocess.PIPE)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"held\n"
+    assert read_up(str(tmp_path)) == UpRecord(holder.pid, "up")
+    holder.kill()
+    holder.wait()
+    holder.stdout.close()
+    assert read_up(str(tmp_path)) is None
+    with hold(str(tmp_path), "up"):
+        pass

@@ -1,0 +1,51 @@
+"""What ``status`` says about a pipeline."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cli.state_word import PipelineFacts, StateWord, judge
+from spark_jobs.core.errors import SourceChanged
+
+NOW_MS = 1_800_000_000_000
+SEEN = PipelineFacts(
+    pipeline="flights", topic="flights", table="demo.flights", freshness_seconds=60, now_ms=NOW_MS, is_running=True,
+    lag=0, committed_at_ms=NOW_MS - 10_000,
+)
+
+
+@pytest.mark.parametrize(
+    ("facts", "word"),
+    [
+        (SEEN, StateWord.CAUGHT_UP),
+        (replace(SEEN, committed_at_ms=NOW_MS - 10**9), StateWord.CAUGHT_UP),
+        (replace(SEEN, lag=5), StateWord.BEHIND),
+        (replace(SEEN, lag=5, committed_at_ms=NOW_MS - 301_000), StateWord.STALLED),
+        (replace(SEEN, lag=5, committed_at_ms=NOW_MS - 301_000, freshness_seconds=120), StateWord.BEHIND),
+        (replace(SEEN, lag=None, committed_at_ms=None), StateWord.NEW),
+        (replace(SEEN, error=SourceChanged("re-created", code="x", hint="Do y.")), StateWord.FAILED),
+        (replace(SEEN, is_running=False, lag=None), StateWord.STOPPED),
+    ],
+)
+def test_word(facts: PipelineFacts, word: StateWord) -> None:
+    """An idle topic is caught up however old its last commit; a backlog is stalled only after a while."""
+    assert judge(facts).word is word
+
+
+@pytest.mark.parametrize("word", StateWord)
+def test_only_states_that_mend_themselves_need_nobody(word: StateWord) -> None:
+    """New, caught-up and behind are well; stalled, failed and stopped need a person."""
+    well = {StateWord.NEW, StateWord.CAUGHT_UP, StateWord.BEHIND}
+    assert word.needs_person is (word not in well)
+
+
+def test_every_state_that_needs_a_person_says_what_to_type() -> None:
+    """No state that needs a person leaves them without a next step."""
+    needing = [
+        replace(SEEN, lag=5, committed_at_ms=NOW_MS - 10**9),
+        replace(SEEN, error=SourceChanged("re-created", code="x", hint="Do y.")),
+        replace(SEEN, is_running=False),
+    ]
+    assert all(judge(facts).next_step for facts in needing)
