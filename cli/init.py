@@ -116,6 +116,11 @@ def _choose(topics: tuple[str, ...], *, takes_all: bool) -> tuple[str, ...]:
     for number, topic in enumerate(topics, start=1):
         output.say(f"{number:>4}  {topic}")
     answer = click.prompt("Topics to drain (numbers or names, separated by spaces; all)", default="all")
+    return choose_topics(answer, topics)
+
+
+def choose_topics(answer: str, topics: tuple[str, ...]) -> tuple[str, ...]:
+    """The topics that the answer's numbers (from 1) and names mean, in its order."""
     if answer.strip() == "all":
         return topics
     return tuple(dict.fromkeys(_pick(word, topics) for word in answer.replace(",", " ").split()))

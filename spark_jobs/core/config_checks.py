@@ -48,7 +48,7 @@ def _check_pipeline(path: tuple[str, ...], pipeline: dict[str, Any]) -> Iterator
         )
     if not sources:
         yield Finding(path, "names no topic", "Add topic, topics or topics_regex.")
-    is_many = "topics" in pipeline or "topics_regex" in pipeline
+    is_many = sources in (["topics"], ["topics_regex"])
     table = pipeline.get("table")
     if is_many and isinstance(table, str) and "{topic}" not in table:
         yield Finding((*path, "table"), "is one table for several topics", "Write namespace.{topic}.")

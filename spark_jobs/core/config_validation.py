@@ -47,7 +47,7 @@ def validate(document: Document, model: type[_Model]) -> tuple[_Model | None, li
     try:
         written = model.model_validate(document.content)
     except ValidationError as error:
-        findings += [_translate(model, detail) for detail in error.errors(include_url=False)]
+        findings += _translate_all(model, error.errors(include_url=False))
         written = _validate_rest(document.content, model, findings)
     checks = check_main_file if model is WrittenFile else check_team_file
     contradictions = list(checks(document.content))
@@ -80,6 +80,22 @@ def _has_pipelines(content: dict[str, Any]) -> bool:
     return isinstance(content.get("pipelines"), dict)
 
 
+def _translate_all(model: type[BaseModel], details: list[ErrorDetails]) -> list[Finding]:
+    """A required key that is there under a mistyped name is one mistake, not two."""
+    findings = [_translate(model, detail) for detail in details]
+    meant = {
+        (*finding.path[:-1], suggestion)
+        for finding, detail in zip(findings, details, strict=True)
+        if detail["type"] == "extra_forbidden"
+        and (suggestion := _closest(finding.path[-1], _known_keys(model, finding.path)))
+    }
+    return [
+        finding
+        for finding, detail in zip(findings, details, strict=True)
+        if detail["type"] != "missing" or finding.path not in meant
+    ]
+
+
 def _translate(model: type[BaseModel], detail: ErrorDetails) -> Finding:
     path = tuple(str(part) for part in detail["loc"] if part != "[key]")
     cause = detail.get("ctx", {}).get("error")
@@ -103,5 +119,9 @@ def _known_keys(model: type[BaseModel], path: tuple[str, ...]) -> list[str]:
 
 
 def _did_you_mean(key: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(key.lower().replace("-", "_"), known, n=1)
-    return f"Did you mean {close[0]}?" if close else f"Known here: {', '.join(sorted(known))}."
+    closest = _closest(key, known)
+    return f"Did you mean {closest}?" if closest else f"Known here: {', '.join(sorted(known))}."
+
+
+def _closest(key: str, known: list[str]) -> str | None:
+    return next(iter(difflib.get_close_matches(key.lower().replace("-", "_"), known, n=1)), None)

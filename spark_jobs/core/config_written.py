@@ -161,8 +161,8 @@ class WrittenFile(WrittenTeamFile):
     kafka: Properties = Field(
         default_factory=dict,
         description="Any librdkafka property under its own name, `bootstrap.servers` first. Without it the"
-        " embedded broker is meant. What decides that no record is lost (`isolation.level`, `auto.offset.reset`, …)"
-        " is fixed and refused here.",
+        " embedded broker is meant. What decides that no record is lost (`isolation.level`,"
+        " `auto.offset.reset`, …) is fixed and refused here.",
     )
     catalog: Annotated[WrittenCatalog, BeforeValidator(nothing_is_empty)] = Field(
         default=WrittenCatalog(name="sluice"),

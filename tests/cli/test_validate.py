@@ -1,0 +1,87 @@
+"""``./sluice validate``: mistakes as lines a person and an editor can follow, else the pipelines."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cli.app import main
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    """Write sluice.yaml into an empty working directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.delenv("SLUICE_CONFIG", raising=False)
+    monkeypatch.delenv("SLUICE_HOME", raising=False)
+    return lambda text: (tmp_path / "sluice.yaml").write_text(text)
+
+
+GOOD = "version: 1\npipelines: {a: {topic: t, table: l.a, partition_by: day(at), freshness: 5m}}\n"
+BAD = "version: 1\nkafka: {sasl.password: [hunter2]}\npipelines: {a: {topic: t, tabel: l.a}}\n"
+
+
+def test_mistakes_are_one_line_each(write, capsys, tmp_path):
+    """file:line key: message — hint, all of them, and the exit code for configuration errors."""
+    write(BAD)
+    assert main(["validate"]) == 78
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        f"{tmp_path}/sluice.yaml:2 kafka.sasl.password: must be text",
+        f"{tmp_path}/sluice.yaml:3 pipelines.a.tabel: is not a key Sluice knows — Did you mean table?",
+        "",
+        "2 mistakes",
+    ]
+
+
+def test_a_good_file_shows_its_pipelines(write, capsys):
+    """One row a pipeline, exit code 0."""
+    write(GOOD)
+    assert main(["validate"]) == 0
+    out = capsys.readouterr().out
+    for cell in ("l.a", "earliest", "5m", "1,000,000 records, 256MiB", "day(at)", "1 pipeline, no mistakes"):
+        assert cell in out
+
+
+def test_json_is_one_object(write, capsys):
+    """--json prints one object with problems and pipelines, without secrets."""
+    write(GOOD)
+    assert main(["validate", "--json"]) == 0
+    good = json.loads(capsys.readouterr().out)
+    assert [p["table"] for p in good["pipelines"]] == ["l.a"]
+    assert good["problems"] == []
+    write(BAD)
+    assert main(["validate", "--json"]) == 78
+    out = capsys.readouterr().out
+    assert [p["line"] for p in json.loads(out)["problems"]] == [2, 3]
+    assert "hunter2" not in out
+
+
+def test_a_bad_team_file_is_shown_beside_the_good_pipelines(write, capsys, tmp_path):
+    """What was left out and why, then what goes on; the exit code says that something is wrong."""
+    (tmp_path / "team.yaml").write_text("pipelines: {b: {topic: b}}\n")
+    write(GOOD + "include: [team.yaml]\n")
+    assert main(["validate"]) == 78
+    out = capsys.readouterr().out
+    assert f"{tmp_path}/team.yaml:1 pipelines.b.table: is required" in out
+    assert "l.a" in out
+
+
+def test_topics_regex_without_a_broker_uses_the_last_list(write, capsys, tmp_path):
+    """No broker is a note with its hint, not a mistake of the file."""
+    write("version: 1\npipelines: {all: {topics_regex: '.*', table: 'l.{topic}'}}\n")
+    assert main(["validate"]) == 0
+    out = capsys.readouterr().out
+    assert "as last listed" in out
+    assert "./sluice up" in out
+    assert "no listed topic matches" in out
+
+
+def test_no_file_is_the_demo(write, capsys):
+    """Without any file the defaults are shown as such."""
+    assert main(["validate"]) == 0
+    out = capsys.readouterr().out
+    assert "lake.flights" in out
+    assert "no sluice.yaml: the defaults" in out

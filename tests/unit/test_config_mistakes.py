@@ -1,0 +1,173 @@
+"""Every mistake in a configuration is found at once, with its line, its key and what to write instead."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_jobs.core.config_build import build_config
+from spark_jobs.io.yaml_document import parse_document
+
+HEAD = "version: 1\n"
+
+
+def problems_of(text):
+    """All mistakes of a main file, as (line, key, message and hint)."""
+    document, problems = parse_document("sluice.yaml", text)
+    if document is not None:
+        problems += build_config(document, (), home="/home/.sluice", folder="/home").problems
+    return [(p.line, p.key, f"{p.message} — {p.hint}") for p in problems]
+
+
+def pipeline(lines):
+    """A file with one pipeline, whose settings begin at line 5."""
+    return HEAD + "pipelines:\n  a:\n    topic: a\n" + "".join(f"    {line}\n" for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "key", "said"),
+    [
+        ("pipelines: {}\n", None, "version", "is required"),
+        ("version: 2\n", 1, "version", "version: 1"),
+        (HEAD + "kafak: {}\n", 2, "kafak", "Did you mean kafka?"),
+        (HEAD + "kafka: localhost:9092\n", 2, "kafka", "must be a map"),
+        (HEAD + "kafka:\n  a: [1]\n", 3, "kafka.a", "must be text"),
+        (HEAD + "kafka:\n  sasl.password:\n", 3, "kafka.sasl.password", "must be text"),
+        (
+            HEAD + "kafka:\n  sasl.password: ${A B}\n",
+            3,
+            "kafka.sasl.password",
+            "no name of an environment variable",
+        ),
+        (HEAD + "kafka:\n  sasl.password: ${file:pw}\n", 3, "kafka.sasl.password", "absolute path"),
+        (HEAD + "catalog:\n  token: ${T\n  type: rest\n", 3, "catalog.token", "no closing brace"),
+        (HEAD + "catalog:\n  warehouse: s3://b/lake\n", 2, "catalog", "neither uri nor type"),
+        (HEAD + "spark:\n  remote: sc://a:1\n  master: local\n", 2, "spark", "both remote and master"),
+        (HEAD + "spark:\n  remote: spark://a:1\n", 3, "spark.remote", "sc://host"),
+        (HEAD + "spark:\n  task_memory: 512\n", 3, "spark.task_memory", "256MiB"),
+        (HEAD + "spark:\n  conf:\n    spark.master: local\n", 4, "spark.conf.spark.master", "spark: {master"),
+        (
+            HEAD + "spark:\n  conf:\n    executor.cores: 4\n",
+            4,
+            "spark.conf.executor.cores",
+            "starts with spark.",
+        ),
+        (HEAD + "state: /home/.sluice/lake/log\n", 2, "state", "inside the warehouse"),
+        (HEAD + "defaults:\n  topic: a\n", 3, "defaults.topic", "not a key"),
+        (HEAD + "defaults:\n  freshness: 1 minute\n", 3, "defaults.freshness", "not a duration"),
+        (HEAD + "pipelines:\n  2a: {topic: a, table: l.a}\n", 3, "pipelines.2a", "not a pipeline name"),
+        (HEAD + "pipelines:\n  a: {table: l.a}\n", 3, "pipelines.a", "names no topic"),
+        (HEAD + "pipelines:\n  a:\n    topics: [a]\n    table: l.a\n", 5, "pipelines.a.table", "{topic}"),
+        (
+            HEAD + "pipelines:\n  a:\n    topics: []\n    table: l.{topic}\n",
+            4,
+            "pipelines.a.topics",
+            "is empty",
+        ),
+        (
+            HEAD + "pipelines:\n  a:\n    topics_regex: '['\n    table: l.{topic}\n",
+            4,
+            "pipelines.a.topics_regex",
+            "regular",
+        ),
+        (pipeline([]), 3, "pipelines.a.table", "is required"),
+        (pipeline(["tabel: l.a"]), 5, "pipelines.a.tabel", "Did you mean table?"),
+        (pipeline(["table: a"]), 5, "pipelines.a.table", "namespace.table"),
+        (pipeline(["table: l.a", "topics: [b]"]), 3, "pipelines.a", "both topic and topics"),
+        (pipeline(["table: l.a", "start: yesterday"]), 6, "pipelines.a.start", "earliest, latest, a time"),
+        (pipeline(["table: l.a", "start: {0: x}"]), 6, "pipelines.a.start", "{0: 100"),
+        (pipeline(["table: l.a", "max_batch_records: 0"]), 6, "pipelines.a.max_batch_records", "positive"),
+        (pipeline(["table: l.a", "max_batch_bytes: 5"]), 6, "pipelines.a.max_batch_bytes", "not a size"),
+        (
+            pipeline(["table: l.a", "partition_by: weekly(x)"]),
+            6,
+            "pipelines.a.partition_by.0",
+            "not an Iceberg",
+        ),
+        (pipeline(["table: l.a", "columns: {x: bigint}"]), 6, "pipelines.a.columns.x", "Did you mean long?"),
+        (
+            pipeline(["table: l.a", "columns: {_kafka_offset: int}"]),
+            6,
+            "pipelines.a.columns._kafka_offset",
+            "itself",
+        ),
+        (pipeline(["table: l.a", "key_format: json"]), 6, "pipelines.a.key_format", "'string' or 'binary'"),
+        (
+            pipeline(["table: l.a", "table_properties:", "  sluice.offsets: 0"]),
+            7,
+            "pipelines.a.table_properties.sluice.offsets",
+            "commits only",
+        ),
+        (
+            pipeline(["table: l.a", "table_properties:", "  commit.retry.num-retries: 0"]),
+            7,
+            "pipelines.a.table_properties.commit.retry.num-retries",
+            "default",
+        ),
+        (
+            pipeline(["table: l.a", "table_properties: {write.data.path: /home/.sluice}"]),
+            6,
+            "pipelines.a.table_properties.write.data.path",
+            "log would be inside",
+        ),
+        (pipeline(["table: l.a", "table: l.b"]), 6, "pipelines.a.table", "twice, first in line 5"),
+        ("- a\n", 1, "", "must be a map"),
+        (HEAD + "kafka: {a: b\n", 3, "", "expected"),
+    ],
+)
+def test_a_mistake_is_named_with_line_and_key(text, line, key, said):
+    """One wrong line gives one problem: at that line, under that key, with the way out."""
+    ((found_line, found_key, message),) = problems_of(text)
+    assert (found_line, found_key) == (line, key)
+    assert said in message
+
+
+def test_all_mistakes_are_reported_together():
+    """A wrong type in one place hides no contradiction, clash or typing slip in another."""
+    text = HEAD + (
+        "spark: {remote: 'sc://a:1', master: local}\n"
+        "defaults: {freshness: 60}\n"
+        "pipelines:\n"
+        "  a: {topic: a, table: l.a, partition_by: dya(x)}\n"
+        "  b: {topic: b, table: l.b}\n"
+        "  c: {topic: c, table: L.B}\n"
+        "  d: {topic: d, table: l.b_dead_letters}\n"
+    )
+    assert [(line, key) for line, key, _ in problems_of(text)] == [
+        (2, "spark"),
+        (3, "defaults.freshness"),
+        (5, "pipelines.a.partition_by.0"),
+        (7, "pipelines.c.table"),
+        (8, "pipelines.d.table"),
+    ]
+
+
+def test_syntax_errors_do_not_quote_the_file():
+    """The library's own message shows the line or the alias, which may be a password; ours never does."""
+    for text in (
+        "kafka:\n  sasl.password: *hunter2-secret\n",
+        "kafka:\n  p: !hunter2-secret x\n",
+        "p: 'hunter2-secret\n",
+    ):
+        ((_, _, message),) = problems_of(HEAD + text)
+        assert "hunter2" not in message
+
+
+def test_an_anchor_within_itself_is_refused():
+    """A file that refers to itself ends in a message, not in a stack overflow."""
+    ((_, _, message),) = problems_of("version: &a\n  b: *a\n")
+    assert "own alias" in message
+
+
+def test_scalars_stay_the_text_they_are():
+    """YAML 1.1 would read 0123 as 83, on as true and a time as a date object."""
+    document, _ = parse_document(
+        "f", "kafka: {a: 0123, b: on, c: 1_0, d: 1e3, e: 2026-01-31T06:00:00Z, f: ~}\n"
+    )
+    assert document.content["kafka"] == {
+        "a": "0123",
+        "b": "on",
+        "c": "1_0",
+        "d": "1e3",
+        "e": "2026-01-31T06:00:00Z",
+        "f": None,
+    }

@@ -1,0 +1,211 @@
+"""How files become pipelines: defaults, several topics, templates, team files."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from spark_jobs.core.config import StartKind
+from spark_jobs.core.config_build import build_config, expand, safe_name
+from spark_jobs.core.errors import ConfigError
+from spark_jobs.io.config_file import load_config
+from spark_jobs.io.topic_list import write_topics
+from spark_jobs.io.yaml_document import parse_document
+
+
+def config_of(text):
+    """The configuration of a main file that has no mistakes."""
+    document, problems = parse_document("sluice.yaml", "version: 1\n" + text)
+    built = build_config(document, (), home="/home/.sluice", folder="/home")
+    assert [*problems, *built.problems] == []
+    return built.config
+
+
+def team_folder(tmp_path, **files):
+    """A main file with pipeline a and an include of teams/, and the team files."""
+    (tmp_path / "teams").mkdir()
+    for name, text in files.items():
+        (tmp_path / "teams" / f"{name}.yaml").write_text(text)
+    main = tmp_path / "sluice.yaml"
+    main.write_text(
+        "version: 1\ninclude: teams/*.yaml\ndefaults: {freshness: 5m, table_properties: {a: 1, b: 1}}\n"
+        "pipelines:\n  a: {topic: a, table: l.a}\n"
+    )
+    return main
+
+
+def test_without_a_file_the_demo_is_in_force(tmp_path, monkeypatch):
+    """No file at all: embedded broker, SQLite and folder under ./.sluice, pipelines flights and weather."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SLUICE_CONFIG", raising=False)
+    monkeypatch.delenv("SLUICE_HOME", raising=False)
+    config = load_config()
+    assert config.home == f"{tmp_path}/.sluice"
+    assert config.state == f"{tmp_path}/.sluice/log"
+    assert config.catalog.properties == {
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path}/.sluice/catalog.db",
+        "warehouse": f"file://{tmp_path}/.sluice/lake",
+    }
+    assert [(p.topic, p.table) for p in config.pipelines] == [
+        ("flights", "lake.flights"),
+        ("weather", "lake.weather"),
+    ]
+    assert not config.has_broker
+
+
+def test_a_named_file_must_exist(tmp_path, monkeypatch):
+    """A path from --config or SLUICE_CONFIG is never answered with the defaults."""
+    monkeypatch.setenv("SLUICE_CONFIG", str(tmp_path / "none.yaml"))
+    with pytest.raises(ConfigError) as raised:
+        load_config()
+    assert raised.value.code == "no-config-file"
+
+
+def test_the_state_folder_is_beside_the_file_unless_named(tmp_path, monkeypatch):
+    """SLUICE_HOME wins; else .sluice beside the file, wherever the command runs."""
+    main = tmp_path / "sluice.yaml"
+    main.write_text("version: 1\nstate: log\n")
+    monkeypatch.delenv("SLUICE_HOME", raising=False)
+    assert load_config(main).home == f"{tmp_path}/.sluice"
+    assert load_config(main).state == f"{tmp_path}/log"
+    monkeypatch.setenv("SLUICE_HOME", str(tmp_path / "elsewhere"))
+    assert load_config(main).home == f"{tmp_path}/elsewhere"
+
+
+def test_defaults_reach_every_pipeline_and_maps_are_merged():
+    """A pipeline's own setting wins; of two maps it gets both."""
+    config = config_of(
+        "defaults: {freshness: 5m, partition_by: day(at), table_properties: {a: 1, b: 1},"
+        " columns: {at: timestamptz}}\n"
+        "pipelines:\n"
+        "  a: {topic: a, table: l.a}\n"
+        "  b: {topic: b, table: l.b, freshness: 10s, partition_by: [], table_properties: {b: 2}}\n"
+    )
+    a, b = config.pipelines
+    assert (a.freshness_seconds, a.partition_by, a.table_properties) == (
+        300,
+        ("day(at)",),
+        {"a": "1", "b": "1"},
+    )
+    assert (b.freshness_seconds, b.partition_by, b.table_properties) == (10, (), {"a": "1", "b": "2"})
+    assert a.columns == b.columns == {"at": "timestamptz"}
+    assert a.dead_letter_table == "l.a_dead_letters"
+
+
+def test_starts_are_read_in_all_four_forms():
+    """earliest, latest, a time (UTC without a zone), offsets by partition."""
+    config = config_of(
+        "pipelines:\n"
+        "  a: {topic: a, table: l.a}\n"
+        "  b: {topic: b, table: l.b, start: latest}\n"
+        "  c: {topic: c, table: l.c, start: 2026-01-31T06:00:00}\n"
+        "  d: {topic: d, table: l.d, start: {0: 100, 1: 250}}\n"
+    )
+    a, b, c, d = (p.start for p in config.pipelines)
+    assert (a.kind, b.kind) == (StartKind.EARLIEST, StartKind.LATEST)
+    assert c.timestamp_ms == datetime(2026, 1, 31, 6, tzinfo=UTC).timestamp() * 1000
+    assert d.offsets == {0: 100, 1: 250}
+
+
+def test_a_list_of_topics_is_a_pipeline_each():
+    """Names and tables come from the topics made safe."""
+    config = config_of(
+        "pipelines:\n  web: {topics: [page.views, 2nd-clicks], table: 'web.{topic}', freshness: 10s}\n"
+    )
+    assert [(p.name, p.topic, p.table, p.freshness_seconds) for p in config.pipelines] == [
+        ("page_views", "page.views", "web.page_views", 10),
+        ("_2nd_clicks", "2nd-clicks", "web.2nd_clicks", 10),
+    ]
+
+
+def test_a_template_becomes_what_the_broker_has():
+    """Whole names match, internal topics never, own pipelines keep their topic; again changes nothing."""
+    config = config_of(
+        "pipelines:\n"
+        "  own: {topic: shop.own, table: l.own}\n"
+        "  shop: {topics_regex: 'shop\\..*|__.*', table: 'l.{topic}', owners: team:shop}\n"
+    )
+    assert [p.name for p in config.pipelines] == ["own"]
+    topics = ["shop.own", "shop.a", "shop.b", "bookshop.c", "__consumer_offsets"]
+    expanded = expand(config, topics)
+    assert [(p.name, p.topic, p.table) for p in expanded.pipelines] == [
+        ("own", "shop.own", "l.own"),
+        ("shop_a", "shop.a", "l.shop_a"),
+        ("shop_b", "shop.b", "l.shop_b"),
+    ]
+    assert expanded.pipelines[1].owners == ("team:shop",)
+    assert expand(expanded, topics) == expanded
+    assert [p.name for p in expand(expanded, ["shop.a"]).pipelines] == ["own", "shop_a"]
+
+
+def test_two_topics_with_one_safe_name_are_a_problem():
+    """Only the first is drained, and the other is named."""
+    config = config_of("pipelines:\n  shop: {topics_regex: 'shop.*', table: 'l.{topic}'}\n")
+    expanded = expand(config, ["shop_a", "shop.a"])
+    assert [p.topic for p in expanded.pipelines] == ["shop.a"]
+    (problem,) = expanded.problems
+    assert problem.line == 3
+    assert "shop_a" in problem.message
+    assert expand(expanded, ["shop_a"]).problems == ()
+
+
+def test_loading_expands_by_the_list_last_written(tmp_path, monkeypatch):
+    """Loading asks no broker: the list in the state folder stands for it."""
+    monkeypatch.delenv("SLUICE_HOME", raising=False)
+    main = tmp_path / "sluice.yaml"
+    main.write_text("version: 1\npipelines: {all: {topics_regex: '.*', table: 'l.{topic}'}}\n")
+    assert load_config(main).pipelines == ()
+    write_topics(load_config(main).home, ["b", "a"])
+    assert [p.name for p in load_config(main).pipelines] == ["a", "b"]
+
+
+def test_team_files_add_pipelines_with_defaults_of_their_own(tmp_path):
+    """The main file's defaults, then the team's, then the pipeline's."""
+    main = team_folder(
+        tmp_path,
+        b="defaults: {table_properties: {b: 2}}\npipelines: {b: {topic: b, table: l.b, freshness: 1s}}\n",
+    )
+    config = load_config(main)
+    assert config.problems == ()
+    assert config.includes == (f"{tmp_path}/teams/b.yaml",)
+    assert [(p.name, p.freshness_seconds, p.table_properties) for p in config.pipelines] == [
+        ("a", 300, {"a": "1", "b": "1"}),
+        ("b", 1, {"a": "1", "b": "2"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("bad", "key"),
+    [
+        ("pipelines: {b: {topic: b, table: l.b, colour: red}}\n", "pipelines.b.colour"),
+        ("pipelines: {b: {topic: b, table: l.a}}\n", "pipelines.b.table"),
+        ("pipelines: {a: {topic: b, table: l.b}}\n", "pipelines.a"),
+        ("kafka: {bootstrap.servers: x}\n", "kafka"),
+        ("pipelines: {b: {topic: b, topic: c, table: l.b}}\n", "pipelines.b.topic"),
+        ("pipelines: {b\n", ""),
+    ],
+)
+def test_a_bad_team_file_stops_nobody_else(tmp_path, bad, key):
+    """It is left out as a whole and named; the main file's and the others' pipelines stand."""
+    config = load_config(team_folder(tmp_path, b=bad, c="pipelines: {c: {topic: c, table: l.c}}\n"))
+    assert [p.name for p in config.pipelines] == ["a", "c"]
+    (problem,) = config.problems
+    assert problem.file == f"{tmp_path}/teams/b.yaml"
+    assert problem.line is not None
+    assert problem.key == key
+
+
+def test_an_included_path_that_is_not_there_is_a_problem(tmp_path):
+    """A glob may match nothing, a plain path may not."""
+    main = tmp_path / "sluice.yaml"
+    main.write_text("version: 1\ninclude:\n  - none/*.yaml\n  - teams.yaml\n")
+    (problem,) = load_config(main).problems
+    assert (problem.line, problem.key) == (4, "include")
+
+
+@pytest.mark.parametrize(("topic", "name"), [("a.b-c", "a_b_c"), ("1st", "_1st"), ("plain", "plain")])
+def test_safe_names(topic, name):
+    """Letters, digits and underscores, not starting with a digit."""
+    assert safe_name(topic) == name
