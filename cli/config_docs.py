@@ -133,10 +133,10 @@ the file.
 
 Durations and sizes carry a unit. Every value may be quoted or not: `0123` and `on` stay the text they are."""
 
-_KAFKA = """Any librdkafka property under its own name, for consumers and the admin client alike. A
-property of the Java client is refused with its librdkafka name. So are the properties that decide that
-every record is read once: `isolation.level`, `auto.offset.reset`, `check.crcs`, `enable.partition.eof`,
-`enable.auto.commit`."""
+_KAFKA = """Any librdkafka property under its own name, for consumers and the admin client alike. An unknown
+one is refused, and one of the Java client is told its name here. What decides that every record is read once
+has one value: `isolation.level`, `auto.offset.reset`, `check.crcs`, `enable.partition.eof`,
+`enable.auto.commit`; any other is refused."""
 
 _CATALOG = """`name` and any property of a PyIceberg catalog or FileIO, flat. For Spark they are translated to
 Iceberg-Java's names, so that both see the same tables; what only Spark should know goes to `spark.conf`

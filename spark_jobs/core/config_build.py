@@ -17,6 +17,7 @@ from spark_jobs.core.config import (
 from spark_jobs.core.config_problems import ConfigProblem, Finding
 from spark_jobs.core.config_validation import validate
 from spark_jobs.core.config_written import WrittenDefaults, WrittenFile, WrittenTeamFile
+from spark_jobs.core.kafka_properties import ALIASES
 from spark_jobs.core.storage_paths import is_inside
 
 if TYPE_CHECKING:
@@ -247,7 +248,7 @@ def _assemble(written: WrittenFile, placed: list[_Placed], *, home: str, folder:
     return SluiceConfig(
         home=home,
         state=state.rstrip("/"),
-        kafka=written.kafka,
+        kafka={ALIASES.get(name, name): value for name, value in written.kafka.items()},
         catalog=_catalog(written.catalog.name, dict(written.catalog.model_extra or {}), home),
         spark=SparkSettings(**dict(written.spark)),
         pipelines=tuple(p.entry for p in placed if isinstance(p.entry, PipelineConfig)),

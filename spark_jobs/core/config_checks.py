@@ -5,9 +5,11 @@ These look at the raw content, so that a file with a wrong type elsewhere still 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.core.config_problems import Finding
+from spark_jobs.core.kafka_properties import validate_kafka_properties
 from spark_jobs.core.property_references import malformed_reference
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ _CATALOG_KINDS = ("uri", "type", "py-catalog-impl")
 
 def check_main_file(content: dict[str, Any]) -> Iterator[Finding]:
     """Everything that can contradict in ``sluice.yaml``."""
+    yield from _check_kafka(_map(content, "kafka"))
     yield from _check_references(content)
     yield from _check_spark(_map(content, "spark"))
     catalog = _map(content, "catalog")
@@ -68,6 +71,12 @@ def _check_table_properties(path: tuple[str, ...], settings: dict[str, Any]) -> 
                 "must keep its default",
                 "Leave it out: Sluice does not use it, upkeep by Spark needs it.",
             )
+
+
+def _check_kafka(kafka: dict[str, Any]) -> Iterator[Finding]:
+    texts = {key: value for key, value in kafka.items() if isinstance(value, str)}
+    for finding in validate_kafka_properties(texts):
+        yield replace(finding, path=("kafka", *finding.path))
 
 
 def _check_spark(spark: dict[str, Any]) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ def write(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.delenv("SLUICE_CONFIG", raising=False)
     monkeypatch.delenv("SLUICE_HOME", raising=False)
-    return lambda text: (tmp_path / "sluice.yaml").write_text(text)
+    return (tmp_path / "sluice.yaml").write_text
 
 
 GOOD = "version: 1\npipelines: {a: {topic: t, table: l.a, partition_by: day(at), freshness: 5m}}\n"

@@ -30,7 +30,21 @@ def pipeline(lines):
         ("version: 2\n", 1, "version", "version: 1"),
         (HEAD + "kafak: {}\n", 2, "kafak", "Did you mean kafka?"),
         (HEAD + "kafka: localhost:9092\n", 2, "kafka", "must be a map"),
-        (HEAD + "kafka:\n  a: [1]\n", 3, "kafka.a", "must be text"),
+        (HEAD + "kafka:\n  client.id: [1]\n", 3, "kafka.client.id", "must be text"),
+        (
+            HEAD + "kafka:\n  isolation.level: read_uncommitted\n",
+            3,
+            "kafka.isolation.level",
+            "read_committed",
+        ),
+        (HEAD + "kafka:\n  auto.offset.reset: earliest\n", 3, "kafka.auto.offset.reset", "always error"),
+        (HEAD + "kafka:\n  fetch.max.wait.ms: 5\n", 3, "kafka.fetch.max.wait.ms", "fetch.wait.max.ms"),
+        (
+            HEAD + "kafka:\n  bootstrap_servers: b:1\n",
+            3,
+            "kafka.bootstrap_servers",
+            "Did you mean bootstrap.servers?",
+        ),
         (HEAD + "kafka:\n  sasl.password:\n", 3, "kafka.sasl.password", "must be text"),
         (
             HEAD + "kafka:\n  sasl.password: ${A B}\n",
