@@ -1,0 +1,81 @@
+"""Deleting the files of an attempt that can never land; that it cannot is decided in core.recovery."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spark_jobs.core.errors import ConfigError, RetryableError
+from spark_jobs.core.recovery import unnamed_files
+from spark_jobs.core.txlog import FlushStart
+from spark_jobs.io.data_files import normalise_path
+from spark_jobs.io.file_listing import find_files
+from spark_jobs.io.named_files import named_among
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyiceberg.table import Table
+
+    from spark_jobs.core.txlog import Attempt
+
+
+def data_location(table: Table) -> str:
+    """The folder below which the table's data files are."""
+    location = table.metadata.properties.get("write.data.path") or f"{table.location().rstrip('/')}/data"
+    return location.rstrip("/")
+
+
+def sweep_files(
+    attempt: Attempt, tables: Sequence[Table], owed: frozenset[str], *, before_delete: Callable[[], None]
+) -> int:
+    """Delete the attempt's files that no snapshot of the tables names; returns how many.
+
+    ``tables`` were loaded after the offsets had passed the attempt's starts, the data table first: what moves
+    from "owed" to "named" in between is then seen in one of the two. ``owed`` are normalised paths.
+    """
+    found = {normalise_path(path): path for path in _files_of(attempt, tables)}
+    paths = frozenset(found)
+    named = frozenset().union(*(named_among(table, paths) for table in tables))
+    doomed = unnamed_files(sorted(found), named=named, owed=owed)
+    for path in doomed:
+        before_delete()
+        _delete(tables[0], found[path])
+    return len(doomed)
+
+
+def _files_of(attempt: Attempt, tables: Sequence[Table]) -> list[str]:
+    """Every file with the attempt's name, those of failed tries and killed writers included."""
+    begun = attempt.entry(FlushStart)
+    fragment = begun.file_prefix if begun else attempt.uuid
+    logged = {begun.data_location, begun.dead_letter_location} if begun else set()
+    locations = {data_location(table) for table in tables} | {place for place in logged if place}
+    properties = tables[0].io.properties
+    try:
+        return [file.location for place in locations for file in find_files(place, fragment, properties)]
+    except OSError as error:
+        raise _storage_failed(error, "listing", attempt.uuid) from error
+
+
+def _delete(table: Table, path: str) -> None:
+    try:
+        table.io.delete(path)
+    except FileNotFoundError:
+        return  # another recovery was faster
+    except OSError as error:
+        raise _storage_failed(error, "deleting", path) from error
+
+
+def _storage_failed(error: OSError, action: str, what: str) -> ConfigError | RetryableError:
+    if isinstance(error, PermissionError):
+        return ConfigError(
+            f"{action} files of an unfinished attempt was refused: {error}",
+            code="storage-refused",
+            hint="Give Sluice the right to list and delete below the tables' locations.",
+            files=what,
+        )
+    return RetryableError(
+        f"{action} files of an unfinished attempt failed: {error}",
+        code="storage-away",
+        hint="Check that the lake's storage can be reached from here; the next run tries again.",
+        files=what,
+    )

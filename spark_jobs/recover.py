@@ -1,0 +1,281 @@
+"""Recovery: settle what earlier runs of a pipeline left unfinished, before anything new is planned.
+
+It reads no record from Kafka: a batch whose files are complete is committed from them. Two recoveries at
+once, or one beside the run it recovers from, are harmless: the swap decides who commits, and files are
+deleted only when nobody can commit them any more. What is decided is in ``spark_jobs.core.recovery``; here it is done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.core.batch import total
+from spark_jobs.core.errors import CommitConflict, RetryableError, SourceChanged
+from spark_jobs.core.planning import check_identity
+from spark_jobs.core.progress import PendingDeadLetters
+from spark_jobs.core.recovery import Decision, decide
+from spark_jobs.core.txlog import (
+    Closed,
+    FlushComplete,
+    IcebergSnapshotCreated,
+    OffsetCommit,
+    ParquetWritten,
+    Swept,
+)
+from spark_jobs.io.anchor import check_anchor
+from spark_jobs.io.catalog import close_catalog
+from spark_jobs.io.commit import CommitRequest, commit_batch, commit_dead_letters
+from spark_jobs.io.data_files import normalise_path
+from spark_jobs.io.named_files import named_among
+from spark_jobs.io.sweep import data_location, sweep_files
+from spark_jobs.io.tables import dead_letters_of, load_table, progress_of
+from spark_jobs.io.txlog_store import CLOSING_AFTER_US
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyiceberg.table import Table
+
+    from spark_jobs.core.batch import Balance, Batch
+    from spark_jobs.core.config import PipelineConfig
+    from spark_jobs.core.progress import Progress
+    from spark_jobs.core.recovery import Verdict
+    from spark_jobs.core.txlog import Attempt
+    from spark_jobs.io.connections import Connections
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedBatch:
+    """A batch of an earlier run that was committed from its files."""
+
+    batch_id: str
+    attempt: str
+    snapshot_id: int
+    ranges: str
+    balance: Balance
+    data_files: int
+    file_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeftAttempt:
+    """An attempt left alone: its range is done again, and it is swept once the table is past it."""
+
+    attempt: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryResult:
+    """What was settled; ``marked`` and ``swept`` are attempts, ``records_read`` is what it took from Kafka."""
+
+    marked: tuple[str, ...] = ()
+    adopted: tuple[AdoptedBatch, ...] = ()
+    left: tuple[LeftAttempt, ...] = ()
+    swept: tuple[str, ...] = ()
+    swept_files: int = 0
+    records_read: int = 0
+
+
+def recover(pipeline: PipelineConfig, connections: Connections) -> RecoveryResult:
+    """Settle every unfinished attempt of the pipeline's table and the dead letters it owes.
+
+    Raises ``RetryableError`` and ``CommitStateUnknown`` when a part is away: run it again. ``ConfigError``
+    when the log lies under the table, ``CorruptLog`` for objects of a newer version.
+    """
+    recovery = _Recovery(pipeline, connections)
+    table = recovery.load(pipeline.table)
+    if table is None:
+        return RecoveryResult()
+    connections.txlog.refuse_location(pipeline.table, table.location(), data_location(table))
+    recovery.finish_dead_letters(progress_of(table))
+    attempts = connections.txlog.unfinished(str(table.metadata.table_uuid), now_us=connections.now_us())
+    for attempt in attempts:
+        recovery.interrupt(attempt)
+    for attempt in attempts:
+        recovery.settle(attempt)
+    return recovery.result()
+
+
+class _Recovery:
+    """One recovery under way: its connections and what it has settled so far."""
+
+    def __init__(self, pipeline: PipelineConfig, connections: Connections) -> None:
+        self._pipeline = pipeline
+        self._connections = connections
+        self._marked: list[str] = []
+        self._adopted: list[AdoptedBatch] = []
+        self._left: list[LeftAttempt] = []
+        self._swept: list[str] = []
+        self._swept_files = 0
+
+    def result(self) -> RecoveryResult:
+        """What was settled."""
+        return RecoveryResult(
+            tuple(self._marked),
+            tuple(self._adopted),
+            tuple(self._left),
+            tuple(self._swept),
+            self._swept_files,
+        )
+
+    def load(self, identifier: str) -> Table | None:
+        """The table through a new catalog object."""
+        catalog = self._connections.open_catalog()
+        try:
+            return load_table(catalog, identifier)
+        finally:
+            close_catalog(catalog)
+
+    def interrupt(self, attempt: Attempt) -> None:
+        """Stop Spark work that may still run, so that it does not hold the cores; nothing depends on it."""
+        is_reading_over = attempt.entry(ParquetWritten) or attempt.entry(Swept)
+        if is_reading_over is None and attempt.batch is not None:
+            begun = attempt.entry(OffsetCommit)
+            self._connections.interrupt(begun.spark_tag if begun else attempt.uuid)
+            self._reach("after-interrupt")
+
+    def finish_dead_letters(self, progress: Progress) -> int | None:
+        """Append what the data table owes to its dead-letter table; the snapshot's id when it owes."""
+        connections = self._connections
+        summary = {"sluice.actor": connections.actor, "sluice.run-id": connections.run_id}
+        try:
+            committed = commit_dead_letters(
+                connections.open_catalog, self._pipeline.table, progress, summary, connections.fail_points
+            )
+        except CommitConflict:
+            return None  # another run finished them and went on: what was loaded here is old
+        self._reach("after-dead-letters")
+        return committed.snapshot_id if committed else None
+
+    def settle(self, attempt: Attempt) -> None:
+        """Decide about one attempt on what the table says now, and do it."""
+        table = self.load(self._pipeline.table)
+        if table is None or str(table.metadata.table_uuid) != attempt.table_uuid:
+            self._left.append(LeftAttempt(attempt.uuid, "the table was dropped or replaced meanwhile"))
+            return
+        verdict = _decide(attempt, table)
+        if attempt.batch is None or verdict.decision is Decision.LEAVE:
+            self._left.append(LeftAttempt(attempt.uuid, verdict.reason))
+        elif verdict.decision is Decision.MARK:
+            self._mark(attempt, attempt.batch, table)
+        elif verdict.decision is Decision.SWEEP:
+            self._sweep(attempt, attempt.batch, table)
+        else:
+            self._adopt(attempt, attempt.batch, table)
+
+    def _mark(self, attempt: Attempt, batch: Batch, table: Table) -> None:
+        dead_letters = self.finish_dead_letters(progress_of(table))
+        self._log_landed(attempt, batch, _snapshot_of(attempt, table), dead_letters)
+        self._marked.append(attempt.uuid)
+
+    def _adopt(self, attempt: Attempt, batch: Batch, table: Table) -> None:
+        """Commit the attempt's files under its own uuid: should it wake, it finds that it has landed."""
+        connections = self._connections
+        written = attempt.entry(ParquetWritten)
+        if written is None:
+            raise AssertionError("only an attempt that wrote its files is adopted")
+        owed = None
+        if written.dead_letter_files:
+            owed = PendingDeadLetters(
+                batch.attempt, batch.ranges.starts, batch.ranges.ends, written.dead_letter_files
+            )
+        summary = {**written.summary, "sluice.adopted-by": connections.run_id}
+        request = CommitRequest(
+            self._pipeline.table, attempt.table_uuid, batch, written.data_files, owed, summary
+        )
+        try:
+            check_anchor(table)
+            source = connections.admin.source_state(batch.topic)
+            check_identity(progress_of(table), source, table=batch.table)
+            self._reach("before-adoption")
+            committed = commit_batch(connections.open_catalog, request, connections.fail_points)
+        except (CommitConflict, SourceChanged) as error:
+            # Neither is final here: the next recovery marks or sweeps it, the drain reports a changed source.
+            self._left.append(LeftAttempt(attempt.uuid, f"adoption was refused: {error.message}"))
+            return
+        self._reach("after-adoption")
+        dead_letters = self.finish_dead_letters(committed.progress)
+        self._log_landed(attempt, batch, committed.snapshot_id, dead_letters)
+        self._adopted.append(_adopted(batch, written, committed.snapshot_id))
+
+    def _sweep(self, attempt: Attempt, batch: Batch, table: Table) -> None:
+        connections = self._connections
+        dead_letters = self.load(dead_letters_of(self._pipeline.table))
+        pending = progress_of(table).pending_dead_letters
+        owed = frozenset(normalise_path(file["path"]) for file in pending.files) if pending else frozenset()
+        deleted = sweep_files(
+            attempt,
+            [table] if dead_letters is None else [table, dead_letters],
+            owed,
+            before_delete=lambda: self._reach("before-delete"),
+        )
+        self._reach("after-sweep")
+        now_us = connections.now_us()
+        mark = Closed if now_us - batch.ingested_at_us >= CLOSING_AFTER_US else Swept
+        entry = mark(deleted, connections.run_id, now_us)
+        connections.txlog.append(attempt.table_uuid, batch, entry, reached=attempt.reached)
+        self._swept.append(attempt.uuid)
+        self._swept_files += deleted
+
+    def _log_landed(
+        self, attempt: Attempt, batch: Batch, snapshot_id: int | None, dead_letter_snapshot_id: int | None
+    ) -> None:
+        log, run_id = self._connections.txlog, self._connections.run_id
+        created = IcebergSnapshotCreated(snapshot_id, run_id, self._connections.now_us())
+        log.append(attempt.table_uuid, batch, created)
+        self._reach("after-iceberg-snapshot-created")
+        complete = FlushComplete({}, dead_letter_snapshot_id, run_id, self._connections.now_us())
+        log.append(attempt.table_uuid, batch, complete)
+        self._reach("after-flush-complete")
+
+    def _reach(self, place: str) -> None:
+        self._connections.fail_points.reach(f"recover.{place}")
+
+
+def _decide(attempt: Attempt, table: Table) -> Verdict:
+    written = attempt.entry(ParquetWritten)
+    data_files = written.data_files if written else ()
+    files = (*data_files, *(written.dead_letter_files if written else ()))
+    paths = frozenset(normalise_path(file["path"]) for file in data_files)
+    return decide(
+        attempt,
+        progress_of(table),
+        has_all_files=lambda: all(_is_whole(table, file) for file in files),
+        names_its_files=lambda: bool(named_among(table, paths)),
+    )
+
+
+def _is_whole(table: Table, file: Mapping[str, Any]) -> bool:
+    try:
+        return len(table.io.new_input(file["path"])) == int(file["bytes"])
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise RetryableError(
+            f"a data file of an unfinished batch could not be looked at: {error}",
+            code="storage-away",
+            hint="Check that the lake's storage can be reached from here; the next run tries again.",
+            file=file["path"],
+        ) from error
+
+
+def _snapshot_of(attempt: Attempt, table: Table) -> int | None:
+    """The snapshot the attempt's commit made; None when it has expired or the catalog shows no history."""
+    for snapshot in table.metadata.snapshots:
+        if snapshot.summary and snapshot.summary.additional_properties.get("sluice.attempt") == attempt.uuid:
+            return snapshot.snapshot_id
+    return None
+
+
+def _adopted(batch: Batch, written: ParquetWritten, snapshot_id: int) -> AdoptedBatch:
+    return AdoptedBatch(
+        batch_id=batch.batch_id,
+        attempt=batch.attempt,
+        snapshot_id=snapshot_id,
+        ranges=str(batch.ranges),
+        balance=total(written.balances.values()),
+        data_files=len(written.data_files),
+        file_bytes=written.file_bytes,
+    )
