@@ -119,6 +119,9 @@ def _properties(settings: KafkaSettings) -> dict[str, str]:
         "log.segment.delete.delay.ms": "1000",
         "log.retention.check.interval.ms": "1000",
         "log.initial.task.delay.ms": "1000",
+        # A killed broker is let in again when its old session has ended; there is no other to fail over to.
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
         "controlled.shutdown.enable": "false",
         "metrics.jmx.exclude": ".*",
         **(settings.properties or {}),

@@ -71,7 +71,12 @@ def start_spark_connect(settings: SparkConnectSettings) -> SparkConnectServer:
             log_path=settings.log_path,
             working_folder=settings.home,
             environment=clean_environment(java_home())
-            | {"SPARK_HOME": str(spark_home), "SPARK_CONF_DIR": str(settings.home / "conf")},
+            | {
+                "SPARK_HOME": str(spark_home),
+                "SPARK_CONF_DIR": str(settings.home / "conf"),
+                "SPARK_LOCAL_IP": "127.0.0.1",
+                "SPARK_LOCAL_DIRS": str(_made(settings.home / "local")),
+            },
             dies_with_parent=settings.dies_with_parent,
         )
     )
@@ -97,7 +102,6 @@ def _conf(settings: SparkConnectSettings) -> dict[str, str]:
         "spark.connect.session.manager.defaultSessionTimeout": "-1",
         "spark.driver.extraClassPath": class_path,
         "spark.driver.extraJavaOptions": java_options,
-        "spark.local.dir": str(_made(settings.home / "local")),
         "spark.sql.warehouse.dir": str(settings.home / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
         "spark.redaction.regex": REDACTED,

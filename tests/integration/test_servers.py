@@ -1,0 +1,116 @@
+"""The servers Sluice and its tests start do real work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyiceberg.catalog import load_catalog
+
+from servers.kafka import start_kafka
+from tests.support.kafka_server import KafkaBroker, Record, kafka_settings
+from tests.support.server_folder import ServerFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.s3 import S3
+
+
+def _consume(bootstrap_servers: str, topic: str, count: int) -> list[tuple[bytes | None, bytes | None]]:
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": topic})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    try:
+        return [(message.key(), message.value()) for message in consumer.consume(count, timeout=30)]
+    finally:
+        consumer.close()
+
+
+@pytest.mark.kafka
+def test_kafka_returns_what_was_produced(kafka: KafkaBroker, topic_name: str) -> None:
+    """Records come back in order with keys, tombstones included."""
+    kafka.create_topic(topic_name, 1, retention_ms=-1)
+    kafka.produce(topic_name, [Record(b"1", key=b"a"), b"2", None])
+    assert _consume(kafka, topic_name, 3) == [(b"a", b"1"), (None, b"2"), (None, None)]
+
+
+@pytest.mark.kafka
+@pytest.mark.faults
+def test_killed_kafka_comes_back_with_its_records(tmp_path: Path) -> None:
+    """A broker killed without warning is the same broker with the same records when started again."""
+    settings = kafka_settings(ServerFolder(tmp_path, "kafka-killed"))
+    server = start_kafka(settings)
+    broker = KafkaBroker(server.bootstrap_servers)
+    topic = broker.new_topic()
+    broker.produce(topic, [b"kept"])
+    cluster = AdminClient({"bootstrap.servers": broker}).list_topics(timeout=10).cluster_id
+    server.process.kill()
+    server = start_kafka(settings)
+    try:
+        assert _consume(broker, topic, 1) == [(None, b"kept")]
+        assert AdminClient({"bootstrap.servers": broker}).list_topics(timeout=10).cluster_id == cluster
+    finally:
+        server.process.stop()
+
+
+@pytest.mark.spark
+def test_spark_connect_runs_our_python(spark_remote: str) -> None:
+    """A Python function over Arrow runs in the embedded server's workers, in this project's environment."""
+    from pyspark.sql import SparkSession
+
+    def rooms(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from spark_jobs.core.offsets import OffsetRange
+
+        for batch in batches:
+            lengths = [len(OffsetRange(0, 0, value)) for value in batch.column(0).to_pylist()]
+            yield pa.RecordBatch.from_pydict({"length": pa.array(lengths, pa.int64())})
+
+    session = SparkSession.builder.remote(spark_remote).create()
+    try:
+        rows = session.range(5, numPartitions=2).mapInArrow(rooms, "length long").collect()
+    finally:
+        session.stop()
+    assert sorted(row.length for row in rows) == [0, 1, 2, 3, 4]
+
+
+def _appended_and_read(properties: dict[str, str], namespace: str) -> int:
+    catalog = load_catalog("sluice", **properties)
+    catalog.create_namespace(namespace)
+    rows = pa.table({"id": pa.array(range(10), pa.int64())})
+    table = catalog.create_table((namespace, "numbers"), schema=rows.schema)
+    table.append(rows)
+    return int(catalog.load_table((namespace, "numbers")).scan().to_arrow().num_rows)
+
+
+def test_sqlite_catalog_keeps_rows(sqlite_catalog_properties: dict[str, str], namespace: str) -> None:
+    """The embedded catalog over a local folder takes an append."""
+    assert _appended_and_read(sqlite_catalog_properties, namespace) == 10
+
+
+@pytest.mark.rest
+def test_reference_catalog_keeps_rows(rest_catalog_properties: dict[str, str], namespace: str) -> None:
+    """Iceberg's reference REST catalog over S3 takes an append."""
+    assert _appended_and_read(rest_catalog_properties, namespace) == 10
+
+
+@pytest.mark.nessie
+def test_nessie_keeps_rows(nessie_catalog_properties: dict[str, str], namespace: str) -> None:
+    """Nessie over S3 takes an append."""
+    assert _appended_and_read(nessie_catalog_properties, namespace) == 10
+
+
+def test_s3_gives_every_test_a_bucket(s3: S3) -> None:
+    """The bucket exists and is empty."""
+    from pyarrow import fs
+
+    store = fs.S3FileSystem(
+        access_key=s3.access_key,
+        secret_key=s3.secret_key,
+        endpoint_override=s3.endpoint,
+        region="us-east-1",
+    )
+    assert store.get_file_info(fs.FileSelector(s3.bucket)) == []

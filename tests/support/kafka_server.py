@@ -1,0 +1,120 @@
+"""The test run's Kafka broker, and what tests do with it directly."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from servers.kafka import KafkaServer, KafkaSettings, free_kafka_ports, start_kafka
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tests.support.server_folder import ServerFolder
+
+_TIMEOUT_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is produced; Kafka's defaults where nothing is given."""
+
+    value: bytes | None
+    key: bytes | None = None
+    partition: int | None = None
+    timestamp_ms: int | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+class KafkaBroker(str):
+    """A broker's bootstrap servers, with what a test needs to prepare topics."""
+
+    __slots__ = ("_admin",)
+    _admin: AdminClient
+
+    def __new__(cls, bootstrap_servers: str) -> Self:
+        broker = super().__new__(cls, bootstrap_servers)
+        broker._admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        return broker
+
+    def create_topic(self, name: str, partitions: int = 1, **config: object) -> str:
+        """Make a topic; ``retention_ms=1`` sets ``retention.ms``. Returns the name."""
+        properties = {key.replace("_", "."): str(value) for key, value in config.items()}
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=properties)
+        self._admin.create_topics([topic], operation_timeout=_TIMEOUT_SECONDS)[name].result(_TIMEOUT_SECONDS)
+        return name
+
+    def new_topic(self, partitions: int = 1, **config: object) -> str:
+        """Make a topic under a name no other test has."""
+        return self.create_topic(unique_name("topic"), partitions, **config)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic and wait until the broker has."""
+        self._admin.delete_topics([name], operation_timeout=_TIMEOUT_SECONDS)[name].result(_TIMEOUT_SECONDS)
+
+    def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
+        """Drop each partition's records below an offset at once, as retention does in time."""
+        partitions = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
+        for outcome in self._admin.delete_records(partitions).values():
+            outcome.result(_TIMEOUT_SECONDS)
+
+    def produce(self, topic: str, records: Iterable[Record | bytes | None], **properties: object) -> None:
+        """Produce records (or bare values) in order and wait until all are acknowledged."""
+        failures: list[str] = []
+        producer = Producer({"bootstrap.servers": self, "linger.ms": 5, **properties})
+        for record in records:
+            _produce_one(producer, topic, record if isinstance(record, Record) else Record(record), failures)
+        left = producer.flush(_TIMEOUT_SECONDS)
+        assert not left, f"{left} records were not acknowledged"
+        assert not failures, failures[0]
+
+
+def unique_name(kind: str) -> str:
+    """Return a name for a topic, namespace or bucket that no other test has."""
+    return f"{kind}-{uuid.uuid4().hex[:12]}"
+
+
+def kafka_settings(folder: ServerFolder, **properties: str) -> KafkaSettings:
+    """Return a small broker's settings; tests that kill their broker start it again with the same."""
+    port, controller_port = free_kafka_ports()
+    return KafkaSettings(
+        home=folder.home,
+        run_folder=folder.run_folder,
+        log_path=folder.log_path,
+        port=port,
+        controller_port=controller_port,
+        heap="512m",
+        properties=properties,
+        dies_with_parent=True,
+        name=folder.name,
+    )
+
+
+def start_test_kafka(folder: ServerFolder) -> KafkaServer:
+    """Start the test run's broker."""
+    return start_kafka(kafka_settings(folder))
+
+
+def _produce_one(producer: Producer, topic: str, record: Record, failures: list[str]) -> None:
+    optional = {"partition": record.partition, "timestamp": record.timestamp_ms}
+    given: dict[str, Any] = {name: value for name, value in optional.items() if value is not None}
+    while True:
+        try:
+            producer.produce(
+                topic,
+                value=record.value,
+                key=record.key,
+                headers=list(record.headers),
+                on_delivery=lambda error, _message: failures.append(str(error)) if error else None,
+                **given,
+            )
+        except BufferError:
+            producer.poll(0.5)
+        else:
+            producer.poll(0)
+            return

@@ -1,0 +1,67 @@
+"""An S3 for tests: moto's server in a process of its own."""
+
+from __future__ import annotations
+
+import sys
+import urllib.request
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from servers.environment import clean_environment
+from servers.java import java_home
+from servers.process import ServerProcess, free_ports, is_listening
+from tests.support.kafka_server import unique_name
+
+if TYPE_CHECKING:
+    from tests.support.server_folder import ServerFolder
+
+REGION = "us-east-1"
+
+
+@dataclass(frozen=True, slots=True)
+class S3:
+    """Where the store is, what opens it, and a bucket nobody else uses."""
+
+    endpoint: str
+    access_key: str
+    secret_key: str
+    bucket: str
+
+    @property
+    def pyiceberg_properties(self) -> dict[str, str]:
+        """PyIceberg's names."""
+        return {
+            "s3.endpoint": self.endpoint,
+            "s3.access-key-id": self.access_key,
+            "s3.secret-access-key": self.secret_key,
+            "s3.region": REGION,
+            "s3.path-style-access": "true",
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class S3Server:
+    """A running store."""
+
+    endpoint: str
+    process: ServerProcess
+
+    def new_bucket(self) -> S3:
+        """Make an empty bucket."""
+        bucket = unique_name("bucket")
+        request = urllib.request.Request(f"{self.endpoint}/{bucket}", method="PUT")  # noqa: S310  (our own)
+        # moto keeps an account by the credential's key; the default account belongs to any other key too.
+        request.add_header(
+            "Authorization", f"AWS4-HMAC-SHA256 Credential=sluice/20260101/{REGION}/s3/aws4_request"
+        )
+        with urllib.request.urlopen(request, timeout=10):  # noqa: S310  (our own)
+            return S3(self.endpoint, "sluice", "test-secret-key", bucket)
+
+
+def start_s3(folder: ServerFolder) -> S3Server:
+    """Start the store and wait until it listens."""
+    (port,) = free_ports(1)
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    process = folder.start(command, clean_environment(java_home()))
+    process.wait_until(lambda: is_listening(port), 60)
+    return S3Server(f"http://127.0.0.1:{port}", process)
