@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 from dagster import MetadataValue, TableColumn, TableRecord, TableSchema
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from spark_jobs.core.config import PipelineConfig
-    from spark_jobs.drain import BatchResult, DrainResult
+    from spark_jobs.drain import DrainResult
+    from spark_jobs.drain_batch import BatchResult
     from spark_jobs.io.connections import Connections
 
 # A run that caught up a long backlog lists its newest batches only: this is kept in Dagster's database.
@@ -67,18 +69,20 @@ def _figures(result: DrainResult) -> dict[str, MetadataValue]:
     for batch in result.batches:
         for step, milliseconds in batch.durations_ms.items():
             durations[step] = durations.get(step, 0) + milliseconds
+    balance = result.balance
     valid_through = result.valid_through_ms
     return {
-        "rows": MetadataValue.int(result.rows),
-        "dead_letters": MetadataValue.int(result.dead_letters),
-        "tombstones": MetadataValue.int(result.tombstones),
-        "records": MetadataValue.int(result.records),
+        "rows": MetadataValue.int(balance.rows),
+        "dead_letters": MetadataValue.int(balance.dead_letters),
+        "tombstones": MetadataValue.int(balance.tombstones),
+        "gaps": MetadataValue.int(balance.gaps),
         "bytes_read": MetadataValue.int(sum(batch.bytes_read for batch in result.batches)),
         "data_files": MetadataValue.int(sum(batch.data_files for batch in result.batches)),
         "file_bytes": MetadataValue.int(sum(batch.file_bytes for batch in result.batches)),
         "batches": MetadataValue.int(len(result.batches)),
         "lag_records": MetadataValue.int(result.lag_records),
         "stopped": MetadataValue.text(result.stopped),
+        "recovery": MetadataValue.json(dataclasses.asdict(result.recovery)),
         **({"valid_through": MetadataValue.timestamp(valid_through / 1000)} if valid_through else {}),
         **{f"{step}_ms": MetadataValue.int(total) for step, total in durations.items()},
     }

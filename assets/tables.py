@@ -20,7 +20,7 @@ def table_asset(pipeline: PipelineConfig) -> AssetsDefinition:
     """The asset of one pipeline's table."""
 
     @multi_asset(name=step_name("drain", pipeline.name), specs=[_spec(pipeline)], pool=drain_pool(pipeline))
-    def drain_table(context: AssetExecutionContext, sluice: ResourceParam[Sluice]) -> MaterializeResult:
+    def drain_table(context: AssetExecutionContext, sluice: ResourceParam[Sluice]) -> MaterializeResult[None]:
         from assets.table_metadata import batch_line, drain_metadata  # noqa: PLC0415  (imports the lake)
         from spark_jobs.drain import drain  # noqa: PLC0415
 

@@ -24,7 +24,9 @@ def txlog_asset(pipeline: PipelineConfig) -> AssetsDefinition:
     @multi_asset(
         name=step_name("checkpoint", pipeline.name), specs=[_spec(pipeline)], pool=upkeep_pool(pipeline)
     )
-    def checkpoint_log(context: AssetExecutionContext, sluice: ResourceParam[Sluice]) -> MaterializeResult:
+    def checkpoint_log(
+        context: AssetExecutionContext, sluice: ResourceParam[Sluice]
+    ) -> MaterializeResult[None]:
         from spark_jobs.checkpoint_txlog import checkpoint  # noqa: PLC0415  (imports the lake)
 
         with (

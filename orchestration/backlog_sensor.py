@@ -2,7 +2,6 @@
 
 import json
 import time
-from typing import TYPE_CHECKING
 
 from dagster import (
     DefaultSensorStatus,
@@ -20,9 +19,8 @@ from orchestration.triggers import ASSUMED_BYTES_PER_RECORD, Backlog, should_dra
 from resources.sluice import Sluice
 from resources.survey import Problem, Surveyed, TableState
 from spark_jobs.core.errors import SluiceError
-
-if TYPE_CHECKING:
-    from spark_jobs.core.planning import SourceState
+from spark_jobs.core.planning import check_start
+from spark_jobs.core.source import check_identity
 
 # The daemon's own loop takes 5 s: less would change nothing.
 SECONDS_BETWEEN_TICKS = 5
@@ -60,15 +58,12 @@ def backlog_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluic
 def backlog_of(look: Surveyed, now: float) -> Backlog:
     """What waits in the topic beyond the table; ``now`` is seconds since the epoch."""
     next_offsets = look.table.progress.next_offsets if look.table else {}
-    records = sum(
-        max(0, end - next_offsets.get(partition, look.source.low.get(partition, 0)))
-        for partition, end in look.source.end.items()
-    )
+    records = look.source.lag(next_offsets)
     return Backlog(
         records=records,
         bytes=records * _bytes_per_record(look.table),
         seconds_since_commit=now - look.table.committed_at_ms / 1000 if look.table else None,
-        disagreement=_disagreement(look.table, look.source) if look.table else None,
+        disagreement=_disagreement(look, look.table) if look.table else None,
         owes_dead_letters=bool(look.table and look.table.progress.pending_dead_letters),
     )
 
@@ -83,20 +78,18 @@ def _request(look: Surveyed, history: RunHistory, now: float) -> RunRequest | No
     return history.request(key, look.pipeline.name, state_key(look.pipeline, state), reason)
 
 
-def _disagreement(table: TableState, source: "SourceState") -> str | None:
-    from spark_jobs.core.planning import check_identity  # noqa: PLC0415
-
+def _disagreement(look: Surveyed, table: TableState) -> str | None:
     try:
-        check_identity(table.progress, source)
+        check_identity(table.progress, look.source, table=look.pipeline.table)
+        for partition, offset in table.progress.next_offsets.items():
+            if partition in look.source.low:
+                check_start(look.source, partition, offset)
     except SluiceError as error:
         return error.message
-    for partition, offset in sorted(table.progress.next_offsets.items()):
-        if offset < source.low.get(partition, 0):
-            return f"partition {partition}: Kafka no longer holds offset {offset}, the next to read"
-        if offset > source.end.get(partition, offset):
-            return f"partition {partition}: the next offset to read, {offset}, is beyond the topic's end"
     return None
 
 
 def _bytes_per_record(table: TableState | None) -> int:
-    return ASSUMED_BYTES_PER_RECORD
+    summary = table.summary if table else {}
+    records, bytes_read = int(summary.get("sluice.records", 0)), int(summary.get("sluice.bytes-read", 0))
+    return bytes_read // records if records else ASSUMED_BYTES_PER_RECORD

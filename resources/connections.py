@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from resources.spark import PipelineSpark
+from resources.spark import PipelineSpark, spark_parallelism
 from spark_jobs.core.errors import SluiceError
 
 if TYPE_CHECKING:
@@ -29,7 +29,12 @@ def open_connections(
 
     spark = PipelineSpark(config, pipeline, kind)
     connections = connect(
-        config, pipeline, spark=spark.session, interrupt=spark.interrupt, actor=actor, run_id=run_id
+        config,
+        spark=spark.session,
+        interrupt=spark.interrupt,
+        parallelism=spark_parallelism(config),
+        actor=actor,
+        run_id=run_id,
     )
     attempts: list[str] = []
 

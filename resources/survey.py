@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pyiceberg.table import Table
-    from spark_jobs.core.planning import SourceState
     from spark_jobs.io.kafka_admin import KafkaAdmin
 
     from spark_jobs.core.config import PipelineConfig, SluiceConfig
     from spark_jobs.core.progress import Progress
+    from spark_jobs.core.source import SourceState
     from spark_jobs.core.txlog import Attempt
 
 # Reading a table is mostly parsing; a few threads hide the waiting of remote catalogs.
@@ -80,7 +80,9 @@ class Surveyor:
     def survey(self) -> list[Surveyed | Problem]:
         """One ``Surveyed`` or ``Problem`` per pipeline, in the configuration's order."""
         sources = self._sources()
-        tables = self._for_each_table(lambda pipeline, table: table and table_state(table, pipeline.table))
+        tables = self._for_each_table(
+            lambda pipeline, table: None if table is None else table_state(table, pipeline.table)
+        )
         return [_joined(p, sources[p.topic], tables[p.name]) for p in self.config.pipelines]
 
     def logs(self, now_us: int) -> list[LogState | Problem]:
@@ -104,9 +106,10 @@ class Surveyor:
     def _sources(self) -> Mapping[str, SourceState | SluiceError]:
         topics = sorted({pipeline.topic for pipeline in self.config.pipelines})
         try:
-            return self._kafka_admin().source_states(topics)
+            states: Mapping[str, SourceState | SluiceError] = self._kafka_admin().source_states(topics)
         except SluiceError as error:
             return dict.fromkeys(topics, error)
+        return states
 
     def _kafka_admin(self) -> KafkaAdmin:
         from spark_jobs.io.kafka_admin import KafkaAdmin  # noqa: PLC0415  (librdkafka, never at import)

@@ -68,7 +68,7 @@ class DagsterServers:
 def start_dagster(settings: DagsterSettings) -> DagsterServers:
     """Start both and wait until the webserver answers and the daemon's sensor loop runs.
 
-    Raises ``ConfigError``: the port is taken (``port-taken``), a daemon runs here already (``already-running``).
+    Raises ``ConfigError``: ``port-taken``, or ``already-running`` for a daemon on this state folder.
     """
     from dagster import DagsterInstance  # noqa: PLC0415  (a second of imports, only to start)
 
@@ -163,7 +163,7 @@ def _answers(settings: DagsterSettings) -> bool:
     host = "127.0.0.1" if settings.host in {"0.0.0.0", "::"} else settings.host  # noqa: S104  (the user's own choice)
     try:
         with urllib.request.urlopen(f"http://{host}:{settings.port}/server_info", timeout=2) as answer:
-            return answer.status == 200  # noqa: PLR2004
+            return bool(answer.status == 200)  # noqa: PLR2004
     except (urllib.error.URLError, OSError):
         return False
 

@@ -1,0 +1,141 @@
+"""What Dagster shows of a configuration, and what loading it costs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from dagster import AssetKey, Definitions
+
+from assets.keys import step_name
+from orchestration.build import build_definitions
+from orchestration.foreign_packages import refuse_foreign_packages
+from spark_jobs.core.config import CatalogSettings, PipelineConfig, SluiceConfig
+from spark_jobs.core.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAVY = ("pyspark", "pyarrow", "pyiceberg", "confluent_kafka", "great_expectations", "pandas")
+
+
+def config_of(*pipelines: PipelineConfig) -> SluiceConfig:
+    """A configuration that names no server."""
+    return SluiceConfig(
+        home="/nowhere", state="/nowhere/log", catalog=CatalogSettings(properties={}), pipelines=pipelines
+    )
+
+
+CONFIG = config_of(
+    PipelineConfig(name="flights", topic="flights", table="lake.flights", owners=("ops@example.com", "data")),
+    PipelineConfig(name="delays-1", topic="flights", table="lake.us.delays"),
+)
+
+
+def test_definitions_have_the_promised_shape() -> None:
+    """Keys, groups, kinds, owners and dependencies are what people select, filter and build on."""
+    defs = build_definitions(CONFIG)
+    Definitions.validate_loadable(defs)
+    shape = {
+        spec.key.to_user_string(): (
+            spec.group_name,
+            sorted(spec.kinds),
+            list(spec.owners),
+            sorted(dep.asset_key.to_user_string() for dep in spec.deps),
+        )
+        for spec in defs.resolve_all_asset_specs()
+    }
+    table = ["iceberg", "kafka", "spark"]
+    assert shape == {
+        "kafka/flights": ("topics", ["kafka"], [], []),
+        "lake/flights": ("tables", table, ["ops@example.com", "team:data"], ["kafka/flights"]),
+        "lake/us/delays": ("tables", table, [], ["kafka/flights"]),
+        "txlog/flights": ("upkeep", ["json"], ["ops@example.com", "team:data"], ["lake/flights"]),
+        "txlog/delays-1": ("upkeep", ["json"], [], ["lake/us/delays"]),
+    }
+
+
+def test_every_job_is_bounded_and_never_retried_by_dagster() -> None:
+    """A run without a longest time would hold its pool for ever after a machine crash."""
+    defs = build_definitions(CONFIG)
+    for name in ("drain", "checkpoint_txlog", "event_log_upkeep"):
+        tags = defs.resolve_job_def(name).tags
+        assert int(tags["dagster/max_runtime"]) > 0
+        assert (tags["dagster/max_retries"], tags["dagster/retry_on_asset_or_op_failure"]) == ("0", "false")
+
+
+def test_each_table_has_a_pool_of_its_own() -> None:
+    """Two drains of one table exclude each other, drains of different tables do not."""
+    graph = build_definitions(CONFIG).resolve_asset_graph()
+    pools = {key: graph.get(AssetKey(key)).pools for key in (("lake", "flights"), ("lake", "us", "delays"))}
+    assert pools == {
+        ("lake", "flights"): {"drain_lake.flights"},
+        ("lake", "us", "delays"): {"drain_lake.us.delays"},
+    }
+
+
+def test_no_pipeline_is_no_error() -> None:
+    """A configuration whose only pipelines are broken still loads, so that the UI can say so."""
+    Definitions.validate_loadable(build_definitions(config_of()))
+
+
+def test_step_names_stay_unique() -> None:
+    """Topics that differ only in characters Dagster cannot spell get different steps."""
+    assert len({step_name("drain", name) for name in ("a.b", "a-b", "a_b")}) == 3
+
+
+def test_loading_imports_nothing_heavy(tmp_path: Path) -> None:
+    """Every run's process loads the definitions: Spark, Arrow and Kafka must not be on that path."""
+    code = f"import sys, orchestration.definitions; print([m for m in {HEAVY!r} if m in sys.modules])"
+    shown = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "SLUICE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert shown.stdout.strip() == "[]"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_foreign_package_is_refused_by_both_paths(tmp_path: Path) -> None:
+    """Another project's `assets` in the working directory is named, and so is ours."""
+    foreign = tmp_path / "assets" / "__init__.py"
+    foreign.parent.mkdir()
+    foreign.touch()
+    shown = subprocess.run(
+        [sys.executable, "-c", "import orchestration.definitions"],
+        cwd=tmp_path,
+        env={**os.environ, "SLUICE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert shown.returncode != 0
+    assert "foreign-package" in shown.stderr
+    assert str(foreign) in shown.stderr
+    assert str(ROOT / "assets" / "__init__.py") in shown.stderr
+
+
+def test_our_own_packages_are_accepted() -> None:
+    """The guard is silent in the project itself, and would not be elsewhere."""
+    refuse_foreign_packages()
+    with pytest.raises(ConfigError, match="instead of"):
+        refuse_foreign_packages(Path("/elsewhere"))
+
+
+@pytest.mark.parametrize(
+    "target", [["-m", "orchestration.definitions"], ["-w", str(ROOT / "workspace.yaml")]]
+)
+def test_dagster_validates_the_code_location(target: list[str], tmp_path: Path) -> None:
+    """`dagster definitions validate` passes by module and by workspace.yaml, from any working directory."""
+    subprocess.run(
+        [sys.executable, "-m", "dagster", "definitions", "validate", *target],
+        cwd=tmp_path,
+        env={**os.environ, "SLUICE_HOME": str(tmp_path)},
+        capture_output=True,
+        check=True,
+        timeout=120,
+    )

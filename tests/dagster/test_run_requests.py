@@ -1,0 +1,90 @@
+"""Requests of the sensors against a real instance's history of runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from dagster import AssetKey, DagsterInstance, DagsterRunStatus
+
+from orchestration.run_requests import RunHistory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dagster import DagsterRun, RunRequest
+
+KEY = AssetKey(["lake", "orders"])
+
+
+@pytest.fixture
+def instance() -> Iterator[DagsterInstance]:
+    """An instance in memory."""
+    with DagsterInstance.ephemeral() as ephemeral:
+        yield ephemeral
+
+
+def request(instance: DagsterInstance, now: float = 9e9, state: str = "s1") -> RunRequest | None:
+    """What a tick at ``now`` would ask for."""
+    return RunHistory(instance, "drain", now).request(KEY, "orders", state, "because")
+
+
+def record(instance: DagsterInstance, asked: RunRequest | None, status: DagsterRunStatus) -> DagsterRun:
+    """A run as the daemon makes it from a request."""
+    assert asked is not None
+    return instance.create_run(
+        job_name="drain",
+        run_id=None,
+        run_config={},
+        status=status,
+        tags=dict(asked.tags),
+        root_run_id=None,
+        parent_run_id=None,
+        step_keys_to_execute=None,
+        execution_plan_snapshot=None,
+        job_snapshot=None,
+        parent_job_snapshot=None,
+        asset_selection=frozenset([KEY]),
+        asset_check_selection=None,
+        resolved_op_selection=None,
+        op_selection=None,
+        remote_job_origin=None,
+        job_code_origin=None,
+        asset_graph=None,
+    )
+
+
+def test_a_failed_run_is_followed_by_another_key(instance: DagsterInstance) -> None:
+    """Dagster skips a key it has seen: the next attempt from the same state has the next number."""
+    keys = []
+    for _ in range(3):
+        asked = request(instance)
+        keys.append(asked and asked.run_key)
+        record(instance, asked, DagsterRunStatus.FAILURE)
+    assert keys == ["orders:s1:0", "orders:s1:1", "orders:s1:2"]
+
+
+def test_a_failure_is_paused_after_and_a_changed_state_is_not(instance: DagsterInstance) -> None:
+    """Right after a failure nothing is asked from the same state; moved offsets are drained at once."""
+    run = record(instance, request(instance), DagsterRunStatus.FAILURE)
+    (stored,) = instance.get_run_records()
+    now = stored.create_timestamp.timestamp()
+    assert run.tags["sluice/attempt"] == "0"
+    assert request(instance, now + 1) is None
+    assert request(instance, now + 11) is not None
+    changed = request(instance, now + 1, state="s2")
+    assert changed is not None
+    assert changed.run_key == "orders:s2:0"
+
+
+@pytest.mark.parametrize("status", [DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTED])
+def test_a_run_under_way_is_seen_whoever_started_it(
+    instance: DagsterInstance, status: DagsterRunStatus
+) -> None:
+    """Runs are matched by asset, not by our tags, and only while they are not finished."""
+    record(instance, request(instance), DagsterRunStatus.SUCCESS)
+    assert not RunHistory(instance, "drain", 0).is_under_way(KEY)
+    record(instance, request(instance), status)
+    history = RunHistory(instance, "drain", 0)
+    assert history.is_under_way(KEY)
+    assert not history.is_under_way(AssetKey(["lake", "other"]))

@@ -1,0 +1,65 @@
+"""When a drain is due, as a pure decision."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestration.triggers import (
+    LONGEST_RETRY_SECONDS,
+    Backlog,
+    retry_delay_seconds,
+    should_drain,
+    state_key,
+)
+from spark_jobs.core.config import PipelineConfig, Start, StartKind
+
+PIPELINE = PipelineConfig(
+    name="orders",
+    topic="orders",
+    table="lake.orders",
+    freshness_seconds=60,
+    max_batch_records=1000,
+    max_batch_bytes=10_000,
+)
+
+
+@pytest.mark.parametrize(
+    ("backlog", "expected"),
+    [
+        (Backlog(records=0, bytes=0, seconds_since_commit=9999.0), None),
+        (Backlog(records=1, bytes=9, seconds_since_commit=59.0), None),
+        (Backlog(records=1, bytes=9, seconds_since_commit=60.0), "the last commit was 60 s ago"),
+        (Backlog(records=1000, bytes=9, seconds_since_commit=0.0), "a full batch by count"),
+        (Backlog(records=10, bytes=10_000, seconds_since_commit=0.0), "a full batch by size"),
+        (Backlog(records=0, bytes=0, seconds_since_commit=None), None),
+        (Backlog(records=1, bytes=1, seconds_since_commit=None), "the table does not exist"),
+        (Backlog(0, 0, 1.0, owes_dead_letters=True), "dead letters"),
+        (Backlog(0, 0, 1.0, disagreement="the topic was re-created"), "re-created"),
+    ],
+)
+def test_a_run_is_due_by_count_size_age_or_trouble(backlog: Backlog, expected: str | None) -> None:
+    """Each trigger fires at its bound and says so; an idle or fresh pipeline asks for nothing."""
+    reason = should_drain(backlog, PIPELINE)
+    assert reason is None if expected is None else reason is not None and expected in reason
+
+
+def test_latest_is_resolved_before_the_first_record() -> None:
+    """A pipeline that starts at the end makes its table while the topic is empty, to miss no record."""
+    latest = PIPELINE.model_copy(update={"start": Start(StartKind.LATEST)})
+    assert should_drain(Backlog(records=0, bytes=0, seconds_since_commit=None), latest)
+
+
+def test_pauses_grow_and_stay_bounded() -> None:
+    """The first run waits for nothing, each further one longer, none beyond the longest pause."""
+    pauses = [retry_delay_seconds(made) for made in range(60)]
+    assert pauses[0] == 0
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == LONGEST_RETRY_SECONDS
+
+
+def test_state_changes_with_configuration_and_offsets_only() -> None:
+    """Editing the pipeline or moving its offsets names another state; looking again does not."""
+    state = ["uuid", 1, {0: 5, 1: 7}]
+    edited = PIPELINE.model_copy(update={"columns": {"id": "long"}})
+    assert state_key(PIPELINE, state) == state_key(PIPELINE, ["uuid", 1, {1: 7, 0: 5}])
+    assert len({state_key(PIPELINE, state), state_key(edited, state), state_key(PIPELINE, None)}) == 3
