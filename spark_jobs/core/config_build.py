@@ -94,7 +94,8 @@ def expand(config: SluiceConfig, topics: Iterable[str]) -> SluiceConfig:
     become a problem and only the first, in the order of names, is drained. Idempotent.
     """
     kept = [pipeline for pipeline in config.pipelines if pipeline.template is None]
-    problems = [problem for problem in config.problems if not problem.key.endswith(".topics_regex")]
+    places = {(template.file, _template_key(template)) for template in config.templates}
+    problems = [problem for problem in config.problems if (problem.file, problem.key) not in places]
     own_topics = {pipeline.topic for pipeline in kept}
     for template in config.templates:
         for topic in sorted(set(topics) - own_topics):
@@ -230,11 +231,15 @@ def _template_problem(
     return ConfigProblem(
         template.file,
         template.line,
-        f"pipelines.{template.name}.topics_regex",
+        _template_key(template),
         f"topic {pipeline.topic} would be the pipeline {pipeline.name} into {pipeline.table},"
         f" which topic {clash.topic} is",
         "Give one of them a pipeline of its own with another name and table.",
     )
+
+
+def _template_key(template: PipelineTemplate) -> str:
+    return f"pipelines.{template.name}.topics_regex"
 
 
 def _table_of(table: str, topic: str) -> str:

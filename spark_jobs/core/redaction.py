@@ -13,7 +13,7 @@ MASK = "***"
 
 _SECRET_WORDS = re.compile(
     r"password|passwd|passphrase|secret|token|credential|api[._-]?key|access[._-]?key|account[._-]?key|private[._-]?key"
-    r"|sas[._-]|connection[._-]?string|jaas|authorization|userinfo|basic\.auth|keystore.*pem|\.key$|^key$|key\.pem",
+    r"|sas[._-]|connection[._-]?string|jaas|oauthbearer\.config|authorization|userinfo|basic\.auth|keystore.*pem|\.key$|^key$|key\.pem",
     re.IGNORECASE,
 )
 _NOT_SECRET = re.compile(
@@ -21,7 +21,7 @@ _NOT_SECRET = re.compile(
 )
 _REFERENCES_ONLY = re.compile(r"(\$\{[^}]*\})+")
 _URL_TOKEN = re.compile(r"(?<=;token=)[^;]+")
-_USERINFO = re.compile(r"(?<=://)([^/@\s:]*):([^/@\s]+)(?=@)")
+_USERINFO = re.compile(r"(?<=://)([^/@\s:]*):([^/\s]+)(?=@)")
 
 
 def is_secret_key(key: str) -> bool:

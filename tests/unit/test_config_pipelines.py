@@ -151,6 +151,14 @@ def test_two_topics_with_one_safe_name_are_a_problem():
     assert expand(expanded, ["shop_a"]).problems == ()
 
 
+def test_expanding_keeps_what_a_team_got_wrong(tmp_path, monkeypatch):
+    """A team's wrong expression stays a problem while the main file's templates are expanded."""
+    monkeypatch.delenv("SLUICE_HOME", raising=False)
+    main = team_folder(tmp_path, b="pipelines: {b: {topics_regex: '[', table: 'l.{topic}'}}\n")
+    main.write_text(main.read_text() + "  all: {topics_regex: 'x.*', table: 'l.{topic}'}\n")
+    assert [p.key for p in load_config(main).problems] == ["pipelines.b.topics_regex"]
+
+
 def test_loading_expands_by_the_list_last_written(tmp_path, monkeypatch):
     """Loading asks no broker: the list in the state folder stands for it."""
     monkeypatch.delenv("SLUICE_HOME", raising=False)
