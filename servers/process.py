@@ -30,7 +30,7 @@ _KILL_GRACE_SECONDS = 5.0
 # however it died. It needs no Linux-only call, and `exec` keeps the server's pid the recorded one.
 _WATCHED = """
 exec 3<&0
-( trap '' TERM INT HUP; cat <&3 >/dev/null; kill -TERM -- -$$; sleep 5; kill -KILL -- -$$ ) 2>/dev/null &
+( trap '' TERM INT HUP; cat <&3 >/dev/null; kill -TERM -$$; sleep 5; kill -KILL -$$ ) 2>/dev/null &
 exec "$@" 3<&- </dev/null
 """
 
