@@ -5,14 +5,23 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from cli.run_record import UpRecord, hold, read_up
 from spark_jobs.core.errors import ConfigError
 
-HOLD_FOR_EVER = "import sys, time; from cli.run_record import hold\nwith hold(sys.argv[1], 'up'): print('held', flush=True); time.sleep(60)"
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOLD_FOR_EVER = """
+import sys, time
+from cli.run_record import hold
+with hold(sys.argv[1], 'up'):
+    print('held', flush=True)
+    time.sleep(60)
+"""
 
 
 def test_a_holder_is_seen_only_while_it_holds(tmp_path: Path) -> None:
@@ -26,9 +35,10 @@ def test_a_holder_is_seen_only_while_it_holds(tmp_path: Path) -> None:
 
 def test_a_second_holder_is_refused_by_name(tmp_path: Path) -> None:
     """While one runs, another is told which command and process it is."""
-    with hold(str(tmp_path), "demo"), pytest.raises(ConfigError, match=f"demo.*{os.getpid()}") as refused:
-        with hold(str(tmp_path), "up"):
-            pass
+    home = str(tmp_path)
+    refusal = pytest.raises(ConfigError, match=f"demo.*{os.getpid()}")
+    with hold(home, "demo"), refusal as refused, hold(home, "up"):
+        pass
     assert refused.value.code == "already-up"
 
 

@@ -1,0 +1,58 @@
+"""What commands about one pipeline share: the configuration, the pipeline by name, connections."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from spark_jobs.core.errors import ConfigError
+from spark_jobs.io.config_file import load_config, with_listed_topics
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from spark_jobs.core.config import PipelineConfig, SluiceConfig
+    from spark_jobs.io.connections import Connections
+
+
+def load_pipeline(name: str) -> tuple[SluiceConfig, PipelineConfig]:
+    """The configuration and its pipeline ``name``; ``ConfigError`` lists the names there are."""
+    config = load_config()
+    return config, find_pipeline(config, name)
+
+
+def find_pipeline(config: SluiceConfig, name: str) -> PipelineConfig:
+    """The pipeline of that name."""
+    pipeline = config.pipeline(name)
+    if pipeline is None:
+        known = ", ".join(p.name for p in config.pipelines) or "none"
+        raise ConfigError(
+            f"there is no pipeline {name}",
+            code="no-such-pipeline",
+            hint=f"Configured: {known}. A pipeline of a topics_regex appears once the topic was listed.",
+        )
+    return pipeline
+
+
+def pipelines_named(config: SluiceConfig, name: str | None) -> tuple[PipelineConfig, ...]:
+    """The one pipeline of that name, or all when there is no name."""
+    return config.pipelines if name is None else (find_pipeline(config, name),)
+
+
+def list_topics(config: SluiceConfig) -> SluiceConfig:
+    """Ask the broker for its topics, remember them, and give the configuration with their pipelines."""
+    from spark_jobs.io.connection_properties import resolve_kafka_properties  # noqa: PLC0415
+    from spark_jobs.io.kafka_admin import KafkaAdmin  # noqa: PLC0415  (librdkafka: not for `--help`)
+    from spark_jobs.io.topic_list import write_topics  # noqa: PLC0415
+
+    write_topics(config.home, KafkaAdmin(resolve_kafka_properties(config)).topics())
+    return with_listed_topics(config)
+
+
+def connections_for(
+    config: SluiceConfig, pipeline: PipelineConfig, kind: str
+) -> AbstractContextManager[Connections]:
+    """Connections of a piece of work typed by a person; every client connects on first use."""
+    from resources.connections import open_connections  # noqa: PLC0415  (pyiceberg, Kafka: not for `--help`)
+
+    return open_connections(config, pipeline.name, kind=kind, actor="cli", run_id=f"cli-{uuid.uuid4()}")
