@@ -15,7 +15,6 @@ from spark_jobs.core.redaction import is_secret_key
 from spark_jobs.io.config_file import DEFAULT_FILE_NAME, ENVIRONMENT_CONFIG, home_folder
 from spark_jobs.io.endpoints import read_endpoints
 from spark_jobs.io.secrets import resolve
-from spark_jobs.io.topic_list import write_topics
 from spark_jobs.io.yaml_document import parse_document
 
 
@@ -94,19 +93,18 @@ def _properties(given: tuple[str, ...]) -> dict[str, str]:
 
 def _broker_topics(file: Path, bootstrap_servers: str | None, kafka: dict[str, str]) -> tuple[str, ...]:
     """Topics on offer; none when no broker is named and the embedded one is not up yet."""
-    from spark_jobs.io.kafka_admin import KafkaAdmin  # noqa: PLC0415  (not needed with --topic)
-
     home = str(home_folder(file))
     servers = bootstrap_servers or read_endpoints(home).kafka_bootstrap_servers
     if servers is None:
         output.say("no broker yet: the file has an example instead of your topics")
         return ()
+    from spark_jobs.io.broker_topics import list_topics  # noqa: PLC0415  (only here a broker is asked)
+
     try:
-        topics = tuple(sorted(KafkaAdmin({**resolve(kafka), "bootstrap.servers": servers}).topics()))
+        topics = list_topics(home, {**resolve(kafka), "bootstrap.servers": servers})
     except SluiceError as error:
         error.hint += " Or name the topics with --topic; then no broker is asked."
         raise
-    write_topics(home, topics)
     return tuple(topic for topic in topics if not topic.startswith("_"))
 
 

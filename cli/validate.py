@@ -10,9 +10,7 @@ import click
 from cli import output
 from spark_jobs.core.errors import ConfigError, SluiceError
 from spark_jobs.core.quantities import format_duration, format_size
-from spark_jobs.io.config_file import read_config, with_listed_topics
-from spark_jobs.io.connection_properties import resolve_kafka_properties
-from spark_jobs.io.topic_list import write_topics
+from spark_jobs.io.config_file import read_config
 
 if TYPE_CHECKING:
     from spark_jobs.core.config import PipelineConfig, SluiceConfig
@@ -38,13 +36,12 @@ def validate(*, as_json: bool) -> int:
 
 def _list_topics(config: SluiceConfig) -> tuple[SluiceConfig, list[str]]:
     """The broker away is no mistake of the file: the topics as last listed stand in."""
-    from spark_jobs.io.kafka_admin import KafkaAdmin  # noqa: PLC0415  (only topics_regex needs a broker)
+    from spark_jobs.io.broker_topics import refresh_topics  # noqa: PLC0415  (only topics_regex needs a broker)
 
     try:
-        write_topics(config.home, KafkaAdmin(resolve_kafka_properties(config)).topics())
+        return refresh_topics(config), []
     except SluiceError as error:
         return config, [f"topics_regex uses the topics as last listed: {error.message}. {error.hint}"]
-    return with_listed_topics(config), []
 
 
 def _print(

@@ -20,6 +20,7 @@ from spark_jobs.core.type_names import check_type_name
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _TABLE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OWNER = re.compile(r"team:\S+|[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}")
 _METADATA_COLUMN = re.compile(r"_kafka_.*|_ingested_at")
 
 
@@ -116,6 +117,13 @@ def _column_name(value: object) -> str:
     return _text(value)
 
 
+def _owner(value: object) -> str:
+    # Dagster refuses all definitions for one owner that it cannot read.
+    if not _OWNER.fullmatch(_text(value)):
+        raise UnreadableValueError(f"{value!r} is not an owner", "Write an e-mail address or team:name.")
+    return _text(value)
+
+
 def nothing_is_empty(value: object) -> object:
     """A section whose every line is commented out is an empty one."""
     return {} if value is None else value
@@ -180,6 +188,11 @@ Terms = Annotated[
 ]
 Names = Annotated[
     tuple[str, ...],
+    BeforeValidator(_one_or_many),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
+Owners = Annotated[
+    tuple[Annotated[str, BeforeValidator(_owner)], ...],
     BeforeValidator(_one_or_many),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
 ]

@@ -23,6 +23,7 @@ from spark_jobs.core.config_values import (
     Count,
     Duration,
     Names,
+    Owners,
     PipelineName,
     Properties,
     Regex,
@@ -77,7 +78,7 @@ class WrittenDefaults(Frozen):
         default=None,
         description="Declared Iceberg types by column; they win over what the records suggest.",
     )
-    owners: Names | None = Field(
+    owners: Owners | None = Field(
         default=None, description="Owners shown in Dagster: an e-mail address or `team:name`."
     )
     key_format: Literal["string", "binary"] | None = Field(

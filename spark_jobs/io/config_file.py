@@ -63,6 +63,7 @@ def read_config(path: Path | None = None) -> ConfigReading:
     if built.config is None:
         return ConfigReading(None, tuple(problems))
     config = built.config.model_copy(update={"problems": (*team_problems, *built.config.problems)})
+    problems.sort(key=lambda problem: (problem.line or 0, problem.key))
     return ConfigReading(with_listed_topics(config), tuple(problems))
 
 

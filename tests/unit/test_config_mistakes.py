@@ -104,6 +104,7 @@ def pipeline(lines):
             "pipelines.a.columns._kafka_offset",
             "itself",
         ),
+        (pipeline(["table: l.a", "owners: [me]"]), 6, "pipelines.a.owners.0", "team:name"),
         (pipeline(["table: l.a", "key_format: json"]), 6, "pipelines.a.key_format", "'string' or 'binary'"),
         (
             pipeline(["table: l.a", "table_properties:", "  sluice.offsets: 0"]),
