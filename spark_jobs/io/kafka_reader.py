@@ -1,0 +1,225 @@
+"""Reads offset ranges from Kafka, each to its end or to a named error: never to a guess."""
+
+# ruff: noqa: SLF001  (librdkafka's own codes, as against the broker's, begin with an underscore)
+
+from __future__ import annotations
+
+import time
+from operator import lt
+from typing import TYPE_CHECKING, cast
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from spark_jobs.core.errors import OffsetsUnavailable, RetryableError, SluiceError, SourceChanged
+from spark_jobs.io.kafka_chunks import Chunk, ChunkBuilder
+from spark_jobs.io.kafka_cursor import Cursor
+from spark_jobs.io.kafka_errors import ClientTroubles, is_no_topic, translate
+from spark_jobs.io.kafka_properties import consumer_properties, new_client
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from spark_jobs.core.offsets import OffsetRange
+
+__all__ = ["Chunk", "RangeReader"]
+
+_offset = cast("Callable[[Message], int]", Message.offset)  # None only for messages not read from Kafka
+
+MAX_CHUNK_RECORDS = 10_000
+READ_TIMEOUT_SECONDS = 60.0
+_WATERMARK_TIMEOUT_SECONDS = 10.0
+_WAIT_SECONDS = 0.2
+
+
+class RangeReader:
+    """One consumer that reads range after range of one topic. Not thread-safe.
+
+    Memory: what waits in librdkafka's queue (``queue_bytes`` and a fetch), the same once more when large
+    messages follow small ones and one call takes the whole queue, and a chunk.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, str],
+        topic: str,
+        *,
+        max_chunk_bytes: int,
+        queue_bytes: int,
+        max_chunk_records: int = MAX_CHUNK_RECORDS,
+        read_timeout_seconds: float = READ_TIMEOUT_SECONDS,
+    ) -> None:
+        """Connect lazily: only wrong properties are refused here, with ``ConfigError``."""
+        self._topic = topic
+        self._max_chunk_records = max_chunk_records
+        self._max_chunk_bytes = max_chunk_bytes
+        self._read_timeout_seconds = read_timeout_seconds
+        self._troubles = ClientTroubles()
+        self._servers = properties.get("bootstrap.servers") or properties.get("metadata.broker.list")
+        self._consumer = new_client(
+            Consumer, consumer_properties(properties, queue_bytes=queue_bytes), self._troubles
+        )
+
+    def read(self, wanted: OffsetRange) -> Iterator[Chunk]:
+        """The range's readable records in offset order, in chunks.
+
+        Offsets between them hold none: control markers, aborted transactions, what compaction removed.
+        Only an iterator that ends by itself has read the whole range; beginning the next range ends this
+        one. Raises ``OffsetsUnavailable`` (retention-passed, log-truncated), ``SourceChanged``
+        (topic-gone), ``ConfigError`` and ``RetryableError``.
+        """
+        if not wanted:
+            return
+        self._consumer.assign([TopicPartition(self._topic, wanted.partition, wanted.start)])
+        cursor = Cursor(wanted, self._read_timeout_seconds, time.monotonic)
+        builder = ChunkBuilder(
+            wanted.partition, max_records=self._max_chunk_records, max_bytes=self._max_chunk_bytes
+        )
+        while not cursor.is_done:
+            records, offsets = self._next_records(builder.room, cursor)
+            if records:
+                yield from builder.add(records, offsets)
+        # The fetcher reads on past the end for as long as the partition is assigned.
+        self._consumer.unassign()
+        self._check_start(cursor)
+        yield from builder.finish()
+
+    def low_watermark(self, partition: int) -> int:
+        """The first offset Kafka holds now."""
+        return self._watermarks(partition)[0]
+
+    def close(self) -> None:
+        """Drop the connections."""
+        self._consumer.close()
+
+    def _next_records(self, room: int, cursor: Cursor) -> tuple[list[Message], list[int]]:
+        """Take at most ``room`` records that wait, or wait a moment for one; move the cursor past them."""
+        messages = self._consumer.consume(room, 0) or self._consumer.consume(1, _WAIT_SECONDS)
+        if not messages:
+            self._check_silence(cursor)
+            return [], []
+        records = self._without_events(messages, cursor)
+        offsets = list(map(_offset, records))
+        if offsets:
+            self._troubles.forget()
+            if offsets[0] < cursor.position or not all(map(lt, offsets, offsets[1:])):
+                raise self._out_of_order(offsets, cursor)
+            kept = cursor.advance(offsets)
+            del records[kept:], offsets[kept:]
+        return records, offsets
+
+    def _without_events(self, messages: list[Message], cursor: Cursor) -> list[Message]:
+        partition = cursor.wanted.partition
+        if not any(map(Message.error, messages)) and set(map(Message.partition, messages)) == {partition}:
+            return messages
+        records = []
+        for message in messages:
+            error = message.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                raise self._failure(error, cursor, _offset(message))
+            if message.partition() != partition:
+                continue  # left over from the range before
+            if error is None:
+                records.append(message)
+            else:
+                cursor.saw_log_end(_offset(message))
+        return records
+
+    def _check_silence(self, cursor: Cursor) -> None:
+        """Nothing arrived: raise what the client says no waiting mends, or when it has lasted too long."""
+        refused = self._troubles.refused or self._troubles.of_topic
+        if refused is not None:
+            raise self._failure(refused, cursor, cursor.position)
+        if not cursor.is_overdue:
+            return
+        away = self._troubles.unreachable or (
+            KafkaError(KafkaError._ALL_BROKERS_DOWN) if self._troubles.are_all_down else None
+        )
+        if away is not None:
+            raise self._failure(away, cursor, cursor.position)
+        low, high = self._watermarks(cursor.wanted.partition)
+        if cursor.position < low:
+            raise self._retention_passed(cursor.position, low, cursor)
+        if cursor.log_end is not None or high < cursor.wanted.end:
+            raise self._log_truncated(high if cursor.log_end is None else cursor.log_end, cursor)
+        raise self._stalled(cursor)
+
+    def _check_start(self, cursor: Cursor) -> None:
+        """Raise when it cannot be shown that nothing was lost before the first record.
+
+        Kafka checks every fetch against the first offset it holds, so a start that retention passed is an
+        error at once and a first record above the start means markers or compaction. This is the second
+        look: when Kafka's first offset is above the start by now, the two can no longer be told apart. It
+        asks only after such a gap, so a range that began at its start is done whatever retention does next.
+        """
+        wanted = cursor.wanted
+        if cursor.first == wanted.start:
+            return
+        low = self.low_watermark(wanted.partition)
+        if low > wanted.start:
+            raise self._retention_passed(wanted.start, low, cursor)
+
+    def _watermarks(self, partition: int) -> tuple[int, int]:
+        where = TopicPartition(self._topic, partition)
+        try:
+            low, high = self._consumer.get_watermark_offsets(where, timeout=_WATERMARK_TIMEOUT_SECONDS)
+        except KafkaException as error:
+            raise self._translated(error.args[0], partition=partition) from error
+        return low, high
+
+    def _failure(self, error: KafkaError, cursor: Cursor, offset: int) -> SluiceError:
+        if error.code() not in {KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION}:
+            return self._translated(error, range=cursor.wanted)
+        low, high = self._watermarks(cursor.wanted.partition)
+        if offset < low:
+            return self._retention_passed(offset, low, cursor)
+        if offset > high or error.code() == KafkaError._LOG_TRUNCATION:
+            return self._log_truncated(high, cursor)
+        return self._stalled(cursor)
+
+    def _translated(self, error: KafkaError, **where: object) -> SluiceError:
+        if not is_no_topic(error):
+            return translate(error, "reading", topic=self._topic, servers=self._servers, **where)
+        return SourceChanged(
+            f"topic {self._topic} or its partition is gone: {error.str()}",
+            code="topic-gone",
+            hint="It was deleted after it was looked at. If it is created again, open the next generation.",
+            **where,
+        )
+
+    def _retention_passed(self, offset: int, low: int, cursor: Cursor) -> OffsetsUnavailable:
+        return OffsetsUnavailable(
+            f"Kafka's retention removed offsets {offset} to {low - 1} before they were read",
+            code="retention-passed",
+            hint="Those records are lost to Sluice. Raise the topic's retention, then continue from the"
+            " earliest offset that is left, knowing the gap.",
+            topic=self._topic,
+            range=cursor.wanted,
+        )
+
+    def _log_truncated(self, log_end: int, cursor: Cursor) -> OffsetsUnavailable:
+        return OffsetsUnavailable(
+            f"the log ends at offset {log_end}, below the end of a range that Kafka held when it was planned",
+            code="log-truncated",
+            hint="Kafka lost records (unclean leader election, a restored broker) or the topic was created"
+            " again. Find out which before you let the table continue.",
+            topic=self._topic,
+            range=cursor.wanted,
+        )
+
+    def _out_of_order(self, offsets: list[int], cursor: Cursor) -> OffsetsUnavailable:
+        return OffsetsUnavailable(
+            f"Kafka delivered offsets {offsets[0]} to {offsets[-1]} out of order after {cursor.position - 1}",
+            code="offsets-out-of-order",
+            hint="The partition was truncated or created again while it was read: run it again to see which.",
+            topic=self._topic,
+            range=cursor.wanted,
+        )
+
+    def _stalled(self, cursor: Cursor) -> RetryableError:
+        return RetryableError(
+            f"Kafka holds offset {cursor.position} but did not deliver it",
+            code="read-stalled",
+            hint="Look at the broker's load and log; a later run reads the range again.",
+            topic=self._topic,
+            range=cursor.wanted,
+        )
