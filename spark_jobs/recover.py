@@ -2,7 +2,8 @@
 
 It reads no record from Kafka: a batch whose files are complete is committed from them. Two recoveries at
 once, or one beside the run it recovers from, are harmless: the swap decides who commits, and files are
-deleted only when nobody can commit them any more. What is decided is in ``spark_jobs.core.recovery``; here it is done.
+deleted only when nobody can commit them any more. What is decided is in ``spark_jobs.core.recovery``; here
+it is done.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from spark_jobs.core.batch import total
 from spark_jobs.core.errors import CommitConflict, RetryableError, SourceChanged
-from spark_jobs.core.planning import check_identity
 from spark_jobs.core.progress import PendingDeadLetters
 from spark_jobs.core.recovery import Decision, decide
+from spark_jobs.core.source import check_identity
 from spark_jobs.core.txlog import (
     Closed,
     FlushComplete,
@@ -68,7 +69,7 @@ class LeftAttempt:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryResult:
-    """What was settled; ``marked`` and ``swept`` are attempts, ``records_read`` is what it took from Kafka."""
+    """What was settled; ``marked`` and ``swept`` are attempts, ``records_read`` what Kafka was asked for."""
 
     marked: tuple[str, ...] = ()
     adopted: tuple[AdoptedBatch, ...] = ()
@@ -93,7 +94,8 @@ def recover(pipeline: PipelineConfig, connections: Connections) -> RecoveryResul
     attempts = connections.txlog.unfinished(str(table.metadata.table_uuid), now_us=connections.now_us())
     for attempt in attempts:
         recovery.interrupt(attempt)
-    for attempt in attempts:
+    # What can be adopted comes first: the table is then past what other attempts have of the same range.
+    for attempt in sorted(attempts, key=lambda attempt: attempt.entry(ParquetWritten) is None):
         recovery.settle(attempt)
     return recovery.result()
 

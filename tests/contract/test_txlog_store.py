@@ -1,0 +1,248 @@
+"""The transaction log's store over a local folder and over S3: the same promises on both."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_jobs.core.errors import ConfigError, CorruptLog, RetryableError
+from spark_jobs.core.txlog import Closed, FlushComplete, OffsetCommit, Swept
+from spark_jobs.core.txlog_checkpoint import merged, summarise
+from spark_jobs.io.file_listing import list_files
+from spark_jobs.io.txlog_store import CLOSING_AFTER_US, TxlogStore
+from tests.support.log_entries import TABLE_UUID, finished_phases, flush_start, make_batch, offset_commit
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from spark_jobs.core.batch import Batch
+    from spark_jobs.core.txlog_checkpoint import AttemptSummary
+
+FAR_FUTURE_US = 10**17
+
+
+@pytest.fixture(params=["local", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> TxlogStore:
+    """The log in a folder and in a bucket."""
+    if request.param == "local":
+        return TxlogStore(tmp_path.as_uri() + "/state/", {})
+    s3 = request.getfixturevalue("s3")
+    return TxlogStore(f"s3://{s3.bucket}/state", s3.pyiceberg_properties)
+
+
+def write(store: TxlogStore, batch: Batch, phases: int = 6) -> None:
+    """Log the first phases of a batch."""
+    for entry in finished_phases(batch)[:phases]:
+        assert store.append(TABLE_UUID, batch, entry)
+
+
+def overwrite(store: TxlogStore, path: str, content: bytes) -> None:
+    """Damage an object behind the store's back."""
+    with store._io.new_output(f"{store.root}/{TABLE_UUID}/{path}").create(overwrite=True) as stream:
+        stream.write(content)
+
+
+def uuids(store: TxlogStore, now_us: int = 0) -> list[str]:
+    """Attempts recovery has to look at."""
+    return [attempt.uuid for attempt in store.unfinished(TABLE_UUID, now_us=now_us)]
+
+
+def test_empty_log_has_nothing(store: TxlogStore) -> None:
+    """A log nobody wrote to is empty, not an error."""
+    assert store.unfinished(TABLE_UUID, now_us=0) == ()
+    assert store.attempts(TABLE_UUID) == store.checkpoints(TABLE_UUID) == ()
+    assert store.objects(TABLE_UUID) == (0, 0)
+
+
+def test_entries_come_back(store: TxlogStore) -> None:
+    """What was appended is read back, in order, with its batch."""
+    batch = make_batch()
+    write(store, batch)
+    (attempt,) = store.attempts(TABLE_UUID)
+    assert attempt.entries == finished_phases(batch)
+    assert attempt.batch == batch
+
+
+def test_objects_are_created_once(store: TxlogStore) -> None:
+    """A second writer of a phase leaves the first one's object as it is and is told so."""
+    batch = make_batch()
+    assert store.append(TABLE_UUID, batch, FlushComplete({}, 1, "first", 1))
+    assert not store.append(TABLE_UUID, batch, FlushComplete({}, 2, "second", 2))
+    (attempt,) = store.attempts(TABLE_UUID)
+    assert attempt.entry(FlushComplete) == FlushComplete({}, 1, "first", 1)
+
+
+def test_unfinished_are_found_oldest_first(store: TxlogStore) -> None:
+    """Finished attempts are passed over, the others come in the order in which they were planned."""
+    write(store, make_batch("c-finished", at_us=5))
+    write(store, make_batch("b-young", at_us=9), 3)
+    write(store, make_batch("z-old", at_us=7), 4)
+    assert uuids(store) == ["z-old", "b-young"]
+
+
+def test_finished_attempts_are_not_read(store: TxlogStore) -> None:
+    """Names tell what is finished: a finished attempt costs its share of a listing and no read."""
+    write(store, make_batch())
+    store._read = None  # type: ignore[assignment,method-assign]
+    assert store.unfinished(TABLE_UUID, now_us=0) == ()
+
+
+def test_tables_are_apart(store: TxlogStore) -> None:
+    """One table's log never shows another's attempts."""
+    write(store, make_batch(), 3)
+    assert store.unfinished("another-table", now_us=0) == ()
+
+
+def test_swept_attempt_comes_back_when_due(store: TxlogStore) -> None:
+    """A swept attempt rests, comes back when it logs more, and once more before it is closed for ever."""
+    batch = make_batch()
+    write(store, batch, 3)
+    store.append(TABLE_UUID, batch, Swept(0, "r", 0), reached=3)
+    (written_us,) = (
+        f.modified_us
+        for f in list_files(f"{store.root}/{TABLE_UUID}", store._properties)
+        if "Swept" in f.name
+    )
+    assert uuids(store, written_us + 1) == []
+    assert uuids(store, written_us + CLOSING_AFTER_US + 2_000_000) == [batch.attempt]
+    store.append(TABLE_UUID, batch, finished_phases(batch)[3])
+    assert uuids(store, written_us + 1) == [batch.attempt]
+    store.append(TABLE_UUID, batch, Closed(0, "r", 0), reached=4)
+    assert uuids(store, FAR_FUTURE_US) == []
+
+
+@pytest.mark.parametrize("content", [b"", b'{"format":1,', b"\xff\xfe\x00"])
+def test_damaged_objects_do_not_stop_reading(store: TxlogStore, content: bytes) -> None:
+    """A truncated, empty or garbled object is a phase that did not happen; the rest is read."""
+    batch = make_batch()
+    write(store, batch, 3)
+    overwrite(store, f"{batch.attempt}/3-FlushStart.json", content)
+    (attempt,) = store.unfinished(TABLE_UUID, now_us=0)
+    assert attempt.unreadable == ("3-FlushStart.json",)
+    assert attempt.entry(OffsetCommit) == offset_commit(batch)
+
+
+def test_newer_objects_are_refused(store: TxlogStore) -> None:
+    """An object of a newer Sluice stops recovery with the object's name."""
+    write(store, make_batch(), 1)
+    overwrite(store, "attempt-a/2-Unheard.json", b'{"format":2}')
+    with pytest.raises(CorruptLog) as caught:
+        store.unfinished(TABLE_UUID, now_us=0)
+    assert caught.value.code == "newer-log-format"
+
+
+def test_checkpoints_are_a_chain(store: TxlogStore) -> None:
+    """Each checkpoint holds what it folded and follows the ones before; together they are the history."""
+    lines = []
+    for number in range(3):
+        lines.append(line_of(store, f"a{number}"))
+        assert store.write_checkpoint(TABLE_UUID, (lines[-1],)).sequence == number + 1
+        assert store.delete_attempts(TABLE_UUID, [f"a{number}"]) == 6
+    assert merged(store.checkpoints(TABLE_UUID)) == tuple(lines)
+    assert store.attempts(TABLE_UUID) == ()
+    assert store.objects(TABLE_UUID)[0] == 3
+
+
+def test_two_checkpoints_of_one_number_both_stay(store: TxlogStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two folds that listed before either wrote choose the same number and do not overwrite each other."""
+    first, second = (line_of(store, name) for name in ("a", "b"))
+    with monkeypatch.context() as before_both:
+        before_both.setattr(store, "_list", lambda _path: [])
+        numbers = [store.write_checkpoint(TABLE_UUID, (line,)).sequence for line in (first, second)]
+    assert numbers == [1, 1]
+    assert merged(store.checkpoints(TABLE_UUID)) == (first, second)
+
+
+def line_of(store: TxlogStore, attempt: str) -> AttemptSummary:
+    """Write a finished attempt and give its line."""
+    write(store, make_batch(attempt))
+    line = summarise(store.read(TABLE_UUID, [attempt])[0])
+    assert line is not None
+    return line
+
+
+def test_deletion_that_died_leaves_finished_attempts(store: TxlogStore) -> None:
+    """Objects go in the order in which they were written, so what is left of an attempt is finished."""
+    write(store, make_batch())
+    left = sorted(f.name for f in list_files(f"{store.root}/{TABLE_UUID}", store._properties))
+    deleted: list[str] = []
+    delete = store._io.delete
+
+    def dies_after_three(location: str) -> None:
+        if len(deleted) == 3:
+            raise KeyboardInterrupt
+        deleted.append(location.rpartition("/")[2])
+        delete(location)
+
+    store._io.delete = dies_after_three  # type: ignore[method-assign,assignment]
+    with pytest.raises(KeyboardInterrupt):
+        store.delete_attempts(TABLE_UUID, ["attempt-a"])
+    assert deleted == left[:3]
+    assert uuids(store) == []
+    assert store.finished(TABLE_UUID) == ("attempt-a",)
+
+
+def test_secrets_are_not_in_the_log(store: TxlogStore) -> None:
+    """Nothing of the storage's credentials is written into an object."""
+    write(store, make_batch())
+    texts = [store._read(f.location) for f in list_files(f"{store.root}/{TABLE_UUID}", store._properties)]
+    secret = store._properties.get("s3.secret-access-key", "test-secret-key")
+    assert len(texts) == 6
+    assert not any(secret in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("root", "location", "is_refused"),
+    [
+        ("s3://b/lake/t/state", "s3://b/lake/t", True),
+        ("s3a://b/lake/t/state", "s3://b/lake/t/", True),
+        ("s3://b/lake/t", "s3://b/lake/t", True),
+        ("s3://b/lake/t2", "s3://b/lake/t", False),
+        ("s3://b/state", "s3://b/lake/t", False),
+        ("/lake/t/state", "file:///lake/t", True),
+        ("file:/lake/t/state", "/lake/t", True),
+        ("/lake/state", "file:///lake/t", False),
+    ],
+)
+def test_root_under_a_table_is_refused(root: str, location: str, *, is_refused: bool) -> None:
+    """The log never lives where orphan removal deletes, however the two places are spelled."""
+    store = TxlogStore(root, {"s3.region": "us-east-1"})
+    if not is_refused:
+        store.refuse_location("t", location)
+        return
+    with pytest.raises(ConfigError) as caught:
+        store.refuse_location("t", location)
+    assert caught.value.code == "log-under-table"
+
+
+def test_racing_local_writers_make_one_object(tmp_path: Path) -> None:
+    """Of many writers of one phase exactly one creates it, and no half-written file is ever seen."""
+    store, batch = TxlogStore(str(tmp_path), {}), make_batch()
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(lambda n: store.append(TABLE_UUID, batch, Swept(n, "r", 0)), range(32)))
+    assert won.count(True) == 1
+    assert os.listdir(tmp_path / TABLE_UUID / batch.attempt) == ["10-Swept.json"]  # noqa: PTH208
+
+
+def test_leftover_of_a_killed_writer_is_no_object(tmp_path: Path) -> None:
+    """A temporary file of a writer that was killed is not an entry and does not outlive the attempt."""
+    store, batch = TxlogStore(str(tmp_path), {}), make_batch()
+    write(store, batch)
+    folder = tmp_path / TABLE_UUID / batch.attempt
+    (folder / ".0123").write_text("{")
+    (attempt,) = store.attempts(TABLE_UUID)
+    assert attempt.unreadable == ()
+    store.delete_attempts(TABLE_UUID, [batch.attempt])
+    assert not folder.exists()
+
+
+def test_store_that_is_away_is_retryable(tmp_path: Path) -> None:
+    """A root that cannot be a folder is one clear error that a later run may not meet."""
+    (tmp_path / "file").write_text("")
+    store = TxlogStore(str(tmp_path / "file"), {})
+    with pytest.raises(RetryableError) as caught:
+        store.append(TABLE_UUID, make_batch(), flush_start(make_batch()))
+    assert caught.value.code == "log-store-away"
