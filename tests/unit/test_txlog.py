@@ -146,7 +146,7 @@ def test_marks_say_what_they_saw() -> None:
     ],
 )
 def test_when_recovery_is_done_with_an_attempt(names: set[str], age_us: int, *, is_over: bool) -> None:
-    """A swept attempt comes back when it logs a further phase, and once when all runs of its time are dead."""
+    """A swept attempt comes back when it logs a further phase, and once when its runs must be dead."""
     written = dict.fromkeys(names, 0)
     assert is_settled(written, now_us=age_us, closing_after_us=HOUR_US) is is_over
 
