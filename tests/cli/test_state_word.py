@@ -11,8 +11,14 @@ from spark_jobs.core.errors import SourceChanged
 
 NOW_MS = 1_800_000_000_000
 SEEN = PipelineFacts(
-    pipeline="flights", topic="flights", table="demo.flights", freshness_seconds=60, now_ms=NOW_MS, is_running=True,
-    lag=0, committed_at_ms=NOW_MS - 10_000,
+    pipeline="flights",
+    topic="flights",
+    table="demo.flights",
+    freshness_seconds=60,
+    now_ms=NOW_MS,
+    is_running=True,
+    lag=0,
+    committed_at_ms=NOW_MS - 10_000,
 )
 
 
@@ -24,7 +30,12 @@ SEEN = PipelineFacts(
         (replace(SEEN, lag=5), StateWord.BEHIND),
         (replace(SEEN, lag=5, committed_at_ms=NOW_MS - 301_000), StateWord.STALLED),
         (replace(SEEN, lag=5, committed_at_ms=NOW_MS - 301_000, freshness_seconds=120), StateWord.BEHIND),
-        (replace(SEEN, lag=None, committed_at_ms=None), StateWord.NEW),
+        (
+            replace(SEEN, lag=5, committed_at_ms=NOW_MS - 10**9, running_since_ms=NOW_MS - 9_000),
+            StateWord.BEHIND,
+        ),
+        (replace(SEEN, lag=5, committed_at_ms=None), StateWord.NEW),
+        (replace(SEEN, lag=5, committed_at_ms=None, running_since_ms=NOW_MS - 10**6), StateWord.STALLED),
         (replace(SEEN, error=SourceChanged("re-created", code="x", hint="Do y.")), StateWord.FAILED),
         (replace(SEEN, is_running=False, lag=None), StateWord.STOPPED),
     ],
