@@ -1,0 +1,149 @@
+"""Makes the clone's environment from the locks: once, safe to interrupt, one set-up at a time.
+
+pip runs straight from the wheel in this folder, because a system's Python may have neither pip nor ensurepip.
+It brings uv, checked by hash; uv brings the rest, checked by hash.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bootstrap.index_settings import parse_pip_settings, uv_variables
+from bootstrap.places import BUILD_LOCK, LOCKS, UV_LOCK, Places, lock_key, lock_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NETWORK_HINT = (
+    "Set-up did not finish. Behind a proxy or with a mirror: HTTPS_PROXY, PIP_INDEX_URL and PIP_CERT\n"
+    "(or pip's configuration) are used. Run the command again: what was downloaded is kept."
+)
+
+_MEGABYTES = {"run": 800, "dev": 900}
+
+
+class SetupError(Exception):
+    """Set-up cannot go on; the message is for the user."""
+
+
+def ensure_installed(places: Places, dependency_set: str) -> None:
+    """Make the environment hold the set, downloading what is missing; at once when it already does."""
+    if is_installed(places, dependency_set):
+        return
+    with _exclusive(places.cache):
+        if is_installed(places, dependency_set):
+            return
+        _announce(places, dependency_set)
+        _install(places, dependency_set)
+
+
+def is_installed(places: Places, dependency_set: str) -> bool:
+    """Whether the environment holds the set as locked; the larger set holds the smaller."""
+    try:
+        stamp = places.stamp.read_text()
+    except OSError:
+        return False
+    larger = {"run": ("run", "dev"), "dev": ("dev",)}[dependency_set]
+    return places.python.exists() and stamp in {lock_key(name) for name in larger}
+
+
+def _install(places: Places, dependency_set: str) -> None:
+    places.stamp.unlink(missing_ok=True)
+    uv, variables = _uv(places), _uv_environment(places)
+    if not places.python.exists():
+        _run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, places.environment], variables)
+    into: list[str | Path] = ["--python", places.python, "--build-constraints", BUILD_LOCK]
+    _run([uv, "pip", "sync", "--require-hashes", *into, lock_path(dependency_set)], variables)
+    _run([uv, "pip", "install", "--quiet", "--no-deps", *into, "--editable", places.clone], variables)
+    _silence_pyiceberg(places)
+    _link(places)
+    draft = places.stamp.with_suffix(".draft")
+    draft.write_text(lock_key(dependency_set))
+    draft.replace(places.stamp)
+    _say("Set-up is done.\n")
+
+
+def _uv(places: Places) -> Path:
+    """Return the locked uv, brought by pip when the cache does not hold it."""
+    version = UV_LOCK.read_text().split("==")[1].split()[0]
+    folder = places.cache / "tools" / f"uv-{version}"
+    if not (folder / "bin" / "uv").exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as draft:
+            command = ["install", "--quiet", "--no-deps", "--only-binary", ":all:", "--require-hashes"]
+            _run([*_pip(), *command, "--target", f"{draft}/uv", "--requirement", UV_LOCK], dict(os.environ))
+            shutil.rmtree(folder, ignore_errors=True)
+            Path(draft, "uv").rename(folder)
+    return folder / "bin" / "uv"
+
+
+def _pip() -> list[str | Path]:
+    (wheel,) = LOCKS.glob("pip-*.whl")
+    return [sys.executable, "-I", wheel / "pip", "--disable-pip-version-check", "--root-user-action=ignore"]
+
+
+def _uv_environment(places: Places) -> dict[str, str]:
+    listing = subprocess.run([*_pip(), "config", "list"], capture_output=True, text=True, check=False).stdout
+    kept = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONHOME"}}
+    ours = {
+        "UV_CACHE_DIR": str(places.packages),
+        "UV_PYTHON_DOWNLOADS": "never",
+        "UV_NO_CONFIG": "1",
+    }
+    return kept | uv_variables(parse_pip_settings(listing), os.environ) | ours
+
+
+def _run(command: list[str | Path], environment: dict[str, str]) -> None:
+    outcome = subprocess.run([str(part) for part in command], env=environment, check=False, stdout=sys.stderr)
+    if outcome.returncode != 0:
+        raise SetupError(NETWORK_HINT)
+
+
+def _silence_pyiceberg(places: Places) -> None:
+    # PyIceberg goes on to the user's file unless it finds one here that is not empty.
+    places.pyiceberg_home.mkdir(exist_ok=True)
+    (places.pyiceberg_home / ".pyiceberg.yaml").write_text("configured-by: sluice\n")
+
+
+def _link(places: Places) -> None:
+    if places.link.is_symlink():
+        places.link.unlink()
+    if not places.link.exists():
+        places.link.symlink_to(places.environment)
+
+
+def _announce(places: Places, dependency_set: str) -> None:
+    count = sum("==" in line for line in lock_path(dependency_set).read_text().splitlines())
+    tools = " and test tools" if dependency_set == "dev" else ""
+    _say(
+        "First, Sluice sets itself up, once.\n"
+        f"  Downloads  {count} Python packages{tools}: about {_MEGABYTES[dependency_set]} MB, PySpark is 450 of them.\n"
+        "             Kafka's and Iceberg's jars, 106 MB, follow when a command first needs them.\n"
+        f"  Keeps      them in {places.cache} (about 2 GB unpacked, shared by all clones).\n"
+        f"  Makes      this clone's environment there, linked as {places.link}.\n"
+        "  Nothing is installed elsewhere: deleting these two undoes it."
+    )
+
+
+@contextmanager
+def _exclusive(cache: Path) -> Iterator[None]:
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / ".setup.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say("Another set-up is running; waiting for it.")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,80 @@
+"""The launcher's one decision: what must be installed for a command, and what runs it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from bootstrap.child_environment import child_environment
+from bootstrap.install import SetupError, ensure_installed
+from bootstrap.places import ROOT, Places, user_cache
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SOURCES = (
+    "sluice",
+    "bootstrap",
+    "cli",
+    "servers",
+    "orchestration",
+    "assets",
+    "resources",
+    "spark_jobs",
+    "bench",
+    "tests",
+)
+
+LINT = (
+    ("format", ("ruff", "format", "--check", "--quiet", *SOURCES)),
+    ("lint", ("ruff", "check", "--quiet", *SOURCES)),
+    ("types", ("mypy",)),
+    ("imports", ("lint-imports", "--no-cache")),
+    ("unit and property tests", ("pytest", "-q", "tests/unit", "tests/property")),
+)
+
+
+def launch(arguments: list[str]) -> int:
+    """Set up what the command needs and run it; returns only when it did not become the command."""
+    command = arguments[0] if arguments else "--help"
+    places = Places(user_cache())
+    try:
+        ensure_installed(places, "dev" if command in {"test", "lint", "bench"} else "run")
+    except SetupError as error:
+        print(error, file=sys.stderr)
+        return 69
+    except KeyboardInterrupt:
+        print("\nSet-up was interrupted; run the command again to go on.", file=sys.stderr)
+        return 130
+    environment = child_environment(os.environ, places)
+    if command == "lint":
+        return lint(places, environment)
+    if command == "test":
+        os.chdir(ROOT)
+        return _become(places, ["-m", "pytest", *arguments[1:]], environment)
+    # -P: a `cli` or `assets` folder in the user's working directory is not ours.
+    return _become(places, ["-P", "-m", "cli", *(arguments or ["--help"])], environment)
+
+
+def lint(places: Places, environment: Mapping[str, str]) -> int:
+    """Run every check, however the others end, and name those that failed."""
+    failed = [name for name, command in LINT if not _passes(places, name, command, environment)]
+    print(f"lint: {', '.join(failed)} failed" if failed else "lint: all is well", flush=True)
+    return 1 if failed else 0
+
+
+def _passes(places: Places, name: str, command: tuple[str, ...], environment: Mapping[str, str]) -> bool:
+    print(f"lint: {name}", flush=True)
+    tool, *arguments = command
+    present = [argument for argument in arguments if argument not in SOURCES or (ROOT / argument).exists()]
+    outcome = subprocess.run(
+        [places.python.parent / tool, *present], cwd=ROOT, env=dict(environment), check=False
+    )
+    return outcome.returncode == 0
+
+
+def _become(places: Places, arguments: list[str], environment: Mapping[str, str]) -> int:
+    sys.stdout.flush()
+    os.execve(places.python, [str(places.python), *arguments], dict(environment))  # noqa: S606  (no shell wanted)
