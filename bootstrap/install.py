@@ -78,7 +78,16 @@ def _uv(places: Places) -> Path:
     if not (folder / "bin" / "uv").exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as draft:
-            command = ["install", "--quiet", "--no-deps", "--only-binary", ":all:", "--require-hashes"]
+            command = [
+                "install",
+                "--quiet",
+                "--root-user-action",
+                "ignore",
+                "--no-deps",
+                "--only-binary",
+                ":all:",
+                "--require-hashes",
+            ]
             _run([*_pip(), *command, "--target", f"{draft}/uv", "--requirement", UV_LOCK], dict(os.environ))
             shutil.rmtree(folder, ignore_errors=True)
             Path(draft, "uv").rename(folder)
@@ -87,7 +96,7 @@ def _uv(places: Places) -> Path:
 
 def _pip() -> list[str | Path]:
     (wheel,) = LOCKS.glob("pip-*.whl")
-    return [sys.executable, "-I", wheel / "pip", "--disable-pip-version-check", "--root-user-action=ignore"]
+    return [sys.executable, "-I", wheel / "pip", "--disable-pip-version-check"]
 
 
 def _uv_environment(places: Places) -> dict[str, str]:
@@ -125,7 +134,7 @@ def _announce(places: Places, dependency_set: str) -> None:
     tools = " and test tools" if dependency_set == "dev" else ""
     _say(
         "First, Sluice sets itself up, once.\n"
-        f"  Downloads  {count} Python packages{tools}: about {_MEGABYTES[dependency_set]} MB, PySpark is 450 of them.\n"
+        f"  Downloads  {count} Python packages{tools}, about {_MEGABYTES[dependency_set]} MB (PySpark is 450).\n"
         "             Kafka's and Iceberg's jars, 106 MB, follow when a command first needs them.\n"
         f"  Keeps      them in {places.cache} (about 2 GB unpacked, shared by all clones).\n"
         f"  Makes      this clone's environment there, linked as {places.link}.\n"
