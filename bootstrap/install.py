@@ -27,7 +27,7 @@ NETWORK_HINT = (
     "(or pip's configuration) are used. Run the command again: what was downloaded is kept."
 )
 
-_MEGABYTES = {"run": 800, "dev": 900}
+_MEGABYTES = {"run": 660, "dev": 740}
 
 
 class SetupError(Exception):
@@ -134,7 +134,7 @@ def _announce(places: Places, dependency_set: str) -> None:
     tools = " and test tools" if dependency_set == "dev" else ""
     _say(
         "First, Sluice sets itself up, once.\n"
-        f"  Downloads  {count} Python packages{tools}, about {_MEGABYTES[dependency_set]} MB (PySpark is 450).\n"
+        f"  Downloads  {count} Python packages{tools}, {_MEGABYTES[dependency_set]} MB (PySpark is 430).\n"
         "             Kafka's and Iceberg's jars, 106 MB, follow when a command first needs them.\n"
         f"  Keeps      them in {places.cache} (about 2 GB unpacked, shared by all clones).\n"
         f"  Makes      this clone's environment there, linked as {places.link}.\n"
