@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,9 +12,7 @@ from cli.audit import verdict
 from cli.landed import Landed, read_landed
 from cli.reading import EXAMPLE_QUERY, EXAMPLE_QUESTION, run_example, snippets
 from cli.work import connections_for
-from servers.jars import jar_paths
 from spark_jobs.audit import AuditResult, audit
-from spark_jobs.core.catalog_names import spark_catalog_conf
 from spark_jobs.io.catalog import close_catalog, open_catalog
 from spark_jobs.io.secrets import resolve
 from spark_jobs.io.tables import load_table
@@ -113,9 +112,7 @@ def _print_example(config: SluiceConfig) -> None:
 
 
 def _print_snippets(config: SluiceConfig) -> None:
-    properties = config.catalog.properties
-    conf = spark_catalog_conf(config.catalog.name, properties)
-    jars = [str(path) for path in jar_paths("spark")]
-    for reader, text in snippets(config.catalog.name, properties, EXAMPLE_TABLE, conf, jars).items():
+    output.say(f"# Python's with {sys.executable}\n")
+    for reader, text in snippets(config.catalog.name, config.catalog.properties, EXAMPLE_TABLE).items():
         output.say(f"# {reader}")
         output.say(text + "\n")

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyspark
+
+from servers.jars import jar_paths
+from servers.java import java_home
+from spark_jobs.core.catalog_names import spark_catalog_conf
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from pyiceberg.table import Table
 
@@ -36,14 +43,8 @@ def run_example(table: Table) -> Answer:
         return Answer(columns, tuple(tuple(row) for row in result.fetchall()))
 
 
-def snippets(
-    catalog_name: str,
-    properties: Mapping[str, str],
-    table: str,
-    spark_conf: Mapping[str, str],
-    jars: Sequence[str],
-) -> dict[str, str]:
-    """By reader, what a person pastes; ``properties`` are PyIceberg's names, ``spark_conf`` Spark's."""
+def snippets(catalog_name: str, properties: Mapping[str, str], table: str) -> dict[str, str]:
+    """By reader, what a person pastes; ``properties`` are the catalog's under PyIceberg's names."""
     load = _load_catalog(catalog_name, properties)
     return {
         "DuckDB (Python)": "\n".join(
@@ -55,7 +56,7 @@ def snippets(
             ]
         ),
         "PyIceberg": "\n".join([*load, f'print(catalog.load_table("{table}").scan(limit=5).to_arrow())']),
-        "Spark SQL (shell)": _spark_sql(catalog_name, table, spark_conf, jars),
+        "Spark SQL (shell)": _spark_sql(catalog_name, properties, table),
     }
 
 
@@ -67,7 +68,11 @@ def _load_catalog(name: str, properties: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _spark_sql(name: str, table: str, conf: Mapping[str, str], jars: Sequence[str]) -> str:
-    settings = [f"--conf {key}={value}" for key, value in conf.items()]
-    lines = ["spark-sql --master 'local[2]'", f"--jars {','.join(jars)}", *settings]
-    return " \\\n  ".join([*lines, f'-e "SELECT count(*) FROM {name}.{table}"'])  # noqa: S608  (printed, not run)
+def _spark_sql(name: str, properties: Mapping[str, str], table: str) -> str:
+    """Spark's own shell from this environment: it is on nobody's PATH and needs a Java it starts on."""
+    shell = Path(pyspark.__file__).parent / "bin" / "spark-sql"
+    jars = ",".join(str(path) for path in jar_paths("spark"))
+    settings = [f"--conf {key}={value}" for key, value in spark_catalog_conf(name, properties).items()]
+    start = [f"JAVA_HOME={java_home()}", f"{shell} --master 'local[2]'", f"--jars {jars}"]
+    query = f"SELECT count(*) FROM {name}.{table}"  # noqa: S608  (printed, not run)
+    return " \\\n  ".join([*start, *settings, f'-e "{query}"'])

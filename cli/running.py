@@ -27,7 +27,6 @@ from spark_jobs.io.secrets import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import FrameType
 
     from spark_jobs.core.config import SluiceConfig
 
@@ -165,14 +164,13 @@ class Servers:
 
 @contextmanager
 def servers_of(config: SluiceConfig) -> Iterator[Servers]:
-    """Servers that are all stopped when the block is left, by Ctrl-C and SIGTERM too."""
+    """Servers that are all stopped when the block is left, however it is left."""
     servers = Servers(config)
-    with _terminable():
-        try:
-            yield servers
-        finally:
-            with _undisturbed():
-                servers.stop()
+    try:
+        yield servers
+    finally:
+        with _undisturbed():
+            servers.stop()
 
 
 def stop_left_over(config: SluiceConfig) -> list[str]:
@@ -214,22 +212,6 @@ def _all_at_once(actions: list[Callable[[], None]]) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the block as Ctrl-C does."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    numbers = (signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, interrupt) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager
