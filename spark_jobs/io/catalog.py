@@ -10,7 +10,6 @@ import logging
 import sqlite3
 import time
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,39 +21,39 @@ from pyiceberg.catalog import (
     infer_catalog_type,
     load_catalog,
 )
-from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import ForbiddenError, OAuthError, UnauthorizedError
+from pyiceberg.exceptions import (
+    ForbiddenError,
+    NoSuchPropertyException,
+    OAuthError,
+    UnauthorizedError,
+)
 from requests import RequestException
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
 
 from spark_jobs.core.errors import ConfigError, RetryableError, SluiceError
+from spark_jobs.io.rest_catalog import PatientRestCatalog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyiceberg.catalog import Catalog
-    from requests import Session
 
-CONNECT_TIMEOUT_SECONDS = 10.0
-READ_TIMEOUT_SECONDS = 60.0
 # Beyond SQLite's own 5 s: a checkpoint of the write-ahead log or a slow disk is no outage.
 SQLITE_BUSY_TIMEOUT_SECONDS = 30
 _SQLITE_OPEN_TRIES = 10
+_SETTINGS_ERRORS = (
+    KeyError,
+    ValueError,
+    ImportError,
+    TypeError,
+    ArgumentError,
+    NoSuchModuleError,
+    NoSuchPropertyException,
+)
 
 _log = logging.getLogger(__name__)
-
-
-class _RestCatalog(RestCatalog):
-    """PyIceberg's REST client with timeouts: without them a catalog that never answers blocks for ever."""
-
-    timeouts_seconds = (CONNECT_TIMEOUT_SECONDS, READ_TIMEOUT_SECONDS)
-
-    def _create_session(self) -> Session:
-        session = super()._create_session()
-        session.request = partial(session.request, timeout=self.timeouts_seconds)  # type: ignore[method-assign]
-        return session
 
 
 def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
@@ -68,7 +67,7 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
         raise
     except (RequestException, ValidationError) as error:
         raise catalog_error(error, "could not be opened", catalog=name) from error
-    except (KeyError, ValueError, ImportError, TypeError, ArgumentError, NoSuchModuleError) as error:
+    except _SETTINGS_ERRORS as error:
         raise ConfigError(
             f"the catalog's properties do not open a catalog: {_first_line(error)}",
             code="catalog-settings",
@@ -122,7 +121,7 @@ def _open(name: str, properties: dict[str, str]) -> Catalog:
             catalog=name,
         )
     if kind is CatalogType.REST:
-        return _RestCatalog(name, **properties)
+        return PatientRestCatalog(name, **properties)
     if kind is CatalogType.SQL and properties.get("uri", "").startswith("sqlite"):
         return _open_sqlite(name, properties)
     return AVAILABLE_CATALOGS[kind](name, properties)

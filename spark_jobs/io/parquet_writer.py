@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyiceberg.io.fileformat import FileFormatFactory
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.schema import sanitize_column_names
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.typedef import Record
 
@@ -63,6 +64,9 @@ class SplitWriter:
         self._max_open_files = max_open_files
         self._schema = metadata.schema()
         self._arrow_schema = arrow_schema(self._schema)
+        # Names in files are such as every reader takes; they are matched by field id.
+        self._file_schema = sanitize_column_names(self._schema)
+        self._file_arrow_schema = arrow_schema(self._file_schema)
         self._locations = load_location_provider(metadata.location, metadata.properties)
         self._open: dict[tuple[object, ...], _OpenFile] = {}
         self._closed: list[dict[str, Any]] = []
@@ -112,20 +116,27 @@ class SplitWriter:
         file.waiting_bytes += rows.nbytes
         file.taken_bytes += rows.nbytes
         if file.waiting_bytes >= self._row_group_bytes:
-            _write_out(file)
+            self._write_out(file)
         elif sum(other.waiting_bytes for other in self._open.values()) >= 2 * self._row_group_bytes:
-            _write_out(max(self._open.values(), key=lambda other: other.waiting_bytes))
+            self._write_out(max(self._open.values(), key=lambda other: other.waiting_bytes))
 
     def _begin(self, key: PartitionKey | None) -> _OpenFile:
         name = f"{self._file_prefix}-{self._files_begun:05d}.parquet"
         self._files_begun += 1
         output = self._io.new_output(self._locations.new_data_location(name, key))
         model = FileFormatFactory.get(FileFormat.PARQUET)
-        return _OpenFile(key, output, model.create_writer(output, self._schema, self._metadata.properties))
+        return _OpenFile(
+            key, output, model.create_writer(output, self._file_schema, self._metadata.properties)
+        )
+
+    def _write_out(self, file: _OpenFile) -> None:
+        if file.waiting:
+            file.writer.write(_rename(pa.concat_tables(file.waiting), self._file_arrow_schema))
+            file.waiting, file.waiting_bytes = [], 0
 
     def _finish(self, identity: tuple[object, ...]) -> None:
         file = self._open[identity]
-        _write_out(file)
+        self._write_out(file)
         statistics = file.writer.close()
         del self._open[identity]
         data_file = DataFile.from_args(
@@ -143,10 +154,14 @@ class SplitWriter:
         self._closed.append(to_json(data_file, self._metadata))
 
 
-def _write_out(file: _OpenFile) -> None:
-    if file.waiting:
-        file.writer.write(pa.concat_tables(file.waiting))
-        file.waiting, file.waiting_bytes = [], 0
+def _rename(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The same values under other names, inside structs too; nothing is copied."""
+    columns = []
+    for column, wanted in zip(rows.columns, schema, strict=True):
+        is_same = column.type == wanted.type
+        chunks = column.chunks if is_same else [chunk.view(wanted.type) for chunk in column.chunks]
+        columns.append(pa.chunked_array(chunks, wanted.type))
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _storage_failed(error: OSError, file_prefix: str) -> RetryableError:

@@ -1,0 +1,41 @@
+"""The catalogs the commit protocol is held against: the same tests over all of them."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from tests.support.lake import Lake
+
+REST = pytest.param("rest", marks=pytest.mark.rest)
+NESSIE = pytest.param("nessie", marks=pytest.mark.nessie)
+
+
+def _lake(kind: str, request: pytest.FixtureRequest) -> Lake:
+    properties = request.getfixturevalue(f"{kind}_catalog_properties")
+    return Lake(kind, dict(properties), f"ns_{uuid.uuid4().hex[:10]}")
+
+
+@pytest.fixture(params=["sqlite", REST, NESSIE])
+def lake(request: pytest.FixtureRequest) -> Lake:
+    """Each of the three catalogs in turn, with a namespace of the test's own."""
+    return _lake(request.param, request)
+
+
+@pytest.fixture(params=[REST, NESSIE])
+def served_lake(request: pytest.FixtureRequest) -> Lake:
+    """Each catalog that is a server."""
+    return _lake(request.param, request)
+
+
+@pytest.fixture
+def sqlite_lake(request: pytest.FixtureRequest) -> Lake:
+    """The embedded catalog."""
+    return _lake("sqlite", request)
+
+
+@pytest.fixture(params=["sqlite", REST])
+def lake_with_history(request: pytest.FixtureRequest) -> Lake:
+    """The catalogs that show a table's earlier snapshots."""
+    return _lake(request.param, request)

@@ -1,0 +1,129 @@
+"""Before any work, main must be what the last commit left, or descend from it by harmless snapshots."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.update import AddSnapshotUpdate
+
+from spark_jobs.core.errors import SourceChanged
+from spark_jobs.io.anchor import check_anchor
+
+if TYPE_CHECKING:
+    from tests.support.lake import Lake
+
+
+def _compact(lake: Lake) -> None:
+    """A ``replace`` snapshot as compaction by another engine leaves it: without our summary."""
+    table = lake.load()
+    transaction = table.transaction()
+    with transaction.update_snapshot().fast_append():
+        pass
+    updates = tuple(_as_replace(u) if isinstance(u, AddSnapshotUpdate) else u for u in transaction._updates)
+    lake.open().commit_table(table, transaction._requirements, updates)
+
+
+def _as_replace(update: AddSnapshotUpdate) -> AddSnapshotUpdate:
+    replaced = update.snapshot.model_copy(update={"summary": Summary(Operation.REPLACE)})
+    return update.model_copy(update={"snapshot": replaced})
+
+
+def _keep_only_main(lake: Lake) -> None:
+    table = lake.load()
+    ids = [
+        s.snapshot_id for s in table.metadata.snapshots if s.snapshot_id != table.metadata.current_snapshot_id
+    ]
+    table.maintenance.expire_snapshots().by_ids(ids).commit()
+
+
+def _roll_back(lake: Lake, snapshot_id: int) -> None:
+    with lake.load().manage_snapshots() as manage:
+        manage.create_branch(snapshot_id, "main")
+
+
+def _code(lake: Lake) -> str:
+    with pytest.raises(SourceChanged) as caught:
+        check_anchor(lake.load())
+    return caught.value.code
+
+
+def test_our_own_commits_are_fine(lake: Lake) -> None:
+    """A new table, one with rows, one whose last commit had no files."""
+    check_anchor(lake.make_table())
+    lake.drain(0, 10)
+    check_anchor(lake.load())
+    lake.drain(10, 20, files=False)
+    check_anchor(lake.load())
+
+
+def test_compaction_is_fine(lake: Lake) -> None:
+    """``replace`` keeps the rows; where no history is shown, the files' bounds say so."""
+    lake.make_table()
+    lake.drain(0, 10)
+    lake.drain(0, 5, partition=1)
+    _compact(lake)
+    check_anchor(lake.load())
+
+
+def test_compaction_and_expiry_are_fine(lake_with_history: Lake) -> None:
+    """The chain to the anchor is cut; a row of the last commit is there."""
+    lake = lake_with_history
+    lake.make_table()
+    lake.drain(0, 10)
+    _compact(lake)
+    _keep_only_main(lake)
+    check_anchor(lake.load())
+
+
+def test_foreign_rows_are_an_error(lake: Lake) -> None:
+    """Another writer's append or delete makes every count wrong."""
+    lake.make_table()
+    lake.drain(0, 10)
+    lake.load().append(lake.load().scan().to_arrow())
+    assert _code(lake) == "table-rewritten"
+
+
+def test_an_overwrite_is_an_error(lake: Lake) -> None:
+    """It keeps the properties, so the offsets look right."""
+    lake.make_table()
+    lake.drain(0, 10)
+    lake.load().delete("id < 5")
+    assert _code(lake) == "table-rewritten"
+
+
+def test_a_rollback_is_an_error(lake_with_history: Lake) -> None:
+    """Main before the anchor, properties past it."""
+    lake = lake_with_history
+    lake.make_table()
+    first = lake.drain(0, 10)
+    lake.drain(10, 20)
+    _roll_back(lake, first.snapshot_id)
+    assert _code(lake) == "table-rolled-back"
+
+
+def test_a_rollback_hidden_by_compaction_and_expiry_is_an_error(lake_with_history: Lake) -> None:
+    """No ancestor is left to ask; that no row of the last commit is there gives it away."""
+    lake = lake_with_history
+    lake.make_table()
+    first = lake.drain(0, 10)
+    lake.drain(10, 20)
+    _roll_back(lake, first.snapshot_id)
+    _compact(lake)
+    _keep_only_main(lake)
+    assert _code(lake) == "table-rolled-back"
+
+
+def test_rows_past_the_offsets_are_an_error(lake_with_history: Lake) -> None:
+    """Properties set back by hand: the next drain would double what is there."""
+    lake = lake_with_history
+    lake.make_table()
+    lake.drain(0, 10)
+    properties = dict(lake.load().properties)
+    lake.drain(10, 20)
+    with lake.load().transaction() as transaction:
+        transaction.set_properties({k: v for k, v in properties.items() if k.startswith("sluice.")})
+    _compact(lake)
+    _keep_only_main(lake)
+    assert _code(lake) == "table-rolled-back"

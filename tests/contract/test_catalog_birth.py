@@ -1,0 +1,128 @@
+"""How tables come to be, on every catalog."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_jobs.core.errors import CommitConflict, ConfigError, SourceChanged
+from spark_jobs.io.metadata_columns import METADATA_COLUMNS
+from spark_jobs.io.tables import load_table, progress_of
+from tests.support.lake import SCHEMA, Lake
+
+if TYPE_CHECKING:
+    from spark_jobs.io.landing import Committed
+
+
+def test_a_table_is_born_with_a_snapshot_that_is_its_anchor(lake: Lake) -> None:
+    """The first snapshot is there before anyone can see the table, and its progress names it."""
+    table = lake.make_table(starts={0: 7, 1: 0})
+    progress = progress_of(table)
+    assert table.metadata.current_snapshot_id == progress.anchor is not None
+    assert progress.next_offsets == {0: 7, 1: 0}
+    assert (progress.cluster_id, progress.topic_id, progress.last_commits) == ("c", "t", ())
+
+
+def test_a_table_has_our_columns_and_properties(lake: Lake) -> None:
+    """JSON columns first, then the metadata columns; format 2, zstd, old metadata files deleted."""
+    table = lake.make_table(properties={"comment": "mine"})
+    assert [f.name for f in table.schema().fields] == ["id", "name", "at", *METADATA_COLUMNS]
+    assert table.metadata.format_version == 2
+    wanted = {
+        "write.parquet.compression-codec": "zstd",
+        "write.metadata.delete-after-commit.enabled": "true",
+        "write.metadata.previous-versions-max": "20",
+        "comment": "mine",
+    }
+    assert wanted.items() <= table.properties.items()
+    assert "commit.retry.num-retries" not in table.properties
+
+
+def test_a_dropped_table_comes_back_at_another_location(lake: Lake) -> None:
+    """No two tables share a folder, so that nothing of one is ever taken for the other's."""
+    first = lake.make_table(dead_letters=False)
+    lake.open().drop_table(lake.name())
+    assert lake.make_table(dead_letters=False).location() != first.location()
+
+
+def test_four_creators_make_one_table(lake: Lake) -> None:
+    """The rename decides; the losers load the winner's and leave no other name behind."""
+    lake.make_table("other")
+    with ThreadPoolExecutor(4) as pool:
+        tables = list(pool.map(lambda _: lake.make_table(), range(4)))
+    assert len({table.metadata.table_uuid for table in tables}) == 1
+    names = {name[-1] for name in lake.open().list_tables(lake.namespace)}
+    assert names == {"t", "t_dead_letters", "other", "other_dead_letters"}
+
+
+def test_a_stale_run_of_the_very_first_batch_is_refused(lake: Lake) -> None:
+    """It slept through four drains; its swap must not take the table back to its own rows."""
+    lake.make_table()
+
+    def four_drains() -> None:
+        for start in range(0, 40, 10):
+            lake.drain(start, start + 10)
+
+    with pytest.raises(CommitConflict) as caught:
+        lake.commit(lake.request(0, 10), before_swap=four_drains)
+    assert caught.value.code == "offsets-moved"
+    assert lake.offsets() == list(range(40))
+    assert lake.next_offset() == 40
+
+
+@pytest.mark.parametrize("committers", [2, 4])
+def test_of_several_first_committers_one_wins(lake: Lake, committers: int) -> None:
+    """The same first range at once: one commit, the others are told of the conflict."""
+    lake.make_table()
+    requests = [lake.request(0, 10) for _ in range(committers)]
+
+    def attempt(request: object) -> Committed | CommitConflict:
+        try:
+            return lake.commit(request)  # type: ignore[arg-type]
+        except CommitConflict as conflict:
+            return conflict
+
+    with ThreadPoolExecutor(committers) as pool:
+        outcomes = list(pool.map(attempt, requests))
+    assert sum(not isinstance(outcome, CommitConflict) for outcome in outcomes) == 1
+    assert lake.offsets() == list(range(10))
+
+
+def test_a_table_that_sluice_did_not_make_is_refused(lake: Lake) -> None:
+    """Its rows and properties are someone else's."""
+    catalog = lake.open()
+    catalog.create_namespace(lake.namespace)
+    catalog.create_table(lake.name(), SCHEMA)
+    with pytest.raises(ConfigError) as caught:
+        load_table(lake.open(), lake.name())
+    assert caught.value.code == "foreign-table"
+
+
+def test_a_table_without_a_snapshot_is_a_named_error(lake: Lake) -> None:
+    """There is nothing to compare a commit with, and some catalogs then compare nothing."""
+    catalog = lake.open()
+    catalog.create_namespace(lake.namespace)
+    catalog.create_table(lake.name(), SCHEMA, properties={"sluice.format-version": "1"})
+    with pytest.raises(SourceChanged) as caught:
+        load_table(lake.open(), lake.name())
+    assert caught.value.code == "no-snapshot"
+
+
+def test_a_table_that_is_not_there_is_none(lake: Lake) -> None:
+    """Neither a missing table nor a missing namespace is an error."""
+    assert load_table(lake.open(), lake.name()) is None
+
+
+def test_dead_letters_of_an_earlier_table_are_refused(sqlite_lake: Lake) -> None:
+    """A table dropped and made again would never get its dead letters in beside the old ones."""
+    lake = sqlite_lake
+    lake.make_table()
+    committed = lake.drain(0, 10, dead_letters=[3])
+    assert committed.progress.pending_dead_letters is not None
+    lake.drain(10, 20)
+    lake.open().drop_table(lake.name())
+    with pytest.raises(ConfigError) as caught:
+        lake.make_table()
+    assert caught.value.code == "dead-letters-of-another-table"

@@ -1,0 +1,81 @@
+"""Dead letters come after the data, once, whoever brings them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_jobs.core.errors import CommitConflict
+from spark_jobs.core.fail_points import NoFailPoints
+from spark_jobs.io.commit import commit_dead_letters
+from spark_jobs.io.tables import dead_letters_of, progress_of
+
+if TYPE_CHECKING:
+    from tests.support.lake import Lake
+
+DEAD = "t_dead_letters"
+
+
+def _bring(lake: Lake, progress: object) -> object:
+    return commit_dead_letters(lake.open, lake.name(), progress, {}, NoFailPoints())  # type: ignore[arg-type]
+
+
+def test_nothing_owed_is_nothing_done(sqlite_lake: Lake) -> None:
+    """A batch without dead letters does not touch the dead-letter table."""
+    sqlite_lake.make_table()
+    before = sqlite_lake.load(DEAD).metadata.current_snapshot_id
+    assert _bring(sqlite_lake, sqlite_lake.drain(0, 10).progress) is None
+    assert sqlite_lake.load(DEAD).metadata.current_snapshot_id == before
+
+
+def test_dead_letters_land_once(lake: Lake) -> None:
+    """Twice is once; the offsets of the dead-letter table are the batch's ends."""
+    lake.make_table()
+    progress = lake.drain(0, 10, dead_letters=[3, 4]).progress
+    assert _bring(lake, progress) is not None
+    _bring(lake, progress)
+    assert lake.offsets(DEAD) == [3, 4]
+    assert lake.offsets() == [0, 1, 2, 5, 6, 7, 8, 9]
+    assert progress_of(lake.load(DEAD)).next_offsets == {0: 10}
+
+
+def test_the_next_batch_brings_what_an_earlier_run_owes(lake: Lake) -> None:
+    """The run died between the data and its dead letters; the next commit would make them forgotten."""
+    lake.make_table()
+    lake.drain(0, 10, dead_letters=[3])
+    lake.drain(10, 20, dead_letters=[15])
+    assert lake.offsets(DEAD) == [3]
+    lake.drain(20, 30)
+    assert lake.offsets(DEAD) == [3, 15]
+
+
+def test_offsets_jump_over_batches_without_dead_letters(lake: Lake) -> None:
+    """Only batches with dead letters commit there."""
+    lake.make_table()
+    lake.drain(0, 10)
+    _bring(lake, lake.drain(10, 20, dead_letters=[11]).progress)
+    assert progress_of(lake.load(DEAD)).next_offsets == {0: 20}
+
+
+def test_a_stale_run_brings_nothing(sqlite_lake: Lake) -> None:
+    """It slept until its attempt was no longer among the last commits; the offsets refuse it."""
+    lake = sqlite_lake
+    lake.make_table()
+    stale = lake.drain(0, 2, dead_letters=[1]).progress
+    for start in range(2, 46, 2):
+        _bring(lake, lake.drain(start, start + 2, dead_letters=[start]).progress)
+    with pytest.raises(CommitConflict) as caught:
+        _bring(lake, stale)
+    assert caught.value.code == "dead-letters-moved"
+    assert lake.offsets(DEAD) == [1, *range(2, 46, 2)]
+
+
+def test_a_dropped_dead_letter_table_is_made_again(sqlite_lake: Lake) -> None:
+    """What is owed is not lost because someone removed the table it goes to."""
+    lake = sqlite_lake
+    lake.make_table()
+    progress = lake.drain(0, 10, dead_letters=[3]).progress
+    lake.open().drop_table(dead_letters_of(lake.name()))
+    _bring(lake, progress)
+    assert lake.offsets(DEAD) == [3]

@@ -1,0 +1,86 @@
+"""New columns: added once whoever asks, and nothing else changes."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import DoubleType, ListType, LongType, NestedField, StringType, StructType
+
+from spark_jobs.core.errors import SourceChanged
+from spark_jobs.core.progress import Progress
+from spark_jobs.io.arrow_schema import file_schema, json_columns
+from spark_jobs.io.evolution import evolve_table
+from spark_jobs.io.tables import create_table, progress_of
+
+if TYPE_CHECKING:
+    from tests.support.lake import Lake
+
+_STRUCT = StructType(NestedField(3, "a", LongType(), required=False))
+_ELEMENT = StructType(NestedField(5, "a", LongType(), required=False))
+_NESTED = Schema(
+    NestedField(1, "s", _STRUCT, required=False),
+    NestedField(2, "l", ListType(4, _ELEMENT, element_required=False), required=False),
+)
+
+
+def test_new_columns_keep_snapshot_and_progress(lake: Lake) -> None:
+    """The schema is new, the rows and offsets are the same, and the next batch has the column."""
+    lake.make_table()
+    lake.drain(0, 10)
+    before = lake.load()
+    after = evolve_table(lake.open, lake.name(), [(("speed",), DoubleType())])
+    assert after.metadata.current_snapshot_id == before.metadata.current_snapshot_id
+    assert progress_of(after) == progress_of(before)
+    assert json_columns(after).names == ["id", "name", "at", "speed"]
+    assert file_schema(after).names[-1] == "speed"
+    lake.drain(10, 20)
+    assert lake.load().scan().to_arrow()["speed"].null_count == 20
+
+
+def test_asking_again_changes_nothing(lake: Lake) -> None:
+    """What is there stays, of whatever type another run chose."""
+    lake.make_table()
+    evolve_table(lake.open, lake.name(), [(("speed",), DoubleType())])
+    before = lake.load().metadata
+    after = evolve_table(lake.open, lake.name(), [(("speed",), StringType())])
+    assert after.metadata.current_schema_id == before.current_schema_id
+    assert str(after.schema().find_type("speed")) == "double"
+
+
+def test_two_runs_add_at_once(lake: Lake) -> None:
+    """Each gets a table with its own columns; no column is there twice."""
+    lake.make_table()
+    additions = [[(("a",), LongType()), (("b",), LongType())], [(("b",), LongType()), (("c",), LongType())]]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda added: evolve_table(lake.open, lake.name(), added), additions))
+    assert sorted(json_columns(lake.load()).names) == ["a", "at", "b", "c", "id", "name"]
+
+
+def test_fields_inside_structs_and_lists(sqlite_lake: Lake) -> None:
+    """At any depth, with and without the list's own ``element`` in the path."""
+    lake = sqlite_lake
+    create_table(
+        lake.open(),
+        lake.name(),
+        _NESTED,
+        partition_by=(),
+        properties={},
+        progress=Progress("t", 0, {}),
+        dead_letters=False,
+    )
+    paths = [("s", "b"), ("l", "b"), ("l", "element", "c")]
+    for _ in range(2):
+        table = evolve_table(lake.open, lake.name(), [(path, LongType()) for path in paths])
+    assert [str(field.type) for field in json_columns(table)] == [
+        "struct<a: int64, b: int64>",
+        "list<element: struct<a: int64, b: int64, c: int64>>",
+    ]
+
+
+def test_a_table_that_is_gone_is_a_named_error(sqlite_lake: Lake) -> None:
+    """Evolving never makes a table."""
+    with pytest.raises(SourceChanged):
+        evolve_table(sqlite_lake.open, sqlite_lake.name(), [(("a",), LongType())])

@@ -1,0 +1,186 @@
+"""What a catalog answers is no proof: the outcome of a commit is read back from the table."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_jobs.core.errors import CommitStateUnknown, ConfigError, RetryableError
+from spark_jobs.core.fail_points import NoFailPoints
+from spark_jobs.io import catalog as catalog_module
+from spark_jobs.io import landing, rest_catalog
+from spark_jobs.io.catalog import open_catalog
+from spark_jobs.io.commit import commit_batch
+from spark_jobs.io.landing import has_landed
+from tests.support.fault_proxy import Fault, FaultProxy, is_table_commit
+from tests.support.lake import Lake, Once
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LANDED = [
+    Fault.LANDED_409,
+    Fault.LANDED_TWICE,
+    Fault.LANDED_504,
+    Fault.LATE_504,
+    Fault.CUT_AFTER,
+    Fault.HALF_ANSWER,
+]
+
+
+@pytest.fixture
+def proxied(served_lake: Lake) -> Iterator[tuple[Lake, FaultProxy]]:
+    """A lake whose catalog is reached through a proxy, with a table."""
+    served_lake.make_table(dead_letters=False)
+    with FaultProxy(served_lake.properties["uri"]) as proxy:
+        yield served_lake.behind(proxy.url), proxy
+
+
+@pytest.fixture
+def short_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look for an attempt three times at once instead of for eight seconds."""
+    monkeypatch.setattr(landing, "READ_BACK_PAUSES_SECONDS", (0.0, 0.0, 0.1))
+
+
+@pytest.mark.parametrize("fault", LANDED, ids=lambda fault: fault.name.lower())
+def test_a_commit_that_landed_is_found(proxied: tuple[Lake, FaultProxy], fault: Fault) -> None:
+    """Whatever the answer was, the commit is known to have landed, once, and the table can be read."""
+    lake, proxy = proxied
+    request = lake.request(0, 10)
+    proxy.arm(fault, is_table_commit)
+    committed = lake.commit(request)
+    assert [seen.method for seen in proxy.faulted()] == ["POST"]
+    assert committed.progress.has_landed(request.batch.attempt)
+    assert lake.offsets() == list(range(10))
+    assert _manifests_exist(lake)
+    lake.drain(10, 20)
+    assert lake.offsets() == list(range(20))
+
+
+@pytest.mark.parametrize("fault", [Fault.CUT_BEFORE, Fault.REFUSED_503], ids=lambda fault: fault.name.lower())
+@pytest.mark.usefixtures("short_read_back")
+def test_a_commit_that_did_not_land_is_unknown_and_done_again(
+    proxied: tuple[Lake, FaultProxy], fault: Fault
+) -> None:
+    """Not found is not "not landed": the files stay, and a new attempt's commit settles it."""
+    lake, proxy = proxied
+    request = lake.request(0, 10)
+    proxy.arm(fault, is_table_commit)
+    with pytest.raises(CommitStateUnknown) as caught:
+        lake.commit(request)
+    assert caught.value.code == "commit-state-unknown"
+    assert [seen.method for seen in proxy.faulted()] == ["POST"]
+    assert not has_landed(lake.open, lake.name(), request.batch.attempt)
+    assert all(lake.load().io.new_input(file["path"]).exists() for file in request.data_files)
+    lake.drain(0, 10)
+    assert lake.offsets() == list(range(10))
+
+
+@pytest.mark.usefixtures("short_read_back")
+def test_what_lands_after_the_read_back_is_refused_or_found(proxied: tuple[Lake, FaultProxy]) -> None:
+    """A 504 that lands later than anyone looks: the next attempt and the late one never both count."""
+    lake, proxy = proxied
+    request = lake.request(0, 10)
+    proxy.arm(Fault.LATE_504, is_table_commit)
+    with pytest.raises(CommitStateUnknown):
+        lake.commit(request)
+    lake.drain(0, 10)
+    time.sleep(2.5)
+    assert lake.offsets() == list(range(10))
+    assert not has_landed(lake.open, lake.name(), request.batch.attempt)
+
+
+@pytest.mark.usefixtures("short_read_back")
+def test_a_catalog_gone_at_read_back_leaves_the_outcome_unknown(proxied: tuple[Lake, FaultProxy]) -> None:
+    """A swap was sent: "the catalog is away" would be a promise that nothing landed."""
+    lake, proxy = proxied
+    request = lake.request(0, 10)
+    proxy.arm(Fault.CUT_BEFORE, is_table_commit)
+    with pytest.raises(CommitStateUnknown):
+        commit_batch(lake.open, request, Once("commit.before-swap", proxy.stop))
+    assert [seen.method for seen in proxy.faulted()] == ["POST"]
+
+
+def test_a_catalog_gone_before_the_swap_is_worth_a_retry(proxied: tuple[Lake, FaultProxy]) -> None:
+    """Nothing was sent, so nothing can have landed."""
+    lake, proxy = proxied
+    request = lake.request(0, 10)
+    proxy.stop()
+    with pytest.raises(RetryableError) as caught:
+        commit_batch(lake.open, request, NoFailPoints())
+    assert caught.value.code == "catalog-away"
+
+
+def test_a_catalog_that_never_answers_does_not_hold_a_run(
+    proxied: tuple[Lake, FaultProxy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sessions have timeouts."""
+    lake, proxy = proxied
+    monkeypatch.setattr(rest_catalog, "TIMEOUTS_SECONDS", (0.5, 0.5))
+    proxy.arm(Fault.NO_ANSWER, lambda *_: True)
+    started = time.monotonic()
+    with pytest.raises(RetryableError):
+        lake.open()
+    assert time.monotonic() - started < 2.5
+
+
+def test_a_commit_passes_beside_a_reader(sqlite_lake: Lake) -> None:
+    """The embedded catalog's write-ahead log: a reader's lock does not fail the COMMIT."""
+    lake = sqlite_lake
+    lake.make_table()
+    with closing(_connect(lake)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM iceberg_tables").fetchone()
+        lake.drain(0, 10)
+        assert reader.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert lake.offsets() == list(range(10))
+
+
+@pytest.mark.usefixtures("short_read_back")
+def test_a_locked_catalog_commits_nothing_and_shows_nothing(
+    sqlite_lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another writer holds the lock past the timeout: unknown, and a new catalog object shows no commit."""
+    lake = sqlite_lake
+    lake.make_table()
+    request = lake.request(0, 10)
+    monkeypatch.setattr(catalog_module, "SQLITE_BUSY_TIMEOUT_SECONDS", 0.2)
+    with closing(_connect(lake)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        with pytest.raises(CommitStateUnknown):
+            lake.commit(request)
+        assert not has_landed(lake.open, lake.name(), request.batch.attempt)
+    lake.drain(0, 10)
+    assert lake.offsets() == list(range(10))
+
+
+def test_opening_is_explained() -> None:
+    """Nothing listening, no kind, a catalog in memory, settings that are none: each has its name."""
+    codes = []
+    for properties in (
+        {"type": "rest", "uri": "http://127.0.0.1:9"},
+        {"warehouse": "x"},
+        {"type": "sql", "uri": "sqlite:///:memory:"},
+        {"type": "sql"},
+        {"type": "nothing"},
+    ):
+        with pytest.raises((RetryableError, ConfigError)) as caught:
+            open_catalog("c", properties)
+        codes.append(caught.value.code)
+    assert codes == ["catalog-away", "catalog-settings", "catalog-in-memory", *["catalog-settings"] * 2]
+
+
+def _connect(lake: Lake) -> sqlite3.Connection:
+    return sqlite3.connect(lake.properties["uri"].removeprefix("sqlite:///"), isolation_level=None)
+
+
+def _manifests_exist(lake: Lake) -> bool:
+    table = lake.load()
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    paths = [snapshot.manifest_list, *(m.manifest_path for m in snapshot.manifests(table.io))]
+    return all(table.io.new_input(path).exists() for path in paths)

@@ -1,0 +1,276 @@
+"""Files of a task: what Iceberg is told about them is what is in them, and memory stays bounded."""
+
+from __future__ import annotations
+
+import datetime as dt
+import pickle
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from spark_jobs.core.errors import RetryableError
+from spark_jobs.core.progress import Progress
+from spark_jobs.io.arrow_schema import file_schema
+from spark_jobs.io.data_files import from_json, normalise_path
+from spark_jobs.io.parquet_writer import SplitWriter
+from spark_jobs.io.tables import create_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import Table
+
+    from tests.support.lake import Lake
+
+NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
+WIDE = Schema(
+    NestedField(1, "id", LongType(), required=False),
+    NestedField(2, "small", IntegerType(), required=False),
+    NestedField(3, "at", TimestamptzType(), required=False),
+    NestedField(4, "local", TimestampType(), required=False),
+    NestedField(5, "day", DateType(), required=False),
+    NestedField(6, "clock", TimeType(), required=False),
+    NestedField(7, "text", StringType(), required=False),
+    NestedField(8, "price", DecimalType(9, 2), required=False),
+    NestedField(9, "ratio", DoubleType(), required=False),
+    NestedField(10, "ratio32", FloatType(), required=False),
+    NestedField(11, "yes", BooleanType(), required=False),
+    NestedField(12, "raw", BinaryType(), required=False),
+    NestedField(13, "key", UUIDType(), required=False),
+    NestedField(
+        14, "inner", StructType(NestedField(15, "when", TimestamptzType(), required=False)), required=False
+    ),
+    NestedField(16, "odd name-é.x", StringType(), required=False),
+    NestedField(17, "tags", ListType(18, StringType(), element_required=False), required=False),
+    NestedField(19, "map", MapType(20, StringType(), 21, LongType(), value_required=False), required=False),
+    NestedField(
+        22,
+        "odd-inner",
+        ListType(23, StructType(NestedField(24, "a b", LongType(), required=False)), element_required=False),
+        required=False,
+    ),
+)
+
+
+def _rows(count: int) -> list[dict[str, Any]]:
+    return [_row(n) if n % 7 else {"id": n, "_kafka_offset": n} for n in range(count)]
+
+
+def _row(n: int) -> dict[str, Any]:
+    at = NOON + dt.timedelta(hours=5 * n) if n % 3 else dt.datetime(1969, 12, 31, 23, 59, tzinfo=dt.UTC)
+    return {
+        "id": n,
+        "small": n,
+        "at": at,
+        "local": at.replace(tzinfo=None),
+        "day": at.date(),
+        "clock": at.time(),
+        "text": "😀" * (n % 4) + str(n),
+        "price": Decimal(n) / 4,
+        "ratio": float("nan") if n == 8 else n / 3,
+        "ratio32": n / 2,
+        "yes": n % 2 == 0,
+        "raw": bytes([n % 256]),
+        "key": bytes([n % 256] * 16),
+        "inner": {"when": at},
+        "odd name-é.x": "x",
+        "tags": ["a", None],
+        "map": [("k", n)],
+        "odd-inner": [{"a b": n}],
+        "_kafka_partition": 0,
+        "_kafka_offset": n,
+    }
+
+
+def _table(lake: Lake, *partition_by: str) -> Table:
+    return create_table(
+        lake.open(),
+        lake.name(),
+        WIDE,
+        partition_by=partition_by,
+        properties={},
+        progress=Progress("t", 0, {0: 0}),
+        dead_letters=False,
+    )
+
+
+def _writer(table: Table, **more: int) -> SplitWriter:
+    # As a task gets them.
+    metadata, io = pickle.loads(pickle.dumps((table.metadata, table.io)))  # noqa: S301  (as Spark does)
+    options = {"row_group_bytes": 1 << 20, "max_open_files": 50, **more}
+    return SplitWriter(metadata, io, file_prefix="attempt-3-try", **options)
+
+
+def _append(table: Table, files: list[dict[str, Any]]) -> None:
+    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+        for file in files:
+            append.append_data_file(from_json(file, table.metadata))
+
+
+def _described(file: DataFile) -> dict[str, Any]:
+    maps = ("value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+    return {
+        "partition": file.partition,
+        "rows": file.record_count,
+        **{name: dict(getattr(file, name) or {}) for name in maps},
+    }
+
+
+@pytest.mark.parametrize(
+    "partition_by",
+    [
+        (),
+        ("day(at)",),
+        ("year(day)", "bucket(3, id)"),
+        ("month(local)", "truncate(2, text)", "yes"),
+        ("hour(inner.when)",),
+        ("bucket(4, price)", "bucket(3, key)", "bucket(2, at)", "bucket(2, small)"),
+        ("truncate(10, id)", "price"),
+        ("identity(day)", "bucket(2, text)", "at"),
+        ("truncate(1, price)", "local"),
+    ],
+    ids=" ".join,
+)
+def test_files_are_described_as_pyiceberg_would(sqlite_lake: Lake, partition_by: tuple[str, ...]) -> None:
+    """Partition values, bounds and counts equal those of PyIceberg's own append of the same rows."""
+    table = _table(sqlite_lake, *partition_by)
+    rows = pa.Table.from_pylist(_rows(60), schema=file_schema(table))
+    writer = _writer(table)
+    writer.write(rows)
+    ours = [from_json(file, table.metadata) for file in writer.close()]
+    table.append(rows)
+    theirs = [task.file for task in table.scan().plan_files()]
+
+    def order(file: dict[str, Any]) -> str:
+        return repr(file["partition"])
+
+    assert sorted(map(_described, ours), key=order) == sorted(map(_described, theirs), key=order)
+
+
+def test_rows_come_back(sqlite_lake: Lake) -> None:
+    """Through a PyIceberg scan, by field id and by partition filter, and through DuckDB from the files."""
+    table = _table(sqlite_lake, "day(at)")
+    rows = pa.Table.from_pylist(_rows(60), schema=file_schema(table))
+    writer = _writer(table)
+    writer.write(rows.slice(0, 30))
+    writer.write(rows.slice(30))
+    files = writer.close()
+    _append(table, files)
+    read = table.scan().to_arrow().sort_by("id").select(rows.column_names)
+    lists = ["_kafka_headers", "odd-inner"]
+    assert [row[0]["a b"] for row in read["odd-inner"].to_pylist() if row] == [n for n in range(60) if n % 7]
+    # PyIceberg reads a null list of structs as an empty one; the file has the null.
+    assert repr(read.drop(lists).to_pylist()) == repr(rows.drop(lists).to_pylist())
+    assert table.scan("at < '1970-01-01T00:00:00+00:00'").to_arrow().num_rows == 17
+    paths = [normalise_path(file["path"]) for file in files]
+    read_by_duckdb = duckdb.read_parquet(paths).aggregate("count(*), sum(id), count(distinct text)")
+    assert read_by_duckdb.fetchall() == [(60, sum(range(60)), 51)]
+
+
+def test_order_row_groups_and_names(sqlite_lake: Lake) -> None:
+    """Rows keep their order, row groups are cut by bytes, names count up from the prefix, codec is zstd."""
+    table = _table(sqlite_lake)
+    writer = _writer(table, row_group_bytes=20_000)
+    for start in range(0, 4_000, 100):
+        rows = [{"id": n, "text": "x" * 50} for n in range(start, start + 100)]
+        writer.write(pa.Table.from_pylist(rows, schema=file_schema(table)))
+    (file,) = writer.close()
+    assert file["path"].endswith("/data/attempt-3-try-00000.parquet")
+    parquet = pq.ParquetFile(normalise_path(file["path"]))
+    assert parquet.read()["id"].to_pylist() == list(range(4_000))
+    assert parquet.metadata.num_row_groups > 10
+    assert parquet.metadata.row_group(0).column(0).compression == "ZSTD"
+    assert file["rows"] == 4_000
+    assert len(file["split_offsets"]) == parquet.metadata.num_row_groups
+
+
+def test_field_ids_are_the_tables(sqlite_lake: Lake) -> None:
+    """Nested ones too, or engines read nulls."""
+    table = _table(sqlite_lake)
+    writer = _writer(table)
+    writer.write(pa.Table.from_pylist(_rows(3), schema=file_schema(table)))
+    (file,) = writer.close()
+    read = pq.read_schema(normalise_path(file["path"]))
+    ids = [int(field.metadata[b"PARQUET:field_id"]) for field in read]
+    assert ids == [field.field_id for field in table.schema().fields]
+    assert read.names[13:15] == ["inner", "odd_x20name_x2Dé_x2Ex"]
+    inner = read.field("inner").type.field(0)
+    assert int(inner.metadata[b"PARQUET:field_id"]) == table.schema().find_field("inner.when").field_id
+
+
+def test_open_files_are_bounded(sqlite_lake: Lake) -> None:
+    """A record of the year 3000 costs one file, not one more open file."""
+    table = _table(sqlite_lake, "day(at)")
+    writer = _writer(table, max_open_files=3)
+    for day in [0, 1, 2, 3, 4, 0, 1]:
+        rows = [{"id": n, "at": NOON + dt.timedelta(days=day)} for n in range(5)]
+        writer.write(pa.Table.from_pylist(rows, schema=file_schema(table)))
+        assert len(writer._open) <= 3
+    files = writer.close()
+    assert sum(file["rows"] for file in files) == 35
+    assert len({file["path"] for file in files}) == len(files) >= 6
+
+
+def test_waiting_rows_are_bounded(sqlite_lake: Lake) -> None:
+    """However many partitions are open, at most twice the row group's bytes wait in memory."""
+    table = _table(sqlite_lake, "bucket(20, id)")
+    writer = _writer(table, row_group_bytes=30_000, max_open_files=50)
+    for _ in range(30):
+        rows = [{"id": n, "text": "x" * 50} for n in range(200)]
+        writer.write(pa.Table.from_pylist(rows, schema=file_schema(table)))
+        assert sum(file.waiting_bytes for file in writer._open.values()) < 60_000
+    assert sum(file["rows"] for file in writer.close()) == 6_000
+
+
+def test_nothing_written_is_no_file(sqlite_lake: Lake) -> None:
+    """A split of tombstones only has no data file."""
+    table = _table(sqlite_lake)
+    writer = _writer(table)
+    writer.write(file_schema(table).empty_table())
+    assert writer.close() == []
+
+
+def test_abort_lets_go(sqlite_lake: Lake) -> None:
+    """After a failure open files are closed; files never begun are no obstacle."""
+    table = _table(sqlite_lake, "bucket(4, id)")
+    writer = _writer(table, row_group_bytes=1)
+    writer.write(pa.Table.from_pylist(_rows(3), schema=file_schema(table)))
+    writer.abort()
+    assert writer._open == {}
+
+
+def test_a_full_disk_is_worth_a_retry(sqlite_lake: Lake, tmp_path: Path) -> None:
+    """Storage that fails is an error with a name, not a traceback."""
+    table = _table(sqlite_lake)
+    writer = _writer(table, row_group_bytes=1)
+    data = tmp_path / "lake"
+    for path in data.rglob("t-*"):
+        (path / "data").write_text("a file where the folder should be")
+    with pytest.raises(RetryableError) as caught:
+        writer.write(pa.Table.from_pylist(_rows(3), schema=file_schema(table)))
+    assert caught.value.code == "storage-failed"

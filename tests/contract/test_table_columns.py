@@ -1,0 +1,74 @@
+"""Declared types, and tables whose columns are not what a pipeline expects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from spark_jobs.core.errors import ConfigError
+from spark_jobs.core.progress import Progress
+from spark_jobs.io.columns import check_columns, iceberg_type
+from spark_jobs.io.tables import create_table
+
+if TYPE_CHECKING:
+    from tests.support.lake import Lake
+
+
+@pytest.mark.parametrize(
+    ("declared", "read"),
+    [
+        ("long", "long"),
+        ("decimal(9, 2)", "decimal(9, 2)"),
+        (" fixed[ 4 ] ", "fixed[4]"),
+        ("list<struct<a: int, b: map<string, double>>>", "list<struct<1: a: optional int, ...>>"),
+        ("timestamptz", "timestamptz"),
+    ],
+)
+def test_declared_types(declared: str, read: str) -> None:
+    """Every type a configuration may name; nested fields are optional."""
+    kind = iceberg_type(declared)
+    if "<" not in declared:
+        assert str(kind) == read
+    else:
+        element = kind.element_type  # type: ignore[attr-defined]
+        assert [(f.name, str(f.field_type), f.required) for f in element.fields] == [
+            ("a", "int", False),
+            ("b", "map<string, double>", False),
+        ]
+
+
+def test_the_declared_types_are_the_tables(sqlite_lake: Lake) -> None:
+    """Equal types pass, columns the table does not have yet pass, a clash names both types."""
+    table = sqlite_lake.make_table()
+    check_columns(table, {"id": "long", "at": "timestamptz", "new": "list<struct<a: int>>"})
+    with pytest.raises(ConfigError) as caught:
+        check_columns(table, {"id": "string"})
+    assert caught.value.code == "column-clash"
+    assert caught.value.message == "column id is long, not string"
+
+
+def test_the_keys_format_is_the_tables(sqlite_lake: Lake) -> None:
+    """A table made for string keys is not written with binary ones."""
+    table = sqlite_lake.make_table()
+    with pytest.raises(ConfigError) as caught:
+        check_columns(table, {}, key_is_binary=True)
+    assert caught.value.message == "column _kafka_key is string, not binary"
+
+
+def test_a_field_of_our_columns_name_is_refused(sqlite_lake: Lake) -> None:
+    """It would hold two things."""
+    schema = Schema(NestedField(1, "_kafka_offset", LongType(), required=False))
+    with pytest.raises(ConfigError) as caught:
+        create_table(
+            sqlite_lake.open(),
+            sqlite_lake.name(),
+            schema,
+            partition_by=(),
+            properties={},
+            progress=Progress("t", 0, {}),
+            dead_letters=False,
+        )
+    assert caught.value.code == "reserved-column"

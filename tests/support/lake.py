@@ -1,0 +1,177 @@
+"""A small lake for tests: tables, batches with real Parquet files, and what a reader then sees."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
+
+from spark_jobs.core.batch import Batch
+from spark_jobs.core.fail_points import NoFailPoints
+from spark_jobs.core.offsets import OffsetRange, OffsetRanges
+from spark_jobs.core.progress import PendingDeadLetters, Progress
+from spark_jobs.io.arrow_schema import file_schema
+from spark_jobs.io.catalog import open_catalog
+from spark_jobs.io.commit import CommitRequest, commit_batch
+from spark_jobs.io.parquet_writer import SplitWriter
+from spark_jobs.io.tables import create_table, dead_letters_of, load_table, progress_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+    from spark_jobs.io.landing import Committed
+
+TOPIC = "flights"
+DAY = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+SCHEMA = Schema(
+    NestedField(1, "id", LongType(), required=False),
+    NestedField(2, "name", StringType(), required=False),
+    NestedField(3, "at", TimestamptzType(), required=False),
+)
+
+
+@dataclass(frozen=True)
+class Lake:
+    """One catalog with a namespace of its own; ``open`` gives a new catalog object every time."""
+
+    kind: str
+    properties: dict[str, str]
+    namespace: str
+
+    def open(self) -> Catalog:
+        return open_catalog("sluice", self.properties)
+
+    def name(self, table: str = "t") -> str:
+        return f"{self.namespace}.{table}"
+
+    def behind(self, uri: str) -> Lake:
+        """The same lake, its catalog reached through a proxy."""
+        return Lake(self.kind, {**self.properties, "uri": uri}, self.namespace)
+
+    def load(self, table: str = "t") -> Table:
+        found = load_table(self.open(), self.name(table))
+        assert found is not None
+        return found
+
+    def make_table(self, table: str = "t", *, starts: Mapping[int, int] | None = None, **more: Any) -> Table:
+        options: dict[str, Any] = {"partition_by": (), "properties": {}, "dead_letters": True, **more}
+        progress = Progress(TOPIC, 0, dict(starts or {0: 0}), cluster_id="c", topic_id="t")
+        return create_table(self.open(), self.name(table), SCHEMA, progress=progress, **options)
+
+    def request(
+        self,
+        start: int,
+        end: int,
+        *,
+        table: str = "t",
+        partition: int = 0,
+        attempt: str | None = None,
+        dead_letters: Sequence[int] = (),
+        files: bool = True,
+    ) -> CommitRequest:
+        """A batch [start, end) of one partition, its rows and dead letters written, nothing committed."""
+        ranges = OffsetRanges((OffsetRange(partition, start, end),))
+        batch = Batch(
+            "p", self.name(table), TOPIC, 0, ranges, attempt or uuid.uuid4().hex, 1_767_225_600_000_000
+        )
+        loaded = self.load(table)
+        offsets = [o for o in range(start, end) if o not in dead_letters]
+        return CommitRequest(
+            self.name(table),
+            str(loaded.metadata.table_uuid),
+            batch,
+            tuple(write_rows(loaded, partition, offsets, batch.attempt)) if files else (),
+            self._pending(batch, partition, dead_letters) if dead_letters else None,
+            {"sluice.actor": "test"},
+        )
+
+    def _pending(self, batch: Batch, partition: int, offsets: Sequence[int]) -> PendingDeadLetters:
+        table = self.load(dead_letters_of(batch.table).rpartition(".")[2])
+        files = write_dead_letters(table, partition, offsets, batch.attempt)
+        return PendingDeadLetters(batch.attempt, batch.ranges.starts, batch.ranges.ends, tuple(files))
+
+    def commit(self, request: CommitRequest, before_swap: Callable[[], None] | None = None) -> Committed:
+        points = NoFailPoints() if before_swap is None else Once("commit.before-swap", before_swap)
+        return commit_batch(self.open, request, points)
+
+    def drain(self, start: int, end: int, **more: Any) -> Committed:
+        return self.commit(self.request(start, end, **more))
+
+    def offsets(self, table: str = "t") -> list[int]:
+        """Every ``_kafka_offset`` a reader sees, sorted; doubled ones twice."""
+        return sorted(self.load(table).scan(selected_fields=("_kafka_offset",)).to_arrow()[0].to_pylist())
+
+    def next_offset(self, table: str = "t", partition: int = 0) -> int:
+        return progress_of(self.load(table)).next_offsets[partition]
+
+
+class Once:
+    """Fail points that run something when one of them is reached for the first time."""
+
+    def __init__(self, name: str, action: Callable[[], None]) -> None:
+        self._waiting = {name: action}
+
+    def reach(self, name: str) -> None:
+        action = self._waiting.pop(name, None)
+        if action:
+            action()
+
+
+def write_rows(table: Table, partition: int, offsets: Sequence[int], attempt: str) -> list[dict[str, Any]]:
+    """Write one row for each offset through the writer of a task."""
+    rows = [
+        {"id": o, "name": f"n{o}", "at": DAY + dt.timedelta(hours=o), **_coordinates(partition, o)}
+        for o in offsets
+    ]
+    return _write(table, rows, attempt)
+
+
+def write_dead_letters(
+    table: Table, partition: int, offsets: Sequence[int], attempt: str
+) -> list[dict[str, Any]]:
+    """Write one dead letter for each offset."""
+    rows = [{"value": b"{", "error": "not JSON", **_coordinates(partition, o)} for o in offsets]
+    return _write(table, rows, attempt)
+
+
+def _write(table: Table, rows: list[dict[str, Any]], attempt: str) -> list[dict[str, Any]]:
+    prefix = f"{attempt}-0-{uuid.uuid4().hex[:8]}"
+    writer = SplitWriter(
+        table.metadata, table.io, file_prefix=prefix, row_group_bytes=1 << 20, max_open_files=8
+    )
+    writer.write(pa.Table.from_pylist(rows, schema=file_schema(table)))
+    return writer.close()
+
+
+def _coordinates(partition: int, offset: int) -> dict[str, Any]:
+    at = DAY + dt.timedelta(seconds=offset)
+    return {
+        "_kafka_topic": TOPIC,
+        "_kafka_partition": partition,
+        "_kafka_offset": offset,
+        "_kafka_generation": 0,
+        "_kafka_timestamp": at,
+        "_ingested_at": DAY,
+    }
+
+
+def sends_of(catalog: Catalog, seen: list[tuple[Any, ...]]) -> Catalog:
+    """Record the requirements of every commit this catalog object sends."""
+    catalog.commit_table = partial(_record, catalog.commit_table, seen)  # type: ignore[method-assign]
+    return catalog
+
+
+def _record(
+    send: Callable[..., Any], seen: list[tuple[Any, ...]], table: Any, requirements: Any, updates: Any
+) -> Any:
+    seen.append(requirements)
+    return send(table, requirements, updates)
