@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from pyiceberg.table.update import AssertTableUUID
-from pyiceberg.types import ListType, MapType
+from pyiceberg.types import ListType, MapType, StructType
 
 from spark_jobs.core.errors import RetryableError, SourceChanged
 from spark_jobs.io.catalog import catalog_error, close_catalog
@@ -31,7 +31,8 @@ def evolve_table(
     """Add optional columns and return the table that has them all; neither snapshot nor progress changes.
 
     A path names a field from the top; a list is passed through to its elements with or without
-    ``element``. What is there already, by another run's doing too, stays as it is, of whatever type.
+    ``element``. What is there already, by another run's doing too, stays as it is, of whatever type; nothing is
+    added inside a field that is no struct.
     Raises ``RetryableError`` when other changes keep coming first or the catalog does not answer.
     """
     failure: Exception | None = None
@@ -44,7 +45,7 @@ def evolve_table(
                 raise SourceChanged(
                     "the table is gone", code="table-gone", hint="Restore it, or run again.", table=identifier
                 )
-            missing = [(path, kind) for path, kind in additions if not _has_field(table.schema(), path)]
+            missing = [(path, kind) for path, kind in additions if _is_missing(table.schema(), path)]
             if not missing:
                 return table
             failure = _try_add(catalog, table, missing)
@@ -74,7 +75,8 @@ def _try_add(catalog: Catalog, table: Table, missing: Sequence[Addition]) -> Exc
     return None
 
 
-def _has_field(schema: Schema, path: tuple[str, ...]) -> bool:
+def _is_missing(schema: Schema, path: tuple[str, ...]) -> bool:
+    """False as well where a field on the way is no struct: values that do not fit it are no columns."""
     kind: IcebergType = schema.as_struct()
     for name in path:
         if isinstance(kind, ListType):
@@ -85,8 +87,10 @@ def _has_field(schema: Schema, path: tuple[str, ...]) -> bool:
             kind = kind.value_type
             if name == "value":
                 continue
-        field = next((f for f in getattr(kind, "fields", ()) if f.name == name), None)
-        if field is None:
+        if not isinstance(kind, StructType):
             return False
+        field = next((f for f in kind.fields if f.name == name), None)
+        if field is None:
+            return True
         kind = field.field_type
-    return True
+    return False

@@ -149,11 +149,9 @@ def _without_reserved(schema: Schema, identifier: str) -> Schema:
 
 def _refuse_older_dead_letters(table: Table, identifier: str, progress: Progress) -> None:
     there = progress_of(table)
-    is_other = (there.topic, there.generation) != (progress.topic, progress.generation)
-    ahead = any(
-        offset > progress.next_offsets.get(partition, offset)
-        for partition, offset in there.next_offsets.items()
-    )
+    is_other = there.topic != progress.topic or there.generation > progress.generation
+    known = there.next_offsets if there.generation == progress.generation else {}
+    ahead = any(offset > progress.next_offsets.get(partition, offset) for partition, offset in known.items())
     if is_other or ahead:
         raise ConfigError(
             "the dead-letter table is that of an earlier table of this name",

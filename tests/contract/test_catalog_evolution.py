@@ -78,6 +78,8 @@ def test_fields_inside_structs_and_lists(sqlite_lake: Lake) -> None:
         "struct<a: int64, b: int64>",
         "list<element: struct<a: int64, b: int64, c: int64>>",
     ]
+    same = evolve_table(lake.open, lake.name(), [(("s", "a", "deeper"), LongType())])
+    assert same.metadata.current_schema_id == table.metadata.current_schema_id
 
 
 def test_a_table_that_is_gone_is_a_named_error(sqlite_lake: Lake) -> None:
