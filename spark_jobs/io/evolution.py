@@ -31,9 +31,9 @@ def evolve_table(
     """Add optional columns and return the table that has them all; neither snapshot nor progress changes.
 
     A path names a field from the top; a list is passed through to its elements with or without
-    ``element``. What is there already, by another run's doing too, stays as it is, of whatever type; nothing is
-    added inside a field that is no struct.
-    Raises ``RetryableError`` when other changes keep coming first or the catalog does not answer.
+    ``element``. What is there already, by another run's doing too, stays as it is, of whatever type;
+    nothing is added inside a field that is no struct. Raises ``RetryableError`` when other changes keep
+    coming first or the catalog does not answer.
     """
     failure: Exception | None = None
     for attempt in range(_MAX_TRIES):
