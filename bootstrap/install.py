@@ -16,8 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bootstrap.child_environment import child_environment
 from bootstrap.index_settings import parse_pip_settings, uv_variables
-from bootstrap.places import BUILD_LOCK, LOCKS, UV_LOCK, Places, lock_key, lock_path
+from bootstrap.places import BUILD_LOCK, JARS_LOCK, LOCKS, RUN_JAR_SETS, UV_LOCK, Places, lock_key, lock_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +46,12 @@ def ensure_installed(places: Places, dependency_set: str) -> None:
         _install(places, dependency_set)
 
 
+def fetch_jars(places: Places, lock: Path, *set_names: str) -> None:
+    """Bring a jar lock's sets (all when none is named) into the cache; at once when they are there."""
+    environment = child_environment(os.environ, places)
+    _run([places.python, "-P", "-m", "servers.fetch", lock, *set_names], environment)
+
+
 def is_installed(places: Places, dependency_set: str) -> bool:
     """Whether the environment holds the set as locked; the larger set holds the smaller."""
     try:
@@ -63,6 +70,7 @@ def _install(places: Places, dependency_set: str) -> None:
     into: list[str | Path] = ["--python", places.python, "--build-constraints", BUILD_LOCK]
     _run([uv, "pip", "sync", "--require-hashes", *into, lock_path(dependency_set)], variables)
     _run([uv, "pip", "install", "--quiet", "--no-deps", *into, "--editable", places.clone], variables)
+    fetch_jars(places, JARS_LOCK, *RUN_JAR_SETS)
     _silence_pyiceberg(places)
     _link(places)
     draft = places.stamp.with_suffix(".draft")
@@ -134,9 +142,9 @@ def _announce(places: Places, dependency_set: str) -> None:
     tools = " and test tools" if dependency_set == "dev" else ""
     _say(
         "First, Sluice sets itself up, once.\n"
-        f"  Downloads  {count} Python packages{tools}, {_MEGABYTES[dependency_set]} MB (PySpark is 430).\n"
-        "             Kafka's and Iceberg's jars, 106 MB, follow when a command first needs them.\n"
-        f"  Keeps      them in {places.cache} (about 2 GB unpacked, shared by all clones).\n"
+        f"  Downloads  {count} Python packages{tools}, {_MEGABYTES[dependency_set]} MB (PySpark is 430),\n"
+        "             and Kafka's and Iceberg's jars, 106 MB.\n"
+        f"  Keeps      them in {places.cache} (about 3 GB unpacked, shared by all clones).\n"
         f"  Makes      this clone's environment there, linked as {places.link}.\n"
         "  Nothing is installed elsewhere: deleting these two undoes it."
     )

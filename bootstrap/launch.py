@@ -8,8 +8,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from bootstrap.child_environment import child_environment
-from bootstrap.install import SetupError, ensure_installed
-from bootstrap.places import ROOT, Places, user_cache
+from bootstrap.install import SetupError, ensure_installed, fetch_jars
+from bootstrap.places import ROOT, TEST_JARS_LOCK, Places, user_cache
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +42,8 @@ def launch(arguments: list[str]) -> int:
     places = Places(user_cache())
     try:
         ensure_installed(places, "dev" if command in {"test", "lint", "bench"} else "run")
+        if command == "test":
+            fetch_jars(places, TEST_JARS_LOCK)
     except SetupError as error:
         print(error, file=sys.stderr)
         return 69

@@ -11,6 +11,9 @@ ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ROOT / "bootstrap"
 UV_LOCK = LOCKS / "uv.txt"
 BUILD_LOCK = LOCKS / "build.txt"
+JARS_LOCK = ROOT / "servers" / "jars.lock"
+TEST_JARS_LOCK = ROOT / "tests" / "support" / "jars-test.lock"
+RUN_JAR_SETS = ("kafka", "spark")
 
 
 def user_cache() -> Path:
@@ -64,5 +67,5 @@ def lock_path(dependency_set: str) -> Path:
 
 def lock_key(dependency_set: str) -> str:
     """Return what the stamp says when the environment holds this set."""
-    content = lock_path(dependency_set).read_bytes() + BUILD_LOCK.read_bytes()
+    content = lock_path(dependency_set).read_bytes() + BUILD_LOCK.read_bytes() + JARS_LOCK.read_bytes()
     return f"{dependency_set} {hashlib.sha256(content).hexdigest()[:16]}"

@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 import requests
 from maven_artifact import Artifact, Downloader
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 RUNTIME_LOCK = Path(__file__).with_name("jars.lock")
 MIRROR_VARIABLE = "SLUICE_MAVEN_MIRROR"
+
+# Told, from several threads but one at a time: bytes done, bytes in all, the file just worked on.
+OnProgress: TypeAlias = Callable[[int, int, str], None]
 
 _PARALLEL_DOWNLOADS = 12
 _CHUNK_BYTES = 256 * 1024
@@ -49,13 +53,6 @@ class Jar:
         """The name Maven gives the file; unique over all our lock files (tested)."""
         suffix = f"-{self.classifier}" if self.classifier else ""
         return f"{self.artifact}-{self.version}{suffix}.jar"
-
-
-class OnProgress(Protocol):
-    """Told, from several threads, how much of a fetch is done."""
-
-    def __call__(self, done_bytes: int, total_bytes: int, file_name: str) -> None:
-        """Take one step of progress."""
 
 
 def read_lock(path: Path, *set_names: str) -> tuple[Jar, ...]:

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from servers.process import free_ports
 from servers.spark_connect import SparkConnectSettings, start_spark_connect
@@ -34,6 +35,10 @@ def pytest_configure() -> None:
     """Tests see neither the user's Spark, Dagster and AWS set-up nor another Sluice's."""
     for name in [name for name in os.environ if name.startswith(_FOREIGN_PREFIXES)]:
         del os.environ[name]
+    # Servers share the cores with the examples, so slowness says nothing about a strategy or a property.
+    slow_is_fine = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile("sluice", slow_is_fine, derandomize="CI" in os.environ)
+    settings.load_profile("sluice")
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,108 @@
+"""Set-up: what it locks, translates for its tools, and lets commands see of the user's environment."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from bootstrap.child_environment import child_environment
+from bootstrap.index_settings import parse_pip_settings, uv_variables
+from bootstrap.install import ensure_installed, is_installed
+from bootstrap.places import LOCKS, ROOT, Places, lock_key, lock_path
+
+NAMED = re.compile(r"^([a-z0-9-]+)==(\S+)", re.MULTILINE)
+
+
+def test_locks_carry_hashes_and_no_addresses() -> None:
+    """Every locked package has a hash, and no lock or input names a place to fetch it from."""
+    for path in (*LOCKS.glob("*.txt"), *LOCKS.glob("*.in")):
+        text = path.read_text()
+        assert "://" not in text
+        assert "--index" not in text
+        if path.suffix == ".txt":
+            assert len(NAMED.findall(text)) == len(re.findall(r"==[^\n]* \\\n    --hash=sha256:", text))
+
+
+def test_development_adds_to_what_runs() -> None:
+    """Tests run on exactly the versions that users get."""
+    run, dev = (dict(NAMED.findall(lock_path(name).read_text())) for name in ("run", "dev"))
+    assert run.items() <= dev.items()
+
+
+def test_launcher_is_readable_by_old_pythons() -> None:
+    """The launcher's own file parses in the oldest Python 3 anybody has, so that it can say what is wrong."""
+    ast.parse((ROOT / "sluice").read_text(), feature_version=(3, 4))
+
+
+def test_pip_settings_become_uvs() -> None:
+    """An index, proxy and certificate given to pip by file or variable reach uv; variables win over files."""
+    listing = r"""
+global.cert='/etc/ca.pem'
+global.index-url='https://from.file/simple'
+install.trusted-host='\na.example\nb.example'
+global.timeout='60'
+:env:.index-url='https://from.variable/simple'
+"""
+    assert uv_variables(parse_pip_settings(listing), {}) == {
+        "UV_DEFAULT_INDEX": "https://from.variable/simple",
+        "SSL_CERT_FILE": "/etc/ca.pem",
+        "UV_INSECURE_HOST": "a.example b.example",
+    }
+
+
+def test_uv_settings_of_the_user_win() -> None:
+    """What the user set for uv stays; other tools' certificates serve when nothing else does."""
+    user = {"UV_DEFAULT_INDEX": "https://mine/simple", "REQUESTS_CA_BUNDLE": "/ca.pem"}
+    assert uv_variables({"index-url": "https://other/simple"}, user) == {"SSL_CERT_FILE": "/ca.pem"}
+    extra = uv_variables({"extra-index-url": "https://more/simple"}, {})
+    assert extra == {"UV_INDEX": "https://more/simple", "UV_INDEX_STRATEGY": "unsafe-best-match"}
+
+
+def test_foreign_set_up_does_not_leak(tmp_path: Path) -> None:
+    """Commands see our interpreter and an empty PyIceberg configuration, whatever the user's shell has."""
+    foreign = ("SPARK_HOME", "SPARK_REMOTE", "SPARK_CONF_DIR", "DAGSTER_HOME", "PYTHONHOME", "PYTHONPATH")
+    user = dict.fromkeys(foreign, "x") | {
+        "PYSPARK_PYTHON": "x",
+        "PYICEBERG_CATALOG__SLUICE__URI": "x",
+        "PYICEBERG_HOME": "x",
+        "PIP_CERT": "/ca.pem",
+        "AWS_PROFILE": "kept",
+        "PATH": "/usr/bin",
+    }
+    places = Places(tmp_path)
+    assert child_environment(user, places) == {
+        "AWS_PROFILE": "kept",
+        "PIP_CERT": "/ca.pem",
+        "REQUESTS_CA_BUNDLE": "/ca.pem",
+        "PATH": f"{places.environment}/bin:/usr/bin",
+        "PYSPARK_PYTHON": str(places.python),
+        "PYSPARK_DRIVER_PYTHON": str(places.python),
+        "PYICEBERG_HOME": str(places.pyiceberg_home),
+    }
+
+
+@pytest.mark.parametrize(
+    ("held", "asked", "enough"), [("run", "run", True), ("dev", "run", True), ("run", "dev", False)]
+)
+def test_set_up_is_done_once(tmp_path: Path, held: str, asked: str, enough: bool) -> None:
+    """An environment that holds the lock, or the larger one, is used as it is; an older lock is not."""
+    places = Places(tmp_path)
+    places.python.parent.mkdir(parents=True)
+    places.python.touch()
+    places.stamp.write_text(lock_key(held))
+    assert is_installed(places, asked) is enough
+    if enough:
+        ensure_installed(places, asked)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["env"]
+    places.stamp.write_text(f"{asked} of an older lock")
+    assert not is_installed(places, asked)
+
+
+def test_clones_share_the_cache_and_not_the_environment(tmp_path: Path) -> None:
+    """Two clones have environments of their own over one package cache."""
+    one, other = Places(tmp_path, Path("/a")), Places(tmp_path, Path("/b"))
+    assert one.environment != other.environment
+    assert one.packages == other.packages
