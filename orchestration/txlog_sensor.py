@@ -21,10 +21,9 @@ from orchestration.run_requests import RunHistory
 from orchestration.triggers import state_key
 from resources.sluice import Sluice
 from resources.survey import LogState, Problem
+from spark_jobs.core.txlog_checkpoint import is_due
 
 SECONDS_BETWEEN_TICKS = 60
-# Seven objects each at most: recovery's listing stays one page on S3.
-FINISHED_ATTEMPTS_TO_FOLD = 100
 # A drain from the command line is not among Dagster's runs; its attempts take seconds.
 UNFINISHED_SECONDS = 120.0
 
@@ -67,7 +66,7 @@ def _settle(log: LogState, history: RunHistory, now: float) -> Iterator[RunReque
 
 def _fold(log: LogState, history: RunHistory) -> Iterator[RunRequest]:
     key = txlog_key(log.pipeline)
-    if log.finished >= FINISHED_ATTEMPTS_TO_FOLD and not history.is_under_way(key):
+    if is_due(log.finished) and not history.is_under_way(key):
         reason = f"{log.finished} finished attempts"
         request = history.request(key, log.pipeline.name, state_key(log.pipeline, reason), reason)
         yield from [request] if request else []

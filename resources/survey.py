@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pyiceberg.table import Table
-    from spark_jobs.io.kafka_admin import KafkaAdmin
 
     from spark_jobs.core.config import PipelineConfig, SluiceConfig
     from spark_jobs.core.progress import Progress
     from spark_jobs.core.source import SourceState
     from spark_jobs.core.txlog import Attempt
+    from spark_jobs.io.kafka_admin import KafkaAdmin
 
 # Reading a table is mostly parsing; a few threads hide the waiting of remote catalogs.
 CATALOG_READERS = 8
@@ -117,6 +117,8 @@ class Surveyor:
         properties = resolve_kafka_properties(self.config)
         with self._lock:
             if self._admin is None or self._admin[0] != properties:
+                if self._admin is not None:
+                    self._admin[1].close()
                 self._admin = (properties, KafkaAdmin(properties))
             return self._admin[1]
 

@@ -1,0 +1,204 @@
+"""Ticks of both sensors over a real broker, real tables and a real instance."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from dagster import DagsterInstance, SensorResult, build_sensor_context
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from orchestration.backlog_sensor import backlog_sensor
+from orchestration.build import build_definitions
+from orchestration.txlog_sensor import txlog_sensor
+from resources.sluice import Sluice
+from spark_jobs.core.batch import Batch
+from spark_jobs.core.config import CatalogSettings, PipelineConfig, SluiceConfig
+from spark_jobs.core.offsets import OffsetRange, OffsetRanges
+from spark_jobs.core.progress import Progress
+from spark_jobs.core.txlog import FlushComplete, FlushStart
+from spark_jobs.core.txlog_checkpoint import DEFAULT_DUE_ATTEMPTS
+from spark_jobs.io.catalog import close_catalog, open_catalog
+from spark_jobs.io.tables import create_table
+from spark_jobs.io.txlog_store import TxlogStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyiceberg.table import Table
+
+    from tests.support.kafka_server import KafkaBroker
+
+SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Pipelines over one broker and one catalog, and an instance to tick in."""
+
+    config: SluiceConfig
+    instance: DagsterInstance
+    sluice: Sluice
+
+    def tick(self, sensor: Any = backlog_sensor, cursor: str | None = None) -> SensorResult:
+        """One tick, as the daemon makes it."""
+        with build_sensor_context(
+            instance=self.instance,
+            cursor=cursor,
+            resources={"sluice": self.sluice},
+            definitions=build_definitions(self.config),
+        ) as context:
+            result = sensor(context)
+        assert isinstance(result, SensorResult)
+        return result
+
+    def make_table(self, pipeline: PipelineConfig, next_offset: int) -> Table:
+        """The pipeline's table as a drain up to ``next_offset`` of partition 0 leaves it."""
+        catalog = open_catalog(self.config.catalog.name, self.config.catalog.properties)
+        table = create_table(
+            catalog,
+            pipeline.table,
+            SCHEMA,
+            partition_by=(),
+            properties={},
+            progress=Progress(pipeline.topic, 0, {0: next_offset}),
+            dead_letters=False,
+        )
+        close_catalog(catalog)
+        return table
+
+
+def pipeline_of(topic: str, **settings: Any) -> PipelineConfig:
+    """A pipeline named as its topic."""
+    return PipelineConfig(name=topic, topic=topic, table=f"lake.{topic.replace('-', '_')}", **settings)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The state folder."""
+    return tmp_path
+
+
+def scene_of(
+    broker: str, catalog: dict[str, str], folder: Path, instance: DagsterInstance, *pipelines: PipelineConfig
+) -> Scene:
+    """A scene with these pipelines."""
+    config = SluiceConfig(
+        home=str(folder),
+        state=str(folder / "log"),
+        kafka={"bootstrap.servers": broker},
+        catalog=CatalogSettings(properties=catalog),
+        pipelines=pipelines,
+    )
+    return Scene(config, instance, Sluice(config))
+
+
+@pytest.fixture
+def instance() -> Iterator[DagsterInstance]:
+    """An instance in memory."""
+    with DagsterInstance.ephemeral() as ephemeral:
+        yield ephemeral
+
+
+def test_a_backlog_without_a_table_asks_for_a_run(
+    kafka: KafkaBroker, sqlite_catalog_properties: dict[str, str], folder: Path, instance: DagsterInstance
+) -> None:
+    """First records are drained at once; an empty topic and a caught-up table ask for nothing."""
+    new, empty, done = (pipeline_of(kafka.new_topic()) for _ in range(3))
+    for pipeline in (new, done):
+        kafka.produce(pipeline.topic, [b"{}"] * 5)
+    scene = scene_of(kafka, sqlite_catalog_properties, folder, instance, new, empty, done)
+    scene.make_table(done, 5)
+    (asked,) = scene.tick().run_requests or ()
+    assert asked.tags["sluice/pipeline"] == new.name
+    assert asked.run_key is not None
+    assert asked.run_key.endswith(":0")
+    assert [key.path for key in asked.asset_selection or ()] == [["lake", new.table.partition(".")[2]]]
+
+
+def test_one_broken_pipeline_is_reported_and_hides_nothing(
+    kafka: KafkaBroker, sqlite_catalog_properties: dict[str, str], folder: Path, instance: DagsterInstance
+) -> None:
+    """A missing topic is in the skip message with its code, while the others go on being looked at."""
+    fine, missing = pipeline_of(kafka.new_topic()), pipeline_of("no-such-topic-anywhere")
+    scene = scene_of(kafka, sqlite_catalog_properties, folder, instance, missing, fine)
+    skipped = scene.tick()
+    assert skipped.skip_reason is not None
+    assert "no-such-topic" in str(skipped.skip_reason.skip_message)
+    assert list(json.loads(skipped.cursor or "{}")) == [missing.name]
+    kafka.produce(fine.topic, [b"{}"])
+    (asked,) = scene.tick(cursor=skipped.cursor).run_requests or ()
+    assert asked.tags["sluice/pipeline"] == fine.name
+
+
+def test_a_range_that_kafka_lost_is_asked_for_so_that_its_error_shows(
+    kafka: KafkaBroker, sqlite_catalog_properties: dict[str, str], folder: Path, instance: DagsterInstance
+) -> None:
+    """A table ahead of the topic or behind its retention leads to a run that fails by name."""
+    ahead, behind = (pipeline_of(kafka.new_topic(), freshness_seconds=3600) for _ in range(2))
+    for pipeline in (ahead, behind):
+        kafka.produce(pipeline.topic, [b"{}"] * 5)
+    kafka.delete_records(behind.topic, {0: 5})
+    scene = scene_of(kafka, sqlite_catalog_properties, folder, instance, ahead, behind)
+    scene.make_table(ahead, 9)
+    scene.make_table(behind, 2)
+    asked = scene.tick().run_requests or ()
+    assert {request.tags["sluice/pipeline"] for request in asked} == {ahead.name, behind.name}
+
+
+def test_no_broker_is_one_clear_line(
+    sqlite_catalog_properties: dict[str, str], folder: Path, instance: DagsterInstance
+) -> None:
+    """Without a broker the tick is skipped with the reason and what to do; it does not fail."""
+    scene = scene_of("", sqlite_catalog_properties, folder, instance, pipeline_of("orders"))
+    skipped = scene.tick().skip_reason
+    assert skipped is not None
+    assert "no-broker" in str(skipped.skip_message)
+
+
+def test_fifty_pipelines_are_looked_at_within_two_seconds(
+    kafka: KafkaBroker, sqlite_catalog_properties: dict[str, str], folder: Path, instance: DagsterInstance
+) -> None:
+    """A tick's time leaves room for ten times as many pipelines within Dagster's 60 s."""
+    topic = kafka.new_topic(partitions=4)
+    kafka.produce(topic, [b"{}"] * 100)
+    pipelines = [
+        PipelineConfig(name=f"p{n}", topic=topic, table=f"lake.t{n}", freshness_seconds=3600)
+        for n in range(50)
+    ]
+    scene = scene_of(kafka, sqlite_catalog_properties, folder, instance, *pipelines)
+    for pipeline in pipelines:
+        scene.make_table(pipeline, 0)
+    scene.sluice.survey()
+    started = time.perf_counter()
+    looked = scene.sluice.survey()
+    seconds = time.perf_counter() - started
+    assert len(looked) == 50
+    assert seconds < 2.0
+
+
+def test_long_logs_are_folded_and_unfinished_attempts_settled(
+    kafka: KafkaBroker, sqlite_catalog_properties: dict[str, str], folder: Path, instance: DagsterInstance
+) -> None:
+    """Enough finished attempts ask for a checkpoint, an old unfinished one for a drain, without a backlog."""
+    long, torn = (pipeline_of(kafka.new_topic()) for _ in range(2))
+    scene = scene_of(kafka, sqlite_catalog_properties, folder, instance, long, torn)
+    store = TxlogStore(scene.config.state, sqlite_catalog_properties)
+    for n in range(DEFAULT_DUE_ATTEMPTS):
+        _log(store, scene, long, f"a{n}", FlushComplete({}, None, "r", 1))
+    assert [asked.job_name for asked in scene.tick(txlog_sensor).run_requests or ()] == ["checkpoint_txlog"]
+    _log(store, scene, torn, "b", FlushStart("b", "file:/x", None))
+    asked = {request.job_name: request for request in scene.tick(txlog_sensor).run_requests or ()}
+    assert asked["drain"].tags["sluice/pipeline"] == torn.name
+
+
+def _log(store: TxlogStore, scene: Scene, pipeline: PipelineConfig, attempt: str, entry: Any) -> None:
+    table = scene.make_table(pipeline, 0)
+    ranges = OffsetRanges((OffsetRange(0, 0, 1),))
+    batch = Batch(pipeline.name, pipeline.table, pipeline.topic, 0, ranges, attempt, 1)
+    store.append(str(table.metadata.table_uuid), batch, entry)
