@@ -42,8 +42,10 @@ def ensure_installed(places: Places, dependency_set: str) -> None:
     with _exclusive(places.cache):
         if is_installed(places, dependency_set):
             return
-        _announce(places, dependency_set)
-        _install(places, dependency_set)
+        # Who has the test tools keeps them when the lock changes.
+        wanted = "dev" if _stamp(places).startswith("dev ") else dependency_set
+        _announce(places, wanted)
+        _install(places, wanted)
 
 
 def fetch_jars(places: Places, lock: Path, *set_names: str) -> None:
@@ -54,16 +56,20 @@ def fetch_jars(places: Places, lock: Path, *set_names: str) -> None:
 
 def is_installed(places: Places, dependency_set: str) -> bool:
     """Whether the environment holds the set as locked; the larger set holds the smaller."""
-    try:
-        stamp = places.stamp.read_text()
-    except OSError:
-        return False
     larger = {"run": ("run", "dev"), "dev": ("dev",)}[dependency_set]
-    return places.python.exists() and stamp in {lock_key(name) for name in larger}
+    return places.python.exists() and _stamp(places) in {lock_key(name) for name in larger}
+
+
+def _stamp(places: Places) -> str:
+    try:
+        return places.stamp.read_text()
+    except FileNotFoundError:
+        return ""
 
 
 def _install(places: Places, dependency_set: str) -> None:
-    places.stamp.unlink(missing_ok=True)
+    if places.stamp.exists():
+        places.stamp.write_text(f"{dependency_set} unfinished")
     uv, variables = _uv(places), _uv_environment(places)
     if not places.python.exists():
         _run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, places.environment], variables)
