@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
 # After a leader moved, the new one may for a moment not show all that the old one did.
 SHORT_LOG_GRACE_SECONDS = 5.0
+QUIET_SECONDS = 3.0
 
 
 class Cursor:
@@ -29,11 +31,19 @@ class Cursor:
         self._timeout_seconds = timeout_seconds
         self._clock = clock
         self._deadline = clock() + timeout_seconds
+        self._quiet_at = clock() + QUIET_SECONDS
 
     @property
     def is_overdue(self) -> bool:
         """Whether nothing has arrived for so long that something is wrong."""
         return self._clock() > self._deadline
+
+    def is_newly_quiet(self) -> bool:
+        """Whether it is time to ask why nothing arrives; true once a silence."""
+        is_quiet = self._clock() > self._quiet_at
+        if is_quiet:
+            self._quiet_at = math.inf
+        return is_quiet
 
     def advance(self, offsets: list[int]) -> int:
         """Move past ascending offsets; return how many of them belong to the range.
@@ -47,6 +57,7 @@ class Cursor:
         self.log_end = None
         self.is_done = self.is_done or self.position >= self.wanted.end
         self._deadline = self._clock() + self._timeout_seconds
+        self._quiet_at = self._clock() + QUIET_SECONDS
         return kept
 
     def saw_log_end(self, offset: int) -> None:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from operator import lt
 from typing import TYPE_CHECKING, cast
 
@@ -13,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from spark_jobs.core.errors import OffsetsUnavailable, RetryableError, SluiceError, SourceChanged
 from spark_jobs.io.kafka_chunks import Chunk, ChunkBuilder
 from spark_jobs.io.kafka_cursor import Cursor
-from spark_jobs.io.kafka_errors import ClientTroubles, is_no_topic, translate
+from spark_jobs.io.kafka_errors import ClientTroubles, is_no_topic, is_settling, translate
 from spark_jobs.io.kafka_properties import consumer_properties, new_client
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _offset = cast("Callable[[Message], int]", Message.offset)  # None only for mess
 
 MAX_CHUNK_RECORDS = 10_000
 READ_TIMEOUT_SECONDS = 60.0
-_WATERMARK_TIMEOUT_SECONDS = 10.0
+_ANSWER_TIMEOUT_SECONDS = 10.0
 _WAIT_SECONDS = 0.2
 
 
@@ -53,6 +54,7 @@ class RangeReader:
         self._max_chunk_records = max_chunk_records
         self._max_chunk_bytes = max_chunk_bytes
         self._read_timeout_seconds = read_timeout_seconds
+        self._answer_timeout_seconds = min(_ANSWER_TIMEOUT_SECONDS, read_timeout_seconds)
         self._troubles = ClientTroubles()
         self._servers = properties.get("bootstrap.servers") or properties.get("metadata.broker.list")
         self._consumer = new_client(
@@ -129,6 +131,9 @@ class RangeReader:
         refused = self._troubles.refused or self._troubles.of_topic
         if refused is not None:
             raise self._failure(refused, cursor, cursor.position)
+        if cursor.is_newly_quiet():
+            with suppress(KafkaException):  # no answer: judged when the read is overdue
+                self._check_topic(cursor, timeout_seconds=1.0)
         if not cursor.is_overdue:
             return
         away = self._troubles.unreachable or (
@@ -136,12 +141,23 @@ class RangeReader:
         )
         if away is not None:
             raise self._failure(away, cursor, cursor.position)
+        try:
+            self._check_topic(cursor, timeout_seconds=self._answer_timeout_seconds)
+        except KafkaException as error:
+            raise self._failure(error.args[0], cursor, cursor.position) from error
         low, high = self._watermarks(cursor.wanted.partition)
         if cursor.position < low:
             raise self._retention_passed(cursor.position, low, cursor)
         if cursor.log_end is not None or high < cursor.wanted.end:
             raise self._log_truncated(high if cursor.log_end is None else cursor.log_end, cursor)
         raise self._stalled(cursor)
+
+    def _check_topic(self, cursor: Cursor, *, timeout_seconds: float) -> None:
+        """Ask what a consumer does not say: without the right to see the topic it is silent for ever."""
+        topics = self._consumer.list_topics(self._topic, timeout=timeout_seconds).topics
+        error = topics[self._topic].error
+        if error is not None and not is_settling(error):
+            raise self._failure(error, cursor, cursor.position)
 
     def _check_start(self, cursor: Cursor) -> None:
         """Raise when it cannot be shown that nothing was lost before the first record.
@@ -161,7 +177,7 @@ class RangeReader:
     def _watermarks(self, partition: int) -> tuple[int, int]:
         where = TopicPartition(self._topic, partition)
         try:
-            low, high = self._consumer.get_watermark_offsets(where, timeout=_WATERMARK_TIMEOUT_SECONDS)
+            low, high = self._consumer.get_watermark_offsets(where, timeout=self._answer_timeout_seconds)
         except KafkaException as error:
             raise self._translated(error.args[0], partition=partition) from error
         return low, high

@@ -1,0 +1,162 @@
+"""What a broker of one's own can show: compaction, refused rights, silence, and being away."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from servers.kafka import start_kafka
+from spark_jobs.core.errors import ConfigError, RetryableError
+from spark_jobs.core.offsets import OffsetRange
+from spark_jobs.io.kafka_admin import KafkaAdmin
+from spark_jobs.io.kafka_reader import RangeReader
+from tests.support.kafka_server import KafkaBroker, Record, kafka_settings
+from tests.support.server_folder import ServerFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from servers.kafka import KafkaServer
+
+pytestmark = pytest.mark.kafka
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture(scope="module")
+def own_server(servers_folder: Path) -> Iterator[KafkaServer]:
+    """A broker that compacts eagerly, knows rights, and may be stopped."""
+    server = start_kafka(
+        kafka_settings(
+            ServerFolder(servers_folder, "kafka-of-outages"),
+            **{
+                "log.cleaner.backoff.ms": "100",
+                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                "allow.everyone.if.no.acl.found": "true",
+            },
+        )
+    )
+    yield server
+    server.process.stop()
+
+
+@pytest.fixture
+def own_kafka(own_server: KafkaServer) -> KafkaBroker:
+    """The same, as tests speak to it."""
+    return KafkaBroker(own_server.bootstrap_servers)
+
+
+def _reader(kafka: KafkaBroker, topic: str, read_timeout_seconds: float = 1) -> RangeReader:
+    return RangeReader(
+        {"bootstrap.servers": kafka},
+        topic,
+        max_chunk_bytes=MIB,
+        queue_bytes=MIB,
+        read_timeout_seconds=read_timeout_seconds,
+    )
+
+
+def _rule(kafka: KafkaBroker, topic: str, operation: AclOperation, permission: AclPermissionType) -> None:
+    rule = AclBinding(
+        ResourceType.TOPIC,
+        topic,
+        ResourcePatternType.LITERAL,
+        "User:ANONYMOUS",
+        "*",
+        operation,
+        permission,
+    )
+    client = AdminClient({"bootstrap.servers": kafka})
+    client.create_acls([rule])[rule].result(10)
+
+
+def test_what_compaction_removed_is_a_gap(own_kafka: KafkaBroker) -> None:
+    """Ranges over, before, inside and behind compacted offsets end by themselves with what is left."""
+    topic = own_kafka.new_topic(
+        cleanup_policy="compact", segment_ms=100, min_cleanable_dirty_ratio=0.01, max_compaction_lag_ms=100
+    )
+    own_kafka.produce(topic, [Record(b"%d" % i, key=b"%d" % (i % 3)) for i in range(200)])
+    time.sleep(0.2)
+    own_kafka.produce(topic, [Record(b"last", key=b"last")])
+    end = KafkaAdmin({"bootstrap.servers": own_kafka}).source_state(topic).end[0]
+    reader = _reader(own_kafka, topic)
+    deadline = time.monotonic() + 60
+    while True:
+        offsets = [o for chunk in reader.read(OffsetRange(0, 0, end)) for o in chunk.offsets]
+        if len(offsets) < 50 or time.monotonic() > deadline:
+            break
+        time.sleep(0.2)
+    assert offsets == sorted(set(offsets))
+    assert offsets[-1] == end - 1
+    assert len(offsets) < 50
+    assert [o for chunk in reader.read(OffsetRange(0, 10, 20)) for o in chunk.offsets] == [
+        o for o in offsets if 10 <= o < 20
+    ]
+    reader.close()
+
+
+@pytest.mark.parametrize("operation", [AclOperation.READ, AclOperation.DESCRIBE])
+def test_a_topic_one_may_not_read_is_a_matter_for_a_person(
+    own_kafka: KafkaBroker, operation: AclOperation
+) -> None:
+    """Without the right to read, or even to see, the error says which right is wanted."""
+    topic = own_kafka.new_topic()
+    own_kafka.produce(topic, [b"x"])
+    _rule(own_kafka, topic, operation, AclPermissionType.DENY)
+    if operation is AclOperation.READ:
+        _rule(own_kafka, topic, AclOperation.DESCRIBE, AclPermissionType.ALLOW)
+    reader = _reader(own_kafka, topic, read_timeout_seconds=20)
+    with pytest.raises(ConfigError) as raised:
+        list(reader.read(OffsetRange(0, 0, 1)))
+    reader.close()
+    assert raised.value.code == "not-authorised"
+    if operation is AclOperation.DESCRIBE:
+        with pytest.raises(ConfigError) as refused:
+            KafkaAdmin({"bootstrap.servers": own_kafka}).source_state(topic)
+        assert refused.value.code == "not-authorised"
+
+
+def test_a_silent_broker_is_tried_again_later(own_kafka: KafkaBroker, own_server: KafkaServer) -> None:
+    """A broker that accepts and does not answer ends a read by its timeout, and is no lost data."""
+    topic = own_kafka.new_topic(partitions=2)
+    own_kafka.produce(topic, [Record(b"x", partition=p) for p in range(2)])
+    reader = _reader(own_kafka, topic)
+    list(reader.read(OffsetRange(0, 0, 1)))
+    os.kill(own_server.process.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(RetryableError) as raised:
+            list(reader.read(OffsetRange(1, 0, 1)))
+        admin = KafkaAdmin({"bootstrap.servers": own_kafka}, timeout_seconds=1)
+        with pytest.raises(RetryableError) as unanswered:
+            admin.source_state(topic)
+    finally:
+        os.kill(own_server.process.pid, signal.SIGCONT)
+    assert raised.value.code == "broker-away"
+    assert unanswered.value.code == "broker-away"
+    assert [c.values for c in reader.read(OffsetRange(1, 0, 1))] == [[b"x"]]
+    reader.close()
+
+
+def test_a_broker_that_is_gone_is_tried_again_later(capfd: pytest.CaptureFixture[str]) -> None:
+    """No connection at all is a fault that a later run may not meet; nothing is written to stderr."""
+    reader = _reader(KafkaBroker("127.0.0.1:9"), "any")
+    with pytest.raises(RetryableError) as raised:
+        list(reader.read(OffsetRange(0, 0, 1)))
+    reader.close()
+    assert raised.value.code == "broker-away"
+    assert "rdkafka" not in "".join(
+        line for line in capfd.readouterr().err.splitlines() if "consumer" in line
+    )
