@@ -104,6 +104,7 @@ def _conf(settings: SparkConnectSettings) -> dict[str, str]:
         "spark.driver.extraJavaOptions": java_options,
         "spark.sql.warehouse.dir": str(settings.home / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.redaction.regex": REDACTED,
         "spark.sql.redaction.options.regex": REDACTED,
         "spark.sql.execution.arrow.pyspark.enabled": "true",

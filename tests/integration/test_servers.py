@@ -91,6 +91,27 @@ def test_sqlite_catalog_keeps_rows(sqlite_catalog_properties: dict[str, str], na
     assert _appended_and_read(sqlite_catalog_properties, namespace) == 10
 
 
+@pytest.mark.spark
+def test_spark_reads_the_embedded_catalog(
+    spark_remote: str, sqlite_catalog_properties: dict[str, str], namespace: str
+) -> None:
+    """The server's own Iceberg and SQLite jars see what PyIceberg wrote to the embedded catalog."""
+    from pyspark.sql import SparkSession
+
+    _appended_and_read(sqlite_catalog_properties, namespace)
+    session = SparkSession.builder.remote(spark_remote).create()
+    catalog = "spark.sql.catalog.sluice"
+    session.conf.set(catalog, "org.apache.iceberg.spark.SparkCatalog")
+    session.conf.set(f"{catalog}.catalog-impl", "org.apache.iceberg.jdbc.JdbcCatalog")
+    session.conf.set(f"{catalog}.uri", sqlite_catalog_properties["uri"].replace("sqlite:///", "jdbc:sqlite:"))
+    session.conf.set(f"{catalog}.warehouse", sqlite_catalog_properties["warehouse"])
+    session.conf.set(f"{catalog}.jdbc.schema-version", "V1")
+    try:
+        assert session.table(f"sluice.{namespace}.numbers").count() == 10
+    finally:
+        session.stop()
+
+
 @pytest.mark.rest
 def test_reference_catalog_keeps_rows(rest_catalog_properties: dict[str, str], namespace: str) -> None:
     """Iceberg's reference REST catalog over S3 takes an append."""
