@@ -18,6 +18,9 @@ _Client = TypeVar("_Client")
 
 KIB = 1024
 MAX_QUEUE_BYTES = 16 * KIB * KIB
+MAX_FETCH_BYTES = KIB * KIB
+# librdkafka unpacks a whole fetch at once: compressed 16 to 1, it still fits the budget.
+UNPACKED_FETCH_FACTOR = 16
 
 # librdkafka writes to stderr, past any log. What matters comes back as errors; `log_level` shows the rest.
 _QUIET = {"client.id": "sluice", "log_level": "0", "enable.metrics.push": "false"}
@@ -29,7 +32,6 @@ _QUIET = {"client.id": "sluice", "log_level": "0", "enable.metrics.push": "false
 # the log's end for `fetch.wait.max.ms`, the next range's fetch waits behind it: 50 ms a range at 50.
 _FAST = {
     "queued.min.messages": "50000",
-    "fetch.message.max.bytes": str(KIB * KIB),
     "fetch.queue.backoff.ms": "5",
     "fetch.wait.max.ms": "5",
     # Topics are looked at before they are read; one that is gone should not take the default 30 s to say so.
@@ -40,15 +42,18 @@ _FAST = {
 def consumer_properties(properties: Mapping[str, str], *, queue_bytes: int) -> dict[str, str]:
     """What a ``Consumer`` is made with.
 
-    At most ``queue_bytes`` wait in librdkafka's queue, whatever the user asks for, plus the fetch in flight
-    (``fetch.message.max.bytes`` as the broker sends it, compressed; or one message, when that is larger).
+    ``queue_bytes`` bounds what waits in librdkafka's queue, whatever the user asks for, and by default once
+    more the fetch in flight when unpacked (or one batch of the producer's, when that is larger).
     Raises ``ConfigError`` naming every property that cannot be set.
     """
     given = _checked(properties)
     queue_kib = max(1, min(queue_bytes, MAX_QUEUE_BYTES) // KIB)
     if (wish := given.get("queued.max.messages.kbytes", "")).isdigit():
         queue_kib = max(1, min(int(wish), queue_bytes // KIB))
-    return _QUIET | _FAST | given | FIXED_PROPERTIES | {"queued.max.messages.kbytes": str(queue_kib)}
+    fetch = {
+        "fetch.message.max.bytes": str(max(KIB, min(queue_bytes // UNPACKED_FETCH_FACTOR, MAX_FETCH_BYTES)))
+    }
+    return _QUIET | _FAST | fetch | given | FIXED_PROPERTIES | {"queued.max.messages.kbytes": str(queue_kib)}
 
 
 def admin_properties(properties: Mapping[str, str]) -> dict[str, str]:

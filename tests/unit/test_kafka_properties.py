@@ -78,6 +78,16 @@ def test_the_queue_never_exceeds_its_budget() -> None:
     assert queue_kib(4 * MIB, kib="65536") == 4096
 
 
+def test_a_small_budget_makes_small_fetches() -> None:
+    """A fetch is unpacked whole: compressed 16 to 1, it still fits the budget."""
+
+    def fetch_bytes(queue_bytes: int) -> int:
+        return int(consumer_properties({}, queue_bytes=queue_bytes)["fetch.message.max.bytes"])
+
+    assert fetch_bytes(4 * MIB) == MIB // 4
+    assert fetch_bytes(128 * MIB) == MIB
+
+
 def test_a_users_setting_wins_over_a_fast_default() -> None:
     """Also under its other name."""
     properties = consumer_properties({"max.partition.fetch.bytes": "123456"}, queue_bytes=MIB)
