@@ -12,7 +12,6 @@ import click
 from cli import output
 from cli.run_record import read_up
 from cli.state_word import PipelineFacts, PipelineState, judge
-from cli.work import list_topics
 from spark_jobs.core.errors import SluiceError
 from spark_jobs.io.config_file import load_config
 
@@ -79,10 +78,10 @@ def _facts(config: SluiceConfig) -> list[PipelineFacts]:
 
 def _with_topics_of_today(config: SluiceConfig) -> SluiceConfig:
     """List the broker's topics anew when pipelines depend on them; as last listed when it does not answer."""
-    if not config.templates:
-        return config
+    from spark_jobs.io.broker_topics import refresh_topics  # noqa: PLC0415  (librdkafka: not for `--help`)
+
     try:
-        return list_topics(config)
+        return refresh_topics(config)
     except SluiceError as error:
         output.render_error(error)
         return config

@@ -59,10 +59,11 @@ def _start_sample(servers: Servers) -> None:
 
 def _list_topics(config: SluiceConfig) -> None:
     """Tell at once when the broker is away, and go on: the sensor asks again every few seconds."""
-    from cli.work import list_topics  # noqa: PLC0415  (librdkafka)
+    from spark_jobs.io.broker_topics import list_topics  # noqa: PLC0415  (librdkafka)
+    from spark_jobs.io.connection_properties import resolve_kafka_properties  # noqa: PLC0415
 
     try:
-        list_topics(config)
+        list_topics(config.home, resolve_kafka_properties(config))
     except SluiceError as error:
         output.render_error(error)
 

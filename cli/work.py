@@ -6,7 +6,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from spark_jobs.core.errors import ConfigError
-from spark_jobs.io.config_file import load_config, with_listed_topics
+from spark_jobs.io.config_file import load_config
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -37,16 +37,6 @@ def find_pipeline(config: SluiceConfig, name: str) -> PipelineConfig:
 def pipelines_named(config: SluiceConfig, name: str | None) -> tuple[PipelineConfig, ...]:
     """The one pipeline of that name, or all when there is no name."""
     return config.pipelines if name is None else (find_pipeline(config, name),)
-
-
-def list_topics(config: SluiceConfig) -> SluiceConfig:
-    """Ask the broker for its topics, remember them, and give the configuration with their pipelines."""
-    from spark_jobs.io.connection_properties import resolve_kafka_properties  # noqa: PLC0415
-    from spark_jobs.io.kafka_admin import KafkaAdmin  # noqa: PLC0415  (librdkafka: not for `--help`)
-    from spark_jobs.io.topic_list import write_topics  # noqa: PLC0415
-
-    write_topics(config.home, KafkaAdmin(resolve_kafka_properties(config)).topics())
-    return with_listed_topics(config)
 
 
 def connections_for(

@@ -1,0 +1,69 @@
+"""What the command-line tests share: one real command, and a real `up`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+Sluice = Callable[..., "subprocess.CompletedProcess[str]"]
+UP_SECONDS = 120.0
+
+
+@pytest.fixture(scope="session")
+def up_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The state folder of the session's `up`."""
+    return tmp_path_factory.mktemp("up") / "home"
+
+
+@pytest.fixture(scope="session")
+def sluice_up(up_home: Path) -> Iterator[subprocess.Popen[str]]:
+    """A running `up` without a configuration: embedded Kafka, Spark, Dagster, sample stream."""
+    log = up_home.parent / "up.out"
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "cli", "up", "--port", "0"],
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            cwd=up_home.parent,
+            env={**os.environ, "SLUICE_HOME": str(up_home)},
+            text=True,
+        )
+    deadline = time.monotonic() + UP_SECONDS
+    while "Ctrl-C here" not in log.read_text():
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.2)
+    yield process
+    if process.poll() is None:
+        process.terminate()
+        process.wait(30)
+
+
+@pytest.fixture
+def sluice(tmp_path: Path) -> Sluice:
+    """Run one command line as the launcher does; ``home`` is the state folder."""
+
+    def run(
+        *arguments: str, home: Path | None = None, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "cli", *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+            timeout=300,
+            env={**os.environ, "SLUICE_HOME": str(home or tmp_path / "home"), **environment},
+        )
+
+    return run

@@ -1,0 +1,73 @@
+"""Previewing a topic: the table it would become, and nothing written."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cli.sample_data import WEATHER, read_sample
+from tests.support.kafka_server import KafkaBroker, Record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.conftest import Sluice
+
+
+def configuration(folder: Path, kafka: str, topic: str, settings: str = "") -> str:
+    """One pipeline over the topic."""
+    file = folder / "sluice.yaml"
+    pipeline = f"  one:\n    topic: {topic}\n    table: lake.one\n{settings}"
+    file.write_text(f"version: 1\nkafka:\n  bootstrap.servers: {kafka}\npipelines:\n{pipeline}")
+    return str(file)
+
+
+@pytest.mark.kafka
+def test_preview_shows_types_partitions_and_dead_letters(
+    sluice: Sluice, tmp_path: Path, kafka: KafkaBroker, topic_name: str
+) -> None:
+    """Each column has its type with evidence; bad records are named by coordinates; no state appears."""
+    kafka.create_topic(topic_name)
+    values = [{"id": n, "at": f"2026-01-0{n}T00:00:00Z", "price": n / 2} for n in range(1, 5)]
+    records = [Record(json.dumps(value).encode()) for value in values]
+    kafka.produce(topic_name, [*records, Record(b"not json"), Record(b'{"id": 1.5}'), Record(None)])
+    config = configuration(
+        tmp_path, kafka, topic_name, "    partition_by: [day(at)]\n    columns: {id: long}\n"
+    )
+    done = sluice("preview", "one", "--config", config)
+    assert done.returncode == 0, done.stderr
+    assert "7 records read, 4 rows, 2 dead letters, 1 tombstone" in done.stdout
+    lines = {line.split()[0]: line for line in done.stdout.splitlines() if line.strip()}
+    assert "long" in lines["id"]
+    assert "timestamptz" in lines["at"]
+    assert "double" in lines["price"]
+    assert "day(at): 4 values" in done.stdout
+    assert "no column" not in done.stdout
+    assert not list((tmp_path / "home").rglob("*.parquet"))
+    assert not (tmp_path / "home" / "lake").exists()
+
+
+@pytest.mark.kafka
+def test_preview_of_an_empty_topic_says_so(
+    sluice: Sluice, tmp_path: Path, kafka: KafkaBroker, topic_name: str
+) -> None:
+    """Nothing to read is an answer, not an error."""
+    kafka.create_topic(topic_name)
+    done = sluice("preview", "one", "--config", configuration(tmp_path, kafka, topic_name))
+    assert done.returncode == 0, done.stderr
+    assert "nothing to read" in done.stdout
+
+
+@pytest.mark.kafka
+def test_preview_of_latest_shows_the_last_records(
+    sluice: Sluice, tmp_path: Path, kafka: KafkaBroker, topic_name: str
+) -> None:
+    """Where nothing is to be drained yet, the newest records show what is coming."""
+    kafka.create_topic(topic_name)
+    sample = [record.value for _, record in zip(range(50), read_sample(WEATHER), strict=False)]
+    kafka.produce(topic_name, [Record(value) for value in sample])
+    config = configuration(tmp_path, kafka, topic_name, "    start: latest\n")
+    done = sluice("preview", "one", "--records", "20", "--config", config)
+    assert "20 records read, 20 rows" in done.stdout, done.stderr

@@ -1,0 +1,81 @@
+"""What a person sees when something is not there: one line, a hint, an exit code, no traceback."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from servers.process import free_ports
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.conftest import Sluice
+
+
+def configuration(tmp_path: Path, servers: str) -> str:
+    """A configuration with a broker of its own."""
+    file = tmp_path / "own.yaml"
+    pipelines = "pipelines:\n  orders: {topic: orders, table: lake.orders}\n"
+    file.write_text(f"version: 1\nkafka:\n  bootstrap.servers: {servers}\n{pipelines}")
+    return str(file)
+
+
+@pytest.mark.parametrize("command", [["drain", "flights"], ["audit", "flights"], ["recover"]])
+def test_no_broker_is_one_line_and_a_hint(sluice: Sluice, command: list[str]) -> None:
+    """Without any broker a command names `./sluice up` and the setting."""
+    done = sluice(*command)
+    assert done.returncode == 78
+    assert "docs/ERRORS.md#no-broker" in done.stderr
+    assert "./sluice up" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_status_without_up_says_stopped_and_what_to_type(sluice: Sluice) -> None:
+    """The embedded broker down is a state, not a crash, and needs a person."""
+    done = sluice("status", "--json")
+    assert done.returncode == 1
+    pipelines = json.loads(done.stdout.splitlines()[-1])["pipelines"]
+    assert {(p["state"], p["type"]) for p in pipelines} == {("stopped", "./sluice up")}
+
+
+def test_a_broker_that_does_not_answer_is_named(sluice: Sluice, tmp_path: Path) -> None:
+    """`check` and `drain` name the address that does not answer, and `check` goes on."""
+    servers = f"127.0.0.1:{free_ports(1)[0]}"
+    own = configuration(tmp_path, servers)
+    drained = sluice("drain", "orders", "--config", own)
+    assert drained.returncode == 75
+    assert servers in drained.stderr
+    checked = sluice("--config", own, "check")
+    assert checked.returncode == 1
+    assert "FAIL  broker" in checked.stdout
+    assert "ok    catalog" in checked.stdout
+    assert "skip  orders: topic" in checked.stdout
+
+
+@pytest.mark.kafka
+def test_a_missing_topic_is_named(sluice: Sluice, tmp_path: Path, kafka: str) -> None:
+    """Draining a topic that is not there says so, with exit code 78."""
+    done = sluice("drain", "orders", "--config", configuration(tmp_path, kafka))
+    assert done.returncode == 78
+    assert "Kafka has no topic orders" in done.stderr
+
+
+def test_an_unknown_pipeline_lists_those_there_are(sluice: Sluice) -> None:
+    """A mistyped pipeline name is answered with the configured ones."""
+    done = sluice("drain", "flihgts")
+    assert done.returncode == 78
+    assert "flights, weather" in done.stderr
+
+
+def test_reset_refuses_a_folder_that_is_not_its_own(sluice: Sluice, tmp_path: Path) -> None:
+    """A mistyped SLUICE_HOME does not cost anybody a folder."""
+    home = tmp_path / "documents"
+    home.mkdir()
+    (home / "thesis.txt").write_text("years of work")
+    done = sluice("reset", "--yes", home=home)
+    assert done.returncode == 78
+    assert "thesis.txt" in done.stderr
+    assert (home / "thesis.txt").exists()

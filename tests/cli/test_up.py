@@ -1,0 +1,75 @@
+"""A real `up`: what can be done beside it, and that it ends whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cli.run_record import read_up
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.conftest import Sluice
+
+STOP_SECONDS = 15
+
+
+def recorded_pids(home: Path) -> dict[str, int]:
+    """The processes `up` started, by name."""
+    records = (home / "run").glob("*.json")
+    return {
+        r.stem: json.loads(r.read_text())["pid"] for r in records if r.stem not in {"endpoints", "topics"}
+    }
+
+
+def runs(pid: int) -> bool:
+    """Whether the process exists; none of these is a child of the test's."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_up_is_refused_twice_answers_beside_and_stops_from_elsewhere(
+    sluice_up: subprocess.Popen[str], up_home: Path, sluice: Sluice
+) -> None:
+    """One `up` a state folder; check and status work beside it; `down` ends every process within 15 s."""
+    record = read_up(str(up_home))
+    assert record is not None
+    assert record.pid == sluice_up.pid
+    for command in (["up"], ["demo"], ["reset", "--yes"]):
+        refused = sluice(*command, home=up_home)
+        assert refused.returncode == 78
+        assert str(record.pid) in refused.stderr
+
+    checked = sluice("check", "flights", home=up_home)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert "FAIL" not in checked.stdout
+
+    seen = sluice("status", "--json", home=up_home)
+    states = {p["pipeline"]: p["state"] for p in json.loads(seen.stdout.splitlines()[-1])["pipelines"]}
+    assert set(states) == {"flights", "weather"}
+    assert set(states.values()) <= {"new", "behind", "caught-up"}
+
+    pids = recorded_pids(up_home)
+    assert set(pids) == {"kafka", "spark-connect", "dagster-daemon", "dagster-webserver", "sample-stream"}
+    began = time.monotonic()
+    assert sluice("down", home=up_home).returncode == 0
+    assert time.monotonic() - began < STOP_SECONDS
+    assert sluice_up.wait(5) == 0
+    assert not [name for name, pid in pids.items() if runs(pid)]
+    assert "nothing was running" in sluice("down", home=up_home).stdout
+
+    kept = subprocess.run(["ls", str(up_home)], capture_output=True, text=True, check=True).stdout
+    assert "kafka" in kept
+    assert sluice("reset", "--yes", home=up_home).returncode == 0
+    assert not up_home.exists()
