@@ -1,0 +1,129 @@
+"""What was seen of JSON fields. Pure.
+
+Evidence merges in any order and grouping to the same result, so it can be gathered by many tasks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Kind(StrEnum):
+    """What a JSON value is."""
+
+    NULL = "null"
+    BOOLEAN = "boolean"
+    LONG = "long"
+    BIG_INTEGER = "integer past 64 bits"
+    DOUBLE = "double"
+    STRING = "string"
+    TIMESTAMP = "timestamp-like string"
+    OBJECT = "object"
+    ARRAY = "array"
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """How often a kind was seen, and its first value as JSON text (shortened) with its coordinates."""
+
+    count: int
+    partition: int
+    offset: int
+    example: str
+
+    def merge(self, other: Sighting) -> Sighting:
+        """Both counts, the earlier example."""
+        first = min(self, other, key=lambda s: (s.partition, s.offset, s.example))
+        return Sighting(self.count + other.count, first.partition, first.offset, first.example)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldEvidence:
+    """What was seen of one field: ``order`` is (partition, offset, position) where it appeared first."""
+
+    order: tuple[int, int, int]
+    kinds: Mapping[Kind, Sighting] = field(default_factory=dict)
+    fields: Mapping[str, FieldEvidence] = field(default_factory=dict)
+    element: FieldEvidence | None = None
+
+    def count(self, *kinds: Kind) -> int:
+        """How many values were of one of these kinds."""
+        return sum(self.kinds[kind].count for kind in kinds if kind in self.kinds)
+
+    def merge(self, other: FieldEvidence) -> FieldEvidence:
+        """What both saw."""
+        return FieldEvidence(
+            min(self.order, other.order),
+            _merge(self.kinds, other.kinds),
+            _merge(self.fields, other.fields),
+            _merge_one(self.element, other.element),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; ``field_from_json`` reads it back."""
+        return {
+            "order": list(self.order),
+            "kinds": {k.value: [s.count, s.partition, s.offset, s.example] for k, s in self.kinds.items()},
+            "fields": {name: evidence.to_json() for name, evidence in self.fields.items()},
+            "element": None if self.element is None else self.element.to_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was seen of all fields of ``records`` objects; ``undecodable`` values were no JSON objects."""
+
+    records: int = 0
+    undecodable: int = 0
+    fields: Mapping[str, FieldEvidence] = field(default_factory=dict)
+
+    def merge(self, other: Evidence) -> Evidence:
+        """What both saw."""
+        return Evidence(
+            self.records + other.records,
+            self.undecodable + other.undecodable,
+            _merge(self.fields, other.fields),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; ``from_json`` reads it back."""
+        return {
+            "records": self.records,
+            "undecodable": self.undecodable,
+            "fields": {name: evidence.to_json() for name, evidence in self.fields.items()},
+        }
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> Evidence:
+        """Read ``to_json`` back."""
+        fields = {name: field_from_json(evidence) for name, evidence in value["fields"].items()}
+        return Evidence(value["records"], value["undecodable"], fields)
+
+
+def field_from_json(value: Mapping[str, Any]) -> FieldEvidence:
+    """Read ``FieldEvidence.to_json`` back."""
+    partition, offset, position = value["order"]
+    return FieldEvidence(
+        (partition, offset, position),
+        {Kind(kind): Sighting(*sighting) for kind, sighting in value["kinds"].items()},
+        {name: field_from_json(evidence) for name, evidence in value["fields"].items()},
+        None if value["element"] is None else field_from_json(value["element"]),
+    )
+
+
+def _merge(ours: Mapping[Any, Any], theirs: Mapping[Any, Any]) -> dict[Any, Any]:
+    merged = dict(ours)
+    for key, item in theirs.items():
+        merged[key] = merged[key].merge(item) if key in merged else item
+    return merged
+
+
+def _merge_one(ours: FieldEvidence | None, theirs: FieldEvidence | None) -> FieldEvidence | None:
+    if ours is None or theirs is None:
+        return theirs if ours is None else ours
+    return ours.merge(theirs)
