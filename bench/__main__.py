@@ -1,0 +1,88 @@
+"""``python -m bench``: every part in turn on servers of its own, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bench.catch_up import measure_catch_up
+from bench.lab import open_lab
+from bench.memory import measure_memory
+from bench.report import (
+    catch_up_rows,
+    machine,
+    memory_rows,
+    print_json,
+    print_table,
+    small_batches_rows,
+    tick_rows,
+)
+from bench.small_batches import measure_small_batches
+from bench.tick import measure_tick
+from servers.environment import clean_environment
+from servers.java import java_home
+
+if TYPE_CHECKING:
+    from bench.lab import Lab
+
+PARTS = ("catch_up", "memory", "small_batches", "tick")
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much each part does."""
+
+    catch_up_records: int
+    memory_records: int
+    small_runs: int
+    small_batches_per_run: int
+    tick_rounds: int
+
+
+FULL = Sizes(5_000_000, 1_000_000, 5, 10, 8)
+QUICK = Sizes(300_000, 100_000, 3, 5, 3)
+
+
+def measure(lab: Lab, part: str, sizes: Sizes) -> tuple[Any, list[tuple[str, str, str]]]:
+    """One part's result and its rows."""
+    if part == "catch_up":
+        catch_up = measure_catch_up(lab, sizes.catch_up_records)
+        return catch_up, catch_up_rows(catch_up)
+    if part == "memory":
+        memory = measure_memory(lab, sizes.memory_records)
+        return memory, memory_rows(memory)
+    if part == "small_batches":
+        small = measure_small_batches(lab, runs=sizes.small_runs, batches_per_run=sizes.small_batches_per_run)
+        return small, small_batches_rows(small)
+    tick = measure_tick(lab, sizes.tick_rounds)
+    return tick, tick_rows(tick)
+
+
+@click.command()
+@click.argument("parts", nargs=-1, type=click.Choice(PARTS))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+@click.option("--quick", is_flag=True, help="Small sizes: a few minutes; ratios are rougher.")
+@click.option("--records", type=click.IntRange(min=1), help="Records of the catch-up.")
+def main(parts: tuple[str, ...], *, as_json: bool, quick: bool, records: int | None) -> None:
+    """Measure all PARTS or those named: ratios hold within one run only."""
+    os.environ |= clean_environment(java_home())
+    for name in ("SLUICE_CONFIG", "SLUICE_HOME"):
+        os.environ.pop(name, None)
+    base = QUICK if quick else FULL
+    sizes = base if records is None else replace(base, catch_up_records=records)
+    results: dict[str, Any] = {"machine": machine()}
+    with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder, open_lab(Path(folder)) as lab:
+        for part in parts or PARTS:
+            results[part], rows = measure(lab, part, sizes)
+            print_table(part, rows)
+    if as_json:
+        print_json(results)
+
+
+if __name__ == "__main__":
+    main()

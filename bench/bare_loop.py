@@ -1,0 +1,149 @@
+"""The measure of a drain: consume, decode and write the same records in plain processes, nothing else.
+
+No Spark, no log, no commit, no dead letters, no evolution; types are known beforehand. Interpreters, imports
+and connections are ready before the clock starts.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.json
+import pyarrow.parquet as pq
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from bench.records import JSON_SCHEMA, PARTITIONS
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from pathlib import Path
+
+PROCESSES = 2
+
+_CHUNK_RECORDS = 5_000
+_ROW_GROUP_ROWS = 200_000
+_TIMEOUT_SECONDS = 600.0
+# The fastest known for one long read of whole partitions.
+_CONSUMER = {
+    "group.id": "bare-loop",
+    "enable.auto.commit": False,
+    "enable.partition.eof": True,
+    "auto.offset.reset": "error",
+    "isolation.level": "read_committed",
+    "check.crcs": True,
+    "queued.min.messages": 50_000,
+    "queued.max.messages.kbytes": 16_384,
+    "fetch.queue.backoff.ms": 5,
+    "fetch.wait.max.ms": 5,
+    "fetch.message.max.bytes": 1 << 20,
+}
+_SCHEMA = pa.schema(
+    [
+        *JSON_SCHEMA,
+        ("kafka_partition", pa.int32()),
+        ("kafka_offset", pa.int64()),
+        ("kafka_timestamp", pa.timestamp("us", "UTC")),
+        ("kafka_key", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BareResult:
+    """One run of the loop; ``cpu_us`` is of all its processes after their imports."""
+
+    rows: int
+    seconds: float
+    cpu_us: int
+    file_bytes: int
+
+
+def run_bare_loop(bootstrap_servers: str, topic: str, first_offset: int, folder: Path) -> BareResult:
+    """Read all partitions from an offset on into Parquet files in ``folder``, shared by two processes."""
+    folder.mkdir(parents=True)
+    context = multiprocessing.get_context("spawn")
+    workers = []
+    for number in range(PROCESSES):
+        ours, theirs = context.Pipe()
+        starts = [TopicPartition(topic, p, first_offset) for p in range(number, PARTITIONS, PROCESSES)]
+        path = folder / f"{number}.parquet"
+        process = context.Process(target=_work, args=(bootstrap_servers, starts, path, theirs))
+        process.start()
+        workers.append((process, ours))
+    for _, pipe in workers:
+        _receive(pipe)
+    began = time.monotonic()
+    for _, pipe in workers:
+        pipe.send("go")
+    outcomes = [_receive(pipe) for _, pipe in workers]
+    seconds = time.monotonic() - began
+    for process, _ in workers:
+        process.join()
+    file_bytes = sum(file.stat().st_size for file in folder.iterdir())
+    return BareResult(sum(rows for rows, _ in outcomes), seconds, sum(cpu for _, cpu in outcomes), file_bytes)
+
+
+def _receive(pipe: Connection) -> tuple[int, int]:
+    if not pipe.poll(_TIMEOUT_SECONDS):
+        raise RuntimeError("the bare loop does not answer")
+    outcome: tuple[int, int] = pipe.recv()
+    return outcome
+
+
+def _work(bootstrap_servers: str, starts: list[TopicPartition], path: Path, pipe: Connection) -> None:
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, **_CONSUMER})
+    consumer.list_topics(starts[0].topic, timeout=30)
+    pipe.send((0, 0))
+    pipe.recv()
+    began = time.process_time_ns()
+    rows = _read_and_write(consumer, starts, path)
+    pipe.send((rows, (time.process_time_ns() - began) // 1000))
+    consumer.close()
+
+
+def _read_and_write(consumer: Consumer, starts: list[TopicPartition], path: Path) -> int:
+    consumer.assign(starts)
+    unfinished = {start.partition for start in starts}
+    rows, waiting, gathered = 0, [], 0
+    with pq.ParquetWriter(path, _SCHEMA, compression="zstd", compression_level=1) as writer:
+        while unfinished:
+            records = []
+            for message in consumer.consume(_CHUNK_RECORDS, 0.2):
+                error = message.error()
+                if error is None:
+                    records.append(message)
+                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  (librdkafka's own code)
+                    unfinished.discard(message.partition())
+                else:
+                    raise RuntimeError(error.str())
+            if records:
+                waiting.append(_table(records))
+                gathered += len(records)
+            if gathered >= _ROW_GROUP_ROWS or (gathered and not unfinished):
+                writer.write_table(pa.concat_tables(waiting))
+                rows, waiting, gathered = rows + gathered, [], 0
+    return rows
+
+
+def _table(records: list[Message]) -> pa.Table:
+    block = b"\n".join(map(Message.value, records))
+    decoded = pyarrow.json.read_json(
+        pa.BufferReader(block),
+        read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(block) + 1),
+        parse_options=pyarrow.json.ParseOptions(explicit_schema=JSON_SCHEMA),
+    )
+    times = pa.array(
+        [timestamp for _, timestamp in map(Message.timestamp, records)], pa.timestamp("ms", "UTC")
+    )
+    columns = [
+        *decoded.columns,
+        pa.array(map(Message.partition, records), pa.int32()),
+        pa.array(map(Message.offset, records), pa.int64()),
+        times.cast(pa.timestamp("us", "UTC")),
+        pa.array(map(Message.key, records), pa.binary()).cast(pa.string()),
+    ]
+    return pa.Table.from_arrays(columns, schema=_SCHEMA)

@@ -1,0 +1,167 @@
+"""A long backlog: the drain, warm, against the bare loop on the same topic in the same run.
+
+Both go several times in alternating order, so that a machine whose speed changes treats them alike.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from bench.bare_loop import run_bare_loop
+from bench.drain_process import run_drains
+from bench.processor_time import tree_cpu_seconds
+from bench.records import PARTITIONS, delete_topic, fill, generate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bench.bare_loop import BareResult
+    from bench.drain_process import MeasuredDrain
+    from bench.lab import Lab
+    from servers.spark_connect import SparkConnectServer
+
+ROUNDS = 2
+TOPIC, WARM_UP = "catch-up", "catch-up-warm-up"
+FIRST_RECORDS = 4_000  # the tables are made from these; also what warms a session up
+GOAL_RATIO = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class CatchUpRound:
+    """One drain and one bare loop over the whole topic.
+
+    ``drain_cpu_us_by_step`` is what the tasks count themselves, librdkafka's threads included.
+    ``drain_cpu_us`` is all of driver, Spark server and workers, imports and the small drain before it
+    included; ``bare_cpu_us`` the loop's processes after their imports. The broker is in none.
+    """
+
+    order: str
+    drain_seconds: float
+    drain_rows: int
+    drain_file_bytes: int
+    drain_batches: int
+    drain_cpu_us_by_step: dict[str, int]
+    drain_cpu_us: float | None
+    drain_durations_ms: dict[str, int]
+    bare_seconds: float
+    bare_rows: int
+    bare_file_bytes: int
+    bare_cpu_us: int
+
+    @property
+    def ratio(self) -> float:
+        """The drain's speed as a part of the bare loop's."""
+        return self.bare_seconds / self.drain_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class CatchUpResult:
+    """All rounds over one topic; speeds are medians over rounds."""
+
+    records: int
+    value_bytes_per_record: float
+    produced_per_second: float
+    rounds: tuple[CatchUpRound, ...]
+
+    @property
+    def ratio(self) -> float:
+        """Time of all bare loops over the time of all drains."""
+        return sum(r.bare_seconds for r in self.rounds) / sum(r.drain_seconds for r in self.rounds)
+
+    @property
+    def drain_rows_per_second(self) -> float:
+        """Rows committed a second."""
+        return median(self.records / r.drain_seconds for r in self.rounds)
+
+    @property
+    def bare_rows_per_second(self) -> float:
+        """Rows the bare loop writes a second."""
+        return median(self.records / r.bare_seconds for r in self.rounds)
+
+    @property
+    def drain_megabytes_per_second(self) -> float:
+        """JSON read a second, in 10^6 bytes."""
+        return self.drain_rows_per_second * self.value_bytes_per_record / 1e6
+
+    @property
+    def cpu_us_per_row_by_step(self) -> dict[str, float]:
+        """CPU microseconds of the tasks a row."""
+        steps = self.rounds[0].drain_cpu_us_by_step
+        return {
+            step: median(r.drain_cpu_us_by_step.get(step, 0) for r in self.rounds) / self.records
+            for step in steps
+        }
+
+    @property
+    def drain_cpu_us_per_row(self) -> float | None:
+        """CPU microseconds a row of driver, server and workers; None where the system does not tell."""
+        known = [r.drain_cpu_us for r in self.rounds if r.drain_cpu_us is not None]
+        return median(known) / self.records if known else None
+
+    @property
+    def bare_cpu_us_per_row(self) -> float:
+        """CPU microseconds a row of the bare loop."""
+        return median(r.bare_cpu_us for r in self.rounds) / self.records
+
+
+def measure_catch_up(lab: Lab, records: int, rounds: int = ROUNDS) -> CatchUpResult:
+    """Fill a topic and read it both ways, ``rounds`` times, each drain into a table of its own.
+
+    The tables are there already, made from a few records: a new table's first batch is read twice.
+    """
+    generate(lab.bootstrap_servers, WARM_UP, FIRST_RECORDS)
+    generate(lab.bootstrap_servers, TOPIC, FIRST_RECORDS)
+    with lab.spark("spark-catch-up") as spark:
+        warm_up = lab.configure("warm-up", WARM_UP, spark)
+        paths = [lab.configure(f"catch-up-{number}", TOPIC, spark) for number in range(rounds)]
+        run_drains(warm_up, *paths)
+        made = fill(lab.bootstrap_servers, TOPIC, FIRST_RECORDS, records)
+        measured = []
+        for number, path in enumerate(paths):
+            fill(lab.bootstrap_servers, WARM_UP, 0, FIRST_RECORDS)
+            measured.append(_round(lab, spark, [warm_up, path], is_drain_first=number % 2 == 0))
+    delete_topic(lab.bootstrap_servers, TOPIC)
+    return CatchUpResult(records, made.value_bytes_per_record, made.records_per_second, tuple(measured))
+
+
+def _round(lab: Lab, spark: SparkConnectServer, paths: list[Path], *, is_drain_first: bool) -> CatchUpRound:
+    if is_drain_first:
+        drained, cpu_us = _drain(spark, paths)
+        bare = _bare(lab)
+    else:
+        bare = _bare(lab)
+        drained, cpu_us = _drain(spark, paths)
+    return CatchUpRound(
+        order="drain, bare loop" if is_drain_first else "bare loop, drain",
+        drain_seconds=drained.seconds,
+        drain_rows=drained.table_rows - FIRST_RECORDS,
+        drain_file_bytes=drained.file_bytes,
+        drain_batches=len(drained.batches),
+        drain_cpu_us_by_step=drained.cpu_us,
+        drain_cpu_us=cpu_us,
+        drain_durations_ms=drained.durations_ms,
+        bare_seconds=bare.seconds,
+        bare_rows=bare.rows,
+        bare_file_bytes=bare.file_bytes,
+        bare_cpu_us=bare.cpu_us,
+    )
+
+
+def _drain(spark: SparkConnectServer, paths: list[Path]) -> tuple[MeasuredDrain, float | None]:
+    """The last of a process's drains, and the CPU time of the process and of Spark meanwhile."""
+    before = tree_cpu_seconds(spark.process.pid)
+    process = run_drains(*paths)
+    after = tree_cpu_seconds(spark.process.pid)
+    shutil.rmtree(paths[-1].parent)
+    cpu_us = None if before is None or after is None else (after - before + process.driver_cpu_seconds) * 1e6
+    return process.drains[-1], cpu_us
+
+
+def _bare(lab: Lab) -> BareResult:
+    folder = lab.folder / "bare-loop"
+    result = run_bare_loop(lab.bootstrap_servers, TOPIC, FIRST_RECORDS // PARTITIONS, folder)
+    shutil.rmtree(folder)
+    return result

@@ -1,0 +1,90 @@
+"""The servers and configurations of one run, all in a temporary folder, all stopped at its end."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from servers.kafka import KafkaSettings, free_kafka_ports, start_kafka
+from servers.process import free_ports
+from servers.spark_connect import SparkConnectSettings, start_spark_connect
+from spark_jobs.io.endpoints import Endpoints, write_endpoints
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from servers.kafka import KafkaServer
+    from servers.spark_connect import SparkConnectServer
+
+PIPELINE = "orders"
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """A folder with a broker that runs."""
+
+    folder: Path
+    kafka: KafkaServer
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The broker's address."""
+        return self.kafka.bootstrap_servers
+
+    @contextmanager
+    def spark(self, name: str) -> Iterator[SparkConnectServer]:
+        """A new Connect server as ``./sluice up`` starts it: its workers have done nothing yet."""
+        server = start_spark_connect(
+            SparkConnectSettings(
+                home=self.folder / name,
+                run_folder=self.folder / "run",
+                log_path=self.folder / "logs" / f"{name}.log",
+                port=free_ports(1)[0],
+                cores=os.cpu_count() or 1,
+                dies_with_parent=True,
+                name=name,
+            )
+        )
+        try:
+            yield server
+        finally:
+            server.process.stop()
+
+    def configure(self, name: str, topic: str, spark: SparkConnectServer, **settings: Any) -> Path:
+        """A configuration file with one pipeline into an embedded lake of its own.
+
+        The pipeline's name is always the same, so that all use one Spark session. ``settings`` are the
+        pipeline's. Servers are named as ``./sluice up`` names them, in the state folder.
+        """
+        home = self.folder / name / ".sluice"
+        (home / "run").mkdir(parents=True)
+        write_endpoints(str(home), Endpoints(self.bootstrap_servers, spark.remote))
+        path = home.parent / "sluice.yaml"
+        pipeline = {"topic": topic, "table": "bench.orders", **settings}
+        path.write_text(yaml.safe_dump({"version": 1, "pipelines": {PIPELINE: pipeline}}))
+        return path
+
+
+@contextmanager
+def open_lab(folder: Path) -> Iterator[Lab]:
+    """Start the broker in ``folder`` and stop it."""
+    port, controller_port = free_kafka_ports()
+    kafka = start_kafka(
+        KafkaSettings(
+            home=folder / "kafka",
+            run_folder=folder / "run",
+            log_path=folder / "logs" / "kafka.log",
+            port=port,
+            controller_port=controller_port,
+            dies_with_parent=True,
+        )
+    )
+    try:
+        yield Lab(folder, kafka)
+    finally:
+        kafka.process.stop()

@@ -1,0 +1,164 @@
+"""The records everything is measured with: JSON orders of about 240 bytes and 11 fields, and their topics."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+PARTITIONS = 4
+PRODUCERS = 2
+FIRST_SECOND = 1_767_225_600  # 2026-01-01, so that every run produces the same bytes
+
+_RECORDS_PER_CALL = 5_000
+_FEW_RECORDS = 50_000  # starting processes takes longer than producing these
+_MOST_IN_FLIGHT = 200_000
+_TIMEOUT_SECONDS = 60.0
+_CURRENCIES = ("EUR", "USD", "GBP", "JPY", "CHF")
+_CITIES = ("Amsterdam", "Bratislava", "Copenhagen", "Ljubljana", "Reykjavik", "Vienna", "Zagreb")
+
+# What a reader who is told the types up front decodes the records with.
+JSON_SCHEMA = pa.schema(
+    [
+        ("order_id", pa.int64()),
+        ("customer", pa.string()),
+        ("sku", pa.string()),
+        ("quantity", pa.int64()),
+        ("price", pa.float64()),
+        ("discount", pa.float64()),
+        ("currency", pa.string()),
+        ("city", pa.string()),
+        ("gift", pa.bool_()),
+        ("placed_at", pa.timestamp("us", "UTC")),
+        ("note", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateResult:
+    """What was put into a topic; ``value_bytes`` of a record is the mean over one slice."""
+
+    topic: str
+    records: int
+    partitions: int
+    value_bytes_per_record: float
+    seconds: float
+
+    @property
+    def records_per_second(self) -> float:
+        """Records acknowledged a second, making them included."""
+        return self.records / self.seconds
+
+
+def order_values(first: int, count: int) -> list[bytes]:
+    """Orders numbered from ``first``; the same number is always the same bytes."""
+    days = {}
+    values = []
+    for n in range(first, first + count):
+        second, milli = divmod(n, 1000)
+        if second not in days:
+            days[second] = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(FIRST_SECOND + second))
+        cents = n * 7919 % 99_991
+        values.append(
+            (
+                f'{{"order_id":{n},"customer":"customer-{n * 31 % 200_003:06d}",'
+                f'"sku":"SKU-{n * 17 % 9973:05d}","quantity":{n % 9 + 1},'
+                f'"price":{cents / 100},"discount":{n % 40 / 80},'
+                f'"currency":"{_CURRENCIES[n % 5]}","city":"{_CITIES[n % 7]}",'
+                f'"gift":{"true" if n % 11 == 0 else "false"},"placed_at":"{days[second]}.{milli:03d}Z",'
+                f'"note":"please leave it with neighbour no {n % 97}"}}'
+            ).encode()
+        )
+    return values
+
+
+def order_keys(first: int, count: int) -> list[bytes]:
+    """The orders' keys: their customers."""
+    return [b"customer-%06d" % (n * 31 % 200_003) for n in range(first, first + count)]
+
+
+def generate(bootstrap_servers: str, topic: str, records: int) -> GenerateResult:
+    """Make a topic of ``PARTITIONS`` partitions, lz4, and fill it evenly."""
+    create_topic(bootstrap_servers, topic)
+    return fill(bootstrap_servers, topic, 0, records)
+
+
+def fill(bootstrap_servers: str, topic: str, first: int, records: int) -> GenerateResult:
+    """Append orders numbered from ``first``, evenly over the partitions; many by several processes."""
+    parts = [(bootstrap_servers, topic, *part) for part in _parts(first, records)]
+    began = time.monotonic()
+    if records < _FEW_RECORDS:
+        for part in parts:
+            fill_partition(*part)
+    else:
+        spawn = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(PRODUCERS, mp_context=spawn) as pool:
+            for done in [pool.submit(fill_partition, *part) for part in parts]:
+                done.result()
+    seconds = time.monotonic() - began
+    sample = order_values(first, min(records, 10_000))
+    return GenerateResult(topic, records, PARTITIONS, sum(map(len, sample)) / len(sample), seconds)
+
+
+def fill_partition(bootstrap_servers: str, topic: str, partition: int, first: int, count: int) -> None:
+    """Append ``count`` orders to one partition and wait until the broker has them all."""
+    failures: list[str] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "compression.type": "lz4",
+            "linger.ms": 20,
+            "batch.size": 1 << 20,
+            "queue.buffering.max.messages": 2 * _MOST_IN_FLIGHT,
+            "queue.buffering.max.kbytes": 512 << 10,
+            "delivery.report.only.error": True,
+            "on_delivery": lambda error, _message: failures.append(str(error)),
+        }
+    )
+    for start, number in _slices(first, count):
+        while len(producer) > _MOST_IN_FLIGHT:
+            producer.poll(0.01)
+        messages = [
+            {"key": key, "value": value}
+            for key, value in zip(order_keys(start, number), order_values(start, number), strict=True)
+        ]
+        if producer.produce_batch(topic, messages, partition) != number:
+            failures.append("librdkafka's queue is full")
+    left = producer.flush(_TIMEOUT_SECONDS)
+    if left or failures:
+        raise RuntimeError(f"{left} records were not acknowledged; {failures[:1]}")
+
+
+def create_topic(bootstrap_servers: str, topic: str) -> None:
+    """Make an empty topic."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    new = NewTopic(topic, num_partitions=PARTITIONS, replication_factor=1)
+    admin.create_topics([new], operation_timeout=_TIMEOUT_SECONDS)[topic].result(_TIMEOUT_SECONDS)
+
+
+def delete_topic(bootstrap_servers: str, topic: str) -> None:
+    """Delete a topic, for its disk space."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin.delete_topics([topic], operation_timeout=_TIMEOUT_SECONDS)[topic].result(_TIMEOUT_SECONDS)
+
+
+def _parts(first: int, records: int) -> Sequence[tuple[int, int, int]]:
+    """Partition, first number and count: every number once."""
+    edges = [first + records * partition // PARTITIONS for partition in range(PARTITIONS + 1)]
+    return [(p, edges[p], edges[p + 1] - edges[p]) for p in range(PARTITIONS)]
+
+
+def _slices(first: int, count: int) -> Iterator[tuple[int, int]]:
+    for start in range(first, first + count, _RECORDS_PER_CALL):
+        yield start, min(_RECORDS_PER_CALL, first + count - start)

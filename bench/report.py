@@ -1,0 +1,133 @@
+"""What was measured, for people and for machines; nothing is measured here."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.catch_up import GOAL_RATIO
+from bench.memory import GOAL_GROWTH
+from bench.small_batches import GOAL_FIRST_SECONDS, GOAL_LATER_SECONDS
+from bench.tick import GOAL_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bench.catch_up import CatchUpResult
+    from bench.memory import MemoryResult
+    from bench.small_batches import SmallBatchesResult
+    from bench.tick import TickResult
+
+MIB = 1024 * 1024
+PIPE_WIDTH = 140
+Row = tuple[str, str, str]
+
+
+def machine() -> dict[str, Any]:
+    """What the figures depend on; ``load`` is what else was running when the run began."""
+    return {
+        "system": platform.platform(terse=True),
+        "python": platform.python_version(),
+        "processors": os.cpu_count(),
+        "load": os.getloadavg()[0],
+    }
+
+
+def catch_up_rows(result: CatchUpResult) -> list[Row]:
+    """Speed of the drain and the bare loop, and CPU a row."""
+    own, bare = result.drain_cpu_us_per_row, result.bare_cpu_us_per_row
+    steps = " · ".join(f"{step} {us:.2f}" for step, us in result.cpu_us_per_row_by_step.items())
+    speed = f"{result.drain_rows_per_second:,.0f} rows/s, {result.drain_megabytes_per_second:,.0f} MB/s"
+    return [
+        (f"drain of {result.records:,} records", speed, ""),
+        ("bare loop, two processes", f"{result.bare_rows_per_second:,.0f} rows/s", ""),
+        ("drain / bare loop, by time", f"{result.ratio:.2f}", f">= {GOAL_RATIO}"),
+        *((f"  round {r.order}", f"{r.ratio:.2f}", "") for r in result.rounds),
+        ("drain's CPU µs a row, all processes", "not known here" if own is None else f"{own:.2f}", ""),
+        ("bare loop's CPU µs a row", f"{bare:.2f}", ""),
+        ("tasks' CPU µs a row, by step", steps, ""),
+        *_steps("of the first drain, ms", result.rounds[0].drain_durations_ms, 0),
+    ]
+
+
+def memory_rows(result: MemoryResult) -> list[Row]:
+    """Peak memory of a task by backlog."""
+    return [
+        (f"task's peak, {result.short_records:,} records", f"{result.short_peak_bytes / MIB:,.0f} MiB", ""),
+        (f"task's peak, {result.long_records:,} records", f"{result.long_peak_bytes / MIB:,.0f} MiB", ""),
+        ("growth", f"{result.growth:+.0%}", f"<= {GOAL_GROWTH:+.0%}"),
+    ]
+
+
+def small_batches_rows(result: SmallBatchesResult) -> list[Row]:
+    """First and later batches of a run."""
+    first = sorted(result.first, key=lambda one: one.seconds)[len(result.first) // 2]
+    parts = {
+        "interpreter": first.start_seconds,
+        "imports": first.import_seconds,
+        "attach to Spark": first.connect_seconds,
+        "recover, plan, drain, commit": first.drain_seconds,
+    }
+    return [
+        (
+            "process start to commit, p50",
+            f"{result.first_p50_seconds:.2f} s",
+            f"<= {GOAL_FIRST_SECONDS} s",
+        ),
+        *_steps("of that, s", parts, 2),
+        *_steps("inside its batch, ms", first.durations_ms, 0),
+        ("each later batch, p50", f"{result.later_p50_seconds:.2f} s", f"<= {GOAL_LATER_SECONDS} s"),
+        ("each later batch, slowest", f"{result.later_worst_seconds:.2f} s", ""),
+        *_steps("of that, p50 ms", result.later_durations_ms, 0),
+    ]
+
+
+def tick_rows(result: TickResult) -> list[Row]:
+    """Sensor tick to commit."""
+    return [
+        ("sensor tick to commit, p50", f"{result.p50_seconds:.1f} s", f"<= {GOAL_SECONDS:.0f} s"),
+        ("sensor tick to commit, slowest", f"{result.worst_seconds:.1f} s", ""),
+        *_steps("of that, p50 s", result.p50_stretches, 1),
+        ("before: wait for the tick, p50", f"{result.p50_waited_seconds:.1f} s", ""),
+    ]
+
+
+def print_table(title: str, rows: Sequence[Row]) -> None:
+    """One part's figures beside their goals."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = PIPE_WIDTH
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
+    for column in ("what", "measured", "goal"):
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+    console.print()
+
+
+def print_json(results: Mapping[str, Any]) -> None:
+    """All figures, derived ones too, as one line."""
+    print(json.dumps({name: _plain(value) for name, value in results.items()}, separators=(",", ":")))
+
+
+def _steps(title: str, steps: Mapping[str, float], digits: int) -> list[Row]:
+    return [(f"  {title}", " · ".join(f"{step} {value:.{digits}f}" for step, value in steps.items()), "")]
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        kind = type(value)
+        derived = [name for name in vars(kind) if isinstance(vars(kind)[name], property)]
+        return {name: _plain(getattr(value, name)) for name in [f.name for f in fields(value)] + derived}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(one) for key, one in value.items()}
+    return round(value, 4) if isinstance(value, float) else value

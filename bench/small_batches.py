@@ -1,0 +1,110 @@
+"""Small batches: what a run's first commit costs a fresh process and each further one, and where it goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from bench.drain_process import run_drains
+from bench.records import fill, generate
+
+if TYPE_CHECKING:
+    from bench.drain_process import DrainProcess, MeasuredBatch
+    from bench.lab import Lab
+
+TOPIC = "small"
+RECORDS = 1_000
+GOAL_FIRST_SECONDS = 3.0
+GOAL_LATER_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class FirstBatch:
+    """From the decision to start a process to its first commit; the parts add up to ``seconds``.
+
+    ``drain_seconds`` begins with recovery of what earlier runs left and ends with the commit.
+    """
+
+    start_seconds: float
+    import_seconds: float
+    connect_seconds: float
+    drain_seconds: float
+    durations_ms: dict[str, int]
+
+    @property
+    def seconds(self) -> float:
+        """All of it."""
+        return self.start_seconds + self.import_seconds + self.connect_seconds + self.drain_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class SmallBatchesResult:
+    """``later_seconds`` are from one commit to the next: look, plan, log, read, write, verify, commit."""
+
+    records_per_batch: int
+    runs: int
+    rows: int
+    expected_rows: int
+    first: tuple[FirstBatch, ...]
+    later_seconds: tuple[float, ...]
+    later_durations_ms: dict[str, float]
+
+    @property
+    def first_p50_seconds(self) -> float:
+        """Median over runs."""
+        return median(first.seconds for first in self.first)
+
+    @property
+    def later_p50_seconds(self) -> float:
+        """Median over all later batches of all runs."""
+        return median(self.later_seconds)
+
+    @property
+    def later_worst_seconds(self) -> float:
+        """The slowest of them."""
+        return max(self.later_seconds)
+
+
+def measure_small_batches(lab: Lab, *, runs: int, batches_per_run: int) -> SmallBatchesResult:
+    """Run after run into one table, each with a backlog of ``batches_per_run`` batches.
+
+    The run before them, which makes the table and warms the session up, is not counted.
+    """
+    records = RECORDS * batches_per_run
+    generate(lab.bootstrap_servers, TOPIC, RECORDS)
+    processes: list[DrainProcess] = []
+    with lab.spark("spark-small") as spark:
+        path = lab.configure("small", TOPIC, spark, max_batch_records=RECORDS)
+        run_drains(path)
+        for number in range(runs):
+            fill(lab.bootstrap_servers, TOPIC, RECORDS + number * records, records)
+            processes.append(run_drains(path))
+    later = [batch for process in processes for batch in process.drains[0].batches[1:]]
+    return SmallBatchesResult(
+        records_per_batch=RECORDS,
+        runs=runs,
+        rows=processes[-1].drains[0].table_rows - RECORDS,
+        expected_rows=runs * records,
+        first=tuple(_first(process) for process in processes),
+        later_seconds=tuple(batch.seconds for batch in later),
+        later_durations_ms=_typical(later),
+    )
+
+
+def _first(process: DrainProcess) -> FirstBatch:
+    batch = process.drains[0].batches[0]
+    return FirstBatch(
+        process.start_seconds,
+        process.import_seconds,
+        process.connect_seconds,
+        batch.seconds,
+        batch.durations_ms,
+    )
+
+
+def _typical(batches: list[MeasuredBatch]) -> dict[str, float]:
+    steps = dict.fromkeys(step for batch in batches for step in batch.durations_ms)
+    inside = {step: median(batch.durations_ms.get(step, 0) for batch in batches) for step in steps}
+    total = median(batch.seconds for batch in batches) * 1000
+    return {**inside, "around (look, plan, last log)": max(0.0, total - sum(inside.values()))}

@@ -1,0 +1,58 @@
+"""Every part of the benchmark at its smallest: it runs, its figures have a shape, nothing is lost."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bench.catch_up import measure_catch_up
+from bench.lab import open_lab
+from bench.memory import TIMES_LONGER, measure_memory
+from bench.report import catch_up_rows, memory_rows, print_json, small_batches_rows
+from bench.small_batches import measure_small_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bench.lab import Lab
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """The benchmark's own broker."""
+    with open_lab(tmp_path_factory.mktemp("bench")) as opened:
+        yield opened
+
+
+def test_bench_catch_up_reads_everything_both_ways(lab: Lab) -> None:
+    """Drain and bare loop each bring every record, and the figures compare the two."""
+    result = measure_catch_up(lab, 20_000, rounds=1)
+    (only,) = result.rounds
+    assert (only.drain_rows, only.bare_rows) == (20_000, 20_000)
+    assert result.ratio > 0
+    assert {"fetch", "decode", "shape", "write"} <= result.cpu_us_per_row_by_step.keys()
+    assert catch_up_rows(result)
+
+
+def test_bench_memory_compares_two_backlogs(lab: Lab) -> None:
+    """Both backlogs are drained whole, and both peaks are known."""
+    result = measure_memory(lab, 2_000)
+    assert (result.short_rows, result.long_rows) == (2_000, 2_000 * TIMES_LONGER)
+    assert result.short_peak_bytes > 0
+    assert memory_rows(result)
+
+
+def test_bench_small_batches_tells_where_the_time_goes(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every batch is committed, the first of a run and the later ones apart, and all of it is JSON."""
+    result = measure_small_batches(lab, runs=1, batches_per_run=2)
+    assert result.rows == result.expected_rows == 2_000
+    assert (len(result.first), len(result.later_seconds)) == (1, 1)
+    assert "commit" in result.later_durations_ms
+    assert small_batches_rows(result)
+    print_json({"small_batches": result})
+    assert asdict(result).keys() <= json.loads(capsys.readouterr().out)["small_batches"].keys()
