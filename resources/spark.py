@@ -7,8 +7,10 @@ is never stopped here. In this process a local session is shared by all pipeline
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
+import socket
 import sys
 import threading
 import uuid
@@ -35,6 +37,8 @@ USER_ID = "sluice"
 SESSION_NAMESPACE = uuid.UUID("6d1c57e4-7c0e-5f0b-9a53-2f6f2a1f9d3e")
 # A server forgets a session after an hour without work and refuses its id from then on; we count on.
 MAX_FORGOTTEN_SESSIONS = 1000
+CONNECT_PORT = 15002  # Spark Connect's own default
+CONNECT_SECONDS = 10.0
 TASK_ATTEMPTS = 4  # local masters otherwise never retry a task
 REDACTION_REGEX = r"(?i)secret|password|passwd|token|credential|access[.-]?key|sasl|\buser(name)?\b|uri$"
 
@@ -93,15 +97,20 @@ class PipelineSpark:
     def _connect(self, remote: str) -> SparkSession:
         from pyspark.errors import PySparkException  # noqa: PLC0415  (half a second, never at import)
 
+        _refuse_silence(remote)
         for forgotten in range(MAX_FORGOTTEN_SESSIONS):
             url = connect_url(remote, self.pipeline, self.kind, forgotten)
+            session = _attach(url, resolve(self.config.spark.conf))
+            client: Any = session.client
             try:
-                session = _attach(url, resolve(self.config.spark.conf))
                 session.version  # noqa: B018  (asks the server, which may have forgotten this session)
             except PySparkException as error:
+                client.close()
                 if "SESSION_CLOSED" not in str(error):
                     raise _no_answer(remote, error) from error
             else:
+                # Left to the interpreter's end, closing waits for a thread that is gone by then.
+                atexit.register(client.close)
                 if remote == self.config.spark.remote:
                     session.addArtifacts(str(package_zip(self._folder())), pyfile=True)
                 return session
@@ -135,6 +144,15 @@ def connect_url(remote: str, pipeline: str, kind: str, forgotten: int) -> str:
     base, _, parameters = remote.partition("/;")
     kept = [p for p in parameters.split(";") if p and p.partition("=")[0] not in {"session_id", "user_id"}]
     return ";".join([base.rstrip("/") + "/", *kept, f"session_id={session_id}", f"user_id={USER_ID}"])
+
+
+def _refuse_silence(remote: str) -> None:
+    """Find out at once that nobody listens: PySpark itself would try again for ten minutes."""
+    address = urlsplit(remote)
+    try:
+        socket.create_connection((address.hostname, address.port or CONNECT_PORT), CONNECT_SECONDS).close()
+    except OSError as error:
+        raise _no_answer(remote, error) from error
 
 
 def _attach(url: str, conf: dict[str, str]) -> SparkSession:

@@ -1,0 +1,140 @@
+"""The Spark session of a pipeline: its address, its isolation, and who may stop its work."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from resources.shipped_code import package_zip
+from resources.spark import PipelineSpark, connect_url, spark_parallelism
+from spark_jobs.core.config import CatalogSettings, SluiceConfig, SparkSettings
+from spark_jobs.core.errors import ConfigError, RetryableError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SERVER = "sc://127.0.0.1:15002"
+
+
+def config_of(folder: Path, spark: SparkSettings) -> SluiceConfig:
+    """A configuration whose only servers are Spark's."""
+    return SluiceConfig(
+        home=str(folder), state=str(folder / "log"), catalog=CatalogSettings(properties={}), spark=spark
+    )
+
+
+def test_session_ids_are_stable_per_pipeline_and_kind_of_work() -> None:
+    """The same work attaches to the same session from any process; other work does not."""
+    urls = [
+        connect_url(SERVER, "a", "drain", 0),
+        connect_url(SERVER, "b", "drain", 0),
+        connect_url(SERVER, "a", "preview", 0),
+        connect_url(SERVER, "a", "drain", 1),
+    ]
+    assert len(set(urls)) == 4
+    assert connect_url(SERVER, "a", "drain", 0) == urls[0]
+
+
+def test_parameters_of_the_configured_url_are_kept() -> None:
+    """Token and TLS settings stay; a session or user of the user's own gives way to ours."""
+    url = connect_url(f"{SERVER}/;use_ssl=true;session_id=x;user_id=me", "a", "drain", 0)
+    assert url.startswith(f"{SERVER}/;use_ssl=true;session_id=")
+    assert url.endswith(";user_id=sluice")
+    assert url.count("session_id=") == url.count("user_id=") == 1
+
+
+def test_a_remote_that_is_no_connect_url_is_refused() -> None:
+    """A master put where the Connect URL belongs is named, with where it goes."""
+    with pytest.raises(ConfigError, match=r"spark\.master"):
+        connect_url("spark://host:7077", "a", "drain", 0)
+
+
+def test_a_server_that_is_away_is_one_clear_line_at_once(tmp_path: Path) -> None:
+    """Nobody listens: a retryable error within seconds, where PySpark alone would try for minutes."""
+    spark = PipelineSpark(config_of(tmp_path, SparkSettings(remote="sc://127.0.0.1:1")), "a", "drain")
+    with pytest.raises(RetryableError, match="does not answer") as caught:
+        spark.session()
+    assert caught.value.code == "spark-away"
+    spark.interrupt("an-attempt")
+
+
+@pytest.mark.parametrize(("master", "expected"), [("local[3,4]", 3), ("local[7]", 7)])
+def test_parallelism_follows_the_master(tmp_path: Path, master: str, expected: int) -> None:
+    """Splits are planned for as many tasks as run at once."""
+    assert spark_parallelism(config_of(tmp_path, SparkSettings(master=master))) == expected
+
+
+def test_shipped_code_is_the_same_for_the_same_sources(tmp_path: Path) -> None:
+    """A session that holds the zip already accepts it again: same name, same bytes."""
+    first, second = tmp_path / "a", tmp_path / "b"
+    first.mkdir()
+    second.mkdir()
+    one, two = package_zip(first), package_zip(second)
+    assert (one.name, one.read_bytes()) == (two.name, two.read_bytes())
+
+
+@pytest.fixture
+def drains(spark_remote: str, tmp_path: Path) -> tuple[PipelineSpark, PipelineSpark]:
+    """Two pipelines' sessions in this process, of a test's own."""
+    config = config_of(tmp_path, SparkSettings(remote=spark_remote))
+    name = tmp_path.name
+    return PipelineSpark(config, f"{name}-1", "drain"), PipelineSpark(config, f"{name}-2", "drain")
+
+
+@pytest.mark.spark
+def test_two_pipelines_in_one_process_have_their_own_sessions(
+    drains: tuple[PipelineSpark, PipelineSpark],
+) -> None:
+    """A run over several tables never shares a session, or one's interruption would stop the other."""
+    first, second = (spark.session() for spark in drains)
+    assert first.session_id != second.session_id
+    assert [first.range(3).count(), second.range(4).count()] == [3, 4]
+    assert drains[0].session() is first
+
+
+@pytest.mark.spark
+def test_work_of_another_process_can_be_stopped(drains: tuple[PipelineSpark, PipelineSpark]) -> None:
+    """An operation tagged with its attempt ends within seconds of an interrupt through the stable session."""
+    session = drains[0].session()
+
+    def sleep() -> None:
+        session.addTag("attempt-1")
+        session.sql("SELECT java_method('java.lang.Thread', 'sleep', 60000L)").collect()
+
+    with ThreadPoolExecutor(1) as pool:
+        started = time.monotonic()
+        sleeping = pool.submit(sleep)
+        while not sleeping.done() and time.monotonic() - started < 30:
+            drains[0].interrupt("attempt-1")
+            time.sleep(0.5)
+        assert sleeping.exception() is not None
+    assert time.monotonic() - started < 30
+
+
+@pytest.mark.spark
+def test_a_session_the_server_forgot_is_replaced(drains: tuple[PipelineSpark, PipelineSpark]) -> None:
+    """A server refuses a closed session's id for ever: the next one is taken, and the process still ends."""
+    first = drains[1].session()
+    first._client.release_session()
+    again = PipelineSpark(drains[1].config, drains[1].pipeline, "drain")
+    code = (
+        "import sys; from pathlib import Path; from spark_jobs.core.config import *;"
+        "from resources.spark import PipelineSpark;"
+        "config = SluiceConfig.model_validate_json(sys.argv[1]);"
+        "print(PipelineSpark(config, sys.argv[2], 'drain').session().session_id)"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", code, again.config.model_dump_json(), again.pipeline],
+        env={**os.environ, "SPARK_REMOTE": "sc://nowhere:1", "SPARK_HOME": "/nowhere"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert shown.stdout.strip() not in ("", first.session_id)
