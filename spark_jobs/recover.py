@@ -100,6 +100,17 @@ def recover(pipeline: PipelineConfig, connections: Connections) -> RecoveryResul
     return recovery.result()
 
 
+def sweep_strays(pipeline: PipelineConfig, connections: Connections, table_uuid: str, attempt: str) -> int:
+    """Delete what failed tries of a landed attempt's tasks left behind; returns how many files."""
+    recovery = _Recovery(pipeline, connections)
+    table = recovery.load(pipeline.table)
+    if table is None or not progress_of(table).has_landed(attempt):
+        return 0
+    return sum(
+        recovery.delete_unnamed(logged, table) for logged in connections.txlog.read(table_uuid, [attempt])
+    )
+
+
 class _Recovery:
     """One recovery under way: its connections and what it has settled so far."""
 
@@ -169,6 +180,7 @@ class _Recovery:
 
     def _mark(self, attempt: Attempt, batch: Batch, table: Table) -> None:
         dead_letters = self.finish_dead_letters(progress_of(table))
+        self._swept_files += self.delete_unnamed(attempt, table)
         self._log_landed(attempt, batch, _snapshot_of(attempt, table), dead_letters)
         self._marked.append(attempt.uuid)
 
@@ -199,11 +211,23 @@ class _Recovery:
             return
         self._reach("after-adoption")
         dead_letters = self.finish_dead_letters(committed.progress)
+        if (landed := self.load(self._pipeline.table)) is not None:
+            self._swept_files += self.delete_unnamed(attempt, landed)
         self._log_landed(attempt, batch, committed.snapshot_id, dead_letters)
         self._adopted.append(_adopted(batch, written, committed.snapshot_id))
 
     def _sweep(self, attempt: Attempt, batch: Batch, table: Table) -> None:
         connections = self._connections
+        deleted = self.delete_unnamed(attempt, table)
+        now_us = connections.now_us()
+        mark = Closed if now_us - batch.ingested_at_us >= CLOSING_AFTER_US else Swept
+        entry = mark(deleted, connections.run_id, now_us)
+        connections.txlog.append(attempt.table_uuid, batch, entry, reached=attempt.reached)
+        self._swept.append(attempt.uuid)
+        self._swept_files += deleted
+
+    def delete_unnamed(self, attempt: Attempt, table: Table) -> int:
+        """Delete the attempt's files that nothing names; the table's offsets have passed its starts."""
         dead_letters = self.load(dead_letters_of(self._pipeline.table))
         pending = progress_of(table).pending_dead_letters
         owed = frozenset(normalise_path(file["path"]) for file in pending.files) if pending else frozenset()
@@ -214,12 +238,7 @@ class _Recovery:
             before_delete=lambda: self._reach("before-delete"),
         )
         self._reach("after-sweep")
-        now_us = connections.now_us()
-        mark = Closed if now_us - batch.ingested_at_us >= CLOSING_AFTER_US else Swept
-        entry = mark(deleted, connections.run_id, now_us)
-        connections.txlog.append(attempt.table_uuid, batch, entry, reached=attempt.reached)
-        self._swept.append(attempt.uuid)
-        self._swept_files += deleted
+        return deleted
 
     def _log_landed(
         self, attempt: Attempt, batch: Batch, snapshot_id: int | None, dead_letter_snapshot_id: int | None

@@ -25,7 +25,8 @@ class SplitOutcome:
     ``balances`` by partition; files as ``spark_jobs.io.data_files.to_json`` describes them;
     ``max_timestamp_ms`` the largest record time by partition (absent when none had one); ``cpu_us`` CPU
     microseconds by step (fetch, decode, shape, write); ``evidence`` with OBSERVED only, ``error`` (see
-    ``spark_jobs.core.errors.error_to_json``) with FAILED only.
+    ``spark_jobs.core.errors.error_to_json``) with FAILED only. ``failed_tries`` of the same task may have
+    left files behind.
     """
 
     split_id: int
@@ -39,6 +40,7 @@ class SplitOutcome:
     peak_rss_bytes: int = 0
     evidence: dict[str, Any] | None = None
     error: dict[str, Any] | None = None
+    failed_tries: int = 0
 
     def to_json(self) -> str:
         """One JSON object."""

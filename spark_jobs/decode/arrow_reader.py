@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from spark_jobs.decode.nesting import SHORT_BYTES, is_too_deep
+from spark_jobs.decode.nesting import MAX_NESTING, SHORT_BYTES, is_too_deep
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 # The years 1 to 9999, which every reader of the tables can show; Arrow's cast takes year 0 too.
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
@@ -77,11 +77,12 @@ def read_chunk(values: Sequence[bytes], schema: pa.Schema, read_as: pa.Schema) -
         return None
     try:
         raw = _read_block(block, read_as)
-        if raw.num_rows != len(values):
+        if raw.num_rows != len(values) or _depth(raw.schema) > MAX_NESTING:
             return None
-        raw.validate(full=True)
+        known = raw.select(read_as.names)
+        known.validate(full=True)
         has_unknown = _has_unknown(raw.schema, read_as)
-        table = _conform(raw, schema)
+        table = _conform(known, schema)
     except pa.ArrowMemoryError:
         raise
     except (pa.ArrowException, UnicodeDecodeError):
@@ -138,12 +139,23 @@ def _says_something(kind: pa.DataType) -> bool:
     return not pa.types.is_null(kind)
 
 
-def _conform(raw: pa.Table, schema: pa.Schema) -> pa.Table:
+def _conform(known: pa.Table, schema: pa.Schema) -> pa.Table:
     if not schema.names:
-        return raw.select([])  # a table without columns still knows how many rows it has
+        return known  # it still knows how many rows it has
     return pa.Table.from_arrays(
-        [_cast(raw.column(field.name), field.type) for field in schema], schema=schema
+        [_cast(known.column(field.name), field.type) for field in schema], schema=schema
     )
+
+
+def _depth(fields: Iterable[pa.Field]) -> int:
+    """How deep the records of these fields nest."""
+    deepest = 0
+    for field in fields:
+        kind, depth = field.type, 0
+        while pa.types.is_list(kind):
+            kind, depth = kind.value_type, depth + 1
+        deepest = max(deepest, depth + (_depth(kind) if pa.types.is_struct(kind) else 0))
+    return deepest + 1
 
 
 def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:

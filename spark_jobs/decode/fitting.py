@@ -18,7 +18,9 @@ from spark_jobs.decode.parsing import FractionLiteral, HugeIntegerLiteral, json_
 from spark_jobs.decode.timestamps import parse_date, parse_local, parse_time, parse_zoned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
+
+    from spark_jobs.core.schema import Field
 
 Fit: TypeAlias = Callable[[Any], Any]
 
@@ -61,16 +63,28 @@ def _fit_struct(fields: Iterable[pa.Field], *, is_top: bool) -> Fit:
     def fit(value: Any) -> dict[str, Any]:
         if type(value) is not dict:
             raise _wrong_kind(value, "an object")
-        for name in value.keys() - fits.keys():
-            if says_something(value[name]):
-                clash = name_clash(name, siblings, is_top=is_top)
-                message = clash or "it has no column, and can have none beside the table's others"
-                raise MisfitError(message, (name,), is_unknown=clash is None)
+        _check_unknown(value, fits.keys(), siblings, is_top=is_top)
         return {
             name: _fit_one(inner, value.get(name), name, nullable) for name, (inner, nullable) in fits.items()
         }
 
     return fit
+
+
+def _check_unknown(
+    value: dict[str, Any], known: Collection[str], siblings: tuple[Field, ...], *, is_top: bool
+) -> None:
+    """Raise ``MisfitError`` for a field that says something and has no column, one that may get one first."""
+    clash: MisfitError | None = None
+    for name in value:
+        if name not in known and says_something(value[name]):
+            message = name_clash(name, siblings, is_top=is_top)
+            if message is None:
+                message = "it has no column, and can have none beside the table's others"
+                raise MisfitError(message, (name,), is_unknown=True)
+            clash = clash or MisfitError(message, (name,))
+    if clash:
+        raise clash
 
 
 def _fit_one(fit: Fit, value: Any, name: str, nullable: bool) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from spark_jobs.core.evidence import Evidence, FieldEvidence, Kind, Sighting
-from spark_jobs.decode.nesting import SHORT_BYTES, is_too_deep
+from spark_jobs.decode.nesting import is_too_deep
 from spark_jobs.decode.timestamps import parse_zoned
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def observe(
             record = orjson.loads(value)
         except orjson.JSONDecodeError:
             record = None
-        if type(record) is not dict or (len(value) > SHORT_BYTES and is_too_deep(value)):
+        if type(record) is not dict or is_too_deep(value):
             undecodable += 1
             continue
         walker.walk(record, walker.fields)

@@ -17,7 +17,7 @@ from spark_jobs.decode.column_types import fields_of
 from spark_jobs.decode.decoded import BadValue, Decoded, Phase
 from spark_jobs.decode.fitting import MisfitError, fit_record
 from spark_jobs.decode.infer import observe
-from spark_jobs.decode.parsing import BLANKS, UnreadableValueError, parse_object
+from spark_jobs.decode.parsing import BLANKS, NotAnObjectError, parse_object
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,7 +88,7 @@ class _Decoder:
         for index, value in enumerate(values):
             try:
                 good.append((index, fit(parse_object(value))))
-            except UnreadableValueError as error:
+            except NotAnObjectError as error:
                 bad[index] = BadValue(index, Phase.DECODE, error.field, str(error))
             except MisfitError as misfit:
                 bad[index] = BadValue(index, Phase.DECODE, ".".join(misfit.path), misfit.message)

@@ -37,7 +37,7 @@ def headers_column(
     headers: Sequence[Sequence[tuple[str, bytes | None]] | None], kind: pa.DataType
 ) -> pa.Array:
     """Headers as a list of names and values each; null for a record that has none."""
-    if not any(headers):
+    if headers.count(None) == len(headers):
         return pa.nulls(len(headers), kind)
     return pa.array(headers, kind)
 

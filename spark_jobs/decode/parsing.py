@@ -25,7 +25,7 @@ class HugeIntegerLiteral(str):
     __slots__ = ()
 
 
-class UnreadableValueError(ValueError):
+class NotAnObjectError(ValueError):
     """A value that is no JSON object; ``field`` names the key it is about, when it is about one."""
 
     def __init__(self, message: str, field: str | None = None) -> None:
@@ -34,23 +34,23 @@ class UnreadableValueError(ValueError):
 
 
 def parse_object(value: bytes) -> dict[str, Any]:
-    """Parse strictly; raises ``UnreadableValueError``."""
+    """Parse strictly; raises ``NotAnObjectError``."""
     if not value.strip(BLANKS):
-        raise UnreadableValueError("the value is empty")
+        raise NotAnObjectError("the value is empty")
     if is_too_deep(value):
-        raise UnreadableValueError(f"it nests deeper than {MAX_NESTING} levels")
+        raise NotAnObjectError(f"it nests deeper than {MAX_NESTING} levels")
     try:
         parsed = _DECODER.decode(value.decode())
         if b"\\u" in value:
             orjson.loads(value)  # knows halves of surrogate pairs, which Python's reader lets pass
     except UnicodeDecodeError as error:
-        raise UnreadableValueError(f"not UTF-8: {error.reason} at byte {error.start}") from error
-    except UnreadableValueError:
+        raise NotAnObjectError(f"not UTF-8: {error.reason} at byte {error.start}") from error
+    except NotAnObjectError:
         raise
     except ValueError as error:
-        raise UnreadableValueError(f"not JSON: {error}") from error
+        raise NotAnObjectError(f"not JSON: {error}") from error
     if type(parsed) is not dict:
-        raise UnreadableValueError(f"not a JSON object but {json_kind(parsed)}")
+        raise NotAnObjectError(f"not a JSON object but {json_kind(parsed)}")
     return parsed
 
 
@@ -86,7 +86,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise UnreadableValueError(f"the key {key!r} is there twice", key)
+                raise NotAnObjectError(f"the key {key!r} is there twice", key)
             seen.add(key)
     return parsed
 
@@ -96,7 +96,7 @@ def _integer(text: str) -> int | HugeIntegerLiteral:
 
 
 def _constant(text: str) -> NoReturn:
-    raise UnreadableValueError(f"not JSON: {text}")
+    raise NotAnObjectError(f"not JSON: {text}")
 
 
 _DECODER = json.JSONDecoder(

@@ -1,0 +1,133 @@
+"""Drain a topic into its table, one commit a batch, until it has caught up or the budget is used.
+
+What one batch goes through is in ``spark_jobs.drain_batch``; what a task does in ``spark_jobs.split_task``.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_jobs.core.batch import Balance, Batch, total
+from spark_jobs.core.planning import plan_ranges, plan_splits
+from spark_jobs.core.source import check_identity
+from spark_jobs.drain_batch import BatchResult, Plan, drain_batch
+from spark_jobs.io.anchor import check_anchor
+from spark_jobs.io.tables import progress_of
+from spark_jobs.recover import RecoveryResult, recover
+from spark_jobs.table_columns import FIRST_GUESS_BYTES_PER_RECORD, MAX_SPLIT_BYTES, Tables, ensure_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyiceberg.table import Table
+
+    from spark_jobs.core.config import PipelineConfig
+    from spark_jobs.core.source import SourceState
+    from spark_jobs.io.connections import Connections
+
+
+@dataclass(frozen=True, slots=True)
+class DrainResult:
+    """What one run did; ``stopped`` is "caught-up" or "budget", ``lag_records`` what is left in Kafka."""
+
+    pipeline: str
+    table: str
+    batches: tuple[BatchResult, ...]
+    recovery: RecoveryResult
+    stopped: str
+    lag_records: int
+    next_offsets: dict[int, int]
+    valid_through_ms: int | None
+
+    @property
+    def balance(self) -> Balance:
+        """Sum over the run's batches."""
+        return total(batch.balance for batch in self.batches)
+
+
+def drain(
+    pipeline: PipelineConfig,
+    connections: Connections,
+    *,
+    budget_seconds: float,
+    on_progress: Callable[[BatchResult], None],
+) -> DrainResult:
+    """Recover what earlier runs left, then commit batch after batch.
+
+    ``on_progress`` is called after each commit. Safe to run again at any time and beside another run of the
+    same pipeline: the one whose commit comes second gets ``CommitConflict``. Raises every kind of
+    ``SluiceError``; what was committed before stays committed.
+    """
+    deadline = time.monotonic() + budget_seconds
+    recovery = recover(pipeline, connections)
+    batches: list[BatchResult] = []
+    while True:
+        source = connections.admin.source_state(pipeline.topic)
+        tables = ensure_tables(pipeline, connections, source)
+        plan = plan_batch(pipeline, connections, source, tables) if tables else None
+        if plan is None or (batches and time.monotonic() >= deadline):
+            break
+        batches.append(drain_batch(pipeline, connections, plan))
+        on_progress(batches[-1])
+    next_offsets = progress_of(tables.data).next_offsets if tables else {}
+    return DrainResult(
+        pipeline=pipeline.name,
+        table=pipeline.table,
+        batches=tuple(batches),
+        recovery=recovery,
+        stopped="caught-up" if plan is None else "budget",
+        lag_records=source.lag(next_offsets),
+        next_offsets=next_offsets,
+        valid_through_ms=batches[-1].valid_through_ms if batches else None,
+    )
+
+
+def plan_batch(
+    pipeline: PipelineConfig, connections: Connections, source: SourceState, tables: Tables
+) -> Plan | None:
+    """The next batch, or None when the table has everything up to the last stable offsets.
+
+    Raises ``SourceChanged`` when the topic or the table is not the one that was drained before and
+    ``OffsetsUnavailable`` when Kafka no longer holds the next offset.
+    """
+    planned_at_us = connections.now_us()
+    table = tables.data
+    progress = progress_of(table)
+    check_identity(progress, source, table=pipeline.table)
+    check_anchor(table)
+    bytes_per_record = _bytes_per_record(table)
+    ranges = plan_ranges(
+        progress.next_offsets,
+        source,
+        max_records=pipeline.max_batch_records,
+        max_bytes=pipeline.max_batch_bytes,
+        bytes_per_record=bytes_per_record,
+    )
+    if not ranges:
+        return None
+    batch = Batch(
+        pipeline=pipeline.name,
+        table=pipeline.table,
+        topic=pipeline.topic,
+        generation=progress.generation,
+        ranges=ranges,
+        attempt=connections.new_attempt(),
+        ingested_at_us=planned_at_us,
+    )
+    splits = plan_splits(
+        ranges,
+        bytes_per_record=bytes_per_record,
+        max_split_bytes=MAX_SPLIT_BYTES,
+        parallelism=connections.parallelism,
+    )
+    return Plan(batch, splits, source, table, tables.dead_letters, progress, bytes_per_record)
+
+
+def _bytes_per_record(table: Table) -> int:
+    """What a record of this topic weighed in the last batch, keys and values, at least one byte."""
+    snapshot = table.current_snapshot()
+    summary = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
+    records, bytes_read = int(summary.get("sluice.records", 0)), int(summary.get("sluice.bytes-read", 0))
+    return max(1, bytes_read // records) if records else FIRST_GUESS_BYTES_PER_RECORD

@@ -1,0 +1,70 @@
+"""Runs split tasks on Spark: scheduling, retries and spreading are Spark's, results are plain rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
+
+from spark_jobs.core.errors import RetryableError, error_from_json
+from spark_jobs.core.outcomes import OutcomeKind, outcome_from_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.core.batch import Split
+    from spark_jobs.core.outcomes import SplitOutcome
+
+
+def run_on_spark(
+    spark: SparkSession, work: Callable[[Split], SplitOutcome], splits: Sequence[Split], *, tag: str
+) -> list[SplitOutcome]:
+    """One task a split, in parallel; outcomes in split order, none of them FAILED.
+
+    ``work`` is pickled: functions of ``spark_jobs`` travel by name. Every operation carries ``tag``, so that
+    another process attached to the same session can interrupt it. Raises the first failed split's error, or
+    ``RetryableError`` when Spark itself failed (a lost worker, four failed tries, a server that is gone).
+    """
+    by_id = dict(enumerate(splits))
+
+    def run_partition(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        for batch in batches:
+            outcomes = [_tried(work(by_id[index])).to_json() for index in batch.column(0).to_pylist()]
+            yield pa.RecordBatch.from_pydict(
+                {"outcome": outcomes}, schema=pa.schema([("outcome", pa.string())])
+            )
+
+    spark.addTag(tag)
+    try:
+        rows = (
+            spark.range(0, len(splits), 1, len(splits)).mapInArrow(run_partition, "outcome string").collect()
+        )
+    except PySparkException as error:
+        raise RetryableError(
+            f"Spark could not finish the batch's tasks: {_first_line(error)}",
+            code="spark-failed",
+            hint="The next run tries again; the Spark server's log has the task's own error.",
+            attempt=tag,
+        ) from error
+    finally:
+        spark.removeTag(tag)
+    outcomes = sorted((outcome_from_json(row.outcome) for row in rows), key=lambda o: o.split_id)
+    for outcome in outcomes:
+        if outcome.kind is OutcomeKind.FAILED and outcome.error is not None:
+            raise error_from_json(outcome.error)
+    return outcomes
+
+
+def _tried(outcome: SplitOutcome) -> SplitOutcome:
+    context = TaskContext.get()
+    return replace(outcome, failed_tries=context.attemptNumber() if context else 0)
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

@@ -1,0 +1,73 @@
+"""A chunk of Kafka records as rows of the table and rows of the dead-letter table: decode, then shape."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import pyarrow as pa
+
+from spark_jobs.core.batch import Balance
+from spark_jobs.decode.dead_letters import dead_letter_table
+from spark_jobs.decode.json import decode_chunk
+from spark_jobs.decode.shape import shape
+from spark_jobs.io.metadata_columns import METADATA_COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from spark_jobs.decode.records import Origin
+    from spark_jobs.io.kafka_reader import Chunk
+
+
+class NewFieldsSeen(Exception):
+    """A chunk holds fields that the table has no column for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRows:
+    """What a chunk came to; ``balance`` counts its records, not the gaps between them."""
+
+    rows: pa.Table
+    dead_letters: pa.Table
+    balance: Balance
+
+
+@dataclass(frozen=True, slots=True)
+class RowMaker:
+    """Makes rows of ``schema`` (the table's whole Arrow schema) and of ``dead_letter_schema``."""
+
+    origin: Origin
+    batch_id: str
+    schema: pa.Schema
+    dead_letter_schema: pa.Schema
+
+    @property
+    def json_schema(self) -> pa.Schema:
+        """The columns that come from the JSON."""
+        return pa.schema([field for field in self.schema if field.name not in METADATA_COLUMNS])
+
+    def make(
+        self, chunk: Chunk, step: Callable[[str], AbstractContextManager[None]] = lambda _name: nullcontext()
+    ) -> ChunkRows:
+        """Every record becomes a row, a dead letter, or, having no value, a tombstone that is only counted.
+
+        ``step`` is entered around "decode" and "shape". Raises ``NewFieldsSeen``.
+        """
+        with step("decode"):
+            present = [i for i, value in enumerate(chunk.values) if value is not None]
+            tombstones = len(chunk.values) - len(present)
+            records = chunk.take(present) if tombstones else chunk
+            decoded = decode_chunk(cast("list[bytes]", records.values), self.json_schema)
+            if decoded.new_fields is not None:
+                raise NewFieldsSeen
+        with step("shape"):
+            shaped = shape(decoded, records, self.origin, self.schema)
+            dead_letters = dead_letter_table(
+                shaped.bad, records, self.origin, self.batch_id, self.dead_letter_schema
+            )
+        return ChunkRows(
+            shaped.rows, dead_letters, Balance(shaped.rows.num_rows, dead_letters.num_rows, tombstones)
+        )

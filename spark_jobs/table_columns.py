@@ -1,0 +1,133 @@
+"""A pipeline's tables and their columns: made from the whole first batch, widened when records bring more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from spark_jobs.core.config import KeyFormat, StartKind
+from spark_jobs.core.evidence import Evidence
+from spark_jobs.core.offsets import OffsetRanges
+from spark_jobs.core.planning import plan_ranges, plan_splits
+from spark_jobs.core.progress import Progress
+from spark_jobs.core.schema import choose_types, evolve
+from spark_jobs.core.start_offsets import resolve_start
+from spark_jobs.io.catalog import close_catalog
+from spark_jobs.io.columns import check_columns
+from spark_jobs.io.evolution import evolve_table
+from spark_jobs.io.iceberg_types import declared_fields, iceberg_schema, iceberg_type, known_fields
+from spark_jobs.io.spark_tasks import run_on_spark
+from spark_jobs.io.tables import create_dead_letter_table, create_table, load_table, progress_of
+from spark_jobs.split_task import SplitSource, observe_split
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyiceberg.table import Table
+
+    from spark_jobs.core.config import PipelineConfig
+    from spark_jobs.core.outcomes import SplitOutcome
+    from spark_jobs.core.source import SourceState
+    from spark_jobs.io.connections import Connections
+
+MAX_SPLIT_BYTES = 128 * 1024 * 1024
+# Until a batch has shown what a record of this topic weighs.
+FIRST_GUESS_BYTES_PER_RECORD = 512
+# Where nothing is to be drained yet, types come from the last records before the start.
+SAMPLED_RECORDS_PER_PARTITION = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """A pipeline's data table and the table of its dead letters."""
+
+    data: Table
+    dead_letters: Table
+
+
+def ensure_tables(pipeline: PipelineConfig, connections: Connections, source: SourceState) -> Tables | None:
+    """The pipeline's tables; made when they are not there and there is something to make them for.
+
+    None while a topic that is drained from its earliest offset is empty: its records decide the columns.
+    Every other start is committed with the new table at once, before the first batch.
+    """
+    catalog = connections.open_catalog()
+    try:
+        table = load_table(catalog, pipeline.table)
+        if table is None:
+            starts = resolve_start(
+                pipeline.start, source, partial(connections.admin.offsets_for_times, pipeline.topic)
+            )
+            first = _first_ranges(pipeline, source, starts)
+            if not first and pipeline.start.kind is StartKind.EARLIEST:
+                return None
+            evidence = _observe(pipeline, connections, first or _records_before(source, starts))
+            table = create_table(
+                catalog,
+                pipeline.table,
+                iceberg_schema(choose_types(evidence, declared_fields(pipeline.columns))),
+                partition_by=pipeline.partition_by,
+                properties=pipeline.table_properties,
+                progress=Progress(
+                    pipeline.topic, 1, starts, cluster_id=source.cluster_id, topic_id=source.topic_id
+                ),
+                dead_letters=True,
+                key_is_binary=pipeline.key_format is KeyFormat.BINARY,
+            )
+            connections.fail_points.reach("drain.after-table-made")
+        check_columns(table, pipeline.columns, key_is_binary=pipeline.key_format is KeyFormat.BINARY)
+        dead_letters = create_dead_letter_table(catalog, pipeline.table, {}, progress_of(table))
+        return Tables(table, dead_letters)
+    finally:
+        close_catalog(catalog)
+
+
+def add_observed_columns(
+    pipeline: PipelineConfig, connections: Connections, table: Table, observed: Sequence[SplitOutcome]
+) -> Table:
+    """Give the table columns for the new fields that splits reported; the table as it is then."""
+    evidence = _merged(observed)
+    additions = [
+        (addition.path, iceberg_type(addition.type))
+        for addition in evolve(known_fields(table.schema()), evidence)
+    ]
+    return evolve_table(connections.open_catalog, pipeline.table, additions)
+
+
+def _first_ranges(pipeline: PipelineConfig, source: SourceState, starts: dict[int, int]) -> OffsetRanges:
+    return plan_ranges(
+        starts,
+        source,
+        max_records=pipeline.max_batch_records,
+        max_bytes=pipeline.max_batch_bytes,
+        bytes_per_record=FIRST_GUESS_BYTES_PER_RECORD,
+    )
+
+
+def _records_before(source: SourceState, starts: dict[int, int]) -> OffsetRanges:
+    return OffsetRanges.between(
+        {p: max(source.low[p], start - SAMPLED_RECORDS_PER_PARTITION) for p, start in starts.items()}, starts
+    )
+
+
+def _observe(pipeline: PipelineConfig, connections: Connections, ranges: OffsetRanges) -> Evidence:
+    if not ranges:
+        return Evidence()
+    splits = plan_splits(
+        ranges,
+        bytes_per_record=FIRST_GUESS_BYTES_PER_RECORD,
+        max_split_bytes=MAX_SPLIT_BYTES,
+        parallelism=connections.parallelism,
+    )
+    source = SplitSource(connections.kafka, pipeline.topic, connections.task_memory_bytes)
+    tag = f"observe-{pipeline.name}"
+    return _merged(run_on_spark(connections.spark(), partial(observe_split, source), splits, tag=tag))
+
+
+def _merged(observed: Sequence[SplitOutcome]) -> Evidence:
+    evidence = Evidence()
+    for outcome in observed:
+        if outcome.evidence is not None:
+            evidence = evidence.merge(Evidence.from_json(outcome.evidence))
+    return evidence

@@ -1,0 +1,141 @@
+"""One pipeline on real parts in a folder of its own: what the fault and drain tests work with."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from resources.connections import open_connections
+from spark_jobs.audit import audit
+from spark_jobs.drain import drain
+from spark_jobs.io.catalog import close_catalog
+from spark_jobs.io.config_file import load_config
+from spark_jobs.io.data_files import normalise_path
+from spark_jobs.io.tables import dead_letters_of, load_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyiceberg.table import Table
+
+    from spark_jobs.audit import AuditResult
+    from spark_jobs.core.config import PipelineConfig, SluiceConfig
+    from spark_jobs.drain import DrainResult
+    from spark_jobs.io.connections import Connections
+
+PIPELINE = "orders"
+TABLE = "lab.orders"
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """A configuration file, its pipeline, and the questions tests ask about what landed."""
+
+    path: Path
+
+    @property
+    def config(self) -> SluiceConfig:
+        """The configuration as every command reads it."""
+        return load_config(self.path)
+
+    @property
+    def pipeline(self) -> PipelineConfig:
+        """The only pipeline."""
+        return self.config.pipelines[0]
+
+    @contextmanager
+    def connections(self, **changes: Any) -> Iterator[Connections]:
+        """Connections as a run gets them, with ``changes`` (a clock, fail points)."""
+        with open_connections(self.config, PIPELINE, kind="drain", actor="test", run_id="test") as plain:
+            yield replace(plain, **changes)
+
+    def drain(self, **changes: Any) -> DrainResult:
+        """Drain in this process until caught up."""
+        with self.connections(**changes) as connections:
+            return drain(self.pipeline, connections, budget_seconds=60, on_progress=lambda _batch: None)
+
+    def audit(self) -> AuditResult:
+        """Compare with Kafka."""
+        with self.connections() as connections:
+            return audit(self.pipeline, connections)
+
+    def start(self, fail_at: str, number: int = signal.SIGKILL) -> subprocess.Popen[str]:
+        """Begin a drain in a process of its own that signals itself at a fail point."""
+        command = [sys.executable, "-m", "tests.support.drain_process", str(self.path), PIPELINE]
+        return subprocess.Popen(
+            [*command, "--fail-at", fail_at, "--signal", str(int(number))],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[2],
+        )
+
+    def kill_at(self, fail_at: str) -> None:
+        """Run a drain that must die at the fail point."""
+        with self.start(fail_at) as process:
+            output, _ = process.communicate(timeout=120)
+        assert process.returncode == -signal.SIGKILL, f"{fail_at} was not reached: {output}"
+
+    def table(self, identifier: str = TABLE) -> Table:
+        """The table as it is now."""
+        with self.connections() as connections:
+            catalog = connections.open_catalog()
+            table = load_table(catalog, identifier)
+            close_catalog(catalog)
+        assert table is not None
+        return table
+
+    def rows(self, identifier: str = TABLE) -> pa.Table:
+        """Every row."""
+        return self.table(identifier).scan().to_arrow()
+
+    def stray_files(self) -> set[str]:
+        """Data files in the lake that no snapshot of the table or its dead-letter table names."""
+        named: set[str] = set()
+        for identifier in (TABLE, dead_letters_of(TABLE)):
+            table = self.table(identifier)
+            for snapshot in table.metadata.snapshots:
+                for manifest in snapshot.manifests(table.io):
+                    entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+                    named |= {normalise_path(entry.data_file.file_path) for entry in entries}
+        lake = self.path.parent / "home" / "lake"
+        return {str(file) for file in lake.rglob("*.parquet")} - named
+
+
+def make_lab(folder: Path, *, bootstrap: str, topic: str, spark_remote: str | None, **settings: Any) -> Lab:
+    """Write the configuration of a lab whose state is in ``folder``; ``settings`` are the pipeline's."""
+    home = folder / "home"
+    (home / "lake").mkdir(parents=True)
+    document = {
+        "version": 1,
+        "kafka": {"bootstrap.servers": f"{bootstrap}"},
+        "catalog": {
+            "type": "sql",
+            "uri": f"sqlite:///{home / 'catalog.db'}",
+            "warehouse": (home / "lake").as_uri(),
+        },
+        "state": str(home / "log"),
+        "spark": {"remote": spark_remote} if spark_remote else {},
+        "pipelines": {PIPELINE: {"topic": topic, "table": TABLE, **settings}},
+    }
+    path = folder / "sluice.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return Lab(path)
+
+
+def orders(first: int, count: int) -> list[bytes]:
+    """Small JSON orders with consecutive numbers."""
+    return [
+        json.dumps(
+            {"id": n, "customer": f"c{n % 17}", "price": n + 0.5, "at": f"2026-01-01T00:{n % 60:02d}:00Z"}
+        ).encode()
+        for n in range(first, first + count)
+    ]
