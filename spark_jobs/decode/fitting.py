@@ -76,8 +76,8 @@ def _check_unknown(
 ) -> None:
     """Raise ``MisfitError`` for a field that says something and has no column, one that may get one first."""
     clash: MisfitError | None = None
-    for name in value:
-        if name not in known and says_something(value[name]):
+    for name, item in value.items():
+        if name not in known and says_something(item):
             message = name_clash(name, siblings, is_top=is_top)
             if message is None:
                 message = "it has no column, and can have none beside the table's others"

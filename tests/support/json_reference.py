@@ -1,0 +1,181 @@
+"""What a record should become, decided slowly and by itself, with nothing but Python's own JSON reader.
+
+The columns are those of ``SCHEMA``. A record is a row (a dict), or None when it must be a bad value.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+
+TIMESTAMPTZ = pa.timestamp("us", "UTC")
+POINT = pa.struct([("x", pa.int64()), ("at", TIMESTAMPTZ), ("names", pa.list_(pa.string()))])
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("ratio", pa.float64()),
+        ("ok", pa.bool_()),
+        ("name", pa.string()),
+        ("at", TIMESTAMPTZ),
+        ("point", POINT),
+        ("points", pa.list_(POINT)),
+        ("matrix", pa.list_(pa.list_(pa.float64()))),
+    ]
+)
+RESERVED = {"_kafka_offset", "_ingested_at"}
+_TIME = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?)?(Z|([+-])(\d\d)(?::?(\d\d))?)",
+    re.ASCII,
+)
+
+
+class Bad(Exception):
+    """The record is no row."""
+
+
+class Fraction(str):
+    """A number literal with a fraction or exponent."""
+
+    __slots__ = ()
+
+
+class Integer(str):
+    """A number literal without either."""
+
+    __slots__ = ()
+
+
+def expected_row(value: bytes) -> dict[str, Any] | None:
+    """The row, or None for a bad value."""
+    try:
+        return _struct(_parse(value), SCHEMA)
+    except (Bad, ValueError, RecursionError):
+        return None
+
+
+def _parse(value: bytes) -> dict[str, Any]:
+    text = value.decode("utf-8", "strict")
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len({key for key, _ in items}) < len(items):
+            raise Bad
+        return dict(items)
+
+    def refuse(_: str) -> None:
+        raise Bad
+
+    if _depth(text) > 64:
+        raise Bad
+    parsed = json.loads(
+        text, object_pairs_hook=pairs, parse_constant=refuse, parse_float=Fraction, parse_int=Integer
+    )
+    if not isinstance(parsed, dict):
+        raise Bad
+    json.dumps(parsed, ensure_ascii=False).encode()  # halves of surrogate pairs have no UTF-8
+    return parsed
+
+
+def _depth(text: str) -> int:
+    depth = deepest = 0
+    is_string = is_escaped = False
+    for character in text:
+        if is_string:
+            if is_escaped:
+                is_escaped = False
+            elif character == "\\":
+                is_escaped = True
+            elif character == '"':
+                is_string = False
+        elif character == '"':
+            is_string = True
+        else:
+            depth += (character in "[{") - (character in "]}")
+            deepest = max(deepest, depth)
+    return deepest
+
+
+def _struct(value: Any, fields: Any) -> dict[str, Any]:
+    if type(value) is not dict:
+        raise Bad
+    known = {field.name: field.type for field in fields}
+    for key, item in value.items():
+        if key not in known and _means_something(item):
+            raise Bad
+    return {name: _value(value.get(name), kind) for name, kind in known.items()}
+
+
+def _value(value: Any, kind: pa.DataType) -> Any:
+    if value is None:
+        return None
+    if pa.types.is_struct(kind):
+        return _struct(value, kind)
+    if pa.types.is_list(kind):
+        if type(value) is not list:
+            raise Bad
+        return [_value(item, kind.value_type) for item in value]
+    if kind == TIMESTAMPTZ:
+        return _time(value)
+    wanted = {pa.bool_(): bool, pa.string(): str, pa.int64(): Integer}.get(kind)
+    if wanted is not None:
+        if type(value) is not wanted or (wanted is Integer and not -(2**63) <= int(value) < 2**63):
+            raise Bad
+        return int(value) if wanted is Integer else value
+    if type(value) not in (Integer, Fraction) or not math.isfinite(float(value)):
+        raise Bad
+    return float(value)
+
+
+def _time(value: Any) -> datetime:
+    match = _TIME.fullmatch(value) if type(value) is str else None
+    if match is None:
+        raise Bad
+    year, month, day, hour, minute, second, fraction, _, sign, zone_hours, zone_minutes = match.groups()
+    if int(zone_hours or 0) > 23 or int(zone_minutes or 0) > 59:
+        raise Bad
+    local = datetime(
+        int(year), int(month), int(day), int(hour), int(minute or 0), int(second or 0), tzinfo=UTC
+    )
+    away = timedelta(hours=int(zone_hours or 0), minutes=int(zone_minutes or 0))
+    try:
+        exact = local + timedelta(microseconds=int((fraction or "0").ljust(6, "0")))
+        return exact + away if sign == "-" else exact - away
+    except OverflowError:
+        raise Bad from None
+
+
+def _means_something(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(_means_something(item) for item in value.values())
+    if isinstance(value, list):
+        return any(_means_something(item) for item in value)
+    return value is not None
+
+
+def has_new_field(value: bytes) -> bool:
+    """Whether the record, when it is JSON, has a field with a value that a column can be added for."""
+    try:
+        return _has_new(_parse(value), SCHEMA, RESERVED)
+    except (Bad, ValueError, RecursionError):
+        return False
+
+
+def _has_new(value: Any, fields: Any, reserved: set[str]) -> bool:
+    if type(value) is not dict:
+        return False
+    known = {field.name: field.type for field in fields}
+    taken = {name.lower() for name in known} | reserved
+    for key, item in value.items():
+        if key in known:
+            kind = known[key]
+            items = item if pa.types.is_list(kind) and type(item) is list else [item]
+            kind = kind.value_type if pa.types.is_list(kind) else kind
+            if pa.types.is_struct(kind) and any(_has_new(inner, kind, set()) for inner in items):
+                return True
+        elif key and key.lower() not in taken and _means_something(item):
+            return True
+    return False
