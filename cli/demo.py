@@ -46,6 +46,7 @@ def command(as_json: bool) -> int:
     config = _demo_config()
     with hold(config.home, "./sluice demo"):
         from cli.demo_report import audit_all, print_report, to_json  # noqa: PLC0415  (pyiceberg: not for `--help`)
+        from cli.drain_watch import wait_for_runs  # noqa: PLC0415
         from cli.running import servers_of  # noqa: PLC0415
 
         with servers_of(config) as servers:
@@ -55,9 +56,11 @@ def command(as_json: bool) -> int:
             _produce(servers)
             output.heading("3. Dagster's sensor fills the tables")
             output.say(f"  watch it at {servers.start_dagster('127.0.0.1', 0)} while this runs")
+            output.say("  the sensor looks every few seconds; the first runs meet a cold Spark")
             _wait_until_drained(servers)
             output.heading("4. Audit against Kafka")
             audited = audit_all(config)
+            wait_for_runs(servers.home)
         print_report(config, audited)
     if as_json:
         output.json_line(to_json(audited))

@@ -112,7 +112,7 @@ def _print_example(config: SluiceConfig) -> None:
 
 
 def _print_snippets(config: SluiceConfig) -> None:
-    output.say(f"# Python's with {sys.executable}\n")
+    output.say(f"Python here is {sys.executable}\n")
     for reader, text in snippets(config.catalog.name, config.catalog.properties, EXAMPLE_TABLE).items():
         output.say(f"# {reader}")
         output.say(text + "\n")

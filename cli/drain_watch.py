@@ -10,11 +10,13 @@ from spark_jobs.core.errors import RetryableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from spark_jobs.core.config import SluiceConfig
 
 POLL_SECONDS = 0.5
-SAY_EVERY_SECONDS = 5.0
+SAY_EVERY_SECONDS = 10.0
+RUN_END_SECONDS = 30.0
 QUIET_SECONDS = 120.0  # a cold first run on a busy small machine takes up to half a minute
 
 
@@ -28,7 +30,7 @@ def wait_until_drained(
     """
     surveyor = Surveyor(config)
     began = last_moved = time.monotonic()
-    last_said, before = began, ""
+    last_said, before = 0.0, ""
     while True:
         check_servers()
         survey = surveyor.survey()
@@ -37,9 +39,10 @@ def wait_until_drained(
                 raise seen.error
         now, words = time.monotonic(), " · ".join(_words(seen) for seen in survey)
         is_done = all(isinstance(seen, Surveyed) and seen.table and not _lag(seen) for seen in survey)
-        if words != before:
+        words_moved = words != before
+        if words_moved:
             last_moved, before = now, words
-        if is_done or now - last_said >= SAY_EVERY_SECONDS:
+        if is_done or words_moved or now - last_said >= SAY_EVERY_SECONDS:
             say(f"  {now - began:5.1f} s  {words}")
             last_said = now
         if is_done:
@@ -47,6 +50,17 @@ def wait_until_drained(
         if now - last_moved > QUIET_SECONDS:
             raise _stands_still(config, words)
         time.sleep(POLL_SECONDS)
+
+
+def wait_for_runs(home: Path) -> None:
+    """Let runs that have committed also tell Dagster what they did, for a moment."""
+    from dagster import DagsterInstance, DagsterRunStatus, RunsFilter  # noqa: PLC0415  (a second of imports)
+
+    under_way = RunsFilter(statuses=[DagsterRunStatus.STARTING, DagsterRunStatus.STARTED])
+    deadline = time.monotonic() + RUN_END_SECONDS
+    with DagsterInstance.from_config(str(home / "dagster")) as instance:
+        while instance.get_runs_count(under_way) and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
 
 
 def _words(seen: Surveyed | Problem) -> str:

@@ -77,7 +77,6 @@ def error_lines(error: BaseException) -> list[str]:
         return [
             f"error: unexpected {type(error).__name__}: {text}",
             "  hint: the same command with --debug shows where; this deserves a bug report.",
-            "  see:  docs/ERRORS.md#unexpected",
         ]
     where = ", ".join(f"{name} {value}" for name, value in error.where.items())
     first, *others = error.message.strip().splitlines()

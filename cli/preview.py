@@ -10,7 +10,7 @@ from cli import output
 from cli.work import connections_for, load_pipeline
 
 if TYPE_CHECKING:
-    from spark_jobs.core.schema import FieldEvidence
+    from spark_jobs.core.evidence import FieldEvidence
     from spark_jobs.preview import Preview
 
 DEFAULT_RECORDS = 5_000

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from spark_jobs.core.config import SluiceConfig
 
 KAFKA, SPARK, STREAM = "kafka", "spark-connect", "sample-stream"
-# Dagster first, so that its runs end while what they use still answers. Together within 15 s, kills included.
+# Dagster first, so that its runs end while what they use still answers. Together, kills included, within 15 s.
 STOP_ORDER = ((DAEMON, WEBSERVER, STREAM), (KAFKA, SPARK))
-STOP_GRACE_SECONDS = 5.0
+STOP_GRACE_SECONDS = 4.0
 Started = TypeVar("Started")
 PROJECT = Path(__file__).resolve().parent.parent
 

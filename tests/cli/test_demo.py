@@ -1,0 +1,37 @@
+"""The demo: both tables filled by the sensor's own runs and exact, and the same again on a second run."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cli.run_record import read_up
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.conftest import Sluice
+
+EXPECTED = {"flights": 336_776, "weather": 26_115}
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_demo_twice(sluice: Sluice, tmp_path: Path) -> None:
+    """Every record is there once, nothing is produced or drained twice, and no server is left."""
+    home = tmp_path / "home"
+    first = sluice("demo", "--json", home=home)
+    assert first.returncode == 0, first.stdout + first.stderr
+    second = sluice("demo", "--json", home=home)
+    assert second.returncode == 0, second.stdout + second.stderr
+    for done in (first, second):
+        pipelines = json.loads(done.stdout.splitlines()[-1])["pipelines"]
+        assert {p["pipeline"]: p["records"] for p in pipelines} == EXPECTED
+        assert {p["pipeline"]: p["rows"] for p in pipelines} == EXPECTED
+        assert all(p[name] == 0 for p in pipelines for name in ("missing", "duplicates", "lag"))
+    assert "are there already" in second.stdout
+    assert "mean_delay_minutes" in second.stdout
+    assert read_up(str(home)) is None
+    assert {path.name for path in (home / "run").iterdir()} <= {"up.lock", "topics.json"}

@@ -1,0 +1,72 @@
+"""One pipeline by hand: drain, drain again, audit, recover, status, over real servers."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.kafka_server import KafkaBroker, Record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.conftest import Sluice
+
+CONFIGURATION = """\
+version: 1
+kafka:
+  bootstrap.servers: {kafka}
+spark:
+  remote: {spark}
+pipelines:
+  orders: {{topic: {topic}, table: lake.orders}}
+"""
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_a_pipeline_by_hand(
+    sluice: Sluice, tmp_path: Path, kafka: KafkaBroker, spark_remote: str, topic_name: str
+) -> None:
+    """A drain says what it did and the next why it did nothing; the audit is clean; status has one word."""
+    kafka.create_topic(topic_name)
+    values = [json.dumps({"id": n}).encode() for n in range(100)]
+    kafka.produce(topic_name, [*(Record(value) for value in values), Record(b"not json"), Record(None)])
+    config = tmp_path / "own.yaml"
+    config.write_text(CONFIGURATION.format(kafka=kafka, spark=spark_remote, topic=topic_name))
+    environment = {"SLUICE_CONFIG": str(config)}
+
+    assert states(sluice("status", "--json", **environment).stdout) == {"orders": ("new", 102)}
+    drained = sluice("drain", "orders", **environment)
+    assert drained.returncode == 0, drained.stderr
+    last = drained.stdout.splitlines()[-1]
+    assert last == "caught-up: 1 batch drained (100 rows, 1 dead letter, 1 tombstone); lag 0 records"
+    again = sluice("drain", "orders", **environment)
+    assert again.stdout.splitlines()[-1].startswith("nothing to do: lake.orders has everything")
+    assert sluice("recover", **environment).stdout == "orders: nothing was left unfinished\n"
+
+    audited = sluice("audit", "orders", "--json", **environment)
+    assert audited.returncode == 0, audited.stderr
+    counts = json.loads(audited.stdout.splitlines()[-1])
+    assert (counts["records"], counts["rows"], counts["dead_letters"], counts["tombstones"]) == (
+        102,
+        100,
+        1,
+        1,
+    )
+    assert (counts["missing"], counts["duplicates"], counts["differing"], counts["lag"]) == (0, 0, 0, 0)
+
+    seen = sluice("status", "--json", **environment)
+    assert seen.returncode == 0
+    assert states(seen.stdout) == {"orders": ("caught-up", 0)}
+    checked = sluice("check", "orders", **environment)
+    assert checked.returncode == 0, checked.stdout
+    assert "PyIceberg and Spark see" in checked.stdout
+
+
+def states(printed: str) -> dict[str, tuple[str, int]]:
+    """State word and lag by pipeline."""
+    pipelines = json.loads(printed.splitlines()[-1])["pipelines"]
+    return {p["pipeline"]: (p["state"], p["lag"]) for p in pipelines}
