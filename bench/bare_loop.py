@@ -41,6 +41,7 @@ _CONSUMER = {
     "fetch.wait.max.ms": 5,
     "fetch.message.max.bytes": 1 << 20,
 }
+_PARQUET = {"compression": "zstd", "compression_level": 1, "dictionary_pagesize_limit": 512 << 10}
 _SCHEMA = pa.schema(
     [
         *JSON_SCHEMA,
@@ -69,9 +70,9 @@ def run_bare_loop(bootstrap_servers: str, topic: str, first_offset: int, folder:
     workers = []
     for number in range(PROCESSES):
         ours, theirs = context.Pipe()
-        starts = [TopicPartition(topic, p, first_offset) for p in range(number, PARTITIONS, PROCESSES)]
+        starts = dict.fromkeys(range(number, PARTITIONS, PROCESSES), first_offset)
         path = folder / f"{number}.parquet"
-        process = context.Process(target=_work, args=(bootstrap_servers, starts, path, theirs))
+        process = context.Process(target=_work, args=(bootstrap_servers, topic, starts, path, theirs))
         process.start()
         workers.append((process, ours))
     for _, pipe in workers:
@@ -94,13 +95,13 @@ def _receive(pipe: Connection) -> tuple[int, int]:
     return outcome
 
 
-def _work(bootstrap_servers: str, starts: list[TopicPartition], path: Path, pipe: Connection) -> None:
+def _work(bootstrap_servers: str, topic: str, starts: dict[int, int], path: Path, pipe: Connection) -> None:
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, **_CONSUMER})
-    consumer.list_topics(starts[0].topic, timeout=30)
+    consumer.list_topics(topic, timeout=30)
     pipe.send((0, 0))
     pipe.recv()
     began = time.process_time_ns()
-    rows = _read_and_write(consumer, starts, path)
+    rows = _read_and_write(consumer, [TopicPartition(topic, *start) for start in starts.items()], path)
     pipe.send((rows, (time.process_time_ns() - began) // 1000))
     consumer.close()
 
@@ -109,7 +110,7 @@ def _read_and_write(consumer: Consumer, starts: list[TopicPartition], path: Path
     consumer.assign(starts)
     unfinished = {start.partition for start in starts}
     rows, waiting, gathered = 0, [], 0
-    with pq.ParquetWriter(path, _SCHEMA, compression="zstd", compression_level=1) as writer:
+    with pq.ParquetWriter(path, _SCHEMA, **_PARQUET) as writer:
         while unfinished:
             records = []
             for message in consumer.consume(_CHUNK_RECORDS, 0.2):
@@ -130,7 +131,7 @@ def _read_and_write(consumer: Consumer, starts: list[TopicPartition], path: Path
 
 
 def _table(records: list[Message]) -> pa.Table:
-    block = b"\n".join(map(Message.value, records))
+    block = b"\n".join([message.value() or b"" for message in records])
     decoded = pyarrow.json.read_json(
         pa.BufferReader(block),
         read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(block) + 1),

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from bench.bare_loop import run_bare_loop
 from bench.drain_process import run_drains
-from bench.processor_time import tree_cpu_seconds
 from bench.records import PARTITIONS, delete_topic, fill, generate
 
 if TYPE_CHECKING:
@@ -34,8 +33,8 @@ class CatchUpRound:
     """One drain and one bare loop over the whole topic.
 
     ``drain_cpu_us_by_step`` is what the tasks count themselves, librdkafka's threads included.
-    ``drain_cpu_us`` is all of driver, Spark server and workers, imports and the small drain before it
-    included; ``bare_cpu_us`` the loop's processes after their imports. The broker is in none.
+    ``drain_cpu_us`` is all of driver, Spark server and workers from the call of ``drain`` to its end;
+    ``bare_cpu_us`` the loop's processes after their imports. The broker is in none.
     """
 
     order: str
@@ -70,6 +69,12 @@ class CatchUpResult:
     def ratio(self) -> float:
         """Time of all bare loops over the time of all drains."""
         return sum(r.bare_seconds for r in self.rounds) / sum(r.drain_seconds for r in self.rounds)
+
+    @property
+    def cpu_ratio(self) -> float | None:
+        """CPU time of the bare loop over that of the drain: what else runs disturbs it less than time."""
+        own = self.drain_cpu_us_per_row
+        return None if own is None else self.bare_cpu_us_per_row / own
 
     @property
     def drain_rows_per_second(self) -> float:
@@ -117,7 +122,7 @@ def measure_catch_up(lab: Lab, records: int, rounds: int = ROUNDS) -> CatchUpRes
     with lab.spark("spark-catch-up") as spark:
         warm_up = lab.configure("warm-up", WARM_UP, spark)
         paths = [lab.configure(f"catch-up-{number}", TOPIC, spark) for number in range(rounds)]
-        run_drains(warm_up, *paths)
+        run_drains(spark, warm_up, *paths)
         made = fill(lab.bootstrap_servers, TOPIC, FIRST_RECORDS, records)
         measured = []
         for number, path in enumerate(paths):
@@ -129,11 +134,11 @@ def measure_catch_up(lab: Lab, records: int, rounds: int = ROUNDS) -> CatchUpRes
 
 def _round(lab: Lab, spark: SparkConnectServer, paths: list[Path], *, is_drain_first: bool) -> CatchUpRound:
     if is_drain_first:
-        drained, cpu_us = _drain(spark, paths)
+        drained = _drain(spark, paths)
         bare = _bare(lab)
     else:
         bare = _bare(lab)
-        drained, cpu_us = _drain(spark, paths)
+        drained = _drain(spark, paths)
     return CatchUpRound(
         order="drain, bare loop" if is_drain_first else "bare loop, drain",
         drain_seconds=drained.seconds,
@@ -141,7 +146,7 @@ def _round(lab: Lab, spark: SparkConnectServer, paths: list[Path], *, is_drain_f
         drain_file_bytes=drained.file_bytes,
         drain_batches=len(drained.batches),
         drain_cpu_us_by_step=drained.cpu_us,
-        drain_cpu_us=cpu_us,
+        drain_cpu_us=None if drained.cpu_seconds is None else drained.cpu_seconds * 1e6,
         drain_durations_ms=drained.durations_ms,
         bare_seconds=bare.seconds,
         bare_rows=bare.rows,
@@ -150,14 +155,11 @@ def _round(lab: Lab, spark: SparkConnectServer, paths: list[Path], *, is_drain_f
     )
 
 
-def _drain(spark: SparkConnectServer, paths: list[Path]) -> tuple[MeasuredDrain, float | None]:
-    """The last of a process's drains, and the CPU time of the process and of Spark meanwhile."""
-    before = tree_cpu_seconds(spark.process.pid)
-    process = run_drains(*paths)
-    after = tree_cpu_seconds(spark.process.pid)
+def _drain(spark: SparkConnectServer, paths: list[Path]) -> MeasuredDrain:
+    """The last of a process's drains; the ones before it make the process warm."""
+    process = run_drains(spark, *paths)
     shutil.rmtree(paths[-1].parent)
-    cpu_us = None if before is None or after is None else (after - before + process.driver_cpu_seconds) * 1e6
-    return process.drains[-1], cpu_us
+    return process.drains[-1]
 
 
 def _bare(lab: Lab) -> BareResult:

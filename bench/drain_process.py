@@ -1,6 +1,6 @@
 """One process that drains configurations one after another, as a run would: what the parts measure.
 
-``python -m bench.drain_process FILE...`` prints one JSON object on its last line.
+``python -m bench.drain_process SPARK_PID FILE...`` prints one JSON object on its last line.
 """
 
 from __future__ import annotations
@@ -14,7 +14,12 @@ import subprocess  # noqa: E402
 import sys  # noqa: E402
 from dataclasses import asdict, dataclass, field  # noqa: E402
 from pathlib import Path  # noqa: E402
-from typing import Any  # noqa: E402
+from typing import TYPE_CHECKING, Any  # noqa: E402
+
+from bench.processor_time import tree_cpu_seconds  # noqa: E402
+
+if TYPE_CHECKING:
+    from servers.spark_connect import SparkConnectServer
 
 PROJECT = Path(__file__).resolve().parents[1]
 _TIMEOUT_SECONDS = 1800.0
@@ -34,9 +39,13 @@ class MeasuredBatch:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredDrain:
-    """One call of ``drain``; ``table_rows`` is what the table holds afterwards, by its own summary."""
+    """One call of ``drain``; ``table_rows`` is what the table holds afterwards, by its own summary.
+
+    ``cpu_seconds`` is of this process, the Spark server and its workers; None where the system does not tell.
+    """
 
     seconds: float
+    cpu_seconds: float | None
     rows: int
     table_rows: int
     lag_records: int
@@ -67,7 +76,6 @@ class DrainProcess:
     start_seconds: float
     import_seconds: float
     connect_seconds: float
-    driver_cpu_seconds: float
     drains: tuple[MeasuredDrain, ...]
 
 
@@ -93,11 +101,11 @@ class _Laps:
         self.last = now
 
 
-def run_drains(*configs: Path) -> DrainProcess:
-    """Drain these in a new process, in this order, each until caught up."""
+def run_drains(spark: SparkConnectServer, *configs: Path) -> DrainProcess:
+    """Drain these in a new process, in this order, each until caught up, all on one Spark server."""
     decided_at = time.time()
     finished = subprocess.run(
-        [sys.executable, "-m", "bench.drain_process", *map(str, configs)],
+        [sys.executable, "-m", "bench.drain_process", str(spark.process.pid), *map(str, configs)],
         cwd=PROJECT,
         stdout=subprocess.PIPE,
         text=True,
@@ -124,7 +132,8 @@ def main() -> None:
     from spark_jobs.io.tables import load_table  # noqa: PLC0415
 
     imported, connect_seconds, drains = time.time(), 0.0, []
-    for path in sys.argv[1:]:
+    spark_pid = int(sys.argv[1])
+    for path in sys.argv[2:]:
         config = load_config(Path(path))
         pipeline = config.pipelines[0]
         opening = time.monotonic()
@@ -134,16 +143,23 @@ def main() -> None:
             connections.spark()
             began = time.monotonic()
             connect_seconds += began - opening
-            laps = _Laps(began)
+            laps, cpu_before = _Laps(began), _cpu_seconds(spark_pid)
             result = drain(pipeline, connections, budget_seconds=_TIMEOUT_SECONDS, on_progress=laps.lap)
-            seconds = time.monotonic() - began
+            seconds, cpu_after = time.monotonic() - began, _cpu_seconds(spark_pid)
             catalog = connections.open_catalog()
             table = load_table(catalog, pipeline.table)
             close_catalog(catalog)
         snapshot = table.current_snapshot() if table is not None else None
-        rows = int(snapshot.summary["total-records"]) if snapshot and snapshot.summary else 0
+        rows = int(snapshot.summary["total-records"] or 0) if snapshot and snapshot.summary else 0
         drains.append(
-            MeasuredDrain(seconds, result.balance.rows, rows, result.lag_records, tuple(laps.batches))
+            MeasuredDrain(
+                seconds=seconds,
+                cpu_seconds=None if cpu_before is None or cpu_after is None else cpu_after - cpu_before,
+                rows=result.balance.rows,
+                table_rows=rows,
+                lag_records=result.lag_records,
+                batches=tuple(laps.batches),
+            )
         )
     print(
         json.dumps(
@@ -151,11 +167,15 @@ def main() -> None:
                 "started_at": STARTED_AT,
                 "import_seconds": imported - STARTED_AT,
                 "connect_seconds": connect_seconds,
-                "driver_cpu_seconds": time.process_time(),
                 "drains": [asdict(one) for one in drains],
             }
         )
     )
+
+
+def _cpu_seconds(spark_pid: int) -> float | None:
+    spark = tree_cpu_seconds(spark_pid)
+    return None if spark is None else spark + time.process_time()
 
 
 if __name__ == "__main__":

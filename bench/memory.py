@@ -51,9 +51,9 @@ def _drain(lab: Lab, records: int) -> tuple[int, int]:
     generate(lab.bootstrap_servers, name, FIRST_RECORDS)
     with lab.spark(f"spark-{name}") as spark:
         path = lab.configure(name, name, spark, **_WHOLE_BACKLOG)
-        run_drains(path)
+        run_drains(spark, path)
         fill(lab.bootstrap_servers, name, FIRST_RECORDS, records)
-        drained = run_drains(path).drains[0]
+        drained = run_drains(spark, path).drains[0]
     shutil.rmtree(path.parent)
     delete_topic(lab.bootstrap_servers, name)
     return drained.table_rows - FIRST_RECORDS, max(batch.peak_task_rss_bytes for batch in drained.batches)

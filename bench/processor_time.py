@@ -11,7 +11,8 @@ def tree_cpu_seconds(root: int) -> float | None:
     """User and system time of ``root`` and its descendants, ended children included; None off Linux."""
     if sys.platform != "linux":
         return None
-    ticks, children = {}, {}
+    ticks: dict[int, int] = {}
+    children: dict[int, list[int]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             fields = (folder / "stat").read_text().rpartition(")")[2].split()

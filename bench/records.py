@@ -136,6 +136,7 @@ def fill_partition(bootstrap_servers: str, topic: str, partition: int, first: in
         if producer.produce_batch(topic, messages, partition) != number:
             failures.append("librdkafka's queue is full")
     left = producer.flush(_TIMEOUT_SECONDS)
+    producer.close()
     if left or failures:
         raise RuntimeError(f"{left} records were not acknowledged; {failures[:1]}")
 

@@ -49,7 +49,8 @@ def catch_up_rows(result: CatchUpResult) -> list[Row]:
         ("bare loop, two processes", f"{result.bare_rows_per_second:,.0f} rows/s", ""),
         ("drain / bare loop, by time", f"{result.ratio:.2f}", f">= {GOAL_RATIO}"),
         *((f"  round {r.order}", f"{r.ratio:.2f}", "") for r in result.rounds),
-        ("drain's CPU µs a row, all processes", "not known here" if own is None else f"{own:.2f}", ""),
+        ("drain / bare loop, by CPU time", _ratio(result.cpu_ratio), ""),
+        ("drain's CPU µs a row, all processes", _ratio(own), ""),
         ("bare loop's CPU µs a row", f"{bare:.2f}", ""),
         ("tasks' CPU µs a row, by step", steps, ""),
         *_steps("of the first drain, ms", result.rounds[0].drain_durations_ms, 0),
@@ -115,6 +116,10 @@ def print_table(title: str, rows: Sequence[Row]) -> None:
 def print_json(results: Mapping[str, Any]) -> None:
     """All figures, derived ones too, as one line."""
     print(json.dumps({name: _plain(value) for name, value in results.items()}, separators=(",", ":")))
+
+
+def _ratio(value: float | None) -> str:
+    return "not known on this system" if value is None else f"{value:.2f}"
 
 
 def _steps(title: str, steps: Mapping[str, float], digits: int) -> list[Row]:

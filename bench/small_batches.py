@@ -76,10 +76,10 @@ def measure_small_batches(lab: Lab, *, runs: int, batches_per_run: int) -> Small
     processes: list[DrainProcess] = []
     with lab.spark("spark-small") as spark:
         path = lab.configure("small", TOPIC, spark, max_batch_records=RECORDS)
-        run_drains(path)
+        run_drains(spark, path)
         for number in range(runs):
             fill(lab.bootstrap_servers, TOPIC, RECORDS + number * records, records)
-            processes.append(run_drains(path))
+            processes.append(run_drains(spark, path))
     later = [batch for process in processes for batch in process.drains[0].batches[1:]]
     return SmallBatchesResult(
         records_per_batch=RECORDS,
@@ -104,7 +104,8 @@ def _first(process: DrainProcess) -> FirstBatch:
 
 
 def _typical(batches: list[MeasuredBatch]) -> dict[str, float]:
+    """Median milliseconds by step, and of what is not in any."""
     steps = dict.fromkeys(step for batch in batches for step in batch.durations_ms)
     inside = {step: median(batch.durations_ms.get(step, 0) for batch in batches) for step in steps}
-    total = median(batch.seconds for batch in batches) * 1000
-    return {**inside, "around (look, plan, last log)": max(0.0, total - sum(inside.values()))}
+    around = median(batch.seconds * 1000 - sum(batch.durations_ms.values()) for batch in batches)
+    return {**inside, "look, plan, last log": around}
