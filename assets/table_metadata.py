@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
+    from spark_jobs.batch_run import BatchResult
     from spark_jobs.core.config import PipelineConfig
     from spark_jobs.drain import DrainResult
-    from spark_jobs.drain_batch import BatchResult
     from spark_jobs.io.connections import Connections
 
 # A run that caught up a long backlog lists its newest batches only: this is kept in Dagster's database.

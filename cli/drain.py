@@ -10,8 +10,8 @@ from cli import output
 from cli.work import connections_for, load_pipeline
 
 if TYPE_CHECKING:
+    from spark_jobs.batch_run import BatchResult
     from spark_jobs.drain import DrainResult
-    from spark_jobs.drain_batch import BatchResult
 
 UNTIL_CAUGHT_UP_SECONDS = float(7 * 24 * 3600)
 

@@ -80,7 +80,7 @@ def _texts(node: ast.expr) -> list[str]:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return [node.value]
     if isinstance(node, ast.JoinedStr):
-        return ["".join(v.value if isinstance(v, ast.Constant) else "…" for v in node.values)]
+        return ["".join(str(v.value) if isinstance(v, ast.Constant) else "…" for v in node.values)]
     if isinstance(node, ast.IfExp):
         return _texts(node.body) + _texts(node.orelse)
     if isinstance(node, ast.BinOp):

@@ -5,14 +5,17 @@ What one batch goes through is in ``spark_jobs.drain_batch``; what a task does i
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from spark_jobs.batch_run import BatchResult, Plan
 from spark_jobs.core.batch import Balance, Batch, total
+from spark_jobs.core.errors import SluiceError
 from spark_jobs.core.planning import plan_ranges, plan_splits
 from spark_jobs.core.source import check_identity
-from spark_jobs.drain_batch import BatchResult, Plan, drain_batch
+from spark_jobs.drain_batch import drain_batch
 from spark_jobs.io.anchor import check_anchor
 from spark_jobs.io.tables import progress_of
 from spark_jobs.recover import RecoveryResult, recover
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from spark_jobs.core.config import PipelineConfig
     from spark_jobs.core.source import SourceState
     from spark_jobs.io.connections import Connections
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,11 @@ def drain(
         batches.append(drain_batch(pipeline, connections, plan))
         on_progress(batches[-1])
     next_offsets = progress_of(tables.data).next_offsets if tables else {}
+    if batches and recovery.left:
+        # What was left alone stood at the offsets that have moved now: its files can be swept.
+        recovery = recovery.then(recover(pipeline, connections))
+    if batches:
+        _tell_lag_tools(pipeline, connections, next_offsets)
     return DrainResult(
         pipeline=pipeline.name,
         table=pipeline.table,
@@ -123,6 +133,14 @@ def plan_batch(
         parallelism=connections.parallelism,
     )
     return Plan(batch, splits, source, table, tables.dead_letters, progress, bytes_per_record)
+
+
+def _tell_lag_tools(pipeline: PipelineConfig, connections: Connections, next_offsets: dict[int, int]) -> None:
+    """Publish consumer-group offsets for tools that show lag; nothing of Sluice ever reads them."""
+    try:
+        connections.admin.publish_group_offsets(f"sluice-{pipeline.name}", pipeline.topic, next_offsets)
+    except SluiceError as error:
+        _log.info("lag tools were not told of %s: %s", pipeline.name, error.message)
 
 
 def _bytes_per_record(table: Table) -> int:

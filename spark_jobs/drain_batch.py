@@ -5,21 +5,15 @@ Between any two lines the process may be killed: the log says what was begun, th
 
 from __future__ import annotations
 
-import json
-import time
-from collections import Counter
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from spark_jobs import __version__
-from spark_jobs.core.batch import Balance, total, unbalanced
-from spark_jobs.core.errors import ConfigError, CorruptLog
-from spark_jobs.core.freshness import valid_through_ms
+from spark_jobs.batch_run import BatchResult, BatchRun, Plan
+from spark_jobs.core.batch import total
+from spark_jobs.core.errors import ConfigError
 from spark_jobs.core.outcomes import OutcomeKind
 from spark_jobs.core.progress import PendingDeadLetters
-from spark_jobs.core.source import check_identity
 from spark_jobs.core.txlog import (
     BufferSnapshot,
     FlushComplete,
@@ -37,103 +31,19 @@ from spark_jobs.recover import sweep_strays
 from spark_jobs.rows import RowMaker
 from spark_jobs.split_task import SplitSource, SplitTask, run_split, table_target
 from spark_jobs.table_columns import add_observed_columns
+from spark_jobs.written import add_up, summary_of, verify
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from pyiceberg.table import Table
 
-    from spark_jobs.core.batch import Batch, Split
     from spark_jobs.core.config import PipelineConfig
     from spark_jobs.core.outcomes import SplitOutcome
-    from spark_jobs.core.progress import Progress
-    from spark_jobs.core.source import SourceState
-    from spark_jobs.core.txlog import Entry
     from spark_jobs.io.connections import Connections
     from spark_jobs.io.landing import Committed
+    from spark_jobs.written import Written
 
 # Each round adds columns, so this many mean values whose fields never end.
 MAX_EVOLUTION_ROUNDS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A batch about to be drained, with what was true when it was planned."""
-
-    batch: Batch
-    splits: tuple[Split, ...]
-    source: SourceState
-    table: Table
-    dead_letter_table: Table
-    progress: Progress
-    bytes_per_record: int
-
-
-@dataclass(frozen=True, slots=True)
-class BatchResult:
-    """One committed batch; ``durations_ms`` by step, ``cpu_us`` of all tasks together by step."""
-
-    batch_id: str
-    attempt: str
-    snapshot_id: int
-    ranges: str
-    balance: Balance
-    bytes_read: int
-    data_files: int
-    file_bytes: int
-    valid_through_ms: int | None
-    durations_ms: dict[str, int]
-    cpu_us: dict[str, int]
-    peak_task_rss_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What the tasks of a batch wrote, added up."""
-
-    balances: dict[int, Balance]
-    data_files: tuple[dict[str, Any], ...]
-    dead_letter_files: tuple[dict[str, Any], ...]
-    bytes_read: int
-    max_timestamp_ms: dict[int, int]
-    cpu_us: dict[str, int]
-    peak_task_rss_bytes: int
-    has_strays: bool
-
-    @property
-    def file_bytes(self) -> int:
-        """Size of all files."""
-        return sum(file["bytes"] for file in self.data_files + self.dead_letter_files)
-
-
-class Steps:
-    """Wall milliseconds by step."""
-
-    def __init__(self) -> None:
-        self.durations_ms: dict[str, int] = {}
-
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        """Time one step."""
-        started = time.monotonic()
-        yield
-        self.durations_ms[name] = round((time.monotonic() - started) * 1000)
-
-
-@dataclass(frozen=True, slots=True)
-class BatchRun:
-    """One batch with its connections: what every phase needs."""
-
-    pipeline: PipelineConfig
-    connections: Connections
-    plan: Plan
-    steps: Steps = field(default_factory=Steps)
-
-    def log(self, entry: Entry) -> None:
-        """Write one phase to the transaction log."""
-        table_uuid = str(self.plan.table.metadata.table_uuid)
-        self.connections.txlog.append(table_uuid, self.plan.batch, entry)
-        self.connections.fail_points.reach(f"drain.after-{entry.phase.kebab}")
 
 
 def drain_batch(pipeline: PipelineConfig, connections: Connections, plan: Plan) -> BatchResult:
@@ -145,7 +55,7 @@ def drain_batch(pipeline: PipelineConfig, connections: Connections, plan: Plan) 
         written = _read_and_write(run)
     connections.fail_points.reach("drain.after-tasks")
     with run.steps.step("verify"):
-        _verify(run, written)
+        verify(run, written)
     request = _commit_request(run, written)
     with run.steps.step("log-written"):
         _log_written(run, written, request)
@@ -169,7 +79,7 @@ def _log_intent(run: BatchRun) -> None:
     run.log(
         OffsetCommit(
             batch_id=plan.batch.batch_id,
-            spark_session_id=None,
+            spark_session_id=getattr(connections.spark(), "session_id", None),
             spark_tag=plan.batch.attempt,
             actor=connections.actor,
             run_id=connections.run_id,
@@ -210,7 +120,7 @@ def _read_and_write(run: BatchRun) -> Written:
         done += [outcome for outcome in outcomes if outcome.kind is OutcomeKind.WRITTEN]
         has_strays = has_strays or bool(observed) or any(outcome.failed_tries for outcome in outcomes)
         if not observed:
-            return _add_up(done, has_strays=has_strays)
+            return add_up(done, has_strays=has_strays)
         waiting = {outcome.split_id: waiting[outcome.split_id] for outcome in observed}
         table = add_observed_columns(run.pipeline, run.connections, table, observed)
     raise ConfigError(
@@ -238,49 +148,6 @@ def _task(run: BatchRun, table: Table) -> SplitTask:
     )
 
 
-def _add_up(outcomes: Sequence[SplitOutcome], *, has_strays: bool) -> Written:
-    """The batch's files in split order, which is partition and offset order."""
-    balances: dict[int, Balance] = {}
-    newest: dict[int, int] = {}
-    cpu_us: Counter[str] = Counter()
-    for outcome in outcomes:
-        cpu_us.update(outcome.cpu_us)
-        for partition, balance in outcome.balances.items():
-            balances[partition] = balances.get(partition, Balance()) + balance
-        for partition, timestamp in outcome.max_timestamp_ms.items():
-            newest[partition] = max(newest.get(partition, timestamp), timestamp)
-    ordered = sorted(outcomes, key=lambda outcome: outcome.split_id)
-    return Written(
-        balances=balances,
-        data_files=tuple(file for outcome in ordered for file in outcome.data_files),
-        dead_letter_files=tuple(file for outcome in ordered for file in outcome.dead_letter_files),
-        bytes_read=sum(outcome.bytes_read for outcome in outcomes),
-        max_timestamp_ms=newest,
-        cpu_us=dict(cpu_us),
-        peak_task_rss_bytes=max(outcome.peak_rss_bytes for outcome in outcomes),
-        has_strays=has_strays,
-    )
-
-
-def _verify(run: BatchRun, written: Written) -> None:
-    """Refuse a batch that does not account for every offset, or whose source changed while it was read."""
-    batch = run.plan.batch
-    off = unbalanced(batch.ranges, written.balances)
-    sums = total(written.balances.values())
-    in_files = (_rows(written.data_files), _rows(written.dead_letter_files))
-    if off or in_files != (sums.rows, sums.dead_letters):
-        raise CorruptLog(
-            f"the batch does not balance: offsets unaccounted for {off}; counted {sums.rows} rows and"
-            f" {sums.dead_letters} dead letters, in the files are {in_files[0]} and {in_files[1]}",
-            code="unbalanced",
-            hint="Nothing was committed. Run it again; if it stays, it is a defect of Sluice: report it.",
-            batch=batch.batch_id,
-            ranges=batch.ranges,
-        )
-    source = run.connections.admin.source_state(batch.topic)
-    check_identity(run.plan.progress, source, table=batch.table)
-
-
 def _commit_request(run: BatchRun, written: Written) -> CommitRequest:
     batch = run.plan.batch
     owed = None
@@ -294,40 +161,7 @@ def _commit_request(run: BatchRun, written: Written) -> CommitRequest:
         batch=batch,
         data_files=written.data_files,
         pending_dead_letters=owed,
-        summary=_summary(run, written),
-    )
-
-
-def _summary(run: BatchRun, written: Written) -> dict[str, str]:
-    """What the snapshot says to people; nothing reads it to decide what was done."""
-    plan, connections = run.plan, run.connections
-    batch = plan.batch
-    through = _valid_through_ms(plan, written)
-    balances = {
-        partition: [b.rows, b.dead_letters, b.tombstones, b.gaps]
-        for partition, b in sorted(written.balances.items())
-    }
-    summary = {
-        "sluice.balance": json.dumps(balances, separators=(",", ":")),
-        "sluice.records": str(batch.ranges.records),
-        "sluice.bytes-read": str(written.bytes_read),
-        "sluice.actor": connections.actor,
-        "sluice.run-id": connections.run_id,
-        "sluice.version": __version__,
-    }
-    return summary if through is None else summary | {"sluice.valid-through": str(through)}
-
-
-def _valid_through_ms(plan: Plan, written: Written) -> int | None:
-    snapshot = plan.table.current_snapshot()
-    before = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
-    previous = before.get("sluice.valid-through")
-    return valid_through_ms(
-        next_offsets={**plan.progress.next_offsets, **plan.batch.ranges.ends},
-        end_offsets=plan.source.end,
-        max_timestamp_ms=written.max_timestamp_ms,
-        previous_ms=int(previous) if previous is not None else None,
-        planned_at_ms=plan.batch.ingested_at_us // 1000,
+        summary=summary_of(run, written),
     )
 
 
@@ -385,7 +219,3 @@ def _result(run: BatchRun, written: Written, request: CommitRequest, snapshot_id
         cpu_us=written.cpu_us,
         peak_task_rss_bytes=written.peak_task_rss_bytes,
     )
-
-
-def _rows(files: Sequence[dict[str, Any]]) -> int:
-    return sum(file["rows"] for file in files)

@@ -78,6 +78,17 @@ class RecoveryResult:
     swept_files: int = 0
     records_read: int = 0
 
+    def then(self, later: RecoveryResult) -> RecoveryResult:
+        """Both recoveries of one run; what is still left is what the later one left."""
+        return RecoveryResult(
+            self.marked + later.marked,
+            self.adopted + later.adopted,
+            later.left,
+            self.swept + later.swept,
+            self.swept_files + later.swept_files,
+            self.records_read + later.records_read,
+        )
+
 
 def recover(pipeline: PipelineConfig, connections: Connections) -> RecoveryResult:
     """Settle every unfinished attempt of the pipeline's table and the dead letters it owes.

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_jobs.core.offsets import OffsetRange, OffsetRanges
+from spark_jobs.core.offsets import OffsetRange, OffsetRanges  # noqa: TC001  (the log reads field types)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -79,6 +79,6 @@ def total(balances: Iterable[Balance]) -> Balance:
 
 
 def unbalanced(ranges: OffsetRanges, balances: Mapping[int, Balance]) -> dict[int, int]:
-    """By partition, how many offsets are unaccounted for (negative: counted twice); empty when it balances."""
+    """By partition, how many offsets are unaccounted for (negative: counted twice); empty when none are."""
     off = {r.partition: len(r) - balances.get(r.partition, Balance()).offsets for r in ranges}
     return {partition: missing for partition, missing in off.items() if missing}

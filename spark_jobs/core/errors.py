@@ -69,7 +69,7 @@ class CommitStateUnknown(SluiceError):
 
 
 class OffsetsUnavailable(SluiceError):
-    """Kafka does not hold the range any more (retention, truncation). Continuing would lose records silently."""
+    """Kafka does not hold the range any more; continuing would lose records silently."""
 
     exit_code = 65
 

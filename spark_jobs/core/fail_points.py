@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class FailPoints(Protocol):
-    """What a run asks at every named point; names are ``<job>.<place>``, e.g. ``drain.after-parquet-written``."""
+    """What a run asks at every named point; a name is ``<job>.<place>``: ``drain.after-parquet-written``."""
 
     def reach(self, name: str) -> None:
         """Return to go on, raise or never return to fail here."""

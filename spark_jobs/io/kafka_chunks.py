@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from confluent_kafka import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     Headers = list[tuple[str, bytes | None]]
 
+_headers = cast("Callable[[Message], Headers | None]", Message.headers)  # as a consumer gives them
 # One call's worth: large enough that the call costs nothing, small enough to hear of large messages soon.
 MAX_SLICE_RECORDS = 1_000
 FIRST_SLICE_RECORDS = 100
@@ -52,7 +53,7 @@ class Chunk:
         self.timestamps_ms += [timestamp for _, timestamp in map(Message.timestamp, messages)]
         self.keys += map(Message.key, messages)
         self.values += map(Message.value, messages)
-        self.headers += map(Message.headers, messages)
+        self.headers += map(_headers, messages)
         self.value_bytes += value_bytes
 
 

@@ -1,0 +1,81 @@
+"""What every phase of one batch shares: the plan, the connections, the clock of its steps, the log."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyiceberg.table import Table
+
+    from spark_jobs.core.batch import Balance, Batch, Split
+    from spark_jobs.core.config import PipelineConfig
+    from spark_jobs.core.progress import Progress
+    from spark_jobs.core.source import SourceState
+    from spark_jobs.core.txlog import Entry
+    from spark_jobs.io.connections import Connections
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A batch about to be drained, with what was true when it was planned."""
+
+    batch: Batch
+    splits: tuple[Split, ...]
+    source: SourceState
+    table: Table
+    dead_letter_table: Table
+    progress: Progress
+    bytes_per_record: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResult:
+    """One committed batch; ``durations_ms`` by step, ``cpu_us`` of all tasks together by step."""
+
+    batch_id: str
+    attempt: str
+    snapshot_id: int
+    ranges: str
+    balance: Balance
+    bytes_read: int
+    data_files: int
+    file_bytes: int
+    valid_through_ms: int | None
+    durations_ms: dict[str, int]
+    cpu_us: dict[str, int]
+    peak_task_rss_bytes: int
+
+
+class Steps:
+    """Wall milliseconds by step."""
+
+    def __init__(self) -> None:
+        self.durations_ms: dict[str, int] = {}
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Time one step."""
+        started = time.monotonic()
+        yield
+        self.durations_ms[name] = round((time.monotonic() - started) * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRun:
+    """One batch with its connections: what every phase needs."""
+
+    pipeline: PipelineConfig
+    connections: Connections
+    plan: Plan
+    steps: Steps = field(default_factory=Steps)
+
+    def log(self, entry: Entry) -> None:
+        """Write one phase to the transaction log."""
+        table_uuid = str(self.plan.table.metadata.table_uuid)
+        self.connections.txlog.append(table_uuid, self.plan.batch, entry)
+        self.connections.fail_points.reach(f"drain.after-{entry.phase.kebab}")
