@@ -50,7 +50,8 @@ def ensure_installed(places: Places, dependency_set: str) -> None:
 
 def fetch_jars(places: Places, lock: Path, *set_names: str) -> None:
     """Bring a jar lock's sets (all when none is named) into the cache; at once when they are there."""
-    environment = child_environment(os.environ, places)
+    # What pip is told of proxies and certificates counts here too.
+    environment = child_environment(os.environ | _pip_variables(), places)
     _run([places.python, "-P", "-m", "servers.fetch", lock, *set_names], environment)
 
 
@@ -113,15 +114,19 @@ def _pip() -> list[str | Path]:
     return [sys.executable, "-I", wheel / "pip", "--disable-pip-version-check"]
 
 
-def _uv_environment(places: Places) -> dict[str, str]:
+def _pip_variables() -> dict[str, str]:
     listing = subprocess.run([*_pip(), "config", "list"], capture_output=True, text=True, check=False).stdout
+    return uv_variables(parse_pip_settings(listing), os.environ)
+
+
+def _uv_environment(places: Places) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONHOME"}}
     ours = {
         "UV_CACHE_DIR": str(places.packages),
         "UV_PYTHON_DOWNLOADS": "never",
         "UV_NO_CONFIG": "1",
     }
-    return kept | uv_variables(parse_pip_settings(listing), os.environ) | ours
+    return kept | _pip_variables() | ours
 
 
 def _run(command: list[str | Path], environment: dict[str, str]) -> None:
