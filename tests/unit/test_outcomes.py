@@ -1,0 +1,101 @@
+"""What a task counts and hands back, across the border between Spark and the driver."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_jobs.core.batch import Balance, Split
+from spark_jobs.core.errors import ConfigError, error_from_json, error_to_json
+from spark_jobs.core.offsets import OffsetRange
+from spark_jobs.core.outcomes import OutcomeKind, SplitOutcome, outcome_from_json
+from spark_jobs.io.kafka_chunks import Chunk
+from spark_jobs.split_task import Tally
+
+COUNTS = st.integers(0, 2**53)
+TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
+FILES = st.lists(st.dictionaries(TEXT, COUNTS | TEXT, max_size=3), max_size=2).map(tuple)
+OUTCOMES = st.builds(
+    SplitOutcome,
+    split_id=COUNTS,
+    kind=st.sampled_from(OutcomeKind),
+    balances=st.dictionaries(st.integers(0, 999), st.builds(Balance, COUNTS, COUNTS, COUNTS, COUNTS)),
+    data_files=FILES,
+    dead_letter_files=FILES,
+    bytes_read=COUNTS,
+    max_timestamp_ms=st.dictionaries(st.integers(0, 999), COUNTS),
+    cpu_us=st.dictionaries(TEXT, COUNTS),
+    peak_rss_bytes=COUNTS,
+    evidence=st.none() | st.dictionaries(TEXT, COUNTS),
+    error=st.none() | st.dictionaries(TEXT, TEXT),
+    failed_tries=COUNTS,
+)
+
+
+def _chunk(offsets: list[int], timestamps_ms: list[int], value_bytes: int = 10) -> Chunk:
+    count = len(offsets)
+    return Chunk(
+        partition=2,
+        offsets=offsets,
+        timestamps_ms=timestamps_ms,
+        keys=[None] * count,
+        values=[b"{}"] * count,
+        headers=[None] * count,
+        value_bytes=value_bytes,
+    )
+
+
+@given(OUTCOMES)
+def test_outcomes_survive_the_border(outcome: SplitOutcome) -> None:
+    """Numbers, files, errors and text of any kind arrive as they left."""
+    assert outcome_from_json(outcome.to_json()) == outcome
+
+
+def test_a_failed_outcome_is_the_same_error_again() -> None:
+    """Kind, code, hint and coordinates."""
+    error = ConfigError("no", code="c", hint="h", topic="t", partition=3)
+    back = outcome_from_json(SplitOutcome(1, OutcomeKind.FAILED, error=error_to_json(error)).to_json())
+    assert back.error is not None
+    again = error_from_json(back.error)
+    assert (type(again), str(again)) == (ConfigError, str(error))
+
+
+def test_every_offset_that_holds_no_record_is_a_gap() -> None:
+    """Before the first record, between records, and after the last one of a range."""
+    tally = Tally()
+    position = tally.follow(_chunk([3, 4, 7], [-1, -1, -1]), 0)
+    assert position == 8
+    tally.count(2, Balance(rows=2, dead_letters=1))
+    tally.skip(2, 10 - position)
+    outcome = tally.outcome(Split(4, (OffsetRange(2, 0, 10),)), [{"rows": 2}], [{"rows": 1}])
+    assert outcome.balances == {2: Balance(rows=2, dead_letters=1, gaps=7)}
+    assert outcome.balances[2].offsets == 10
+    assert (outcome.split_id, outcome.kind) == (4, OutcomeKind.WRITTEN)
+    assert (outcome.data_files, outcome.dead_letter_files) == (({"rows": 2},), ({"rows": 1},))
+
+
+def test_the_newest_time_of_a_partition_is_kept() -> None:
+    """Chunks arrive in offset order, not in order of time; -1 is no time at all."""
+    tally = Tally()
+    for chunk in (_chunk([0, 1], [50, 90]), _chunk([2], [70]), _chunk([3], [-1])):
+        tally.follow(chunk, chunk.offsets[0])
+    outcome = tally.outcome(Split(0, ()), [], [])
+    assert outcome.max_timestamp_ms == {2: 90}
+    assert outcome.bytes_read == 30
+    nothing = Tally()
+    nothing.follow(_chunk([0], [-1]), 0)
+    assert nothing.outcome(Split(0, ()), [], []).max_timestamp_ms == {}
+
+
+def test_processor_time_is_charged_by_step_also_when_the_step_fails() -> None:
+    """A step entered twice adds up under one name."""
+    tally = Tally()
+    for _ in range(2):
+        with tally.step("decode"):
+            sum(range(200_000))
+    with pytest.raises(OSError, match="disk"), tally.step("write"):
+        raise OSError("disk full")
+    cpu_us = tally.outcome(Split(0, ()), [], []).cpu_us
+    assert set(cpu_us) == {"decode", "write"}
+    assert cpu_us["decode"] > 0

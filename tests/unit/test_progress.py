@@ -1,0 +1,96 @@
+"""A table's progress as table properties, there and back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_jobs.core.batch import Batch
+from spark_jobs.core.errors import CorruptLog
+from spark_jobs.core.offsets import OffsetRange, OffsetRanges
+from spark_jobs.core.progress import (
+    LAST_COMMITS_KEPT,
+    PROPERTY_FORMAT_VERSION,
+    PROPERTY_OFFSETS,
+    CommitRecord,
+    PendingDeadLetters,
+    Progress,
+    has_progress,
+    progress_from_properties,
+)
+
+OFFSETS = st.dictionaries(st.integers(0, 500), st.integers(0, 2**62), max_size=5)
+NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
+COMMITS = st.builds(CommitRecord, NAMES, OFFSETS, OFFSETS)
+FILES = st.lists(st.dictionaries(NAMES, st.integers() | NAMES, max_size=3), max_size=2).map(tuple)
+PROGRESS = st.builds(
+    Progress,
+    topic=NAMES,
+    generation=st.just(7),
+    next_offsets=OFFSETS,
+    cluster_id=st.none() | NAMES,
+    topic_id=st.none() | NAMES,
+    earlier=st.dictionaries(st.integers(1, 6), OFFSETS, max_size=3),
+    last_commits=st.lists(COMMITS, max_size=3).map(tuple),
+    anchor=st.none() | st.integers(0, 2**62),
+    pending_dead_letters=st.none() | st.builds(PendingDeadLetters, NAMES, OFFSETS, OFFSETS, FILES),
+)
+
+
+@given(PROGRESS)
+def test_progress_survives_its_properties(progress: Progress) -> None:
+    """Whatever it holds; every value is a string, as catalogs want."""
+    properties = progress.to_properties()
+    assert all(type(value) is str for value in properties.values())
+    assert has_progress(properties)
+    assert progress_from_properties(properties, table="a.b") == progress
+
+
+def _batch(attempt: str, start: int, end: int) -> Batch:
+    ranges = OffsetRanges.of([OffsetRange(0, start, end)])
+    return Batch("orders", "shop.orders", "orders", 1, ranges, attempt, 0)
+
+
+def test_a_batch_moves_its_partitions_and_is_remembered() -> None:
+    """Partitions it does not cover stay, dead letters it owes are named, those paid before are forgotten."""
+    owed = PendingDeadLetters("b", {0: 5}, {0: 9}, ({"path": "x"},))
+    before = Progress("orders", 1, {0: 5, 3: 1}, last_commits=(CommitRecord("a", {0: 0}, {0: 5}),))
+    after = before.advanced(_batch("b", 5, 9), owed)
+    assert after.next_offsets == {0: 9, 3: 1}
+    assert after.last_commits == (CommitRecord("a", {0: 0}, {0: 5}), CommitRecord("b", {0: 5}, {0: 9}))
+    assert after.has_landed("a")
+    assert after.has_landed("b")
+    assert not after.has_landed("c")
+    assert after.pending_dead_letters == owed
+    assert after.advanced(_batch("c", 9, 10), None).pending_dead_letters is None
+
+
+def test_only_the_last_commits_are_kept() -> None:
+    """The properties do not grow with the table's age."""
+    progress = Progress("orders", 1, {})
+    for n in range(3 * LAST_COMMITS_KEPT):
+        progress = progress.advanced(_batch(f"attempt-{n}", n, n + 1), None)
+    attempts = [commit.attempt for commit in progress.last_commits]
+    assert attempts == [f"attempt-{n}" for n in range(2 * LAST_COMMITS_KEPT, 3 * LAST_COMMITS_KEPT)]
+
+
+def test_a_newer_format_and_damage_are_named() -> None:
+    """Never read as if nothing had been drained yet."""
+    good = replace(Progress("orders", 1, {0: 1}), anchor=3).to_properties()
+    assert not has_progress({})
+    for version in ("2", "", "x"):
+        with pytest.raises(CorruptLog) as caught:
+            progress_from_properties({**good, PROPERTY_FORMAT_VERSION: version}, table="a.b")
+        assert caught.value.code == "newer-format"
+    for damaged in ("", "[]", "{}", json.dumps({"orders": {}}), json.dumps({"orders": {"1": {"0": "x"}}})):
+        with pytest.raises(CorruptLog) as caught:
+            progress_from_properties({**good, PROPERTY_OFFSETS: damaged}, table="a.b")
+        assert caught.value.code == "damaged-progress"
+        assert caught.value.where == {"table": "a.b"}
+    without = {key: value for key, value in good.items() if key != PROPERTY_OFFSETS}
+    with pytest.raises(CorruptLog, match="damaged-progress"):
+        progress_from_properties(without, table="a.b")
