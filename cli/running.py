@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from spark_jobs.core.config import SluiceConfig
 
 KAFKA, SPARK, STREAM = "kafka", "spark-connect", "sample-stream"
-# Dagster first, so that its runs end while what they use still answers. Together, kills included, within 15 s.
+# Dagster first, so that its runs end while what they use still answers. All within 15 s, kills included.
 STOP_ORDER = ((DAEMON, WEBSERVER, STREAM), (KAFKA, SPARK))
 STOP_GRACE_SECONDS = 4.0
 Started = TypeVar("Started")

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.core.config import KeyFormat, StartKind
-from spark_jobs.core.planning import plan_ranges, water_fill
 from spark_jobs.core.evidence import Evidence
+from spark_jobs.core.planning import plan_ranges, water_fill
 from spark_jobs.core.schema import Field, ListOf, MapOf, StructOf, choose_types, evolve
 from spark_jobs.core.start_offsets import resolve_start
 from spark_jobs.decode.infer import observe

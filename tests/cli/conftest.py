@@ -62,7 +62,7 @@ def sluice(tmp_path: Path) -> Sluice:
             text=True,
             check=False,
             cwd=tmp_path,
-            timeout=300,
+            timeout=600,  # the demo, twice as long as promised: the suite runs beside it
             env={**os.environ, "SLUICE_HOME": str(home or tmp_path / "home"), **environment},
         )
 
