@@ -41,12 +41,13 @@ def measure_memory(lab: Lab, records: int) -> MemoryResult:
     One batch, because batches have a bound of their own: here the backlog has none but what tasks keep. A
     server of its own, because its workers stay, and the kernel tells only the largest memory they ever had.
     """
-    short_rows, short_peak = _drain(lab, records)
-    long_rows, long_peak = _drain(lab, records * TIMES_LONGER)
+    short_rows, short_peak = drain_alone(lab, records)
+    long_rows, long_peak = drain_alone(lab, records * TIMES_LONGER)
     return MemoryResult(records, short_rows, short_peak, records * TIMES_LONGER, long_rows, long_peak)
 
 
-def _drain(lab: Lab, records: int) -> tuple[int, int]:
+def drain_alone(lab: Lab, records: int) -> tuple[int, int]:
+    """Rows of one backlog and the largest memory a task's process ever had, in bytes."""
     name = f"memory-{records}"
     generate(lab.bootstrap_servers, name, FIRST_RECORDS)
     with lab.spark(f"spark-{name}") as spark:

@@ -10,7 +10,7 @@ import pytest
 
 from bench.catch_up import measure_catch_up
 from bench.lab import open_lab
-from bench.memory import TIMES_LONGER, measure_memory
+from bench.memory import MemoryResult, drain_alone
 from bench.report import catch_up_rows, memory_rows, print_json, small_batches_rows
 from bench.small_batches import measure_small_batches
 
@@ -39,11 +39,13 @@ def test_bench_catch_up_reads_everything_both_ways(lab: Lab) -> None:
     assert catch_up_rows(result)
 
 
-def test_bench_memory_compares_two_backlogs(lab: Lab) -> None:
-    """Both backlogs are drained whole, and both peaks are known."""
-    result = measure_memory(lab, 2_000)
-    assert (result.short_rows, result.long_rows) == (2_000, 2_000 * TIMES_LONGER)
-    assert result.short_peak_bytes > 0
+def test_bench_memory_of_one_backlog(lab: Lab) -> None:
+    """A backlog is drained whole and its peak is known; growth is between two of them."""
+    rows, peak_bytes = drain_alone(lab, 4_000)
+    assert rows == 4_000
+    assert peak_bytes > 0
+    result = MemoryResult(4_000, rows, peak_bytes, 40_000, 40_000, peak_bytes * 2)
+    assert result.growth == 1.0
     assert memory_rows(result)
 
 
