@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,10 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 
-from spark_jobs.core.errors import RetryableError, error_from_json
+from spark_jobs.core.errors import CommitConflict, RetryableError, error_from_json
 from spark_jobs.core.outcomes import OutcomeKind, outcome_from_json
+
+_CAUSE = re.compile(r"(?!org\.|java\.|Caused by)[\w.]*(Error|Exception)\b")  # Python's, not the JVM's
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from spark_jobs.core.batch import Split
+    from spark_jobs.core.errors import SluiceError
     from spark_jobs.core.outcomes import SplitOutcome
 
 
@@ -28,7 +32,8 @@ def run_on_spark(
 
     ``work`` is pickled: functions of ``spark_jobs`` travel by name. Every operation carries ``tag``, so that
     another process attached to the same session can interrupt it. Raises the first failed split's error, or
-    ``RetryableError`` when Spark itself failed (a lost worker, four failed tries, a server that is gone).
+    ``RetryableError`` when Spark itself failed (a lost worker, four failed tries, a server that is gone),
+    ``CommitConflict`` when another run's recovery interrupted the tasks.
     """
     by_id = dict(enumerate(splits))
 
@@ -45,12 +50,7 @@ def run_on_spark(
             spark.range(0, len(splits), 1, len(splits)).mapInArrow(run_partition, "outcome string").collect()
         )
     except PySparkException as error:
-        raise RetryableError(
-            f"Spark could not finish the batch's tasks: {_first_line(error)}",
-            code="spark-failed",
-            hint="The next run tries again; the Spark server's log has the task's own error.",
-            attempt=tag,
-        ) from error
+        raise _failure(error, tag) from error
     finally:
         spark.removeTag(tag)
     outcomes = sorted((outcome_from_json(row.outcome) for row in rows), key=lambda o: o.split_id)
@@ -65,6 +65,24 @@ def _tried(outcome: SplitOutcome) -> SplitOutcome:
     return replace(outcome, failed_tries=context.attemptNumber() if context else 0)
 
 
-def _first_line(error: Exception) -> str:
+def _failure(error: PySparkException, tag: str) -> SluiceError:
+    if "OPERATION_CANCELED" in str(error):
+        return CommitConflict(
+            "another run of this pipeline began, took this one for dead and stopped its tasks",
+            code="taken-over",
+            hint="Nothing is lost: that run drains on. One run at a time is enough; see ./sluice status.",
+            attempt=tag,
+        )
+    return RetryableError(
+        f"Spark could not finish the batch's tasks: {_reason(error)}",
+        code="spark-failed",
+        hint="The next run tries again; the Spark server's log has the task's own error.",
+        attempt=tag,
+    )
+
+
+def _reason(error: PySparkException) -> str:
+    """The line that names the cause: a task's own exception stands after its traceback, before the JVM's."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
+    causes = [line for line in lines if _CAUSE.match(line)]
+    return (causes or lines or [type(error).__name__])[-1 if causes else 0]
