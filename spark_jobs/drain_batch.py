@@ -5,6 +5,7 @@ Between any two lines the process may be killed: the log says what was begun, th
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from spark_jobs.io.landing import Committed
     from spark_jobs.written import Written
 
+_log = logging.getLogger(__name__)
+
 # Each round adds columns, so this many mean values whose fields never end.
 MAX_EVOLUTION_ROUNDS = 8
 
@@ -63,6 +66,7 @@ def drain_batch(pipeline: PipelineConfig, connections: Connections, plan: Plan) 
         committed = _commit(run, request)
     with run.steps.step("dead-letters"):
         dead_letter_snapshot_id = _commit_dead_letters(run, request, committed)
+    _warn_of_tombstones(run, written)
     if written.has_strays:
         sweep_strays(pipeline, connections, request.table_uuid, plan.batch.attempt)
     run.log(
@@ -71,6 +75,19 @@ def drain_batch(pipeline: PipelineConfig, connections: Connections, plan: Plan) 
         )
     )
     return _result(run, written, request, committed.snapshot_id)
+
+
+def _warn_of_tombstones(run: BatchRun, written: Written) -> None:
+    tombstones = total(written.balances.values()).tombstones
+    if tombstones:
+        _log.warning(
+            "%d records of topic %s have no value (tombstones): counted and skipped, no row is deleted"
+            " (table %s, batch %s)",
+            tombstones,
+            run.plan.batch.topic,
+            run.plan.batch.table,
+            run.plan.batch.batch_id,
+        )
 
 
 def _log_intent(run: BatchRun) -> None:

@@ -7,11 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_jobs.core.config import KeyFormat, StartKind
+from spark_jobs.core.errors import ConfigError
 from spark_jobs.core.evidence import Evidence
 from spark_jobs.core.offsets import OffsetRanges
 from spark_jobs.core.planning import plan_ranges, plan_splits
 from spark_jobs.core.progress import Progress
-from spark_jobs.core.schema import choose_types, evolve
+from spark_jobs.core.schema import choose_types, evolve, name_clash
 from spark_jobs.core.start_offsets import resolve_start
 from spark_jobs.io.catalog import close_catalog
 from spark_jobs.io.columns import check_columns
@@ -77,6 +78,7 @@ def ensure_tables(pipeline: PipelineConfig, connections: Connections, source: So
             )
             connections.fail_points.reach("drain.after-table-made")
         check_columns(table, pipeline.columns, key_is_binary=pipeline.key_format is KeyFormat.BINARY)
+        table = _add_declared_columns(pipeline, connections, table)
         dead_letters = create_dead_letter_table(catalog, pipeline.table, {}, progress_of(table))
         return Tables(table, dead_letters)
     finally:
@@ -92,6 +94,27 @@ def add_observed_columns(
         (addition.path, iceberg_type(addition.type))
         for addition in evolve(known_fields(table.schema()), evidence)
     ]
+    return evolve_table(connections.open_catalog, pipeline.table, additions)
+
+
+def _add_declared_columns(pipeline: PipelineConfig, connections: Connections, table: Table) -> Table:
+    """Columns declared since the table was made: there before a record could decide their types."""
+    known = known_fields(table.schema())
+    missing = [
+        field for field in declared_fields(pipeline.columns) if field.name not in {k.name for k in known}
+    ]
+    for field in missing:
+        if clash := name_clash(field.name, known, is_top=True):
+            raise ConfigError(
+                f"columns: {clash}",
+                code="column-clash",
+                hint="Declare it as the table writes it, or leave it out.",
+                pipeline=pipeline.name,
+                table=pipeline.table,
+            )
+    if not missing:
+        return table
+    additions = [((field.name,), iceberg_type(field.type)) for field in missing]
     return evolve_table(connections.open_catalog, pipeline.table, additions)
 
 

@@ -1,0 +1,108 @@
+"""The audit finds what is missing, doubled and changed, names it, and holds a window at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyiceberg.expressions import EqualTo
+
+from spark_jobs import audit as audit_module
+from spark_jobs.audit import audit
+from tests.support.kafka_server import Record
+from tests.support.new_lab import DEAD_LETTERS, as_json
+
+if TYPE_CHECKING:
+    from tests.support.new_lab import NewLab
+    from tests.support.pipeline_lab import Lab
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+RECORDS = [
+    *as_json(*({"id": n, "tags": [f"t{n}"]} for n in range(20))),
+    Record(b"broken", partition=0),
+    Record(None, partition=0),
+    *as_json({"id": 20, "tags": []}, partition=1),
+]
+
+
+def _rows_at(lab: Lab, offset: int) -> pa.Table:
+    return lab.table().scan(row_filter=EqualTo("_kafka_offset", offset)).to_arrow()
+
+
+def test_rows_that_went_missing_were_doubled_or_changed_are_found(new_lab: NewLab) -> None:
+    """Each by its coordinates; the untouched table is clean."""
+    lab = new_lab(RECORDS, partitions=2)
+    lab.drain()
+    clean = lab.audit()
+    assert clean.is_clean, clean
+    assert (clean.records, clean.rows, clean.dead_letters, clean.tombstones) == (23, 21, 1, 1)
+    assert (clean.lag, clean.gone, clean.examples) == (0, 0, ())
+    table = lab.table()
+    doubled, changed = _rows_at(lab, 3), _rows_at(lab, 5)
+    other = changed.set_column(
+        changed.schema.get_field_index("id"), changed.schema.field("id"), pc.add(changed["id"], 1)
+    )
+    table.delete(EqualTo("_kafka_offset", 7))
+    table.append(doubled)
+    table.delete(EqualTo("_kafka_offset", 5))
+    table.append(other)
+    lab.table(DEAD_LETTERS).delete(EqualTo("_kafka_offset", 20))
+    found = lab.audit()
+    assert (found.missing, found.duplicates, found.differing) == (2, 1, 1)
+    assert set(found.examples) == {"missing 0:7", "missing 0:20", "doubled 0:3", "differing 0:5"}
+    assert not found.is_clean
+
+
+def test_nested_values_keys_and_headers_are_compared_too(new_lab: NewLab) -> None:
+    """A change deep inside one list is a difference."""
+    lab = new_lab([Record(b'{"tags": ["a", "b"]}', key=b"k", headers=[("h", b"1")])] * 3)
+    lab.drain()
+    row = _rows_at(lab, 1)
+    other = row.set_column(
+        row.schema.get_field_index("tags"),
+        row.schema.field("tags"),
+        pa.array([["a", "c"]], row.schema.field("tags").type),
+    )
+    lab.table().delete(EqualTo("_kafka_offset", 1))
+    lab.table().append(other)
+    found = lab.audit()
+    assert (found.differing, found.missing, found.duplicates) == (1, 0, 0)
+    assert found.examples == ("differing 0:1",)
+
+
+def test_what_kafka_no_longer_has_is_checked_for_doubles_only(new_lab: NewLab) -> None:
+    """Offsets below the low watermark count as gone; a doubled row there is found all the same."""
+    lab = new_lab(RECORDS, partitions=2)
+    lab.drain()
+    new_lab.kafka.delete_records(lab.pipeline.topic, {0: 10})
+    lab.table().append(_rows_at(lab, 3))
+    lab.table().delete(EqualTo("_kafka_offset", 12))
+    found = lab.audit()
+    assert (found.gone, found.duplicates, found.missing) == (10, 1, 1)
+    assert set(found.examples) == {"doubled 0:3", "missing 0:12"}
+
+
+def test_the_audit_holds_one_window_at_a_time(new_lab: NewLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No scan returns more rows than a window has offsets, and progress is told after each."""
+    lab = new_lab(RECORDS, partitions=2)
+    lab.drain()
+    monkeypatch.setattr(audit_module, "WINDOW_OFFSETS", 8)
+    held: list[int] = []
+    look = audit_module._held
+
+    def recorded(*arguments: object) -> object:
+        window = look(*arguments)  # type: ignore[arg-type]
+        held.append(window.rows.num_rows)
+        return window
+
+    monkeypatch.setattr(audit_module, "_held", recorded)
+    told: list[tuple[int, int]] = []
+    with lab.connections() as connections:
+        found = audit(lab.pipeline, connections, on_progress=lambda done, total: told.append((done, total)))
+    assert found.is_clean, found
+    assert found.rows == 21
+    assert held == [8, 8, 4, 1]
+    assert told == [(8, 23), (16, 23), (22, 23), (23, 23)]

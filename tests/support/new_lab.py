@@ -1,0 +1,90 @@
+"""Makes pipelines over topics that hold given records, and looks at what a drain left behind."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from spark_jobs.core.progress import Progress, progress_from_properties
+from spark_jobs.io.tables import dead_letters_of
+from tests.support.kafka_server import Record
+from tests.support.pipeline_lab import TABLE, Lab, make_lab
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from pyiceberg.table.snapshots import Snapshot
+
+    from tests.support.kafka_server import KafkaBroker
+
+DEAD_LETTERS = dead_letters_of(TABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class NewLab:
+    """Everything pipelines of one test share."""
+
+    kafka: KafkaBroker
+    spark_remote: str
+    folder: Path
+
+    def __call__(
+        self, records: Iterable[Record | bytes | None] = (), *, partitions: int = 1, **settings: Any
+    ) -> Lab:
+        """A pipeline over a new topic with these records; ``settings`` are the pipeline's."""
+        # Some tests set times of long ago, which retention would remove.
+        topic = self.kafka.new_topic(partitions, retention_ms=-1)
+        self.kafka.produce(topic, records)
+        folder = self.folder / topic
+        folder.mkdir()
+        return make_lab(folder, bootstrap=self.kafka, topic=topic, spark_remote=self.spark_remote, **settings)
+
+    def produce(self, lab: Lab, records: Iterable[Record | bytes | None]) -> None:
+        """Put more records into a pipeline's topic."""
+        self.kafka.produce(lab.pipeline.topic, records)
+
+
+def as_json(*values: object, partition: int = 0) -> list[Record]:
+    """Records of one partition with these values as JSON."""
+    return [Record(json.dumps(value).encode(), partition=partition) for value in values]
+
+
+def configure(lab: Lab, section: str, settings: Mapping[str, Any]) -> None:
+    """Change a section of the lab's configuration file; ``pipelines/orders`` is the pipeline's."""
+    document = yaml.safe_load(lab.path.read_text())
+    target = document
+    for name in section.split("/"):
+        target = target[name]
+    target |= settings
+    lab.path.write_text(yaml.safe_dump(document))
+
+
+def column_types(lab: Lab, identifier: str = TABLE) -> dict[str, str]:
+    """The columns that come from the JSON, with their types but without field ids."""
+    schema = lab.table(identifier).schema().as_arrow()
+    return {field.name: str(field.type) for field in schema if not field.name.startswith("_")}
+
+
+def by_offset(lab: Lab, identifier: str = TABLE) -> dict[tuple[int, int], dict[str, Any]]:
+    """Rows by partition and offset."""
+    rows = lab.rows(identifier).to_pylist()
+    found = {(row["_kafka_partition"], row["_kafka_offset"]): row for row in rows}
+    assert len(found) == len(rows), "an offset is in the table twice"
+    return found
+
+
+def progress(lab: Lab, identifier: str = TABLE) -> Progress:
+    """What the table's properties say."""
+    return progress_from_properties(lab.table(identifier).metadata.properties, table=identifier)
+
+
+def summary(snapshot: Snapshot | None) -> dict[str, str]:
+    """Sluice's part of a snapshot's summary."""
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    properties = snapshot.summary.additional_properties
+    return {key: value for key, value in properties.items() if key.startswith("sluice.")}
