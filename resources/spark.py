@@ -100,8 +100,8 @@ class PipelineSpark:
         _refuse_silence(remote)
         for forgotten in range(MAX_FORGOTTEN_SESSIONS):
             url = connect_url(remote, self.pipeline, self.kind, forgotten)
-            session = _attach(url, resolve(self.config.spark.conf))
-            client: Any = session.client
+            session: Any = _attach(url, resolve(self.config.spark.conf))
+            client = session.client
             try:
                 session.version  # noqa: B018  (asks the server, which may have forgotten this session)
             except PySparkException as error:
@@ -113,7 +113,7 @@ class PipelineSpark:
                 atexit.register(client.close)
                 if remote == self.config.spark.remote:
                     session.addArtifacts(str(package_zip(self._folder())), pyfile=True)
-                return session
+                return session  # type: ignore[no-any-return]
         raise _no_answer(remote, None)
 
     def _local(self) -> SparkSession:

@@ -6,18 +6,23 @@ import os
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
+from resources.connections import open_connections
 from resources.shipped_code import package_zip
 from resources.spark import PipelineSpark, connect_url, spark_parallelism
 from spark_jobs.core.config import CatalogSettings, SluiceConfig, SparkSettings
 from spark_jobs.core.errors import ConfigError, RetryableError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
 
 SERVER = "sc://127.0.0.1:15002"
 
@@ -102,19 +107,26 @@ def test_two_pipelines_in_one_process_have_their_own_sessions(
 def test_work_of_another_process_can_be_stopped(drains: tuple[PipelineSpark, PipelineSpark]) -> None:
     """An operation tagged with its attempt ends within seconds of an interrupt through the stable session."""
     session = drains[0].session()
-
-    def sleep() -> None:
-        session.addTag("attempt-1")
-        session.sql("SELECT java_method('java.lang.Thread', 'sleep', 60000L)").collect()
-
     with ThreadPoolExecutor(1) as pool:
         started = time.monotonic()
-        sleeping = pool.submit(sleep)
+        sleeping = pool.submit(_sleep_on_spark, session, "attempt-1")
         while not sleeping.done() and time.monotonic() - started < 30:
             drains[0].interrupt("attempt-1")
             time.sleep(0.5)
         assert sleeping.exception() is not None
     assert time.monotonic() - started < 30
+
+
+@pytest.mark.spark
+def test_work_that_is_cut_short_is_stopped(spark_remote: str, tmp_path: Path) -> None:
+    """A termination inside a run's work ends the Spark operation of its attempt, which nobody waits for."""
+    config = config_of(tmp_path, SparkSettings(remote=spark_remote))
+    config = config.model_copy(update={"kafka": {"bootstrap.servers": "127.0.0.1:1"}})
+    started: list[Future[None]] = []
+    with ThreadPoolExecutor(1) as pool:
+        with pytest.raises(KeyboardInterrupt):
+            _cut_short(config, tmp_path.name, pool, started)
+        assert started[0].exception(timeout=30) is not None
 
 
 @pytest.mark.spark
@@ -138,3 +150,26 @@ def test_a_session_the_server_forgot_is_replaced(drains: tuple[PipelineSpark, Pi
         timeout=120,
     )
     assert shown.stdout.strip() not in ("", first.session_id)
+
+
+def _cut_short(
+    config: SluiceConfig, pipeline: str, pool: ThreadPoolExecutor, started: list[Future[None]]
+) -> None:
+    """What a run looks like that is terminated while its tasks are at work."""
+    with open_connections(config, pipeline, kind="drain", actor="test", run_id="r") as connections:
+        session, attempt = connections.spark(), connections.new_attempt()
+        session.range(1).count()
+        started.append(pool.submit(_sleep_on_spark, session, attempt))
+        time.sleep(2)
+        raise KeyboardInterrupt
+
+
+def _sleep_on_spark(session: SparkSession, tag: str) -> None:
+    """Keep a task busy for a minute, tagged for this thread."""
+    session.addTag(tag)
+    session.range(1).mapInArrow(_slow, "id long").collect()
+
+
+def _slow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    time.sleep(60)
+    yield from batches

@@ -1,0 +1,51 @@
+"""Dagster's own command line as a CI job uses it: no daemon, no UI, an exit code."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.pipeline_lab import make_lab, orders
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.kafka_server import KafkaBroker
+
+
+def materialize(config: Path, selection: str) -> subprocess.CompletedProcess[str]:
+    """``dagster asset materialize`` from a folder that holds none of our code."""
+    return subprocess.run(
+        [
+            *(sys.executable, "-m", "dagster", "asset", "materialize"),
+            *("-m", "orchestration.definitions", "--select", selection),
+        ],
+        cwd=config.parent,
+        env={**os.environ, "SLUICE_CONFIG": str(config), "SLUICE_HOME": str(config.parent / "home")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_materializing_drains_and_fails_by_exit_code(
+    kafka: KafkaBroker, spark_remote: str, tmp_path: Path
+) -> None:
+    """A `group:` selection drains; without the topic a selection by key fails with the error's code."""
+    topic = kafka.new_topic(partitions=2)
+    kafka.produce(topic, orders(0, 500))
+    lab = make_lab(tmp_path, bootstrap=kafka, topic=topic, spark_remote=spark_remote)
+    drained = materialize(lab.path, "group:tables")
+    assert drained.returncode == 0, drained.stderr
+    assert lab.rows().num_rows == 500
+    kafka.delete_topic(topic)
+    failed = materialize(lab.path, "lab/orders")
+    assert failed.returncode != 0
+    assert "docs/ERRORS.md#no-such-topic" in failed.stderr
