@@ -5,6 +5,7 @@ Works through the topic in windows of offsets, so memory does not grow with the 
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -12,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.core.config import StartKind
 from spark_jobs.core.offsets import OffsetRange
 from spark_jobs.decode.records import Origin
 from spark_jobs.io.arrow_schema import arrow_schema
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     Offsets: TypeAlias = NDArray[np.int64]
 
 WINDOW_OFFSETS = 100_000
+START_OFFSETS = "sluice.start-offsets"
+ATTEMPT = "sluice.attempt"
 MAX_CHUNK_BYTES = 16 * 1024 * 1024
 # Not Kafka's: they differ between a record and the row that was made of it at another time.
 _NOT_COMPARED = {GENERATION, INGESTED_AT}
@@ -105,7 +109,7 @@ def audit(
     if table is None:
         return replace(result, lag=source.lag({}))
     progress = progress_of(table)
-    windows = list(_windows(table, source))
+    windows = list(_windows(table, source, _drained_from(table, pipeline)))
     total = sum(len(window) for window in windows)
     done = 0
     reader = RangeReader(
@@ -123,11 +127,34 @@ def audit(
     return replace(result, snapshots=len(table.metadata.snapshots), lag=source.lag(progress.next_offsets))
 
 
-def _windows(table: Table, source: SourceState) -> Iterator[OffsetRange]:
+def _drained_from(table: Table, pipeline: PipelineConfig) -> dict[int, int]:
+    """The first drained offset by partition; partitions not named were drained from their beginning.
+
+    The table's first snapshot says it. Where that has expired, a pipeline that starts at the earliest offset
+    needs no such bound, and another one is compared from the oldest commit on that is left.
+    """
+    if progress_of(table).earlier:
+        return {}  # a later generation begins at the earliest offsets of its topic
+    said = [
+        snapshot.summary.additional_properties for snapshot in table.metadata.snapshots if snapshot.summary
+    ]
+    commits = [each for each in said if START_OFFSETS in each]
+    birth = [each for each in commits if ATTEMPT not in each]
+    if not birth and pipeline.start.kind is StartKind.EARLIEST:
+        return {}
+    starts: dict[int, int] = {}
+    for each in birth or commits:
+        for partition, start in json.loads(each[START_OFFSETS]).items():
+            starts[int(partition)] = min(start, starts.get(int(partition), start))
+    return starts
+
+
+def _windows(table: Table, source: SourceState, starts: dict[int, int]) -> Iterator[OffsetRange]:
     """Every drained offset of the current generation; windows are cut at Kafka's low watermark."""
     for partition, end in sorted(progress_of(table).next_offsets.items()):
-        low = min(source.low.get(partition, end), end)
-        for whole in (OffsetRange(partition, 0, low), OffsetRange(partition, low, end)):
+        start = min(starts.get(partition, 0), end)
+        low = max(start, min(source.low.get(partition, end), end))
+        for whole in (OffsetRange(partition, start, low), OffsetRange(partition, low, end)):
             yield from whole.cut(WINDOW_OFFSETS) if len(whole) else ()
 
 

@@ -85,6 +85,23 @@ def test_what_kafka_no_longer_has_is_checked_for_doubles_only(new_lab: NewLab) -
     assert set(found.examples) == {"doubled 0:3", "missing 0:12"}
 
 
+@pytest.mark.parametrize("start", ["earliest", {0: 3}])
+def test_what_the_pipeline_never_was_to_drain_is_not_missing(new_lab: NewLab, start: object) -> None:
+    """Offsets before the start are not compared, also when the table's first snapshot has expired."""
+    lab = new_lab(RECORDS[:10], start=start)
+    lab.drain()
+    new_lab.produce(lab, RECORDS[10:20])
+    lab.drain()
+    first = 0 if start == "earliest" else 3
+    assert (lab.audit().is_clean, lab.audit().rows) == (True, 20 - first)
+    table = lab.table()
+    table.maintenance.expire_snapshots().by_id(table.metadata.snapshots[0].snapshot_id).commit()
+    lab.table().delete(EqualTo("_kafka_offset", 4))
+    found = lab.audit()
+    assert (found.rows, found.missing) == (19 - first, 1)
+    assert found.examples == ("missing 0:4",)
+
+
 def test_the_audit_holds_one_window_at_a_time(new_lab: NewLab, monkeypatch: pytest.MonkeyPatch) -> None:
     """No scan returns more rows than a window has offsets, and progress is told after each."""
     lab = new_lab(RECORDS, partitions=2)

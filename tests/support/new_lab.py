@@ -54,12 +54,14 @@ def as_json(*values: object, partition: int = 0) -> list[Record]:
 
 
 def configure(lab: Lab, section: str, settings: Mapping[str, Any]) -> None:
-    """Change a section of the lab's configuration file; ``pipelines/orders`` is the pipeline's."""
+    """Change a section of the lab's configuration file, ``pipelines/orders`` or the top; None removes."""
     document = yaml.safe_load(lab.path.read_text())
     target = document
-    for name in section.split("/"):
+    for name in filter(None, section.split("/")):
         target = target[name]
     target |= settings
+    for name in [name for name, value in settings.items() if value is None]:
+        del target[name]
     lab.path.write_text(yaml.safe_dump(document))
 
 
