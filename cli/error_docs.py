@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.core.errors import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "ERRORS.md"
@@ -42,7 +42,7 @@ def raised_errors() -> list[RaisedError]:
         error
         for room in ROOMS
         for path in sorted((ROOT / room).rglob("*.py"))
-        for error in _errors_in(ast.parse(path.read_text(encoding="utf-8")))
+        for error in errors_in(ast.parse(path.read_text(encoding="utf-8")))
     }
     return sorted(found)
 
@@ -57,35 +57,56 @@ def render() -> str:
         parts.append(f"| {name} | {(kind.__doc__ or '').splitlines()[0]} | {kind.exit_code} |\n")
     for code, errors in by_code.items():
         parts.append(f"\n## {code}\n\n{', '.join(sorted({error.kind for error in errors}))}\n\n")
-        parts += [f"- {error.message}\n  **What to do:** {error.hint}\n" for error in errors]
+        parts += [f"- {_line(error.message)}\n  **What to do:** {_line(error.hint)}\n" for error in errors]
     return "".join(parts)
 
 
-def _errors_in(tree: ast.Module) -> Iterator[RaisedError]:
+def errors_in(tree: ast.Module) -> Iterator[RaisedError]:
+    """The errors a module raises; names of its own text constants are replaced by the text."""
+    constants = _constants(tree)
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
             continue
         given = {keyword.arg: keyword.value for keyword in node.keywords}
         if node.func.id not in KINDS or not node.args or "code" not in given:
             continue
-        hints = _texts(given["hint"])
-        for position, code in enumerate(_texts(given["code"])):
+        hints = _texts(given["hint"], constants)
+        for position, code in enumerate(_texts(given["code"], constants)):
             if code != "…":
-                message = _texts(node.args[0])[0]
+                message = _texts(node.args[0], constants)[0]
                 yield RaisedError(code, node.func.id, message, hints[min(position, len(hints) - 1)])
 
 
-def _texts(node: ast.expr) -> list[str]:
+def _constants(tree: ast.Module) -> dict[str, str]:
+    return {
+        target.id: node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name) and isinstance(node.value.value, str)
+    }
+
+
+def _texts(node: ast.expr, constants: Mapping[str, str]) -> list[str]:
     """The strings an expression can be; both sides of a condition, ``…`` for what is not written there."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return [node.value]
-    if isinstance(node, ast.JoinedStr):
-        return ["".join(str(v.value) if isinstance(v, ast.Constant) else "…" for v in node.values)]
-    if isinstance(node, ast.IfExp):
-        return _texts(node.body) + _texts(node.orelse)
-    if isinstance(node, ast.BinOp):
-        return [a + b for a in _texts(node.left) for b in _texts(node.right)]
-    return ["…"]
+    match node:
+        case ast.Constant(value=str(text)):
+            return [text]
+        case ast.Name(id=name) | ast.FormattedValue(value=ast.Name(id=name)):
+            return [constants.get(name, "…")]
+        case ast.JoinedStr(values=parts):
+            return ["".join(_texts(part, constants)[0] for part in parts)]
+        case ast.IfExp(body=one, orelse=other):
+            return _texts(one, constants) + _texts(other, constants)
+        case ast.BinOp(left=left, right=right):
+            return [a + b for a in _texts(left, constants) for b in _texts(right, constants)]
+        case _:
+            return ["…"]
+
+
+def _line(text: str) -> str:
+    words = " ".join(text.split())
+    return words if words.strip("…") else "(said by the error itself)"
 
 
 if __name__ == "__main__":
