@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 class Connections:
     """One job's clients.
 
-    ``kafka`` are resolved librdkafka properties: they hold secrets and never reach a log. ``open_catalog``
-    gives a new catalog object every time (after an exception the old one may show what never committed).
+    ``kafka`` are resolved librdkafka properties, ``open_catalog`` holds the catalog's: they have secrets and
+    never reach a log. It gives a new catalog object every time (after an exception the old one may show what
+    never committed).
     ``spark`` connects on first use. ``task_memory_bytes`` bounds what one Spark task may use and
     ``parallelism`` is how many tasks run at once. ``interrupt`` stops Spark work tagged with an attempt,
     best effort. ``now_us`` is microseconds since the epoch.
@@ -37,7 +38,7 @@ class Connections:
 
     kafka: dict[str, str] = field(repr=False)
     admin: KafkaAdmin
-    open_catalog: Callable[[], Catalog]
+    open_catalog: Callable[[], Catalog] = field(repr=False)
     txlog: TxlogStore
     spark: Callable[[], SparkSession]
     interrupt: Callable[[str], None]
