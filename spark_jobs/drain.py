@@ -16,7 +16,7 @@ from spark_jobs.core.errors import SluiceError
 from spark_jobs.core.planning import plan_ranges, plan_splits
 from spark_jobs.core.source import check_identity
 from spark_jobs.drain_batch import drain_batch
-from spark_jobs.io.anchor import check_anchor
+from spark_jobs.io.anchor import check_anchor, last_commit_summary
 from spark_jobs.io.tables import progress_of
 from spark_jobs.recover import RecoveryResult, recover
 from spark_jobs.table_columns import FIRST_GUESS_BYTES_PER_RECORD, MAX_SPLIT_BYTES, Tables, ensure_tables
@@ -145,7 +145,6 @@ def _tell_lag_tools(pipeline: PipelineConfig, connections: Connections, next_off
 
 def _bytes_per_record(table: Table) -> int:
     """What a record of this topic weighed in the last batch, keys and values, at least one byte."""
-    snapshot = table.current_snapshot()
-    summary = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
+    summary = last_commit_summary(table)
     records, bytes_read = int(summary.get("sluice.records", 0)), int(summary.get("sluice.bytes-read", 0))
     return max(1, bytes_read // records) if records else FIRST_GUESS_BYTES_PER_RECORD

@@ -12,6 +12,7 @@ from spark_jobs.core.batch import Balance, total, unbalanced
 from spark_jobs.core.errors import CorruptLog
 from spark_jobs.core.freshness import valid_through_ms
 from spark_jobs.core.source import check_identity
+from spark_jobs.io.anchor import last_commit_summary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,9 +104,7 @@ def summary_of(run: BatchRun, written: Written) -> dict[str, str]:
 
 
 def _valid_through_ms(plan: Plan, written: Written) -> int | None:
-    snapshot = plan.table.current_snapshot()
-    before = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
-    previous = before.get("sluice.valid-through")
+    previous = last_commit_summary(plan.table).get("sluice.valid-through")
     return valid_through_ms(
         next_offsets={**plan.progress.next_offsets, **plan.batch.ranges.ends},
         end_offsets=plan.source.end,

@@ -61,6 +61,13 @@ def check_anchor(table: Table) -> None:
         )
 
 
+def last_commit_summary(table: Table) -> dict[str, str]:
+    """The summary of our last commit, whatever was done to the table since; empty where it has expired."""
+    anchor = progress_of(table).anchor
+    snapshot = table.metadata.snapshot_by_id(anchor) if anchor is not None else None
+    return dict(snapshot.summary.additional_properties) if snapshot and snapshot.summary else {}
+
+
 def _is_harmless(snapshot: Snapshot) -> bool:
     summary = snapshot.summary
     if summary is None:

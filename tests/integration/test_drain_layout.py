@@ -35,15 +35,15 @@ def _days(count: int) -> list[Record]:
     return as_json(*({"id": n, "at": f"2026-01-0{1 + n % 3}T10:00:00Z"} for n in range(count)))
 
 
-def _spark_rows(lab: Lab, columns: str) -> list[dict[str, Any]]:
-    """Rows as Spark SQL reads them from the same catalog."""
+def _spark(lab: Lab, query: str) -> list[dict[str, Any]]:
+    """What Spark SQL answers, ``{catalog}`` being the pipeline's."""
     catalog = lab.config.catalog
     with lab.connections() as connections:
         session = connections.spark()
     for key, value in spark_catalog_conf(catalog.name, resolve(catalog.properties)).items():
         session.conf.set(key, value)
-    query = f"SELECT {columns} FROM `{catalog.name}`.{TABLE} ORDER BY _kafka_partition, _kafka_offset"  # noqa: S608  (our own names)
-    return [row.asDict(recursive=True) for row in session.sql(query).collect()]
+    rows = session.sql(query.format(catalog=catalog.name)).collect()
+    return [row.asDict(recursive=True) for row in rows]
 
 
 def _compression(file: DataFile) -> str:
@@ -149,18 +149,47 @@ def test_duckdb_and_spark_read_the_same_rows(new_lab: NewLab) -> None:
     assert (kinds["id"], kinds["price"], kinds["ok"]) == ("BIGINT", "DOUBLE", "BOOLEAN")
     assert kinds["in"] == "STRUCT(deep BIGINT[])"
     assert kinds["_kafka_headers"] == 'STRUCT("key" VARCHAR, "value" BLOB)[]'
-    (row,) = _spark_rows(lab, "*, unix_millis(at) AS ms, unix_millis(_kafka_timestamp) AS kafka_ms")
+    (row,) = _spark(
+        lab,
+        "SELECT *, unix_millis(at) AS ms, unix_millis(_kafka_timestamp) AS kafka_ms"
+        " FROM {catalog}.lab.orders",
+    )
     (mine,) = by_offset(lab).values()
     same = ("id", "price", "ok", "in", "tags", "_kafka_key", "_kafka_offset", "_kafka_topic")
     assert {name: row[name] for name in same} == {name: mine[name] for name in same}
     assert (row["ms"], row["kafka_ms"]) == (1_767_270_896_789, 1_767_225_600_001)
     assert [(h["key"], h["value"] and bytes(h["value"])) for h in row["_kafka_headers"]] == headers
-    (kept,) = _spark_rows(lab, "typeof(at) AS at, typeof(_kafka_headers) AS headers, typeof(`in`) AS inner")
+    (kept,) = _spark(
+        lab,
+        "SELECT typeof(at) AS at, typeof(_kafka_headers) AS headers, typeof(`in`) AS inner"
+        " FROM {catalog}.lab.orders",
+    )
     assert kept == {
         "at": "timestamp",
         "headers": "array<struct<key:string,value:binary>>",
         "inner": "struct<deep:array<bigint>>",
     }
+
+
+def test_a_table_that_spark_compacts_is_drained_on(new_lab: NewLab) -> None:
+    """Progress survives in the properties, and valid-through never goes back."""
+    lab = new_lab(_days(20), max_batch_records=10)
+    configure(lab, "catalog", {"name": _name("lab")})
+    first = lab.drain()
+    assert first.valid_through_ms is not None
+    (compacted,) = _spark(
+        lab,
+        "CALL {catalog}.system.rewrite_data_files("
+        "table => 'lab.orders', options => map('rewrite-all', 'true'))",
+    )
+    assert compacted["rewritten_data_files_count"] == 2
+    late = [Record(b'{"id": 99}', timestamp_ms=1_767_225_600_000)]
+    new_lab.produce(lab, late * 11)
+    second = lab.drain()
+    assert [batch.balance.rows for batch in second.batches] == [10, 1]
+    assert all((b.valid_through_ms or 0) >= first.valid_through_ms for b in second.batches)
+    found = lab.audit()
+    assert (found.is_clean, found.rows) == (True, 31), found
 
 
 @pytest.mark.rest
