@@ -117,6 +117,7 @@ def fill_partition(bootstrap_servers: str, topic: str, partition: int, first: in
     producer = Producer(
         {
             "bootstrap.servers": bootstrap_servers,
+            "log_level": 0,
             "compression.type": "lz4",
             "linger.ms": 20,
             "batch.size": 1 << 20,
