@@ -79,10 +79,11 @@ class Surveyor:
 
     def survey(self) -> list[Surveyed | Problem]:
         """One ``Surveyed`` or ``Problem`` per pipeline, in the configuration's order."""
-        sources = self._sources()
+        # Tables first: a run may commit in between, and no table is beyond what its topic holds later.
         tables = self._for_each_table(
             lambda pipeline, table: None if table is None else table_state(table, pipeline.table)
         )
+        sources = self._sources()
         return [_joined(p, sources[p.topic], tables[p.name]) for p in self.config.pipelines]
 
     def logs(self, now_us: int) -> list[LogState | Problem]:

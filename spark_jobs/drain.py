@@ -71,6 +71,7 @@ def drain(
     while True:
         source = connections.admin.source_state(pipeline.topic)
         tables = ensure_tables(pipeline, connections, source)
+        source = _not_behind(source, tables, connections)
         plan = plan_batch(pipeline, connections, source, tables) if tables else None
         if plan is None or (batches and time.monotonic() >= deadline):
             break
@@ -133,6 +134,16 @@ def plan_batch(
         parallelism=connections.parallelism,
     )
     return Plan(batch, splits, source, table, tables.dead_letters, progress, bytes_per_record)
+
+
+def _not_behind(source: SourceState, tables: Tables | None, connections: Connections) -> SourceState:
+    """Ask Kafka again when another run's commit came in between: it must not look like records Kafka lost."""
+    if tables is None:
+        return source
+    reached = progress_of(tables.data).next_offsets
+    if all(offset <= source.end.get(partition, offset) for partition, offset in reached.items()):
+        return source
+    return connections.admin.source_state(source.topic)
 
 
 def _tell_lag_tools(pipeline: PipelineConfig, connections: Connections, next_offsets: dict[int, int]) -> None:
