@@ -106,4 +106,4 @@ def _status_line(config: SluiceConfig) -> str:
 
 
 def _lag(lag: int | None) -> str:
-    return f" ({output.count(lag, 'record')} behind)" if lag else ""
+    return f" ({output.count(lag, 'record')})" if lag else ""

@@ -24,6 +24,7 @@ def test_the_template_loads_with_the_settings_that_matter(tmp_path: Path) -> Non
         assert instance.run_monitoring_max_runtime_seconds > 0
         assert instance.get_settings("retention")["sensor"]["purge_after_days"]["skipped"] == 1
         assert instance.telemetry_enabled is False
+        assert instance.get_settings("nux")["enabled"] is False
         assert instance.run_retries_enabled is False
         assert instance.get_settings("sensors")["use_threads"] is True
     assert "dequeue_interval_seconds: 1 " in INSTANCE_SETTINGS.read_text()
