@@ -82,24 +82,24 @@ def test_progress_and_summary_tell_the_whole_story(new_lab: NewLab) -> None:
 
 def test_a_long_backlog_is_many_commits_of_which_the_last_twenty_are_kept(new_lab: NewLab) -> None:
     """Every batch within its bound; old metadata files go with them."""
-    lab = new_lab(_numbers(0, 230), max_batch_records=10)
+    lab = new_lab(_numbers(0, 63), max_batch_records=3)
     seen: list[int] = []
     with lab.connections() as connections:
         result = drain(
             lab.pipeline, connections, budget_seconds=120, on_progress=lambda b: seen.append(b.balance.rows)
         )
-    assert seen == [10] * 23
+    assert seen == [3] * 21
     assert (result.stopped, result.lag_records) == ("caught-up", 0)
     table = lab.table()
     commits = progress(lab).last_commits
     assert [commit.attempt for commit in commits] == [batch.attempt for batch in result.batches[-20:]]
-    assert (commits[0].starts, commits[-1].ends) == ({0: 30}, {0: 230})
-    assert len(table.metadata.snapshots) == 24
+    assert (commits[0].starts, commits[-1].ends) == ({0: 3}, {0: 63})
+    assert len(table.metadata.snapshots) == 22
     folder = lab.path.parent / "home" / "lake"
     location = table.location().removeprefix("file://")
     metadata_files = [str(p) for p in folder.rglob("*.metadata.json") if str(p).startswith(location)]
-    assert len(metadata_files) <= 22
-    assert _ids(lab) == set(range(230))
+    assert len(metadata_files) <= 21
+    assert _ids(lab) == set(range(63))
 
 
 def test_a_budget_that_is_used_up_ends_after_a_whole_batch(new_lab: NewLab) -> None:
