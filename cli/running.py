@@ -154,6 +154,7 @@ class Servers:
                     port=free_ports(1)[0],
                     cores=os.cpu_count() or 1,
                     conf=_spark_conf(home, resolve(self.config.spark.conf)),
+                    jar_sets=_jar_sets(self.config),
                     dies_with_parent=True,
                 )
             ),
@@ -187,6 +188,15 @@ def _timed(what: str, start: Callable[[], Started]) -> Started:
     result = start()
     output.say(f"  {what} answers after {output.seconds((time.monotonic() - began) * 1000)}")
     return result
+
+
+def _jar_sets(config: SluiceConfig) -> tuple[str, ...]:
+    """Spark reads an S3 lake with Iceberg's AWS bundle, which only such a lake is worth downloading for."""
+    properties = config.catalog.properties
+    is_on_s3 = any(key.startswith("s3.") for key in properties) or properties.get("warehouse", "").startswith(
+        ("s3://", "s3a://")
+    )
+    return ("spark", "spark-s3") if is_on_s3 else ("spark",)
 
 
 def _spark_conf(home: Path, conf: dict[str, str]) -> dict[str, str]:
