@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from resources.shipped_code import package_zip
 from resources.spark_environment import isolate_from_user_spark
+from servers.environment import LOG_SETTINGS
 from spark_jobs.core.catalog_names import spark_catalog_conf
 from spark_jobs.core.errors import ConfigError, RetryableError
 from spark_jobs.io.endpoints import read_endpoints
@@ -177,6 +178,8 @@ def _local_conf(config: SluiceConfig) -> dict[str, str]:
         "spark.app.name": "sluice",
         "spark.master": config.spark.master or f"local[{processors},{TASK_ATTEMPTS}]",
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
         "spark.pyspark.python": sys.executable,
         "spark.redaction.regex": REDACTION_REGEX,
         **spark_catalog_conf(config.catalog.name, resolve(config.catalog.properties)),
