@@ -43,8 +43,8 @@ def check_identity(progress: Progress, source: SourceState, *, table: str | None
         raise SourceChanged(
             f"topic {source.topic} was drained from another Kafka cluster, {progress.cluster_id}",
             code="cluster-moved",
-            hint="Point kafka.bootstrap.servers back at that cluster, or open the next generation to drain"
-            " this one from its beginning into the same table.",
+            hint="Point kafka.bootstrap.servers back at that cluster, or give the pipeline another `table`:"
+            " offsets of two clusters do not continue each other.",
             table=table,
             topic=source.topic,
             cluster=source.cluster_id,
@@ -61,8 +61,8 @@ def _recreated(source: SourceState, evidence: str, table: str | None) -> SourceC
     return SourceChanged(
         f"topic {source.topic} was deleted and created again: {evidence}",
         code="topic-recreated",
-        hint="Its offsets start again from 0. Open the next generation to drain the new topic into the same"
-        " table, or give it a new table.",
+        hint="Its offsets start again from 0, so nothing was read. Give the pipeline another `table` for the"
+        " new topic; the old table keeps its rows.",
         table=table,
         topic=source.topic,
     )

@@ -198,7 +198,7 @@ class RangeReader:
         return SourceChanged(
             f"topic {self._topic} or its partition is gone: {error.str()}",
             code="topic-gone",
-            hint="It was deleted after it was looked at. If it is created again, open the next generation.",
+            hint="It was deleted after it was looked at. Created again, it needs another `table`.",
             **where,
         )
 
