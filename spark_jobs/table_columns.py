@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from spark_jobs.core.source import SourceState
     from spark_jobs.io.connections import Connections
 
-MAX_SPLIT_BYTES = 128 * 1024 * 1024
+MAX_SPLIT_BYTES = 256 * 1024 * 1024
 # Until a batch has shown what a record of this topic weighs.
 FIRST_GUESS_BYTES_PER_RECORD = 512
 # Where nothing is to be drained yet, types come from the last records before the start.

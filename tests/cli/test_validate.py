@@ -41,7 +41,7 @@ def test_a_good_file_shows_its_pipelines(write, capsys):
     write(GOOD)
     assert main(["validate"]) == 0
     out = capsys.readouterr().out
-    for cell in ("l.a", "earliest", "5m", "1,000,000 records, 256MiB", "day(at)", "1 pipeline, no mistakes"):
+    for cell in ("l.a", "earliest", "5m", "2,000,000 records, 1GiB", "day(at)", "1 pipeline, no mistakes"):
         assert cell in out
 
 
