@@ -1,4 +1,4 @@
-"""A drain killed at any named point loses nothing, doubles nothing and leaves no stray file."""
+"""A drain, a recovery or a checkpoint killed at any named point loses nothing and doubles nothing."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.pipeline_lab import Lab, make_lab, orders
+from tests.support.pipeline_lab import orders
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.support.kafka_server import KafkaBroker
+    from spark_jobs.drain import DrainResult
+    from tests.support.new_lab import NewLab
+    from tests.support.pipeline_lab import Lab
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
 
@@ -31,28 +31,81 @@ LANDED = (
     "drain.after-dead-letters",
     "drain.after-flush-complete",
 )
-RECORDS = [*orders(0, 400), b"not json", None, b'{"id": "a number elsewhere"}', *orders(400, 100)]
+POINTS = (*BEFORE_FILES_ARE_WHOLE, *FILES_ARE_WHOLE, *LANDED)
+# Where a drain dies, and then where its recovery does.
+RECOVERY_POINTS = (
+    ("drain.after-tasks", "recover.after-interrupt"),
+    ("drain.after-tasks", "recover.before-delete"),
+    ("drain.after-flush-start", "recover.after-sweep"),
+    ("drain.after-parquet-written", "recover.before-adoption"),
+    ("drain.after-parquet-written", "recover.after-adoption"),
+    ("commit.before-swap", "recover.after-iceberg-snapshot-created"),
+    ("commit.after-swap", "recover.after-dead-letters"),
+    ("drain.after-commit", "recover.after-flush-complete"),
+)
+BROKEN = [b"not json", b"", b"null", b"\xff\xfe\x00", b'{"id": "a number elsewhere"}']
+FEW = [*orders(0, 40), *BROKEN, None]
 
 
-@pytest.fixture
-def lab(kafka: KafkaBroker, spark_remote: str, tmp_path: Path) -> Lab:
-    """A topic of rows, dead letters and a tombstone, not drained yet."""
-    topic = kafka.new_topic(partitions=2)
-    kafka.produce(topic, RECORDS)
-    return make_lab(tmp_path, bootstrap=kafka, topic=topic, spark_remote=spark_remote)
-
-
-@pytest.mark.parametrize("point", [*BEFORE_FILES_ARE_WHOLE, *FILES_ARE_WHOLE, *LANDED])
-def test_a_killed_drain_loses_and_doubles_nothing(lab: Lab, point: str) -> None:
-    """After kill -9 and one more drain the audit finds every record once and the lake no stray file."""
-    lab.kill_at(point)
-    result = lab.drain()
+def _expect_nothing_lost(lab: Lab, times: int) -> None:
+    """Every record of ``times`` productions of FEW exactly once, and no file that nothing names."""
     found = lab.audit()
     assert found.is_clean, found
-    assert (found.records, found.rows, found.dead_letters, found.tombstones) == (503, 500, 2, 1)
-    assert found.lag == 0
+    counted = (found.rows, found.dead_letters, found.tombstones, found.lag)
+    assert counted == (40 * times, len(BROKEN) * times, times, 0)
     assert lab.stray_files() == set()
+
+
+def _expect_kafka_unread(point: str, result: DrainResult) -> None:
+    """Adopted or landed: not one record was read from Kafka again."""
     if point not in BEFORE_FILES_ARE_WHOLE:
-        # Adopted or landed: not one record was read from Kafka again.
         assert result.batches == ()
+        assert result.recovery.records_read == 0
         assert len(result.recovery.adopted) == (1 if point in FILES_ARE_WHOLE else 0)
+
+
+@pytest.mark.parametrize("point", ["drain.after-table-made", *POINTS])
+def test_a_drain_killed_in_a_tables_first_batch(new_lab: NewLab, point: str) -> None:
+    """After kill -9 and one more drain the audit finds every record once and the lake no stray file."""
+    lab = new_lab(FEW, partitions=2)
+    lab.kill_at(point)
+    result = lab.drain()
+    if point != "drain.after-table-made":
+        _expect_kafka_unread(point, result)
+    _expect_nothing_lost(lab, 1)
+
+
+def test_drains_killed_in_later_batches(new_lab: NewLab) -> None:
+    """One table, killed at every point in turn: what the recoveries before left does not add up."""
+    lab = new_lab(FEW, partitions=2)
+    lab.drain()
+    for times, point in enumerate(POINTS, start=2):
+        new_lab.produce(lab, FEW)
+        lab.kill_at(point)
+        _expect_kafka_unread(point, lab.drain())
+        assert lab.stray_files() == set(), point
+    _expect_nothing_lost(lab, times)
+
+
+def test_recoveries_killed_as_well(new_lab: NewLab) -> None:
+    """Kill a drain, kill its recovery at each of its points, recover: the same as without a crash."""
+    lab = new_lab(FEW, partitions=2)
+    lab.drain()
+    for times, (drain_point, point) in enumerate(RECOVERY_POINTS, start=2):
+        new_lab.produce(lab, FEW)
+        lab.kill_at(drain_point)
+        lab.kill_at(point)
+        lab.drain()
+        assert lab.stray_files() == set(), point
+    _expect_nothing_lost(lab, times)
+
+
+def test_a_killed_checkpoint_keeps_the_log_and_the_table(new_lab: NewLab) -> None:
+    """Killed after its object is written, or after the folded ones are deleted, drains go on as before."""
+    lab = new_lab(FEW, partitions=2)
+    lab.drain()
+    for times, point in enumerate(("checkpoint.after-write", "checkpoint.after-delete"), start=2):
+        lab.kill_at(point, work="checkpoint")
+        new_lab.produce(lab, FEW)
+        assert len(lab.drain().batches) == 1
+    _expect_nothing_lost(lab, times)

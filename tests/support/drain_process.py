@@ -1,50 +1,126 @@
-"""One drain as a process of its own, with a fail point: ``python -m tests.support.drain_process …``.
+"""One drain as a process of its own, which tests kill, stop and continue.
 
-Prints its result as one JSON object, or ``{"error": code}`` for a named error.
+Forked from a server that has everything imported and nothing opened: an import of pyspark and pyiceberg
+costs more than the drains that die here.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-from dataclasses import replace
-from pathlib import Path
+import multiprocessing
+import os
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+# Imported for the fork server, which hands them on: the product imports them when it first needs them.
+import dagster_pyspark  # noqa: F401
+import pyspark.sql.connect.session  # noqa: F401
 
 from resources.connections import open_connections
+from spark_jobs.checkpoint_txlog import checkpoint
 from spark_jobs.core.errors import SluiceError
 from spark_jobs.drain import drain
 from spark_jobs.io.config_file import load_config
 from tests.support.signal_at import SignalAt
 
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from multiprocessing.context import ForkServerProcess
+    from pathlib import Path
 
-def main() -> None:
-    """Drain one pipeline until caught up."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("config", type=Path)
-    parser.add_argument("pipeline")
-    parser.add_argument("--fail-at", default="")
-    parser.add_argument("--signal", type=int, default=9)
-    arguments = parser.parse_args()
-    config = load_config(arguments.config)
-    pipeline = next(p for p in config.pipelines if p.name == arguments.pipeline)
+FINISH_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How a drain ended: its numbers, or the code of its named error."""
+
+    error: str | None = None
+    batches: int = 0
+    adopted: int = 0
+    lag: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DrainProcess:
+    """A drain under way."""
+
+    process: ForkServerProcess
+    receiver: Connection
+
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        assert self.process.pid is not None
+        return self.process.pid
+
+    def died_of(self) -> int | None:
+        """Wait for the end; the signal's number, None for an end of its own."""
+        self.process.join(FINISH_SECONDS)
+        code = self.process.exitcode
+        assert code is not None, "the drain did not end"
+        return -code if code < 0 else None
+
+    def answer(self) -> Answer:
+        """Wait for a drain that ends by itself."""
+        assert self.receiver.poll(FINISH_SECONDS), "the drain did not answer"
+        answer: Answer = self.receiver.recv()
+        self.process.join(FINISH_SECONDS)
+        return answer
+
+    def wait_until_stopped(self) -> None:
+        """Wait until SIGSTOP holds it."""
+        deadline = time.monotonic() + FINISH_SECONDS
+        while not self._state().startswith("T"):
+            assert self.process.is_alive(), f"it ended: {self.answer() if self.receiver.poll() else '?'}"
+            assert time.monotonic() < deadline, "the fail point was not reached"
+            time.sleep(0.05)
+
+    def go_on(self) -> None:
+        """Continue it after SIGSTOP."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """Kill it where it stands."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        self.process.join(FINISH_SECONDS)
+
+    def _state(self) -> str:
+        asked = subprocess.run(
+            ["ps", "-o", "stat=", "-p", str(self.pid)], capture_output=True, text=True, check=False
+        )
+        return asked.stdout.strip()
+
+
+def start_drain(path: Path, pipeline: str, fail_points: SignalAt, *, work: str = "drain") -> DrainProcess:
+    """Begin a drain (or a ``checkpoint``) of the pipeline that the configuration file describes."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_work, args=(path, pipeline, fail_points, work, sender), daemon=True)
+    process.start()
+    sender.close()
+    return DrainProcess(process, receiver)
+
+
+def _work(path: Path, pipeline_name: str, fail_points: SignalAt, work: str, sender: Any) -> None:
+    config = load_config(path)
+    pipeline = next(p for p in config.pipelines if p.name == pipeline_name)
     try:
         with open_connections(config, pipeline.name, kind="drain", actor="test", run_id="test") as plain:
-            connections = replace(plain, fail_points=SignalAt(arguments.fail_at, arguments.signal))
+            connections = replace(plain, fail_points=fail_points)
+            if work == "checkpoint":
+                checkpoint(pipeline, connections)
+                sender.send(Answer())
+                return
             result = drain(pipeline, connections, budget_seconds=60, on_progress=lambda _batch: None)
     except SluiceError as error:
-        print(json.dumps({"error": error.code}))  # noqa: T201  (the parent reads it)
-        return
-    print(  # noqa: T201  (the parent reads it)
-        json.dumps(
-            {
-                "batches": len(result.batches),
-                "rows": result.balance.rows,
-                "adopted": len(result.recovery.adopted),
-                "lag": result.lag_records,
-            }
+        sender.send(Answer(error.code))
+    else:
+        sender.send(
+            Answer(None, len(result.batches), len(result.recovery.adopted), result.lag_records)
         )
-    )
-
-
-if __name__ == "__main__":
-    main()

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -19,10 +16,14 @@ from spark_jobs.drain import drain
 from spark_jobs.io.catalog import close_catalog
 from spark_jobs.io.config_file import load_config
 from spark_jobs.io.data_files import normalise_path
+from spark_jobs.io.file_listing import list_files
 from spark_jobs.io.tables import dead_letters_of, load_table
+from tests.support.drain_process import start_drain
+from tests.support.signal_at import SignalAt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     import pyarrow as pa
     from pyiceberg.table import Table
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from spark_jobs.core.config import PipelineConfig, SluiceConfig
     from spark_jobs.drain import DrainResult
     from spark_jobs.io.connections import Connections
+    from tests.support.drain_process import DrainProcess
 
 PIPELINE = "orders"
 TABLE = "lab.orders"
@@ -68,21 +70,25 @@ class Lab:
         with self.connections() as connections:
             return audit(self.pipeline, connections)
 
-    def start(self, fail_at: str, number: int = signal.SIGKILL) -> subprocess.Popen[str]:
+    def start(
+        self, fail_at: str = "", number: int = signal.SIGKILL, *, once: str = "", work: str = "drain"
+    ) -> DrainProcess:
         """Begin a drain in a process of its own that signals itself at a fail point."""
-        command = [sys.executable, "-m", "tests.support.drain_process", str(self.path), PIPELINE]
-        return subprocess.Popen(
-            [*command, "--fail-at", fail_at, "--signal", str(int(number))],
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=Path(__file__).parents[2],
-        )
+        return start_drain(self.path, PIPELINE, SignalAt(fail_at, number, once), work=work)
 
-    def kill_at(self, fail_at: str) -> None:
-        """Run a drain that must die at the fail point."""
-        with self.start(fail_at) as process:
-            output, _ = process.communicate(timeout=120)
-        assert process.returncode == -signal.SIGKILL, f"{fail_at} was not reached: {output}"
+    def kill_at(self, fail_at: str, *, work: str = "drain") -> None:
+        """Run a drain (or a checkpoint) that must die at the fail point."""
+        assert self.start(fail_at, work=work).died_of() == signal.SIGKILL, f"{fail_at} was not reached"
+
+    @contextmanager
+    def stopped_at(self, fail_at: str) -> Iterator[DrainProcess]:
+        """A drain that stands still at the fail point; killed in the end if it was not continued."""
+        process = self.start(fail_at, signal.SIGSTOP)
+        try:
+            process.wait_until_stopped()
+            yield process
+        finally:
+            process.kill()
 
     def table(self, identifier: str = TABLE) -> Table:
         """The table as it is now."""
@@ -106,8 +112,17 @@ class Lab:
                 for manifest in snapshot.manifests(table.io):
                     entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
                     named |= {normalise_path(entry.data_file.file_path) for entry in entries}
-        lake = self.path.parent / "home" / "lake"
-        return {str(file) for file in lake.rglob("*.parquet")} - named
+        return self._data_files() - named
+
+    def _data_files(self) -> set[str]:
+        tables = (self.table(identifier) for identifier in (TABLE, dead_letters_of(TABLE)))
+        found = (list_files(table.location(), table.io.properties) for table in tables)
+        return {
+            normalise_path(file.location)
+            for files in found
+            for file in files
+            if file.name.endswith(".parquet")
+        }
 
 
 def make_lab(folder: Path, *, bootstrap: str, topic: str, spark_remote: str | None, **settings: Any) -> Lab:

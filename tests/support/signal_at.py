@@ -5,16 +5,31 @@ from __future__ import annotations
 import os
 import signal
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
 class SignalAt:
-    """Send signal ``number`` to the process that reaches ``name``: SIGKILL ends it, SIGSTOP holds it."""
+    """Send signal ``number`` to the process that reaches ``name``: SIGKILL ends it, SIGSTOP holds it.
+
+    With ``once``, a path that does not exist yet, only the first process to reach the place gets it: a
+    task that Spark tries again is left alone the second time.
+    """
 
     name: str
     number: int = signal.SIGKILL
+    once: str = ""
 
     def reach(self, name: str) -> None:
         """Signal here if this is the place."""
-        if name == self.name:
+        if name == self.name and self._is_first():
             os.kill(os.getpid(), self.number)
+
+    def _is_first(self) -> bool:
+        if not self.once:
+            return True
+        try:
+            Path(self.once).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
