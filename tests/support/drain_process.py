@@ -24,12 +24,13 @@ from spark_jobs.checkpoint_txlog import checkpoint
 from spark_jobs.core.errors import SluiceError
 from spark_jobs.drain import drain
 from spark_jobs.io.config_file import load_config
-from tests.support.signal_at import SignalAt
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.context import ForkServerProcess
     from pathlib import Path
+
+    from tests.support.signal_at import SignalAt
 
 FINISH_SECONDS = 120.0
 
@@ -121,6 +122,4 @@ def _work(path: Path, pipeline_name: str, fail_points: SignalAt, work: str, send
     except SluiceError as error:
         sender.send(Answer(error.code))
     else:
-        sender.send(
-            Answer(None, len(result.batches), len(result.recovery.adopted), result.lag_records)
-        )
+        sender.send(Answer(None, len(result.batches), len(result.recovery.adopted), result.lag_records))

@@ -125,6 +125,10 @@ class Once:
         if action:
             action()
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """What travels with a task has nothing to run."""
+        return NoFailPoints, ()
+
 
 def write_rows(table: Table, partition: int, offsets: Sequence[int], attempt: str) -> list[dict[str, Any]]:
     """Write one row for each offset through the writer of a task."""
