@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from spark_jobs.core.config import PipelineConfig
+    from spark_jobs.core.offsets import OffsetRanges
     from spark_jobs.core.source import SourceState
     from spark_jobs.io.connections import Connections
 
@@ -35,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DrainResult:
-    """What one run did; ``stopped`` is "caught-up" or "budget", ``lag_records`` what is left in Kafka."""
+    """What one run did; ``stopped`` is "caught-up" or "budget", ``lag_records`` what arrived or was left."""
 
     pipeline: str
     table: str
@@ -59,8 +60,10 @@ def drain(
     budget_seconds: float,
     on_progress: Callable[[BatchResult], None],
 ) -> DrainResult:
-    """Recover what earlier runs left, then commit batch after batch.
+    """Recover what earlier runs left, then commit batch after batch up to where the topic ended at the start.
 
+    What arrives meanwhile is taken along by the last batch, and by further ones only when it fills them: a
+    steady flow would otherwise be committed in ever smaller files for as long as the budget lasts.
     ``on_progress`` is called after each commit. Safe to run again at any time and beside another run of the
     same pipeline: the one whose commit comes second gets ``CommitConflict``. Raises every kind of
     ``SluiceError``; what was committed before stays committed.
@@ -68,11 +71,15 @@ def drain(
     deadline = time.monotonic() + budget_seconds
     recovery = recover(pipeline, connections)
     batches: list[BatchResult] = []
+    goal: dict[int, int] | None = None
     while True:
         source = connections.admin.source_state(pipeline.topic)
         tables = ensure_tables(pipeline, connections, source)
         source = _not_behind(source, tables, connections)
+        goal = source.end if goal is None else goal
         plan = plan_batch(pipeline, connections, source, tables) if tables else None
+        if plan is not None and not _is_due(plan.batch.ranges, goal, pipeline):
+            plan = None
         if plan is None or (batches and time.monotonic() >= deadline):
             break
         batches.append(drain_batch(pipeline, connections, plan))
@@ -134,6 +141,12 @@ def plan_batch(
         parallelism=connections.parallelism,
     )
     return Plan(batch, splits, source, table, tables.dead_letters, progress, bytes_per_record)
+
+
+def _is_due(ranges: OffsetRanges, goal: dict[int, int], pipeline: PipelineConfig) -> bool:
+    """Whether the ranges still lead to the goal, or what came after it fills a batch of its own."""
+    is_below = any(r.start < goal.get(r.partition, r.start) for r in ranges)
+    return is_below or ranges.records >= pipeline.max_batch_records
 
 
 def _not_behind(source: SourceState, tables: Tables | None, connections: Connections) -> SourceState:

@@ -38,7 +38,7 @@ def _ids(lab: Lab) -> set[int]:
 def _transaction(producer: Producer, topic: str, values: Iterable[bytes], *, is_committed: bool) -> None:
     producer.begin_transaction()
     for value in values:
-        producer.produce(topic, value)
+        producer.produce(topic, value, partition=0)  # one marker: a partition more would have its own
     producer.flush(10)
     (producer.commit_transaction if is_committed else producer.abort_transaction)(10)
 
@@ -186,3 +186,20 @@ def test_partitions_that_are_added_later_are_drained_from_their_beginning(new_la
     assert lab.drain().balance.rows == 4
     assert _ids(lab) == {100, 101, 102, 103}
     assert progress(lab).next_offsets == {0: 5, 1: 0, 2: 4}
+
+
+def test_a_topic_that_never_pauses_does_not_keep_a_run_busy(new_lab: NewLab) -> None:
+    """A run ends where the topic ended when it began, unless what came since fills a whole batch."""
+    lab = new_lab(_numbers(0, 12), max_batch_records=10)
+    arriving = iter([_numbers(12, 10), _numbers(22, 4), _numbers(26, 4)])
+    with lab.connections() as connections:
+        result = drain(
+            lab.pipeline,
+            connections,
+            budget_seconds=60,
+            on_progress=lambda _batch: new_lab.produce(lab, next(arriving)),
+        )
+    assert [batch.balance.rows for batch in result.batches] == [10, 10]
+    assert (result.stopped, result.lag_records) == ("caught-up", 6)
+    assert lab.drain().lag_records == 0
+    assert _ids(lab) == set(range(26))
