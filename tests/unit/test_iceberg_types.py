@@ -37,7 +37,7 @@ def test_every_field_id_is_its_own() -> None:
         ("list<list<double>>", ListOf(ListOf(Primitive.DOUBLE))),
         (
             "struct<a: int, b: map<string, decimal(5,1)>>",
-            StructOf((Field("a", DeclaredType("int")), Field("b", MapOf(DeclaredType("decimal(5,1)"))))),
+            StructOf((Field("a", DeclaredType("int")), Field("b", MapOf(DeclaredType("decimal(5, 1)"))))),
         ),
     ],
 )
