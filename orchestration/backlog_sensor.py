@@ -64,7 +64,6 @@ def backlog_of(look: Surveyed, now: float) -> Backlog:
         bytes=records * _bytes_per_record(look.table),
         seconds_since_commit=now - look.table.committed_at_ms / 1000 if look.table else None,
         disagreement=_disagreement(look, look.table) if look.table else None,
-        owes_dead_letters=bool(look.table and look.table.progress.pending_dead_letters),
     )
 
 

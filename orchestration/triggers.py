@@ -22,15 +22,13 @@ class Backlog:
     """What one look at a topic and its table says.
 
     ``records`` is an upper bound (markers count), ``bytes`` an estimate. ``seconds_since_commit`` is None
-    without a table. ``disagreement`` says in words how the source differs from what was drained;
-    ``owes_dead_letters`` that a landed commit's dead letters are not in their table yet.
+    without a table. ``disagreement`` says in words how the source differs from what was drained.
     """
 
     records: int
     bytes: int
     seconds_since_commit: float | None
     disagreement: str | None = None
-    owes_dead_letters: bool = False
 
 
 def should_drain(backlog: Backlog, pipeline: PipelineConfig) -> str | None:
@@ -40,8 +38,6 @@ def should_drain(backlog: Backlog, pipeline: PipelineConfig) -> str | None:
     """
     if backlog.disagreement:
         return backlog.disagreement
-    if backlog.owes_dead_letters:
-        return "dead letters of a landed commit are not in their table yet"
     if backlog.seconds_since_commit is None:
         return _without_table(backlog, pipeline)
     return _with_table(backlog, backlog.seconds_since_commit, pipeline) if backlog.records else None

@@ -165,7 +165,7 @@ def _read(
         for offset_range in ranges:
             for chunk in reader.read(offset_range):
                 chunks.append(chunk)
-                if sum(one.value_bytes for one in chunks) > MAX_BYTES:
+                if sum(one.record_bytes for one in chunks) > MAX_BYTES:
                     return chunks
     finally:
         reader.close()

@@ -107,7 +107,7 @@ class SplitTask:
 
 
 def run_split(task: SplitTask, split: Split) -> SplitOutcome:
-    """Write one split's files; OBSERVED when it met fields without a column (its files are gone again)."""
+    """Write one split's files; OBSERVED when it met fields without a column (its files are swept)."""
     try:
         return _write_split(task, split)
     except NewFieldsSeen:
@@ -189,7 +189,7 @@ class Tally:
         """Count the gaps before and inside a chunk; return the position after it."""
         last = chunk.offsets[-1]
         self.skip(chunk.partition, last + 1 - position - len(chunk.offsets))
-        self._bytes_read += chunk.value_bytes
+        self._bytes_read += chunk.record_bytes
         newest = max(chunk.timestamps_ms)
         if newest >= 0:
             known = self._max_timestamp_ms.get(chunk.partition, newest)

@@ -92,8 +92,13 @@ def unnamed_files(found: Iterable[str], *, named: frozenset[str], owed: frozense
 
 
 def _is_known_landed(attempt: Attempt, progress: Progress) -> bool:
+    """By the table's word, or by the log's as far as the table's offsets do not contradict it.
+
+    A table that was restored from a backup has not landed what its log remembers.
+    """
     is_logged = attempt.entry(IcebergSnapshotCreated) or attempt.entry(FlushComplete)
-    return is_logged is not None or progress.has_landed(attempt.uuid)
+    is_past = attempt.batch is not None and has_passed(progress, attempt.batch)
+    return progress.has_landed(attempt.uuid) or (is_logged is not None and is_past)
 
 
 def _adopt_or_leave(attempt: Attempt, batch: Batch, has_all_files: Callable[[], bool]) -> Verdict:

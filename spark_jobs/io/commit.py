@@ -6,6 +6,7 @@ Then, under the same protocol, the dead letters the batch owes to the dead-lette
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from spark_jobs.core.fail_points import FailPoints
     from spark_jobs.core.progress import PendingDeadLetters, Progress
     from spark_jobs.io.swap import Swap
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +91,12 @@ def commit_dead_letters(
     pending = progress.pending_dead_letters
     if pending is None:
         return None
-    _ensure_dead_letter_table(open_catalog, identifier, progress)
+    is_new = _ensure_dead_letter_table(open_catalog, identifier, progress)
 
     def stage(table: Table) -> Swap:
         advanced = _advance_dead_letters(table, progress, pending)
-        files = [from_json(file, table.metadata) for file in pending.files]
+        owed = _surviving(table, pending) if is_new else pending.files
+        files = [from_json(file, table.metadata) for file in owed]
         full = {**summary, **_offsets_summary(pending.attempt, pending.starts, pending.ends)}
         return stage_append(table, files, advanced, full)
 
@@ -112,13 +117,32 @@ def _require_same_table(table: Table, request: CommitRequest) -> None:
 
 def _ensure_dead_letter_table(
     open_catalog: Callable[[], Catalog], identifier: str, progress: Progress
-) -> None:
+) -> bool:
+    """Whether the dead-letter table had to be made."""
     catalog = open_catalog()
     try:
-        if load_table(catalog, dead_letters_of(identifier)) is None:
+        is_missing = load_table(catalog, dead_letters_of(identifier)) is None
+        if is_missing:
             create_dead_letter_table(catalog, identifier, {}, progress)
     finally:
         close_catalog(catalog)
+    return is_missing
+
+
+def _surviving(table: Table, pending: PendingDeadLetters) -> tuple[dict[str, Any], ...]:
+    """The files that are still there: who dropped the dead-letter table may have purged them with it.
+
+    A commit that names a file which is gone would make the new table unreadable.
+    """
+    there = tuple(file for file in pending.files if table.io.new_input(file["path"]).exists())
+    if len(there) < len(pending.files):
+        _log.warning(
+            "%d dead-letter files of attempt %s were deleted together with the dead-letter table %s",
+            len(pending.files) - len(there),
+            pending.attempt,
+            ".".join(table.name()),
+        )
+    return there
 
 
 def _advance_dead_letters(table: Table, progress: Progress, pending: PendingDeadLetters) -> Progress:

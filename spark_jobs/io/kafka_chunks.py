@@ -23,7 +23,7 @@ class Chunk:
     """Records of one partition in offset order, one list per column, all of one length.
 
     ``timestamps_ms`` since the epoch, -1 where the record has none. ``headers`` is None for a record without;
-    names may repeat and values may be None. ``value_bytes`` counts the values alone.
+    names may repeat and values may be None. ``record_bytes`` counts values, keys and headers.
     """
 
     partition: int
@@ -32,29 +32,50 @@ class Chunk:
     keys: list[bytes | None] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
     headers: list[Headers | None] = field(default_factory=list)
-    value_bytes: int = 0
+    record_bytes: int = 0
 
     def take(self, indices: Sequence[int]) -> Chunk:
         """A chunk of the records at these positions, in this order."""
         values = [self.values[i] for i in indices]
+        keys = [self.keys[i] for i in indices]
+        headers = [self.headers[i] for i in indices]
         return Chunk(
             self.partition,
             [self.offsets[i] for i in indices],
             [self.timestamps_ms[i] for i in indices],
-            [self.keys[i] for i in indices],
+            keys,
             values,
-            [self.headers[i] for i in indices],
-            sum(map(len, filter(None, values))),
+            headers,
+            _record_bytes(values, keys, headers),
         )
 
-    def extend(self, messages: list[Message], offsets: list[int], value_bytes: int) -> None:
-        """Append messages, whose offsets and sum of value lengths the caller has at hand."""
-        self.offsets += offsets
-        self.timestamps_ms += [timestamp for _, timestamp in map(Message.timestamp, messages)]
-        self.keys += map(Message.key, messages)
-        self.values += map(Message.value, messages)
-        self.headers += map(_headers, messages)
-        self.value_bytes += value_bytes
+    def extend(self, other: Chunk) -> None:
+        """Append the records of a chunk that follows in the same partition."""
+        self.offsets += other.offsets
+        self.timestamps_ms += other.timestamps_ms
+        self.keys += other.keys
+        self.values += other.values
+        self.headers += other.headers
+        self.record_bytes += other.record_bytes
+
+
+def chunk_of(partition: int, messages: list[Message], offsets: list[int]) -> Chunk:
+    """Columns of messages whose offsets the caller has at hand."""
+    values = list(map(Message.value, messages))
+    keys = list(map(Message.key, messages))
+    headers = list(map(_headers, messages))
+    timestamps_ms = [timestamp for _, timestamp in map(Message.timestamp, messages)]
+    record_bytes = _record_bytes(values, keys, headers)
+    return Chunk(partition, offsets, timestamps_ms, keys, values, headers, record_bytes)
+
+
+def _record_bytes(
+    values: Sequence[bytes | None], keys: Sequence[bytes | None], headers: Sequence[Headers | None]
+) -> int:
+    total = sum(map(len, filter(None, values))) + sum(map(len, filter(None, keys)))
+    return total + sum(
+        len(name) + len(value or b"") for each in filter(None, headers) for name, value in each
+    )
 
 
 class ChunkBuilder:
@@ -69,21 +90,22 @@ class ChunkBuilder:
     @property
     def room(self) -> int:
         """How many messages to ask for next, judged by the size of the last ones."""
-        by_bytes = (self._max_bytes - self._chunk.value_bytes) // self._bytes_per_record
+        by_bytes = (self._max_bytes - self._chunk.record_bytes) // self._bytes_per_record
         return max(1, min(self._max_records - len(self._chunk.offsets), by_bytes, MAX_SLICE_RECORDS))
 
     def add(self, messages: list[Message], offsets: list[int]) -> Iterator[Chunk]:
         """Take messages in; give back the chunks they fill."""
-        total = sum(map(len, messages))
-        self._bytes_per_record = max(1, total // len(messages))
-        if self._fits(len(messages), total):
-            self._chunk.extend(messages, offsets, total)
+        new = chunk_of(self._chunk.partition, messages, offsets)
+        self._bytes_per_record = max(1, new.record_bytes // len(messages))
+        if self._fits(new):
+            self._chunk.extend(new)
         else:
-            for message, offset in zip(messages, offsets, strict=True):
-                if not self._fits(1, len(message)):
+            for index in range(len(messages)):
+                one = new.take([index])
+                if not self._fits(one):
                     yield from self.finish()
-                self._chunk.extend([message], [offset], len(message))
-        if self._chunk.value_bytes >= self._max_bytes or len(self._chunk.offsets) >= self._max_records:
+                self._chunk.extend(one)
+        if self._chunk.record_bytes >= self._max_bytes or len(self._chunk.offsets) >= self._max_records:
             yield from self.finish()
 
     def finish(self) -> Iterator[Chunk]:
@@ -92,8 +114,8 @@ class ChunkBuilder:
             full, self._chunk = self._chunk, Chunk(self._chunk.partition)
             yield full
 
-    def _fits(self, records: int, value_bytes: int) -> bool:
+    def _fits(self, new: Chunk) -> bool:
         return (
-            self._chunk.value_bytes + value_bytes <= self._max_bytes
-            and len(self._chunk.offsets) + records <= self._max_records
+            self._chunk.record_bytes + new.record_bytes <= self._max_bytes
+            and len(self._chunk.offsets) + len(new.offsets) <= self._max_records
         )

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 
 from spark_jobs.core.errors import CommitConflict, RetryableError, error_from_json
 from spark_jobs.core.outcomes import OutcomeKind, outcome_from_json
 
+_SPARK_FAILURES = (PySparkException, Py4JError)  # the second from a session in this process
 _CAUSE = re.compile(r"(?!org\.|java\.|Caused by)[\w.]*(Error|Exception)\b")  # Python's, not the JVM's
 
 if TYPE_CHECKING:
@@ -49,10 +52,11 @@ def run_on_spark(
         rows = (
             spark.range(0, len(splits), 1, len(splits)).mapInArrow(run_partition, "outcome string").collect()
         )
-    except PySparkException as error:
+    except _SPARK_FAILURES as error:
         raise _failure(error, tag) from error
     finally:
-        spark.removeTag(tag)
+        with suppress(*_SPARK_FAILURES):  # a server that is gone has no tags either
+            spark.removeTag(tag)
     outcomes = sorted((outcome_from_json(row.outcome) for row in rows), key=lambda o: o.split_id)
     for outcome in outcomes:
         if outcome.kind is OutcomeKind.FAILED and outcome.error is not None:
@@ -65,7 +69,7 @@ def _tried(outcome: SplitOutcome) -> SplitOutcome:
     return replace(outcome, failed_tries=context.attemptNumber() if context else 0)
 
 
-def _failure(error: PySparkException, tag: str) -> SluiceError:
+def _failure(error: Exception, tag: str) -> SluiceError:
     if "OPERATION_CANCELED" in str(error):
         return CommitConflict(
             "another run of this pipeline began, took this one for dead and stopped its tasks",
@@ -81,7 +85,7 @@ def _failure(error: PySparkException, tag: str) -> SluiceError:
     )
 
 
-def _reason(error: PySparkException) -> str:
+def _reason(error: Exception) -> str:
     """The line that names the cause: a task's own exception stands after its traceback, before the JVM's."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if _CAUSE.match(line)]

@@ -79,3 +79,19 @@ def test_a_dropped_dead_letter_table_is_made_again(sqlite_lake: Lake) -> None:
     lake.open().drop_table(dead_letters_of(lake.name()))
     _bring(lake, progress)
     assert lake.offsets(DEAD) == [3]
+
+
+def test_files_that_were_purged_with_their_table_are_not_named_again(
+    sqlite_lake: Lake, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A new dead-letter table stays readable, and the loss somebody asked for is logged."""
+    lake = sqlite_lake
+    lake.make_table()
+    progress = lake.drain(0, 10, dead_letters=[3]).progress
+    lake.open().drop_table(dead_letters_of(lake.name()))
+    assert progress.pending_dead_letters is not None
+    for file in progress.pending_dead_letters.files:
+        lake.load().io.delete(file["path"])
+    _bring(lake, progress)
+    assert lake.offsets(DEAD) == []
+    assert "were deleted together with the dead-letter table" in caplog.text

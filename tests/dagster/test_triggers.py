@@ -33,7 +33,6 @@ PIPELINE = PipelineConfig(
         (Backlog(records=10, bytes=10_000, seconds_since_commit=0.0), "a full batch by size"),
         (Backlog(records=0, bytes=0, seconds_since_commit=None), None),
         (Backlog(records=1, bytes=1, seconds_since_commit=None), "the table does not exist"),
-        (Backlog(0, 0, 1.0, owes_dead_letters=True), "dead letters"),
         (Backlog(0, 0, 1.0, disagreement="the topic was re-created"), "re-created"),
     ],
 )

@@ -112,7 +112,7 @@ def test_keys_headers_and_timestamps_arrive_as_they_are(kafka: KafkaBroker) -> N
         keys=[b"k", None, b""],
         values=[b"v", None, b""],
         headers=[headers, None, None],
-        value_bytes=1,
+        record_bytes=2 + sum(len(name) + len(value or b"") for name, value in headers),
     )
 
 
@@ -123,7 +123,7 @@ def test_messages_that_grow_suddenly_stay_in_bounded_chunks(kafka: KafkaBroker) 
     kafka.produce(topic, small + large + small, **{"message.max.bytes": 6 * MIB, "compression.type": "lz4"})
     chunks = _read(kafka, topic, 0, 4006, read_timeout_seconds=20)
     assert _values(chunks) == small + large + small
-    assert all(chunk.value_bytes <= 4 * MIB or len(chunk.offsets) == 1 for chunk in chunks)
+    assert all(chunk.record_bytes <= 4 * MIB or len(chunk.offsets) == 1 for chunk in chunks)
 
 
 def test_transactions_are_read_when_committed(kafka: KafkaBroker) -> None:

@@ -30,7 +30,19 @@ def test_a_chunk_is_bounded_in_bytes_when_messages_grow() -> None:
     """A message above the bound is a chunk alone."""
     chunks = _cut(ChunkBuilder(3, max_records=100, max_bytes=10), [4, 4, 4, 50, 1, 1])
     assert [c.offsets for c in chunks] == [[0, 1], [2], [3], [4, 5]]
-    assert [c.value_bytes for c in chunks] == [8, 4, 50, 2]
+    assert [c.record_bytes for c in chunks] == [8, 4, 50, 2]
+
+
+def test_keys_and_headers_weigh_as_much_as_values() -> None:
+    """Records that are all key or all header are bounded like any others."""
+    keyed = [Message(topic="t", partition=3, offset=0, value=None, key=b"k" * 6)]
+    headed = [
+        Message(topic="t", partition=3, offset=1, value=None, headers=[("name", b"v" * 4), ("x", None)])
+    ]
+    builder = ChunkBuilder(3, max_records=100, max_bytes=10)
+    chunks = [*builder.add(keyed, [0]), *builder.add(headed, [1]), *builder.finish()]
+    assert [c.offsets for c in chunks] == [[0], [1]]
+    assert [c.record_bytes for c in chunks] == [6, 9]
 
 
 def test_the_next_call_asks_for_what_fits() -> None:
@@ -49,4 +61,4 @@ def test_take_keeps_the_columns_together() -> None:
         1, [5, 6, 7], [10, 11, -1], [b"a", None, b"c"], [b"xx", None, b"z"], [None, [("h", None)], None], 3
     )
     taken = chunk.take([1, 2])
-    assert taken == Chunk(1, [6, 7], [11, -1], [None, b"c"], [None, b"z"], [[("h", None)], None], 1)
+    assert taken == Chunk(1, [6, 7], [11, -1], [None, b"c"], [None, b"z"], [[("h", None)], None], 3)

@@ -33,7 +33,7 @@ OUTCOMES = st.builds(
 )
 
 
-def _chunk(offsets: list[int], timestamps_ms: list[int], value_bytes: int = 10) -> Chunk:
+def _chunk(offsets: list[int], timestamps_ms: list[int], record_bytes: int = 10) -> Chunk:
     count = len(offsets)
     return Chunk(
         partition=2,
@@ -42,7 +42,7 @@ def _chunk(offsets: list[int], timestamps_ms: list[int], value_bytes: int = 10) 
         keys=[None] * count,
         values=[b"{}"] * count,
         headers=[None] * count,
-        value_bytes=value_bytes,
+        record_bytes=record_bytes,
     )
 
 

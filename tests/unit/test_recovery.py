@@ -53,6 +53,13 @@ def test_landed_long_ago_is_marked() -> None:
     assert verdict(batch, phases(batch, 5), make_progress(500)) is Decision.MARK
 
 
+def test_a_restored_table_has_not_landed_what_the_log_remembers() -> None:
+    """A catalog set back to before the commit names none of its files: nothing may be marked or deleted."""
+    batch = make_batch()
+    assert verdict(batch, phases(batch, 5), make_progress()) is Decision.ADOPT
+    assert verdict(batch, phases(batch, 5), make_progress(), present=False) is Decision.LEAVE
+
+
 def test_landed_long_ago_without_that_phase_is_marked_by_its_files() -> None:
     """A table past the range whose snapshots name the files has the commit."""
     batch = make_batch()
