@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 
 from servers.process import free_ports
 from servers.spark_connect import SparkConnectSettings, start_spark_connect
+from spark_jobs.io import secrets
 from tests.support.kafka_server import KafkaBroker, start_test_kafka, unique_name
 from tests.support.nessie import start_nessie
 from tests.support.rest_catalog import start_rest_catalog
@@ -39,6 +40,12 @@ def pytest_configure() -> None:
     slow_is_fine = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.register_profile("sluice", slow_is_fine, derandomize="CI" in os.environ)
     settings.load_profile("sluice")
+
+
+@pytest.fixture(autouse=True)
+def no_secrets_of_other_tests() -> None:
+    """What one test resolved as a secret would be masked in the texts another one reads."""
+    secrets._remembered.clear()
 
 
 @pytest.fixture(scope="session")
