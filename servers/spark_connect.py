@@ -94,6 +94,7 @@ def _conf(settings: SparkConnectSettings) -> dict[str, str]:
         "spark.master": f"local[{settings.cores},{TASK_ATTEMPTS}]",
         "spark.app.name": "sluice",
         "spark.ui.enabled": "false",
+        "spark.python.daemon.module": "spark_jobs.worker_daemon",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.connect.grpc.binding.address": "127.0.0.1",

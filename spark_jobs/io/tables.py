@@ -42,6 +42,8 @@ TABLE_PROPERTIES = {
     "format-version": "2",
     "write.parquet.compression-codec": "zstd",
     "write.parquet.compression-level": "1",
+    # A column that repeats itself is found out within this much; one that does not stops costing sooner.
+    "write.parquet.dict-size-bytes": "524288",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }

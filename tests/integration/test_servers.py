@@ -77,6 +77,27 @@ def test_spark_connect_runs_our_python(spark_remote: str) -> None:
     assert sorted(row.length for row in rows) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.spark
+def test_workers_are_forked_with_the_tasks_imports_done(spark_remote: str) -> None:
+    """A new worker need not import Arrow, Iceberg and Kafka itself, which takes longer than a batch."""
+    from pyspark.sql import SparkSession
+
+    def is_ready(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import sys
+
+        daemon = sys.modules["__main__"].__spec__
+        for _ in batches:
+            found = f"{daemon.name if daemon else ''} {'spark_jobs.split_task' in sys.modules}"
+            yield pa.RecordBatch.from_pydict({"found": [found]})
+
+    session = SparkSession.builder.remote(spark_remote).create()
+    try:
+        rows = session.range(1, numPartitions=1).mapInArrow(is_ready, "found string").collect()
+    finally:
+        session.stop()
+    assert [row.found for row in rows] == ["spark_jobs.worker_daemon True"]
+
+
 def _appended_and_read(properties: dict[str, str], namespace: str) -> int:
     catalog = load_catalog("sluice", **properties)
     catalog.create_namespace(namespace)
