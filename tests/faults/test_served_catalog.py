@@ -10,8 +10,8 @@ from spark_jobs.core.errors import CommitStateUnknown, RetryableError
 from spark_jobs.io import landing
 from tests.support.fault_proxy import Fault, FaultProxy, is_table_commit
 from tests.support.lake import Once
-from tests.support.new_lab import configure
-from tests.support.pipeline_lab import TABLE, Lab, orders
+from tests.support.new_lab import configure, serve_from
+from tests.support.pipeline_lab import Lab, orders
 
 if TYPE_CHECKING:
     from tests.support.new_lab import NewLab
@@ -36,13 +36,7 @@ FAULTS = (*LANDING, Fault.CUT_BEFORE, Fault.REFUSED_503)
 def lab(new_lab: NewLab, rest_catalog_properties: dict[str, str], s3: S3) -> Lab:
     """A drained table over the REST catalog, its log in a bucket, and one more batch in the topic."""
     lab = new_lab(FEW, partitions=2)
-    configure(lab, "catalog", {"warehouse": None, **rest_catalog_properties})
-    configure(lab, "", {"state": f"s3://{s3.bucket}/log"})
-    with lab.connections() as connections:
-        catalog = connections.open_catalog()
-        for table in (TABLE, f"{TABLE}_dead_letters"):
-            if catalog.table_exists(table):
-                catalog.drop_table(table)
+    serve_from(lab, rest_catalog_properties, s3)
     lab.drain()
     new_lab.produce(lab, FEW)
     return lab

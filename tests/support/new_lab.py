@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
     from tests.support.kafka_server import KafkaBroker
+    from tests.support.s3 import S3
 
 DEAD_LETTERS = dead_letters_of(TABLE)
 
@@ -63,6 +64,17 @@ def configure(lab: Lab, section: str, settings: Mapping[str, Any]) -> None:
     for name in [name for name, value in settings.items() if value is None]:
         del target[name]
     lab.path.write_text(yaml.safe_dump(document))
+
+
+def serve_from(lab: Lab, catalog_properties: dict[str, str], s3: S3) -> None:
+    """Put the lab's lake into a catalog all tests share, without tables yet, its log into a bucket."""
+    configure(lab, "catalog", {"warehouse": None, **catalog_properties})
+    configure(lab, "", {"state": f"s3://{s3.bucket}/log"})
+    with lab.connections() as connections:
+        catalog = connections.open_catalog()
+        for table in (TABLE, DEAD_LETTERS):
+            if catalog.table_exists(table):
+                catalog.drop_table(table)
 
 
 def column_types(lab: Lab, identifier: str = TABLE) -> dict[str, str]:
