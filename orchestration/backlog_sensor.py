@@ -15,11 +15,11 @@ from dagster import (
 from assets.keys import table_key
 from orchestration.jobs import drain_job
 from orchestration.run_requests import RunHistory
-from orchestration.triggers import ASSUMED_BYTES_PER_RECORD, Backlog, should_drain, state_key
+from orchestration.triggers import Backlog, should_drain, state_key
 from resources.sluice import Sluice
 from resources.survey import Problem, Surveyed, TableState
 from spark_jobs.core.errors import SluiceError
-from spark_jobs.core.planning import check_start
+from spark_jobs.core.planning import bytes_per_record, check_start
 from spark_jobs.core.source import check_identity
 
 # The daemon's own loop takes 5 s: less would change nothing.
@@ -61,7 +61,7 @@ def backlog_of(look: Surveyed, now: float) -> Backlog:
     records = look.source.lag(next_offsets)
     return Backlog(
         records=records,
-        bytes=records * _bytes_per_record(look.table),
+        bytes=records * bytes_per_record(look.table.summary if look.table else {}),
         seconds_since_commit=now - look.table.committed_at_ms / 1000 if look.table else None,
         disagreement=_disagreement(look, look.table) if look.table else None,
     )
@@ -86,9 +86,3 @@ def _disagreement(look: Surveyed, table: TableState) -> str | None:
     except SluiceError as error:
         return error.message
     return None
-
-
-def _bytes_per_record(table: TableState | None) -> int:
-    summary = table.summary if table else {}
-    records, bytes_read = int(summary.get("sluice.records", 0)), int(summary.get("sluice.bytes-read", 0))
-    return bytes_read // records if records else ASSUMED_BYTES_PER_RECORD

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 FIRST_RETRY_SECONDS = 10.0
 LONGEST_RETRY_SECONDS = 300.0
-ASSUMED_BYTES_PER_RECORD = 512  # until a table's own commits tell
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,18 +13,16 @@ from typing import TYPE_CHECKING
 from spark_jobs.batch_run import BatchResult, Plan
 from spark_jobs.core.batch import Balance, Batch, total
 from spark_jobs.core.errors import SluiceError
-from spark_jobs.core.planning import plan_ranges, plan_splits
+from spark_jobs.core.planning import bytes_per_record, plan_ranges, plan_splits
 from spark_jobs.core.source import check_identity
 from spark_jobs.drain_batch import drain_batch
 from spark_jobs.io.anchor import check_anchor, last_commit_summary
 from spark_jobs.io.tables import progress_of
 from spark_jobs.recover import RecoveryResult, recover
-from spark_jobs.table_columns import FIRST_GUESS_BYTES_PER_RECORD, MAX_SPLIT_BYTES, Tables, ensure_tables
+from spark_jobs.table_columns import MAX_SPLIT_BYTES, Tables, ensure_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from pyiceberg.table import Table
 
     from spark_jobs.core.config import PipelineConfig
     from spark_jobs.core.offsets import OffsetRanges
@@ -115,13 +113,13 @@ def plan_batch(
     progress = progress_of(table)
     check_identity(progress, source, table=pipeline.table)
     check_anchor(table)
-    bytes_per_record = _bytes_per_record(table)
+    record_bytes = bytes_per_record(last_commit_summary(table))
     ranges = plan_ranges(
         progress.next_offsets,
         source,
         max_records=pipeline.max_batch_records,
         max_bytes=pipeline.max_batch_bytes,
-        bytes_per_record=bytes_per_record,
+        bytes_per_record=record_bytes,
     )
     if not ranges:
         return None
@@ -136,11 +134,11 @@ def plan_batch(
     )
     splits = plan_splits(
         ranges,
-        bytes_per_record=bytes_per_record,
+        bytes_per_record=record_bytes,
         max_split_bytes=MAX_SPLIT_BYTES,
         parallelism=connections.parallelism,
     )
-    return Plan(batch, splits, source, table, tables.dead_letters, progress, bytes_per_record)
+    return Plan(batch, splits, source, table, tables.dead_letters, progress, record_bytes)
 
 
 def _is_due(ranges: OffsetRanges, goal: dict[int, int], pipeline: PipelineConfig) -> bool:
@@ -165,10 +163,3 @@ def _tell_lag_tools(pipeline: PipelineConfig, connections: Connections, next_off
         connections.admin.publish_group_offsets(f"sluice-{pipeline.name}", pipeline.topic, next_offsets)
     except SluiceError as error:
         _log.info("lag tools were not told of %s: %s", pipeline.name, error.message)
-
-
-def _bytes_per_record(table: Table) -> int:
-    """What a record of this topic weighed in the last batch, keys and values, at least one byte."""
-    summary = last_commit_summary(table)
-    records, bytes_read = int(summary.get("sluice.records", 0)), int(summary.get("sluice.bytes-read", 0))
-    return max(1, bytes_read // records) if records else FIRST_GUESS_BYTES_PER_RECORD

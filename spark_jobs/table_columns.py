@@ -10,7 +10,7 @@ from spark_jobs.core.config import KeyFormat, StartKind
 from spark_jobs.core.errors import ConfigError
 from spark_jobs.core.evidence import Evidence
 from spark_jobs.core.offsets import OffsetRanges
-from spark_jobs.core.planning import plan_ranges, plan_splits
+from spark_jobs.core.planning import FIRST_GUESS_BYTES_PER_RECORD, plan_ranges, plan_splits
 from spark_jobs.core.progress import Progress
 from spark_jobs.core.schema import choose_types, evolve, name_clash
 from spark_jobs.core.start_offsets import resolve_start
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from spark_jobs.io.connections import Connections
 
 MAX_SPLIT_BYTES = 256 * 1024 * 1024
-# Until a batch has shown what a record of this topic weighs.
-FIRST_GUESS_BYTES_PER_RECORD = 512
 # Where nothing is to be drained yet, types come from the last records before the start.
 SAMPLED_RECORDS_PER_PARTITION = 10_000
 

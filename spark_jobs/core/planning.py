@@ -15,6 +15,16 @@ if TYPE_CHECKING:
 
 __all__ = ["SourceState", "check_identity", "plan_ranges", "plan_splits", "resolve_start", "water_fill"]
 
+# Until a batch has shown what a record of the topic weighs.
+FIRST_GUESS_BYTES_PER_RECORD = 512
+
+
+def bytes_per_record(summary: Mapping[str, str]) -> int:
+    """What a record weighed in the commit of this snapshot summary, at least a byte; else a guess."""
+    records, bytes_read = int(summary.get("sluice.records", 0)), int(summary.get("sluice.bytes-read", 0))
+    return max(1, bytes_read // records) if records else FIRST_GUESS_BYTES_PER_RECORD
+
+
 # Below both, one task is done before a second one would have started.
 ONE_TASK_RECORDS = 20_000
 ONE_TASK_BYTES = 4 * 1024 * 1024
