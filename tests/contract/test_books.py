@@ -1,0 +1,98 @@
+"""The books over every catalog: born once, each attempt entered once, read back as entered."""
+
+from __future__ import annotations
+
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from spark_jobs.core.batch import Balance
+from spark_jobs.core.books import BookEntry, books_of, entry_of
+from spark_jobs.core.fail_points import NoFailPoints
+from spark_jobs.core.offsets import OffsetRange, OffsetRanges
+from spark_jobs.core.txlog import Attempt
+from spark_jobs.io.books import covering, enter, newest_first
+from spark_jobs.io.row_filters import equals
+from tests.support.log_entries import TABLE_UUID, finished_phases, make_batch
+
+if TYPE_CHECKING:
+    from tests.support.lake import Lake
+
+BOOKS = "sluice_batches"
+LATE_2025_US = 1_767_225_599_999_999
+MINUTE_US = 60_000_000
+
+
+def entry(attempt: str, start: int, at_us: int = LATE_2025_US) -> BookEntry:
+    """A landed attempt at [start, start + 10) of partition 0."""
+    batch = make_batch(attempt, start=start, end=start + 10, at_us=at_us)
+    made = entry_of(Attempt(TABLE_UUID, attempt, batch, finished_phases(batch), (), 6))
+    assert made is not None
+    return made
+
+
+def fold(lake: Lake, *entries: BookEntry) -> int:
+    """Enter them under a commit of their own; rows added."""
+    books = books_of(lake.name())
+    return enter(lake.open, books, entries, fold=uuid.uuid4().hex, fail_points=NoFailPoints()).rows
+
+
+def all_entries(lake: Lake) -> list[BookEntry]:
+    """Every entry, newest first."""
+    return list(newest_first(lake.load(BOOKS), equals("topic", "t")))
+
+
+def test_entries_come_back(lake: Lake) -> None:
+    """What is entered is read back, over the months newest first, with every field as it was."""
+    ranges = OffsetRanges.of([OffsetRange(0, 5, 9), OffsetRange(3, 2**40, 2**40 + 2)])
+    full = replace(
+        entry("b", 0, LATE_2025_US + 1),
+        ranges=ranges,
+        balances={0: Balance(1, 1, 1, 1), 3: Balance(gaps=2)},
+        durations_ms={"log": 3, "commit": 2**33},
+        dead_letter_snapshot_id=2**62,
+        reason='it\'s "why"',
+        valid_through_ms=1_767_225_600_001,
+    )
+    bare = replace(entry("a", 0), is_landed=False, balances={}, finished_at_us=None, snapshot_id=None)
+    assert fold(lake, bare, full) == 2
+    assert all_entries(lake) == [full, bare]
+
+
+def test_an_attempt_is_entered_once(lake: Lake) -> None:
+    """Entered again, alone or among others, an attempt stays as it was entered first."""
+    first, second = entry("a", 0), entry("b", 10, LATE_2025_US + MINUTE_US)
+    assert fold(lake, first) == 1
+    assert fold(lake, replace(first, actor="less")) == 0
+    assert fold(lake, replace(first, actor="less"), second) == 1
+    assert all_entries(lake) == [second, first]
+
+
+def test_folds_at_once_enter_each_attempt_once(lake: Lake) -> None:
+    """Pipelines of one namespace fold into the same books at the same time, from their first fold on."""
+    shared = entry("shared", 0)
+    with ThreadPoolExecutor(4) as pool:
+        added = list(pool.map(lambda n: fold(lake, shared, entry(f"own-{n}", 10 * n)), range(4)))
+    assert sum(added) == 5
+    assert sorted(e.attempt for e in all_entries(lake)) == ["own-0", "own-1", "own-2", "own-3", "shared"]
+
+
+def test_the_books_know_which_batch_an_offset_was_in(sqlite_lake: Lake) -> None:
+    """Ends are exclusive, partitions and tables are apart, every attempt at an offset is found."""
+    wide = replace(entry("wide", 0), ranges=OffsetRanges.of([OffsetRange(0, 5, 15), OffsetRange(1, 0, 3)]))
+    other = replace(entry("other", 0), table_uuid="another")
+    fold(sqlite_lake, entry("a", 0), entry("b", 10), wide)
+    fold(sqlite_lake, other)
+    found = {
+        at: sorted(e.attempt for e in covering(sqlite_lake.load(BOOKS), TABLE_UUID, *at))
+        for at in ((0, 0), (0, 9), (0, 10), (0, 20), (1, 2), (1, 3))
+    }
+    assert found == {
+        (0, 0): ["a"],
+        (0, 9): ["a", "wide"],
+        (0, 10): ["b", "wide"],
+        (0, 20): [],
+        (1, 2): ["wide"],
+        (1, 3): [],
+    }

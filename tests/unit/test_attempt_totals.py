@@ -1,0 +1,87 @@
+"""What counters are made of."""
+
+from __future__ import annotations
+
+import json
+
+from spark_jobs.core.attempt_totals import Distribution, Totals
+from spark_jobs.core.batch import Balance
+from spark_jobs.core.books import BookEntry
+from spark_jobs.core.offsets import OffsetRange, OffsetRanges
+from spark_jobs.io.kafka_statistics import ClientStatistics, add_up
+
+
+def entry(*, kind: str = "drain", is_landed: bool = True, **durations_ms: int) -> BookEntry:
+    """One finished attempt over ten offsets."""
+    return BookEntry(
+        pipeline="p",
+        table="lake.p",
+        table_uuid="u",
+        kind=kind,
+        batch_id="b",
+        attempt="a",
+        topic="t",
+        generation=0,
+        ranges=OffsetRanges((OffsetRange(0, 0, 10),)),
+        is_landed=is_landed,
+        balances={0: Balance(rows=8, dead_letters=1, tombstones=1)},
+        bytes_read=100,
+        file_bytes=50,
+        data_files=2,
+        dead_letter_files=1,
+        snapshot_id=1,
+        dead_letter_snapshot_id=None,
+        durations_ms=durations_ms,
+        reason="",
+        actor="",
+        run_id="",
+        sluice_version="",
+        started_at_us=0,
+        finished_at_us=1,
+        valid_through_ms=None,
+    )
+
+
+def test_buckets_are_cumulative_and_end_with_all() -> None:
+    """A duration at a bound is within it."""
+    distribution = Distribution((1.0, 2.0))
+    distribution.add([0.5, 1.0, 1.5, 9.0])
+    assert distribution.buckets() == [("1.0", 2), ("2.0", 3), ("+Inf", 4)]
+    assert distribution.seconds == 12.0
+
+
+def test_what_never_landed_adds_nothing_but_itself() -> None:
+    """Rows and files of an attempt that was given up are in no table."""
+    totals = Totals()
+    totals.add(entry(commit=200, tasks=800))
+    totals.add(entry(is_landed=False))
+    totals.add(entry(kind="pause"))
+    assert (totals.landed, totals.given_up) == ({"drain": 1, "pause": 1}, 1)
+    assert (totals.batches.count, totals.batches.seconds, totals.commits.seconds) == (1, 1.0, 0.2)
+    assert totals.counts["rows"] == 16
+
+
+def test_a_copy_is_added_to_alone() -> None:
+    """The sums of the books are kept while those of the log are added anew at every look."""
+    kept = Totals()
+    kept.add(entry(commit=1))
+    kept.copy().add(entry(commit=1))
+    assert (kept.landed["drain"], kept.batches.count, kept.counts["rows"]) == (1, 1, 8)
+
+
+def test_figures_of_librdkafka_are_taken_from_its_last_words() -> None:
+    """Bootstrap placeholders are no brokers; other words than expected are no figures and no error."""
+    broker = {"nodeid": 1, "rxerrs": 1, "txerrs": 2, "req_timeouts": 3, "rtt": {"p99": 900}}
+    statistics = ClientStatistics()
+    assert statistics.figures() == {}
+    statistics("{}")
+    assert statistics.figures() == {}
+    statistics(json.dumps({"rx_bytes": 5, "rxmsgs": 2, "brokers": {"a": broker, "b": {"nodeid": -1}}}))
+    figures = {"received_bytes": 5, "received_messages": 2, "errors": 6, "rtt_p99_us": 900}
+    assert statistics.figures() == figures
+    assert add_up([figures, figures | {"rtt_p99_us": 100}, {}]) == {
+        "received_bytes": 10,
+        "received_messages": 4,
+        "errors": 12,
+        "rtt_p99_us": 900,
+    }
