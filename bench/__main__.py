@@ -12,10 +12,12 @@ import click
 
 from bench.catch_up import measure_catch_up
 from bench.lab import open_lab
+from bench.many_commits import measure_many_commits
 from bench.memory import measure_memory
 from bench.report import (
     catch_up_rows,
     machine,
+    many_commits_rows,
     memory_rows,
     print_json,
     print_table,
@@ -30,7 +32,7 @@ from servers.java import java_home
 if TYPE_CHECKING:
     from bench.lab import Lab
 
-PARTS = ("catch_up", "memory", "small_batches", "tick")
+PARTS = ("catch_up", "memory", "small_batches", "tick", "many_commits")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +44,11 @@ class Sizes:
     small_runs: int
     small_batches_per_run: int
     tick_rounds: int
+    commits: int
 
 
-FULL = Sizes(5_000_000, 1_000_000, 5, 10, 8)
-QUICK = Sizes(300_000, 100_000, 3, 5, 3)
+FULL = Sizes(5_000_000, 1_000_000, 5, 10, 8, 2_000)
+QUICK = Sizes(300_000, 100_000, 3, 5, 3, 200)
 
 
 def measure(lab: Lab, part: str, sizes: Sizes) -> tuple[Any, list[tuple[str, str, str]]]:
@@ -59,6 +62,9 @@ def measure(lab: Lab, part: str, sizes: Sizes) -> tuple[Any, list[tuple[str, str
     if part == "small_batches":
         small = measure_small_batches(lab, runs=sizes.small_runs, batches_per_run=sizes.small_batches_per_run)
         return small, small_batches_rows(small)
+    if part == "many_commits":
+        many = measure_many_commits(lab, sizes.commits)
+        return many, many_commits_rows(many)
     tick = measure_tick(lab, sizes.tick_rounds)
     return tick, tick_rows(tick)
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.catch_up import GOAL_RATIO
+from bench.many_commits import GOAL_RATIO as MANY_COMMITS_GOAL_RATIO
 from bench.memory import GOAL_GROWTH
 from bench.small_batches import GOAL_FIRST_SECONDS, GOAL_LATER_SECONDS
 from bench.tick import GOAL_SECONDS
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bench.catch_up import CatchUpResult
+    from bench.many_commits import ManyCommitsResult
     from bench.memory import MemoryResult
     from bench.small_batches import SmallBatchesResult
     from bench.tick import TickResult
@@ -86,6 +88,22 @@ def small_batches_rows(result: SmallBatchesResult) -> list[Row]:
         ("each later batch, p50", f"{result.later_p50_seconds:.2f} s", f"<= {GOAL_LATER_SECONDS} s"),
         ("each later batch, slowest", f"{result.later_worst_seconds:.2f} s", ""),
         *_steps("of that, p50 ms", result.later_durations_ms, 0),
+    ]
+
+
+def many_commits_rows(result: ManyCommitsResult) -> list[Row]:
+    """Cost of the first and the last commits, and what the table's metadata held at most."""
+    most = result.most
+    runs = " · ".join(f"{kind} {number}" for kind, number in result.upkeep_runs.items()) or "none"
+    return [
+        ("commits", f"{len(result.commit_ms):,}", ""),
+        ("first commits, p50", f"{result.first_p50_ms:.0f} ms", ""),
+        ("last commits, p50", f"{result.last_p50_ms:.0f} ms", ""),
+        ("last / first", f"{result.ratio:.2f}", f"<= {MANY_COMMITS_GOAL_RATIO}"),
+        ("data files, at most", f"{most.data_files:,}", ""),
+        ("snapshots, at most", f"{most.snapshots:,}", ""),
+        ("manifests, at most", f"{most.manifests:,}", ""),
+        ("runs of upkeep", f"{runs}; {result.upkeep_seconds:.0f} s of {result.seconds:.0f} s", ""),
     ]
 
 

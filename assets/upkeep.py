@@ -1,0 +1,84 @@
+"""Upkeep of the tables: materializing an asset does one kind of it and shows what it found and left."""
+
+from typing import TYPE_CHECKING, Any
+
+from dagster import (
+    AssetExecutionContext,
+    AssetsDefinition,
+    AssetSpec,
+    MaterializeResult,
+    ResourceParam,
+    multi_asset,
+)
+
+from assets.failures import named_failures
+from assets.keys import GROUP_UPKEEP, dagster_owners, step_name, table_key, upkeep_key
+from assets.limits import upkeep_pool
+from resources.sluice import Sluice
+from spark_jobs.core.config import PipelineConfig
+from spark_jobs.core.upkeep_conditions import UpkeepKind
+
+if TYPE_CHECKING:
+    from spark_jobs.upkeep import TableUpkeep, UpkeepResult
+
+_DESCRIPTIONS = {
+    UpkeepKind.COMPACTION: "Small data files of `{table}` merged into larger ones, rows in their order.",
+    UpkeepKind.SNAPSHOTS: "Snapshots of `{table}` beyond what is kept, and the files only they name.",
+    UpkeepKind.MANIFESTS: "Manifests of `{table}` merged: every commit adds one, every query reads them all.",
+    UpkeepKind.ORPHANS: "Files below the location of `{table}` that nothing needs and that are old, deleted.",
+}
+# What is worth a plot over the runs, before and after.
+_PLOTTED = ("data_files", "small_files", "bytes", "snapshots", "manifests")
+
+
+def upkeep_assets(pipeline: PipelineConfig) -> list[AssetsDefinition]:
+    """One asset for each kind of upkeep of the pipeline's two tables."""
+    return [_upkeep_asset(pipeline, kind) for kind in UpkeepKind]
+
+
+def _upkeep_asset(pipeline: PipelineConfig, kind: UpkeepKind) -> AssetsDefinition:
+    @multi_asset(
+        name=step_name(f"upkeep_{kind}", pipeline.name),
+        specs=[_spec(pipeline, kind)],
+        pool=upkeep_pool(pipeline),
+    )
+    def tidy_up(context: AssetExecutionContext, sluice: ResourceParam[Sluice]) -> MaterializeResult[None]:
+        from spark_jobs.upkeep_jobs import run_upkeep  # noqa: PLC0415  (imports the lake)
+
+        with (
+            named_failures(),
+            sluice.connections(pipeline.name, kind="upkeep", run_id=context.run_id) as connections,
+        ):
+            result = run_upkeep(kind, pipeline, connections, context.log.info)
+            return MaterializeResult(metadata=upkeep_metadata(result))
+
+    return tidy_up
+
+
+def upkeep_metadata(result: "UpkeepResult") -> dict[str, Any]:
+    """Plain numbers, so that Dagster plots them; those of the dead-letter table have its prefix."""
+    metadata: dict[str, Any] = {"milliseconds": result.milliseconds}
+    for prefix, table in zip(("", "dead_letters_"), result.tables, strict=False):
+        metadata |= {f"{prefix}{name}": value for name, value in _numbers(table).items()}
+    return metadata
+
+
+def _numbers(table: "TableUpkeep") -> dict[str, Any]:
+    before = {f"{name}_before": getattr(table.before, name) for name in _PLOTTED}
+    after = {f"{name}_after": getattr(table.after, name) for name in _PLOTTED}
+    note = {"note": table.done.note} if table.done.note else {}
+    return {"table": table.table, **before, **after, **table.done.counts, **note}
+
+
+def _spec(pipeline: PipelineConfig, kind: UpkeepKind) -> AssetSpec:
+    return AssetSpec(
+        upkeep_key(pipeline, kind),
+        deps=[table_key(pipeline)],
+        group_name=GROUP_UPKEEP,
+        kinds={"iceberg", "spark"},
+        owners=dagster_owners(pipeline.owners),
+        tags={"sluice/pipeline": pipeline.name},
+        description=_DESCRIPTIONS[kind].format(table=pipeline.table)
+        + f" The dead-letter table `{pipeline.dead_letter_table}` with it."
+        + f" By hand: `./sluice upkeep {pipeline.name} --only {kind}`.",
+    )

@@ -1,0 +1,171 @@
+"""Many small commits into one table with upkeep beside them: the last must cost what the first did.
+
+Everything of a batch is real but where its tasks run: here, in this process. Spark's scheduling would be
+most of the time and none of what is measured.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from statistics import median
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+
+from bench.records import generate
+from resources.connections import open_connections
+from spark_jobs.drain import drain
+from spark_jobs.io.config_file import load_config
+from spark_jobs.table_figures import table_figures
+from spark_jobs.upkeep import load_fresh
+from spark_jobs.upkeep_jobs import run_upkeep, upkeep_due
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from bench.lab import Lab
+    from spark_jobs.batch_run import BatchResult
+    from spark_jobs.core.config import PipelineConfig
+    from spark_jobs.io.connections import Connections
+
+TOPIC = "many"
+RECORDS = 20
+GOAL_RATIO = 1.5
+COMPARED = 100  # commits at either end; of a short measurement a quarter
+LOOK_EVERY = 20  # commits
+
+_TIMEOUT_SECONDS = 4 * 3600.0
+
+
+class TasksHere:
+    """The part of a Spark session that a batch's tasks need, without Spark."""
+
+    def __init__(self, indices: range = range(0)) -> None:
+        self._indices = indices
+        self._outcomes: list[Any] = []
+
+    def range(self, start: int, end: int, step: int, _partitions: int) -> TasksHere:
+        """The splits' numbers."""
+        return TasksHere(range(start, end, step))
+
+    def mapInArrow(self, work: Callable[[Any], Any], _schema: str) -> TasksHere:  # noqa: N802  (Spark's name)
+        """Do the work at once."""
+        batch = pa.RecordBatch.from_pydict({"id": list(self._indices)})
+        self._outcomes = [row for done in work([batch]) for row in done.column(0).to_pylist()]
+        return self
+
+    def collect(self) -> list[SimpleNamespace]:
+        """Rows as Spark gives them."""
+        return [SimpleNamespace(outcome=outcome) for outcome in self._outcomes]
+
+    def addTag(self, _tag: str) -> None:  # noqa: N802
+        """Nobody else could interrupt these tasks."""
+
+    def removeTag(self, _tag: str) -> None:  # noqa: N802
+        """As above."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the table's metadata held after so many commits, before any upkeep that this asked for."""
+
+    commits: int
+    data_files: int
+    snapshots: int
+    manifests: int
+
+
+@dataclass(frozen=True, slots=True)
+class ManyCommitsResult:
+    """``commit_ms`` are the commits alone, manifests included; ``upkeep_runs`` counts runs by kind."""
+
+    records_per_commit: int
+    rows: int
+    expected_rows: int
+    seconds: float
+    commit_ms: tuple[int, ...]
+    looks: tuple[Look, ...]
+    upkeep_runs: dict[str, int]
+    upkeep_seconds: float
+
+    @property
+    def first_p50_ms(self) -> float:
+        """Median of the first commits."""
+        return median(self.commit_ms[: self._compared])
+
+    @property
+    def last_p50_ms(self) -> float:
+        """Median of the last ones."""
+        return median(self.commit_ms[-self._compared :])
+
+    @property
+    def ratio(self) -> float:
+        """How much more the last cost."""
+        return self.last_p50_ms / self.first_p50_ms
+
+    @property
+    def most(self) -> Look:
+        """The largest counts ever seen, each by itself."""
+        return Look(
+            commits=len(self.commit_ms),
+            data_files=max(look.data_files for look in self.looks),
+            snapshots=max(look.snapshots for look in self.looks),
+            manifests=max(look.manifests for look in self.looks),
+        )
+
+    @property
+    def _compared(self) -> int:
+        return min(COMPARED, len(self.commit_ms) // 4)
+
+
+@dataclass(slots=True)
+class _Beside:
+    """Stands for the upkeep sensor: looks every so many commits and does what is due."""
+
+    pipeline: PipelineConfig
+    connections: Connections
+    commit_ms: list[int] = field(default_factory=list)
+    looks: list[Look] = field(default_factory=list)
+    runs: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+
+    def after(self, batch: BatchResult) -> None:
+        self.commit_ms.append(batch.durations_ms["commit"])
+        if len(self.commit_ms) % LOOK_EVERY:
+            return
+        began = time.monotonic()
+        table = load_fresh(self.connections, self.pipeline.table)
+        if table is not None:
+            seen = table_figures(table)
+            self.looks.append(Look(len(self.commit_ms), seen.data_files, seen.snapshots, seen.manifests))
+        for due in upkeep_due(self.pipeline, self.connections, seconds_since_orphans=0.0):
+            run_upkeep(due.kind, self.pipeline, self.connections, lambda _line: None)
+            self.runs[due.kind.value] += 1
+        self.seconds += time.monotonic() - began
+
+
+def measure_many_commits(lab: Lab, commits: int) -> ManyCommitsResult:
+    """Drain a backlog in ``commits`` batches with upkeep between them."""
+    generate(lab.bootstrap_servers, TOPIC, commits * RECORDS)
+    with lab.spark("spark-many") as spark:
+        config = load_config(lab.configure("many", TOPIC, spark, max_batch_records=RECORDS))
+        (pipeline,) = config.pipelines
+        with open_connections(config, pipeline.name, kind="upkeep", actor="bench", run_id="bench") as real:
+            beside, began = _Beside(pipeline, real), time.monotonic()
+            here = replace(real, spark=lambda: cast("SparkSession", TasksHere()))
+            result = drain(pipeline, here, budget_seconds=_TIMEOUT_SECONDS, on_progress=beside.after)
+    return ManyCommitsResult(
+        records_per_commit=RECORDS,
+        rows=result.balance.rows,
+        expected_rows=commits * RECORDS,
+        seconds=time.monotonic() - began,
+        commit_ms=tuple(beside.commit_ms),
+        looks=tuple(beside.looks),
+        upkeep_runs=dict(beside.runs),
+        upkeep_seconds=beside.seconds,
+    )

@@ -1,0 +1,124 @@
+"""The sensor of upkeep: tables' metadata and logs decide, a clock only about orphans, once a day.
+
+It also has a drain settle what a killed run left behind.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+
+from dagster import (
+    AssetKey,
+    DagsterInstance,
+    DefaultSensorStatus,
+    ResourceParam,
+    RunRequest,
+    SensorEvaluationContext,
+    SensorResult,
+    sensor,
+)
+
+from assets.keys import table_key, txlog_key, upkeep_key
+from orchestration.jobs import drain_job, upkeep_job
+from orchestration.run_requests import RunHistory
+from orchestration.triggers import state_key
+from resources.sluice import Sluice
+from resources.survey import Problem
+from resources.upkeep_survey import UpkeepState
+from spark_jobs.core.books import is_due
+from spark_jobs.core.recovery import is_held
+from spark_jobs.core.upkeep_conditions import UpkeepKind, due_upkeep
+
+SECONDS_BETWEEN_TICKS = 60
+# A drain from the command line is not among Dagster's runs; its attempts take seconds.
+UNFINISHED_SECONDS = 120.0
+
+
+@sensor(
+    name="upkeep_sensor",
+    jobs=[upkeep_job, drain_job],
+    minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
+    default_status=DefaultSensorStatus.RUNNING,
+    description="Asks for the upkeep that tables and logs are due for, and for drains that settle leftovers.",
+)
+def upkeep_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice]) -> SensorResult:
+    """One tick. The cursor remembers since when each pipeline is looked at: no orphan is older than that."""
+    now = time.time()
+    looked = sluice.upkeep(int(now * 1_000_000))
+    drains = RunHistory(context.instance, drain_job.name, now)
+    upkeeps = RunHistory(context.instance, upkeep_job.name, now)
+    states = [look for look in looked if not isinstance(look, Problem)]
+    known: dict[str, float] = json.loads(context.cursor) if context.cursor else {}
+    since = {state.pipeline.name: known.get(state.pipeline.name, now) for state in states}
+    requests = [
+        request
+        for state in states
+        for request in (
+            *_settle(state, drains, now),
+            *_fold(state, upkeeps, now),
+            *_tidy(state, upkeeps, _seconds_since_orphans(context.instance, state, since, now), now),
+        )
+    ]
+    cursor = json.dumps(known | since, sort_keys=True)
+    if requests:
+        return SensorResult(run_requests=requests, cursor=cursor)
+    reasons = "; ".join(f"{look.pipeline.name}: {look.error}" for look in looked if isinstance(look, Problem))
+    return SensorResult(skip_reason=reasons or "Nothing is due, nothing unfinished.", cursor=cursor)
+
+
+def _settle(state: UpkeepState, history: RunHistory, now: float) -> Iterator[RunRequest]:
+    before_us = (now - UNFINISHED_SECONDS) * 1_000_000
+    # A held attempt waits for its operator: a drain would only stop at it.
+    left = sorted(
+        attempt.uuid
+        for attempt in state.unfinished
+        if (attempt.started_at_us or 0) < before_us and not is_held(attempt)
+    )
+    if left:
+        reason = f"{len(left)} attempts were left unfinished"
+        yield from _asked(table_key(state.pipeline), state, history, left, reason)
+
+
+def _fold(state: UpkeepState, history: RunHistory, now: float) -> Iterator[RunRequest]:
+    """A fold sends the notices that are owed first; attempts whose notice nobody takes stay in the log."""
+    owed = state.oldest_owed
+    if is_due(state.finished - state.untold):
+        reason = f"{state.finished - state.untold} finished attempts"
+        yield from _asked(txlog_key(state.pipeline), state, history, "log", reason)
+    elif owed and owed.started_at_us < (now - UNFINISHED_SECONDS) * 1_000_000:
+        reason = f"the webhook did not take the notice of {owed.uuid}"
+        yield from _asked(txlog_key(state.pipeline), state, history, "notices", reason)
+
+
+def _tidy(
+    state: UpkeepState, history: RunHistory, seconds_since_orphans: float, now: float
+) -> Iterator[RunRequest]:
+    """What is due; the kind alone is what a request starts from.
+
+    Drains move the table all the time: upkeep that fails, or that has just run, waits up to five minutes.
+    """
+    due = due_upkeep(
+        state.figures,
+        state.pipeline.upkeep,
+        now_ms=int(now * 1000),
+        seconds_since_orphans=seconds_since_orphans,
+    )
+    for each in due:
+        key = upkeep_key(state.pipeline, each.kind)
+        yield from _asked(key, state, history, each.kind, each.reason)
+
+
+def _asked(
+    key: AssetKey, state: UpkeepState, history: RunHistory, from_state: object, reason: str
+) -> Iterator[RunRequest]:
+    if not history.is_under_way(key):
+        name = state_key(state.pipeline, from_state)
+        request = history.request(key, state.pipeline.name, name, reason)
+        yield from [request] if request else []
+
+
+def _seconds_since_orphans(
+    instance: DagsterInstance, state: UpkeepState, since: dict[str, float], now: float
+) -> float:
+    last = instance.get_latest_materialization_event(upkeep_key(state.pipeline, UpkeepKind.ORPHANS))
+    return now - max(since[state.pipeline.name], last.timestamp if last else 0.0)

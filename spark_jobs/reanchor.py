@@ -1,0 +1,65 @@
+"""Making main the anchor again after upkeep made snapshots: expiry may then cut the chain between them."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from spark_jobs.core.batch import Batch, BatchKind
+from spark_jobs.core.offsets import OffsetRanges
+from spark_jobs.io.catalog import close_catalog
+from spark_jobs.io.commit import commit_change
+from spark_jobs.io.tables import load_table, progress_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyiceberg.table import Table
+
+    from spark_jobs.core.progress import Progress
+    from spark_jobs.io.connections import Connections
+
+
+def reanchor(
+    identifier: str,
+    connections: Connections,
+    change: Callable[[Progress], Progress] = lambda progress: progress,
+) -> None:
+    """Give the table an empty snapshot of ours when main is not its anchor, or when ``change`` says more.
+
+    Raises ``SourceChanged`` when main does not descend from the anchor by our commits and by compaction:
+    nothing is then taken for granted anew. Safe to repeat and beside drains. A table that does not exist is
+    left alone.
+    """
+    catalog = connections.open_catalog()
+    try:
+        table = load_table(catalog, identifier)
+    finally:
+        close_catalog(catalog)
+    if table is None:
+        return
+    progress = progress_of(table)
+    if progress.anchor == table.metadata.current_snapshot_id and change(progress) == progress:
+        return
+    summary = {"sluice.actor": connections.actor, "sluice.run-id": connections.run_id}
+    commit_change(
+        connections.open_catalog,
+        _batch(table, progress, connections),
+        change,
+        summary,
+        connections.fail_points,
+    )
+
+
+def _batch(table: Table, progress: Progress, connections: Connections) -> Batch:
+    return Batch(
+        pipeline="",
+        table=".".join(table.name()),
+        topic=progress.topic,
+        generation=progress.generation,
+        ranges=OffsetRanges(()),
+        attempt=uuid.uuid4().hex,
+        ingested_at_us=connections.now_us(),
+        kind=BatchKind.REANCHOR,
+        epoch=progress.replay_epoch,
+    )

@@ -1,0 +1,83 @@
+"""Upkeep as the sensor asks for it, as an asset does it and as a person types it."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from dagster import AssetKey, DagsterInstance, SensorResult, build_sensor_context, materialize
+
+from assets.upkeep import upkeep_assets
+from cli.app import main
+from orchestration.build import build_definitions
+from orchestration.upkeep_sensor import upkeep_sensor
+from resources.sluice import Sluice
+from tests.support.upkeep_lab import drain_often, expect_whole, set_upkeep
+
+if TYPE_CHECKING:
+    from tests.support.new_lab import NewLab
+    from tests.support.pipeline_lab import Lab
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+DRAINS = 5
+COMPACTION = AssetKey(["upkeep", "orders", "compaction"])
+
+
+def _tick(lab: Lab, instance: DagsterInstance, sluice: Sluice, cursor: str | None = None) -> SensorResult:
+    with build_sensor_context(
+        instance=instance,
+        cursor=cursor,
+        resources={"sluice": sluice},
+        definitions=build_definitions(lab.config),
+    ) as context:
+        result = upkeep_sensor(context)
+    assert isinstance(result, SensorResult)
+    return result
+
+
+def _asked(result: SensorResult) -> list[AssetKey]:
+    return [key for request in result.run_requests or () for key in request.asset_selection or ()]
+
+
+def test_small_files_are_noticed_and_merged(
+    new_lab: NewLab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The sensor asks once enough files came together; the asset shows what it did; then none is due."""
+    lab = new_lab()
+    set_upkeep(lab, compact_above=DRAINS)
+    drain_often(lab, new_lab, DRAINS - 1)
+    sluice = Sluice(lab.config)
+    with DagsterInstance.ephemeral() as instance:
+        quiet = _tick(lab, instance, sluice)
+        assert _asked(quiet) == []
+        # Half of the limit more is what makes the sensor read manifests again.
+        drain_often(lab, new_lab, DRAINS)
+        assert _asked(_tick(lab, instance, sluice, quiet.cursor)) == [COMPACTION]
+        result = materialize(
+            upkeep_assets(lab.pipeline),
+            instance=instance,
+            resources={"sluice": sluice},
+            selection=[COMPACTION],
+        )
+        (event,) = result.asset_materializations_for_node("upkeep_compaction_orders")
+        shown = {name: value.value for name, value in event.metadata.items()}
+        files = 2 * DRAINS - 1
+        assert (shown["data_files_before"], shown["data_files_after"]) == (files, 1)
+        assert (shown["dead_letters_data_files_before"], shown["dead_letters_data_files_after"]) == (files, 1)
+        assert _asked(_tick(lab, instance, sluice, quiet.cursor)) == []
+        a_day_ago = json.dumps({"orders": time.time() - 90_000})
+        orphans = AssetKey(["upkeep", "orders", "orphans"])
+        assert _asked(_tick(lab, instance, sluice, a_day_ago)) == [orphans]
+    monkeypatch.setenv("SLUICE_CONFIG", str(lab.path))
+    assert main(["upkeep", "orders", "--only", "manifests", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert printed["due"] == {"manifests": "asked for"}
+    assert [table["after"]["data_files"] for table in printed["tables"]] == [1, 1]
+    assert main(["upkeep", "orders", "--dry-run", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert list(printed["due"]) == ["orphans"]
+    assert [table["done"]["counts"]["found"] for table in printed["tables"]] == [0, 0]
+    expect_whole(lab, files)

@@ -1,0 +1,133 @@
+"""Upkeep while drains run, and killed between its phases: no work is lost, and the audit finds all."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_jobs.compact import compact
+from spark_jobs.expire_snapshots import expire_snapshots
+from spark_jobs.io.anchor import check_anchor
+from spark_jobs.remove_orphans import remove_orphans
+from spark_jobs.rewrite_manifests import rewrite_manifests
+from tests.support.new_lab import progress, serve_from
+from tests.support.pipeline_lab import orders
+from tests.support.upkeep_lab import BROKEN, drain_often, expect_whole, set_upkeep, tidy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.new_lab import NewLab
+    from tests.support.pipeline_lab import Lab
+    from tests.support.s3 import S3
+
+pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1800)]
+
+FIRST_DRAINS = 5
+
+
+@pytest.fixture(params=["sqlite", pytest.param("rest", marks=pytest.mark.rest)])
+def lab(new_lab: NewLab, request: pytest.FixtureRequest) -> Lab:
+    """A table of a few small commits."""
+    lab = new_lab()
+    if request.param == "rest":
+        s3: S3 = request.getfixturevalue("s3")
+        serve_from(lab, request.getfixturevalue("rest_catalog_properties"), s3)
+    set_upkeep(lab, compact_above=5, keep_snapshots=2)
+    drain_often(lab, new_lab, FIRST_DRAINS)
+    return lab
+
+
+class _Drains:
+    """Drains one after another in a thread, each of ten orders and a dead letter."""
+
+    def __init__(self, lab: Lab, new_lab: NewLab) -> None:
+        self.done = 0
+        self._lab, self._new_lab = lab, new_lab
+        self._stop = threading.Event()
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                self._new_lab.produce(self._lab, [*orders(1000 + 10 * self.done, 10), BROKEN])
+                result = self._lab.drain()
+                assert sum(batch.balance.rows for batch in result.batches) == 10
+                self.done += 1
+        except Exception as error:  # noqa: BLE001  (told by the test's own thread)
+            self._failure = error
+
+    def finish(self) -> int:
+        """Stop after the drain under way; how many there were."""
+        self._stop.set()
+        self._thread.join(300)
+        if self._failure:
+            raise self._failure
+        return self.done
+
+    def start(self) -> None:
+        """Begin, and wait until one has landed."""
+        self._thread.start()
+        deadline = time.monotonic() + 120
+        while not self.done and self._thread.is_alive() and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+
+@contextmanager
+def draining(lab: Lab, new_lab: NewLab) -> Iterator[_Drains]:
+    """Drains run while the block does."""
+    drains = _Drains(lab, new_lab)
+    drains.start()
+    try:
+        yield drains
+    finally:
+        drains.finish()
+
+
+def test_all_upkeep_while_drains_run(lab: Lab, new_lab: NewLab) -> None:
+    """No drain and no upkeep fails, every one of both lands, and each record is in the table once."""
+    with draining(lab, new_lab) as drains:
+        compacted = tidy(lab, compact)
+        merged = tidy(lab, rewrite_manifests)
+        expired = tidy(lab, expire_snapshots)
+        tidy(lab, remove_orphans)
+    assert drains.done >= 1
+    for table in compacted.tables:
+        assert table.done.counts["rewritten_files"] >= FIRST_DRAINS
+        assert table.done.counts["failed_files"] == 0
+    assert [bool(table.done.counts) for table in merged.tables] == [True, True]
+    assert [table.done.counts["expired_snapshots"] >= 1 for table in expired.tables] == [True, True]
+    check_anchor(lab.table())
+    assert progress(lab).compacted_files >= 1
+    expect_whole(lab, FIRST_DRAINS + drains.done)
+
+
+KILLED_AT = {
+    "compaction": ("compact.before-rewrite", "compact.after-rewrite", "compact.after-reanchor"),
+    "manifests": ("manifests.after-procedure",),
+    "snapshots": ("expire.after-reanchor", "expire.after-procedure"),
+    "orphans": ("orphans.after-listing",),
+}
+
+
+def test_upkeep_killed_between_its_phases(new_lab: NewLab) -> None:
+    """Killed at each place in turn: drains go on, and the same upkeep done again ends as without."""
+    lab = new_lab()
+    set_upkeep(lab, compact_above=5, keep_snapshots=2)
+    drain_often(lab, new_lab, FIRST_DRAINS)
+    times = FIRST_DRAINS
+    for work, places in KILLED_AT.items():
+        for place in places:
+            lab.kill_at(place, work=work)
+            drain_often(lab, new_lab, 1)
+            times += 1
+    result = tidy(lab, compact)
+    tidy(lab, expire_snapshots)
+    assert result.tables[0].after.data_files < times
+    check_anchor(lab.table())
+    expect_whole(lab, times)

@@ -1,0 +1,124 @@
+"""Orphan removal on real tables: what goes, what stays, and what makes it refuse."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_jobs.core.errors import ConfigError
+from spark_jobs.io.data_files import normalise_path
+from spark_jobs.remove_orphans import remove_orphans
+from tests.support.new_lab import DEAD_LETTERS
+from tests.support.upkeep_lab import drain_often, expect_whole, tidy
+
+if TYPE_CHECKING:
+    from tests.support.new_lab import NewLab
+    from tests.support.pipeline_lab import Lab
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+DAYS_AGO = 5 * 86_400
+
+
+def folder_of(lab: Lab, identifier: str | None = None) -> Path:
+    """Where the table lies."""
+    return Path(normalise_path(lab.table(identifier or lab.pipeline.table).location()))
+
+
+def age(folder: Path) -> None:
+    """Make every file below the folder five days old."""
+    then = time.time() - DAYS_AGO
+    for path in folder.rglob("*"):
+        os.utime(path, (then, then))
+
+
+def stray(folder: Path, name: str) -> Path:
+    """A file that nothing knows."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"stray")
+    return path
+
+
+def test_old_strays_go_and_everything_else_stays(new_lab: NewLab) -> None:
+    """Of files that are all old the strays go, from both tables; young ones and the tables' own stay."""
+    lab = new_lab()
+    drain_often(lab, new_lab, 2)
+    data, dead_letters = folder_of(lab), folder_of(lab, DEAD_LETTERS)
+    old = [
+        stray(data, "data/x.parquet"),
+        stray(data, "metadata/x-m0.avro"),
+        stray(dead_letters, "data/at=1/y.parquet"),
+    ]
+    age(data)
+    age(dead_letters)
+    young = stray(data, "data/young.parquet")
+    looked = tidy(lab, remove_orphans, dry_run=True)
+    assert [table.done.counts["found"] for table in looked.tables] == [2, 1]
+    assert all(path.exists() for path in old)
+    done = tidy(lab, remove_orphans)
+    assert [table.done.counts["deleted"] for table in done.tables] == [2, 1]
+    assert [path for path in (*old, young) if path.exists()] == [young]
+    drain_often(lab, new_lab, 1)
+    expect_whole(lab, 3)
+
+
+def test_the_files_of_a_batch_between_write_and_commit_stay(new_lab: NewLab) -> None:
+    """A run that is stopped for days after it wrote its files finds them, and its commit is readable."""
+    lab = new_lab()
+    drain_often(lab, new_lab, 1)
+    new_lab.produce(lab, [b'{"id": 1}', b"broken"])
+    with lab.stopped_at("commit.before-swap") as stopped:
+        for identifier in (lab.pipeline.table, DEAD_LETTERS):
+            age(folder_of(lab, identifier))
+        gone = stray(folder_of(lab), "data/x.parquet")
+        age(gone.parent)
+        # The log's objects tell when the attempt began.
+        age(Path(lab.config.state))
+        done = tidy(lab, remove_orphans)
+        assert not gone.exists()
+        assert done.tables[0].done.counts["kept_unfinished"] >= 1
+        stopped.go_on()
+        assert stopped.answer().error is None
+    found = lab.audit()
+    assert found.is_clean, found
+    assert (found.rows, found.dead_letters, found.lag) == (11, 2, 0)
+    assert lab.rows().num_rows == 11
+
+
+def test_a_shared_location_is_refused(new_lab: NewLab) -> None:
+    """Another table inside ours: nothing is listed or deleted, and the error names it."""
+    lab = new_lab()
+    drain_often(lab, new_lab, 1)
+    inside = f"{lab.table().location()}/data/theirs"
+    with lab.connections() as connections:
+        catalog = connections.open_catalog()
+        catalog.create_table("lab.theirs", lab.table().schema(), location=inside)
+    kept = stray(folder_of(lab), "data/theirs/data/x.parquet")
+    age(folder_of(lab))
+    with pytest.raises(ConfigError) as raised:
+        tidy(lab, remove_orphans)
+    assert raised.value.code == "shared-location"
+    assert "lab.theirs" in raised.value.message
+    assert kept.exists()
+
+
+def test_tables_that_a_dead_creator_left_are_dropped(new_lab: NewLab) -> None:
+    """A day after its creator died under the private name, the table is gone; one with rows never goes."""
+    lab = new_lab()
+    drain_often(lab, new_lab, 1)
+    in_two_days = int((time.time() + 2 * 86_400) * 1e6)
+    with lab.connections() as connections:
+        catalog = connections.open_catalog()
+        schema = lab.table().schema()
+        for name in ("lab.orders-0a1b2c3d", "lab.orders-of-ours"):
+            catalog.create_table(name, schema)
+        tidy(lab, remove_orphans)
+        assert catalog.table_exists("lab.orders-0a1b2c3d")
+        tidy(lab, remove_orphans, changes={"now_us": lambda: in_two_days})
+        names = {name for (_, name) in catalog.list_tables("lab")}
+    assert names == {"orders", "orders_dead_letters", "orders-of-ours"}

@@ -1,0 +1,82 @@
+"""Compaction, snapshot expiry and manifest rewrite of real tables, on SQLite and on REST over S3."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_jobs.checkpoint_txlog import checkpoint
+from spark_jobs.compact import compact
+from spark_jobs.core.books import books_of
+from spark_jobs.expire_snapshots import expire_snapshots
+from spark_jobs.rewrite_manifests import rewrite_manifests
+from tests.support.new_lab import DEAD_LETTERS, progress, serve_from
+from tests.support.upkeep_lab import drain_often, expect_whole, set_upkeep, tidy
+
+if TYPE_CHECKING:
+    from tests.support.new_lab import NewLab
+    from tests.support.pipeline_lab import Lab
+    from tests.support.s3 import S3
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+DRAINS = 5
+
+
+@pytest.fixture(params=["sqlite", pytest.param("rest", marks=pytest.mark.rest)])
+def lab(new_lab: NewLab, request: pytest.FixtureRequest) -> Lab:
+    """A table of a few small commits, each with a dead letter."""
+    lab = new_lab(partitions=2)
+    if request.param == "rest":
+        s3: S3 = request.getfixturevalue("s3")
+        serve_from(lab, request.getfixturevalue("rest_catalog_properties"), s3)
+    set_upkeep(lab, compact_above=5, keep_snapshots=3)
+    drain_often(lab, new_lab, DRAINS)
+    return lab
+
+
+def test_a_table_through_all_its_upkeep(lab: Lab, new_lab: NewLab) -> None:
+    """Files, manifests and snapshots become few, main is the anchor, and the rows are the same in order."""
+    result = tidy(lab, compact)
+    for table in result.tables:
+        assert table.before.data_files >= DRAINS
+        assert table.after.data_files == 1, table
+        assert table.after.rows == table.before.rows
+    assert progress(lab).compacted_files == 1
+    rows = [(row["_kafka_partition"], row["_kafka_offset"]) for row in lab.rows().to_pylist()]
+    assert rows == sorted(rows)
+    expect_whole(lab, DRAINS)
+
+    drain_often(lab, new_lab, 2)
+    merged = tidy(lab, rewrite_manifests)
+    assert [table.after.manifests for table in merged.tables] == [1, 1]
+    for identifier in (lab.pipeline.table, DEAD_LETTERS):
+        table = lab.table(identifier)
+        assert progress(lab, identifier).anchor == table.metadata.current_snapshot_id
+
+    expired = tidy(lab, expire_snapshots)
+    assert [table.after.snapshots for table in expired.tables] == [3, 3]
+    drain_often(lab, new_lab, 1)
+    expect_whole(lab, DRAINS + 3)
+    assert tidy(lab, compact).tables[0].done.note == "no partition has enough small files to merge"
+
+
+def test_the_books_are_tidied_with_the_tables_they_are_of(new_lab: NewLab) -> None:
+    """A fold's file each becomes one file and few snapshots, and every attempt is still in them once."""
+    lab = new_lab()
+    set_upkeep(lab, compact_above=5, keep_snapshots=2)
+    books = books_of(lab.pipeline.table)
+    for _ in range(5):
+        drain_often(lab, new_lab, 1)
+        with lab.connections() as connections:
+            checkpoint(lab.pipeline, connections)
+    (compacted,) = [table for table in tidy(lab, compact).tables if table.table == books]
+    assert (compacted.before.data_files, compacted.after.data_files) == (5, 1)
+    (expired,) = [table for table in tidy(lab, expire_snapshots).tables if table.table == books]
+    assert expired.after.snapshots == 2
+    drain_often(lab, new_lab, 1)
+    with lab.connections() as connections:
+        checkpoint(lab.pipeline, connections)
+    attempts = lab.rows(books).column("attempt").to_pylist()
+    assert len(attempts) == len(set(attempts)) == 6

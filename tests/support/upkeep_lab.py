@@ -1,0 +1,54 @@
+"""Upkeep of a lab's tables as Dagster and the command line do it, and many small commits to tidy up."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from resources.connections import open_connections
+from tests.support.new_lab import configure
+from tests.support.pipeline_lab import PIPELINE, orders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from spark_jobs.io.connections import Connections
+    from spark_jobs.upkeep import UpkeepResult
+    from tests.support.new_lab import NewLab
+    from tests.support.pipeline_lab import Lab
+
+BROKEN = b"not json"
+
+
+@contextmanager
+def upkeep_connections(lab: Lab, **changes: Any) -> Iterator[Connections]:
+    """Connections whose Spark session knows the catalog, with ``changes`` (a clock, fail points)."""
+    with open_connections(lab.config, PIPELINE, kind="upkeep", actor="test", run_id="test") as plain:
+        yield replace(plain, **changes)
+
+
+def tidy(lab: Lab, job: Callable[..., UpkeepResult], *, changes: Any = None, **options: Any) -> UpkeepResult:
+    """Run one upkeep job of the lab's pipeline."""
+    with upkeep_connections(lab, **(changes or {})) as connections:
+        return job(lab.pipeline, connections, **options)
+
+
+def set_upkeep(lab: Lab, **settings: Any) -> None:
+    """Change the pipeline's ``upkeep`` section."""
+    configure(lab, f"pipelines/{PIPELINE}", {"upkeep": settings})
+
+
+def drain_often(lab: Lab, new_lab: NewLab, times: int, *, records: int = 10) -> None:
+    """So many drains, each of some orders and one record that becomes a dead letter."""
+    for n in range(times):
+        new_lab.produce(lab, [*orders(n * records, records), BROKEN])
+        lab.drain()
+
+
+def expect_whole(lab: Lab, times: int, *, records: int = 10) -> None:
+    """Every record of ``times`` productions of ``drain_often`` exactly once, and readable."""
+    found = lab.audit()
+    assert found.is_clean, found
+    assert (found.rows, found.dead_letters, found.lag) == (records * times, times, 0), found
+    assert lab.rows().num_rows == records * times
