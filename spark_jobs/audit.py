@@ -5,27 +5,28 @@ Works through the topic in windows of offsets, so memory does not grow with the 
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from spark_jobs.core.config import StartKind
+from spark_jobs.audit_removed import inside, removed_by_others
 from spark_jobs.core.offsets import OffsetRange
+from spark_jobs.core.planning import water_fill
+from spark_jobs.core.skips import cut_at_skips, skipped_ranges
 from spark_jobs.decode.records import Origin
 from spark_jobs.io.arrow_schema import arrow_schema
 from spark_jobs.io.catalog import close_catalog
 from spark_jobs.io.kafka_reader import RangeReader
-from spark_jobs.io.metadata_columns import GENERATION, INGESTED_AT, OFFSET, PARTITION, dead_letter_schema
+from spark_jobs.io.metadata_columns import GENERATION, INGESTED_AT, OFFSET, dead_letter_schema
 from spark_jobs.io.tables import dead_letters_of, load_table, progress_of
+from spark_jobs.row_comparison import equal_values
 from spark_jobs.rows import NewFieldsSeen, RowMaker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    import pyarrow as pa
     from numpy.typing import NDArray
     from pyiceberg.table import Table
 
@@ -37,8 +38,7 @@ if TYPE_CHECKING:
     Offsets: TypeAlias = NDArray[np.int64]
 
 WINDOW_OFFSETS = 100_000
-START_OFFSETS = "sluice.start-offsets"
-ATTEMPT = "sluice.attempt"
+NO_OFFSETS = np.empty(0, dtype=np.int64)
 MAX_CHUNK_BYTES = 16 * 1024 * 1024
 # Not Kafka's: they differ between a record and the row that was made of it at another time.
 _NOT_COMPARED = {GENERATION, INGESTED_AT}
@@ -49,6 +49,8 @@ class AuditResult:
     """Counts over everything the table says it has drained in the current generation.
 
     ``records`` = rows + dead letters + tombstones; ``missing`` readable records that are none of the three;
+    ``removed`` those of them that another writer took out, as the kept snapshots show;
+    ``skipped`` offsets that an operator left out and nothing brought in since;
     ``duplicates`` rows and dead letters beyond the first of an offset; ``differing`` rows that are not what
     the record says; ``gone`` offsets that Kafka no longer holds, which were checked for doubles only;
     ``lag`` last stable offsets minus next offsets. ``examples`` are coordinates of the first findings.
@@ -61,6 +63,8 @@ class AuditResult:
     dead_letters: int = 0
     tombstones: int = 0
     missing: int = 0
+    removed: int = 0
+    skipped: int = 0
     duplicates: int = 0
     differing: int = 0
     gone: int = 0
@@ -91,9 +95,12 @@ def audit(
     pipeline: PipelineConfig,
     connections: Connections,
     *,
+    newest_offsets: int | None = None,
     on_progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> AuditResult:
     """Compare the table with the topic. ``on_progress`` gets offsets done and in all.
+
+    ``newest_offsets`` bounds the work: so many of the newest ones, shared evenly by the partitions.
 
     Raises ``RetryableError`` and ``ConfigError`` when one of them cannot be read. A table that does not exist
     yet has nothing to compare: every count is 0 and ``lag`` is the whole topic.
@@ -109,16 +116,23 @@ def audit(
     if table is None:
         return replace(result, lag=source.lag({}))
     progress = progress_of(table)
-    windows = list(_windows(table, source, _drained_from(table, pipeline)))
-    total = sum(len(window) for window in windows)
+    windows = list(_windows(table, source, newest_offsets))
+    total = sum(len(window) for window, _ in windows)
     done = 0
     reader = RangeReader(
         connections.kafka, pipeline.topic, max_chunk_bytes=MAX_CHUNK_BYTES, queue_bytes=4 * MAX_CHUNK_BYTES
     )
     try:
-        for window in windows:
+        for window, is_skipped in windows:
             held = _held(table, dead_letters, progress.generation, window)
-            found = _compare_window(table, reader, held, window, low=source.low.get(window.partition, 0))
+            if is_skipped or window.end <= source.low.get(window.partition, 0):
+                found, missing = _count_window(held, window, is_skipped=is_skipped), NO_OFFSETS
+            else:
+                found, missing = _compare_window(table, reader, held, window)
+            if len(missing):
+                lakes = [table] if dead_letters is None else [table, dead_letters]
+                removed = removed_by_others(lakes, window, progress.generation, missing)
+                found = _add(found, _absent(window.partition, missing, removed))
             result = _add(result, found)
             done += len(window)
             on_progress(done, total)
@@ -127,96 +141,108 @@ def audit(
     return replace(result, snapshots=len(table.metadata.snapshots), lag=source.lag(progress.next_offsets))
 
 
-def _drained_from(table: Table, pipeline: PipelineConfig) -> dict[int, int]:
-    """The first drained offset by partition; partitions not named were drained from their beginning.
+def _windows(
+    table: Table, source: SourceState, newest_offsets: int | None
+) -> Iterator[tuple[OffsetRange, bool]]:
+    """The offsets the current generation is past, cut at the low watermark, and whether they were skipped.
 
-    The table's first snapshot says it. Where that has expired, a pipeline that starts at the earliest offset
-    needs no such bound, and another one is compared from the oldest commit on that is left.
+    What kills a decoder was skipped, and must not be decoded here.
     """
-    if progress_of(table).earlier:
-        return {}  # a later generation begins at the earliest offsets of its topic
-    said = [
-        snapshot.summary.additional_properties for snapshot in table.metadata.snapshots if snapshot.summary
-    ]
-    commits = [each for each in said if START_OFFSETS in each]
-    birth = [each for each in commits if ATTEMPT not in each]
-    if not birth and pipeline.start.kind is StartKind.EARLIEST:
-        return {}
-    starts: dict[int, int] = {}
-    for each in birth or commits:
-        for partition, start in json.loads(each[START_OFFSETS]).items():
-            starts[int(partition)] = min(start, starts.get(int(partition), start))
-    return starts
-
-
-def _windows(table: Table, source: SourceState, starts: dict[int, int]) -> Iterator[OffsetRange]:
-    """Every drained offset of the current generation; windows are cut at Kafka's low watermark."""
-    for partition, end in sorted(progress_of(table).next_offsets.items()):
-        start = min(starts.get(partition, 0), end)
+    progress = progress_of(table)
+    drained = {p: end - progress.starts.get(p, 0) for p, end in progress.next_offsets.items()}
+    wanted = drained if newest_offsets is None else water_fill(drained, newest_offsets)
+    for partition, end in sorted(progress.next_offsets.items()):
+        start = end - wanted[partition]
+        skipped = skipped_ranges(progress.skipped, progress.generation, partition)
         low = max(start, min(source.low.get(partition, end), end))
         for whole in (OffsetRange(partition, start, low), OffsetRange(partition, low, end)):
-            yield from whole.cut(WINDOW_OFFSETS) if len(whole) else ()
+            for piece, is_skipped in cut_at_skips(whole, skipped) if len(whole) else ():
+                yield from ((window, is_skipped) for window in piece.cut(WINDOW_OFFSETS))
 
 
 def _held(table: Table, dead_letters: Table | None, generation: int, window: OffsetRange) -> _Window:
-    inside = (
-        f"{PARTITION} = {window.partition} and {GENERATION} = {generation}"
-        f" and {OFFSET} >= {window.start} and {OFFSET} < {window.end}"
-    )
-    rows = table.scan(row_filter=inside).to_arrow().sort_by(OFFSET)
+    wanted = inside(window, generation)
+    rows = table.scan(row_filter=wanted).to_arrow().sort_by(OFFSET)
     if dead_letters is None:
         return _Window(rows, np.empty(0, dtype=np.int64))
-    offsets = dead_letters.scan(row_filter=inside, selected_fields=(OFFSET,)).to_arrow()
+    offsets = dead_letters.scan(row_filter=wanted, selected_fields=(OFFSET,)).to_arrow()
     return _Window(rows, np.sort(offsets.column(OFFSET).to_numpy()))
 
 
-def _compare_window(
-    table: Table, reader: RangeReader, held: _Window, window: OffsetRange, *, low: int
-) -> AuditResult:
-    row_offsets = held.rows.column(OFFSET).to_numpy()
-    every = np.sort(np.concatenate([row_offsets, held.dead_letter_offsets]))
-    doubled = every[1:][np.diff(every) == 0]
-    found = AuditResult(
-        "",
-        "",
-        "",
-        rows=len(row_offsets),
-        dead_letters=len(held.dead_letter_offsets),
-        duplicates=len(doubled),
-        examples=_examples("doubled", window.partition, doubled),
-    )
-    if window.end <= low:
+def _count_window(held: _Window, window: OffsetRange, *, is_skipped: bool) -> AuditResult:
+    """Counts of what is not compared with Kafka: it has been skipped, or Kafka no longer holds it."""
+    found = _held_of(held, window)
+    if not is_skipped:
         return replace(found, gone=len(window))
-    maker = _row_maker(table)
-    first_rows = held.rows.take(np.unique(row_offsets, return_index=True)[1])
-    for chunk in reader.read(window):
-        found = _add(found, _compare_chunk(maker, chunk, first_rows, every))
-    return found
+    return replace(found, skipped=len(window) - len(np.unique(_offsets_of(held))))
 
 
-def _row_maker(table: Table) -> RowMaker:
-    origin = Origin(progress_of(table).topic, progress_of(table).generation, 0)
-    return RowMaker(origin, "", arrow_schema(table.schema()), arrow_schema(dead_letter_schema()))
+def _offsets_of(held: _Window) -> Offsets:
+    return np.sort(np.concatenate([held.rows.column(OFFSET).to_numpy(), held.dead_letter_offsets]))
 
 
-def _compare_chunk(maker: RowMaker, chunk: Chunk, held_rows: pa.Table, every: Offsets) -> AuditResult:
-    offsets = np.asarray(chunk.offsets)
-    is_tombstone = np.fromiter((value is None for value in chunk.values), dtype=bool, count=len(offsets))
-    missing = np.setdiff1d(offsets[~is_tombstone], every, assume_unique=False)
-    differing = _differing(maker, chunk, held_rows)
+def _held_of(held: _Window, window: OffsetRange) -> AuditResult:
+    every = _offsets_of(held)
+    doubled = every[1:][np.diff(every) == 0]
     return AuditResult(
         "",
         "",
         "",
-        tombstones=int(is_tombstone.sum()),
-        missing=len(missing),
-        differing=len(differing),
-        examples=_examples("missing", chunk.partition, missing)
-        + _examples("differing", chunk.partition, differing),
+        rows=held.rows.num_rows,
+        dead_letters=len(held.dead_letter_offsets),
+        duplicates=len(doubled),
+        examples=_examples("doubled", window.partition, doubled),
     )
 
 
-def _differing(maker: RowMaker, chunk: Chunk, held_rows: pa.Table) -> Offsets:
+def _compare_window(
+    table: Table, reader: RangeReader, held: _Window, window: OffsetRange
+) -> tuple[AuditResult, Offsets]:
+    """Counts, and the offsets of readable records that are nowhere."""
+    found, every = _held_of(held, window), _offsets_of(held)
+    row_offsets = held.rows.column(OFFSET).to_numpy()
+    maker = row_maker(table)
+    first_rows = held.rows.take(np.unique(row_offsets, return_index=True)[1])
+    missing = [NO_OFFSETS]
+    for chunk in reader.read(window):
+        compared, absent = _compare_chunk(maker, chunk, first_rows, every)
+        found = _add(found, compared)
+        missing.append(absent)
+    return found, np.concatenate(missing)
+
+
+def _absent(partition: int, missing: Offsets, removed: Offsets) -> AuditResult:
+    """What is missing, without what another writer removed."""
+    lost = np.setdiff1d(missing, removed)
+    examples = _examples("missing", partition, lost) + _examples("removed", partition, removed)
+    return AuditResult("", "", "", missing=len(lost), removed=len(removed), examples=examples)
+
+
+def row_maker(table: Table) -> RowMaker:
+    """Makes rows as the table has them, of records of its current generation."""
+    origin = Origin(progress_of(table).topic, progress_of(table).generation, 0)
+    return RowMaker(origin, "", arrow_schema(table.schema()), arrow_schema(dead_letter_schema()))
+
+
+def _compare_chunk(
+    maker: RowMaker, chunk: Chunk, held_rows: pa.Table, every: Offsets
+) -> tuple[AuditResult, Offsets]:
+    offsets = np.asarray(chunk.offsets)
+    is_tombstone = np.fromiter((value is None for value in chunk.values), dtype=bool, count=len(offsets))
+    missing = np.setdiff1d(offsets[~is_tombstone], every, assume_unique=False)
+    differing = differing_offsets(maker, chunk, held_rows)
+    found = AuditResult(
+        "",
+        "",
+        "",
+        tombstones=int(is_tombstone.sum()),
+        differing=len(differing),
+        examples=_examples("differing", chunk.partition, differing),
+    )
+    return found, missing
+
+
+def differing_offsets(maker: RowMaker, chunk: Chunk, held_rows: pa.Table) -> Offsets:
     """Offsets of rows that are not what today's decoder makes of the record."""
     try:
         expected = maker.make(chunk).rows
@@ -231,20 +257,8 @@ def _differing(maker: RowMaker, chunk: Chunk, held_rows: pa.Table) -> Offsets:
     theirs = expected.select(columns).take(np.searchsorted(offsets, both))
     same = np.ones(len(both), dtype=bool)
     for name in columns:
-        same &= _equal(ours.column(name), theirs.column(name))
+        same &= equal_values(ours.column(name), theirs.column(name))
     return both[~same]
-
-
-def _equal(left: pa.ChunkedArray, right: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Row by row, null equal to null; nested values as Python sees them."""
-    if pa.types.is_nested(left.type):
-        pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
-        # PyIceberg reads a null list of structs as an empty one.
-        return np.fromiter((a == b or not (a or b) for a, b in pairs), dtype=bool, count=len(left))
-    equal = pc.fill_null(pc.equal(left.cast(right.type), right), fill_value=False)
-    both_null = pc.and_(pc.is_null(left), pc.is_null(right))
-    same: NDArray[np.bool_] = pc.or_(equal, both_null).to_numpy()
-    return same
 
 
 def _examples(what: str, partition: int, offsets: Offsets) -> tuple[str, ...]:
@@ -252,6 +266,16 @@ def _examples(what: str, partition: int, offsets: Offsets) -> tuple[str, ...]:
 
 
 def _add(one: AuditResult, other: AuditResult) -> AuditResult:
-    counts = ("rows", "dead_letters", "tombstones", "missing", "duplicates", "differing", "gone")
+    counts = (
+        "rows",
+        "dead_letters",
+        "tombstones",
+        "missing",
+        "removed",
+        "skipped",
+        "duplicates",
+        "differing",
+        "gone",
+    )
     sums = {name: getattr(one, name) + getattr(other, name) for name in counts}
     return replace(one, **sums, examples=(one.examples + other.examples)[:20])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from pyiceberg.expressions import EqualTo
+from pyiceberg.expressions import AlwaysTrue, EqualTo
 
 from spark_jobs import audit as audit_module
 from spark_jobs.audit import audit
@@ -15,6 +15,8 @@ from tests.support.kafka_server import Record
 from tests.support.new_lab import DEAD_LETTERS, as_json
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
     from tests.support.new_lab import NewLab
     from tests.support.pipeline_lab import Lab
 
@@ -32,6 +34,11 @@ def _rows_at(lab: Lab, offset: int) -> pa.Table:
     return lab.table().scan(row_filter=EqualTo("_kafka_offset", offset)).to_arrow()
 
 
+def _lose(table: Table, offset: int) -> None:
+    """Take a row out as a defect of our own would: in a commit that looks like one of ours."""
+    table.delete(EqualTo("_kafka_offset", offset), snapshot_properties={"sluice.attempt": "a defect"})
+
+
 def test_rows_that_went_missing_were_doubled_or_changed_are_found(new_lab: NewLab) -> None:
     """Each by its coordinates; the untouched table is clean."""
     lab = new_lab(RECORDS, partitions=2)
@@ -45,11 +52,11 @@ def test_rows_that_went_missing_were_doubled_or_changed_are_found(new_lab: NewLa
     other = changed.set_column(
         changed.schema.get_field_index("id"), changed.schema.field("id"), pc.add(changed["id"], 1)
     )
-    table.delete(EqualTo("_kafka_offset", 7))
+    _lose(table, 7)
     table.append(doubled)
     table.delete(EqualTo("_kafka_offset", 5))
     table.append(other)
-    lab.table(DEAD_LETTERS).delete(EqualTo("_kafka_offset", 20))
+    _lose(lab.table(DEAD_LETTERS), 20)
     found = lab.audit()
     assert (found.missing, found.duplicates, found.differing) == (2, 1, 1)
     assert set(found.examples) == {"missing 0:7", "missing 0:20", "doubled 0:3", "differing 0:5"}
@@ -79,10 +86,41 @@ def test_what_kafka_no_longer_has_is_checked_for_doubles_only(new_lab: NewLab) -
     lab.drain()
     new_lab.kafka.delete_records(lab.pipeline.topic, {0: 10})
     lab.table().append(_rows_at(lab, 3))
-    lab.table().delete(EqualTo("_kafka_offset", 12))
+    _lose(lab.table(), 12)
     found = lab.audit()
     assert (found.gone, found.duplicates, found.missing) == (10, 1, 1)
     assert set(found.examples) == {"doubled 0:3", "missing 0:12"}
+
+
+def test_what_another_writer_took_out_is_removed_and_not_missing(new_lab: NewLab) -> None:
+    """A DELETE, one of dead letters and a TRUNCATE are told apart from a loss while history shows them."""
+    lab = new_lab(RECORDS, partitions=2)
+    lab.drain()
+    lab.table().delete(EqualTo("_kafka_offset", 7))
+    lab.table(DEAD_LETTERS).delete(EqualTo("_kafka_offset", 20))
+    _lose(lab.table(), 9)
+    found = lab.audit()
+    assert (found.missing, found.removed) == (1, 2)
+    assert set(found.examples) == {"missing 0:9", "removed 0:7", "removed 0:20"}
+    lab.table().delete(AlwaysTrue())
+    found = lab.audit()
+    assert (found.rows, found.missing, found.removed) == (0, 1, 21)
+    table = lab.table()
+    older = [each.snapshot_id for each in table.metadata.snapshots if each is not table.current_snapshot()]
+    table.maintenance.expire_snapshots().by_ids(older).commit()
+    found = lab.audit()
+    assert (found.missing, found.removed) == (21, 1)
+
+
+def test_a_bounded_audit_looks_at_the_newest_offsets_of_every_partition(new_lab: NewLab) -> None:
+    """The bound is shared by the partitions, and a loss before it is not seen."""
+    lab = new_lab(RECORDS, partitions=2)
+    lab.drain()
+    _lose(lab.table(), 3)
+    with lab.connections() as connections:
+        found = audit(lab.pipeline, connections, newest_offsets=6)
+        assert (found.rows + found.dead_letters + found.tombstones, found.missing) == (6, 0)
+        assert audit(lab.pipeline, connections, newest_offsets=20).missing == 1
 
 
 @pytest.mark.parametrize("start", ["earliest", {0: 3}])
@@ -96,7 +134,7 @@ def test_what_the_pipeline_never_was_to_drain_is_not_missing(new_lab: NewLab, st
     assert (lab.audit().is_clean, lab.audit().rows) == (True, 20 - first)
     table = lab.table()
     table.maintenance.expire_snapshots().by_id(table.metadata.snapshots[0].snapshot_id).commit()
-    lab.table().delete(EqualTo("_kafka_offset", 4))
+    _lose(lab.table(), 4)
     found = lab.audit()
     assert (found.rows, found.missing) == (19 - first, 1)
     assert found.examples == ("missing 0:4",)
