@@ -1,0 +1,123 @@
+"""A pipeline's quality suites as checks of its table; the heavy imports happen when they run."""
+
+import json
+from collections.abc import Iterator
+
+from dagster import (
+    AssetCheckExecutionContext,
+    AssetCheckResult,
+    AssetChecksDefinition,
+    AssetCheckSeverity,
+    AssetCheckSpec,
+    MetadataValue,
+    ResourceParam,
+    TableRecord,
+    TableSchema,
+    multi_asset_check,
+)
+
+from assets.failures import named_failures
+from assets.keys import step_name, table_key
+from assets.limits import quality_pool
+from resources.sluice import Sluice
+from spark_jobs.core.config import PipelineConfig
+from spark_jobs.core.quality import Severity, Suite, SuiteResult, When
+
+# Offsets by partition, JSON, from which on a run judges; without it the last drain's batch.
+TAG_SINCE = "sluice/since"
+
+
+def quality_checks(pipeline: PipelineConfig) -> AssetChecksDefinition | None:
+    """All suites of one pipeline in one step: the rows are read once. None without suites."""
+    if not pipeline.quality:
+        return None
+
+    @multi_asset_check(
+        name=step_name("judge", pipeline.name),
+        specs=[_spec(pipeline, suite) for suite in pipeline.quality],
+        pool=quality_pool(pipeline),
+    )
+    def judge_table(
+        context: AssetCheckExecutionContext, sluice: ResourceParam[Sluice]
+    ) -> Iterator[AssetCheckResult]:
+        from spark_jobs.check_quality import check_quality  # noqa: PLC0415  (imports the lake)
+
+        since = json.loads(context.run.tags.get(TAG_SINCE, "null"))
+        with (
+            named_failures(),
+            sluice.connections(pipeline.name, kind="quality", run_id=context.run.run_id) as connections,
+        ):
+            offsets = None if since is None else {int(p): offset for p, offset in since.items()}
+            judged = check_quality(pipeline, connections, since=offsets)
+        for suite, result in zip(pipeline.quality, judged.suites, strict=True):
+            yield _result(pipeline, suite, result, str(judged.ranges))
+
+    return judge_table
+
+
+def check_name(suite: Suite) -> str:
+    """The check's name in Dagster: built-in checks have names of their own."""
+    return f"quality_{suite.name}"
+
+
+def _spec(pipeline: PipelineConfig, suite: Suite) -> AssetCheckSpec:
+    is_gate = suite.when is When.GATE
+    when = "before a batch is committed; fails while one is held" if is_gate else "on what was committed"
+    return AssetCheckSpec(
+        check_name(suite),
+        asset=table_key(pipeline),
+        description=f"The suite `{suite.name}`, judged {when}. When it fails:"
+        " docs/OPERATIONS.md#quality-and-held-batches",
+        metadata={"expectations": "\n".join(map(str, suite.expectations)), "when": suite.when.value},
+    )
+
+
+def _result(pipeline: PipelineConfig, suite: Suite, result: SuiteResult, ranges: str) -> AssetCheckResult:
+    is_error = suite.severity is Severity.ERROR
+    mend = "list" if suite.when is When.GATE else None
+    return AssetCheckResult(
+        passed=result.is_met,
+        asset_key=table_key(pipeline),
+        check_name=check_name(suite),
+        severity=AssetCheckSeverity.ERROR if is_error else AssetCheckSeverity.WARN,
+        description="every expectation is met" if result.is_met else result.story,
+        metadata={
+            "rows": MetadataValue.int(result.rows),
+            "unexpected_rows": MetadataValue.int(sum(each.unexpected for each in result.results)),
+            "offsets": MetadataValue.text("those of the held batch" if mend and result.failed else ranges),
+            "expectations": _table(result),
+            "runbook": MetadataValue.text("docs/OPERATIONS.md#quality-and-held-batches"),
+            **({"what mends it": MetadataValue.text(_mend(pipeline, suite))} if not result.is_met else {}),
+        },
+    )
+
+
+def _mend(pipeline: PipelineConfig, suite: Suite) -> str:
+    if suite.when is When.GATE:
+        return f"./sluice held list {pipeline.name}"
+    return (
+        f"mend the records at their source, or the suite, then ./sluice replay {pipeline.name}"
+        " --range P:START-END --reason '...'"
+    )
+
+
+def _table(result: SuiteResult) -> MetadataValue:
+    columns = {"expectation": "string", "met": "bool", "checked": "int", "unexpected": "int"}
+    texts = ("found", "failing_rows", "error")
+    return MetadataValue.table(
+        [
+            TableRecord(
+                {
+                    "expectation": each.expectation,
+                    "met": each.is_met,
+                    "checked": each.checked,
+                    "unexpected": each.unexpected,
+                    "found": each.observed or "",
+                    "failing_rows": ", ".join(f"{r.partition}:{r.offset} ({r.value})" for r in each.examples),
+                    "error": each.error or "",
+                }
+            )
+            for each in result.results
+        ],
+        schema=TableSchema.from_name_type_dict(columns | dict.fromkeys(texts, "string")),
+    )

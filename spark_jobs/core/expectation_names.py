@@ -1,0 +1,82 @@
+"""Great Expectations' own names, sorted by what they look at; kept here because importing it is slow.
+
+A test compares them with the installed version's. Pure.
+"""
+
+from __future__ import annotations
+
+_ROWS = """
+expect_column_pair_values_a_to_be_greater_than_b
+expect_column_pair_values_to_be_equal
+expect_column_pair_values_to_be_in_set
+expect_column_value_lengths_to_be_between
+expect_column_value_lengths_to_equal
+expect_column_value_z_scores_to_be_less_than
+expect_column_values_to_be_between
+expect_column_values_to_be_dateutil_parseable
+expect_column_values_to_be_decreasing
+expect_column_values_to_be_in_set
+expect_column_values_to_be_increasing
+expect_column_values_to_be_json_parseable
+expect_column_values_to_be_null
+expect_column_values_to_be_unique
+expect_column_values_to_match_json_schema
+expect_column_values_to_match_regex
+expect_column_values_to_match_regex_list
+expect_column_values_to_match_strftime_format
+expect_column_values_to_not_be_in_set
+expect_column_values_to_not_be_null
+expect_column_values_to_not_match_regex
+expect_column_values_to_not_match_regex_list
+expect_compound_columns_to_be_unique
+expect_multicolumn_sum_to_equal
+expect_multicolumn_values_to_be_equal
+expect_select_column_values_to_be_unique_within_record
+"""
+
+_FIGURES = """
+expect_column_distinct_values_to_be_in_set
+expect_column_distinct_values_to_contain_set
+expect_column_distinct_values_to_equal_set
+expect_column_kl_divergence_to_be_less_than
+expect_column_max_to_be_between
+expect_column_mean_to_be_between
+expect_column_median_to_be_between
+expect_column_min_to_be_between
+expect_column_most_common_value_to_be_in_set
+expect_column_proportion_of_non_null_values_to_be_between
+expect_column_proportion_of_unique_values_to_be_between
+expect_column_quantile_values_to_be_between
+expect_column_stdev_to_be_between
+expect_column_sum_to_be_between
+expect_column_unique_value_count_to_be_between
+expect_column_values_to_not_be_outliers
+expect_table_row_count_to_be_between
+expect_table_row_count_to_equal
+"""
+
+_COLUMNS = """
+expect_column_to_exist
+expect_column_type_to_be
+expect_column_values_to_be_in_type_list
+expect_column_values_to_be_of_type
+expect_table_column_count_to_be_between
+expect_table_column_count_to_equal
+expect_table_columns_to_match_ordered_list
+expect_table_columns_to_match_set
+"""
+
+_SQL = """
+expect_column_values_to_match_like_pattern
+expect_column_values_to_match_like_pattern_list
+expect_column_values_to_not_match_like_pattern
+expect_column_values_to_not_match_like_pattern_list
+expect_query_results_to_match_comparison
+expect_table_row_count_to_equal_other_table
+"""
+
+ROW_EXPECTATIONS = frozenset(_ROWS.split())  # met or not by each row
+FIGURE_EXPECTATIONS = frozenset(_FIGURES.split())  # about all rows together
+COLUMN_EXPECTATIONS = frozenset(_COLUMNS.split())  # about names and types
+SQL_EXPECTATIONS = frozenset(_SQL.split())  # need a database: not for rows of files
+KNOWN_EXPECTATIONS = ROW_EXPECTATIONS | FIGURE_EXPECTATIONS | COLUMN_EXPECTATIONS

@@ -1,0 +1,172 @@
+"""Quality suites as configured, and what judging one results in. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.core.expectation_names import COLUMN_EXPECTATIONS, ROW_EXPECTATIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+FAILING_ROWS_SHOWN = 20
+_NAMED_COLUMN = ("column", "column_A", "column_B")
+
+
+class When(StrEnum):
+    """When a suite is judged."""
+
+    AFTER = "after"  # on what was committed
+    GATE = "gate"  # on written files, before their commit
+
+
+class OnFailure(StrEnum):
+    """What a gate does with a batch that does not meet its suite."""
+
+    HOLD = "hold"
+    DEAD_LETTERS = "dead_letters"
+
+
+class Severity(StrEnum):
+    """How loud a suite that is not met is."""
+
+    WARN = "warn"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """One expectation under Great Expectations' own name, with its keyword arguments."""
+
+    type: str
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_of_rows(self) -> bool:
+        """Whether each row meets it or not, so that failing rows can be told from others."""
+        return self.type in ROW_EXPECTATIONS
+
+    @property
+    def is_of_columns(self) -> bool:
+        """Whether it is about names and types alone: no row is looked at."""
+        return self.type in COLUMN_EXPECTATIONS
+
+    def columns(self, known: Collection[str]) -> tuple[str, ...]:
+        """The columns it reads; of a row condition, every word that is one of the ``known`` columns."""
+        named = [self.kwargs[key] for key in _NAMED_COLUMN if key in self.kwargs]
+        listed = self.kwargs.get("column_list", ())
+        words = re.findall(r"\w+", str(self.kwargs.get("row_condition") or ""))
+        return tuple(dict.fromkeys([*named, *listed, *(word for word in words if word in known)]))
+
+    def __str__(self) -> str:
+        given = ", ".join(f"{key}={value!r}" for key, value in self.kwargs.items())
+        return f"{self.type}({given})"
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """Expectations that are judged together."""
+
+    name: str
+    expectations: tuple[Expectation, ...]
+    when: When = When.AFTER
+    on_failure: OnFailure = OnFailure.HOLD
+    severity: Severity = Severity.ERROR
+
+
+@dataclass(frozen=True, slots=True)
+class FailingRow:
+    """Where a failing row came from, and the value at fault, shortened and without secrets."""
+
+    partition: int
+    offset: int
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectationResult:
+    """How one expectation did.
+
+    ``checked`` counts the rows it was asked about, ``unexpected`` those that do not meet it, of which
+    ``examples`` are the first. ``observed`` is the figure it found, when it is about one. ``error`` says why
+    it could not be judged at all; it is not met then.
+    """
+
+    expectation: str
+    is_met: bool
+    observed: str | None = None
+    checked: int = 0
+    unexpected: int = 0
+    examples: tuple[FailingRow, ...] = ()
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteResult:
+    """How a suite did on ``rows`` rows."""
+
+    suite: str
+    rows: int
+    results: tuple[ExpectationResult, ...]
+
+    @property
+    def is_met(self) -> bool:
+        """Whether every expectation is."""
+        return all(result.is_met for result in self.results)
+
+    @property
+    def failed(self) -> tuple[ExpectationResult, ...]:
+        """Those that are not met."""
+        return tuple(result for result in self.results if not result.is_met)
+
+    @property
+    def story(self) -> str:
+        """What is wrong, in one line."""
+        return f"suite {self.suite}: {'; '.join(map(_told, self.failed))}"
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data, for the log; without what was met."""
+        return {"suite": self.suite, "rows": self.rows, "results": [asdict(each) for each in self.failed]}
+
+
+def merged(suite: str, parts: Sequence[SuiteResult]) -> SuiteResult:
+    """One suite's results on parts of the rows as one: met when every part meets it; the first examples."""
+    by_expectation = zip(*(part.results for part in parts), strict=True)
+    return SuiteResult(
+        suite,
+        sum(part.rows for part in parts),
+        tuple(_merged(results) for results in by_expectation),
+    )
+
+
+def _merged(results: tuple[ExpectationResult, ...]) -> ExpectationResult:
+    worst = next((result for result in results if not result.is_met), results[-1])
+    examples = tuple(row for result in results for row in result.examples)
+    return replace(
+        worst,
+        checked=sum(result.checked for result in results),
+        unexpected=sum(result.unexpected for result in results),
+        examples=examples[:FAILING_ROWS_SHOWN],
+    )
+
+
+def suite_result_from_json(value: Mapping[str, Any]) -> SuiteResult:
+    """Read ``SuiteResult.to_json`` back."""
+    results = tuple(
+        ExpectationResult(**{**each, "examples": tuple(FailingRow(**row) for row in each["examples"])})
+        for each in value["results"]
+    )
+    return SuiteResult(value["suite"], value["rows"], results)
+
+
+def _told(result: ExpectationResult) -> str:
+    if result.error is not None:
+        return f"{result.expectation} cannot be judged: {result.error}"
+    if not result.checked:
+        return f"{result.expectation} is not met: found {result.observed}"
+    at = ", ".join(f"{row.partition}:{row.offset}" for row in result.examples[:3])
+    place = f" (first at {at})" if at else ""
+    return f"{result.expectation} is not met by {result.unexpected:,} of {result.checked:,} rows{place}"

@@ -1,0 +1,103 @@
+"""Audit before publish: the written files of a batch are judged, and what fails is not committed.
+
+Nothing here commits, deletes or decides for good: a failing batch is held, with its files, for an operator.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_jobs.core.errors import ConfigError, SourceChanged
+from spark_jobs.core.quality import OnFailure
+from spark_jobs.io.catalog import close_catalog
+from spark_jobs.io.tables import load_table
+from spark_jobs.quality.judge import columns_of, judge
+from spark_jobs.quality.rows import rows_of_files
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyiceberg.table import Table
+
+    from spark_jobs.batch_run import BatchRun
+    from spark_jobs.core.quality import Suite, SuiteResult
+    from spark_jobs.written import Written
+
+
+@dataclass(frozen=True, slots=True)
+class GateVerdict:
+    """How a batch did at its gates.
+
+    ``failed`` are the suites that were not met. ``rejected`` says, by partition and offset, why a row is to
+    be a dead letter, for the suites that are configured so.
+    """
+
+    failed: tuple[SuiteResult, ...] = ()
+    rejected: Mapping[int, Mapping[int, str]] | None = None
+
+    @property
+    def story(self) -> str:
+        """What is wrong, in one line."""
+        return "; ".join(result.story for result in self.failed)
+
+
+def judge_written(run: BatchRun, written: Written) -> GateVerdict:
+    """Judge what the tasks of a batch wrote by each of the pipeline's gates.
+
+    Raises ``ConfigError`` (``quality-not-judged``) when an expectation cannot be judged at all: then nothing
+    is held and nothing committed, and the range is read again once the suite is right.
+    """
+    suites = run.pipeline.gates
+    table = _table_of(run)
+    rows = rows_of_files(table, written.data_files, columns_of(suites, table.schema()))
+    failed = []
+    rejected: defaultdict[int, dict[int, str]] = defaultdict(dict)
+    for suite in suites:
+        judgement = judge(suite, rows, table.schema())
+        if judgement.result.is_met:
+            continue
+        _refuse_errors(run, suite, judgement.result)
+        failed.append(judgement.result)
+        for partition, reasons in judgement.rejected.items():
+            rejected[partition] = {**reasons, **rejected[partition]}
+    return GateVerdict(tuple(failed), dict(rejected))
+
+
+def can_reject(run: BatchRun, verdict: GateVerdict) -> bool:
+    """Whether rejecting rows may be all that is needed: every failed suite sends rows to the dead letters."""
+    ways = {suite.name: suite.on_failure for suite in run.pipeline.gates}
+    are_dead_letters = all(ways[result.suite] is OnFailure.DEAD_LETTERS for result in verdict.failed)
+    return bool(verdict.rejected) and are_dead_letters
+
+
+def _table_of(run: BatchRun) -> Table:
+    """The table as it is now: the batch's own columns may have been added since it was planned."""
+    catalog = run.connections.open_catalog()
+    try:
+        table = load_table(catalog, run.plan.batch.table)
+    finally:
+        close_catalog(catalog)
+    if table is None or table.metadata.table_uuid != run.plan.table.metadata.table_uuid:
+        raise SourceChanged(
+            "the table was dropped or replaced while its batch was being written",
+            code="table-replaced",
+            hint="Run again: the new table is drained from its own offsets.",
+            table=run.plan.batch.table,
+            batch=run.plan.batch.batch_id,
+        )
+    return table
+
+
+def _refuse_errors(run: BatchRun, suite: Suite, result: SuiteResult) -> None:
+    broken = next((each for each in result.failed if each.error is not None), None)
+    if broken is not None:
+        raise ConfigError(
+            f"the gate {suite.name} cannot judge {broken.expectation}: {broken.error}",
+            code="quality-not-judged",
+            hint="Correct the expectation under `quality:`; nothing of the batch was committed.",
+            pipeline=run.pipeline.name,
+            suite=suite.name,
+            batch=run.plan.batch.batch_id,
+        )

@@ -1,0 +1,198 @@
+"""One suite judged on rows by Great Expectations. It needs no project folder, tells nobody, writes nothing.
+
+Importing it takes seconds, so it is imported when the first suite is judged.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from spark_jobs.core.quality import FAILING_ROWS_SHOWN, ExpectationResult, FailingRow, OnFailure, SuiteResult
+from spark_jobs.io.arrow_schema import arrow_schema
+from spark_jobs.io.metadata_columns import OFFSET, PARTITION
+from spark_jobs.io.secrets import scrub
+from spark_jobs.quality.frames import to_arguments, to_frame, top_level
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyiceberg.schema import Schema
+
+    from spark_jobs.core.quality import Expectation, Suite
+
+VALUE_CHARACTERS = 80
+ERROR_CHARACTERS = 300
+# How pandas writes what is null; a text of the same letters is a text.
+_NULLS = frozenset({"None", "nan", "NaT", "<NA>"})
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A suite's result and, where failing rows go to the dead letters, why each does: partition, offset."""
+
+    result: SuiteResult
+    rejected: dict[int, dict[int, str]] = field(default_factory=dict)
+
+
+def columns_of(suites: Sequence[Suite], schema: Schema) -> tuple[str, ...]:
+    """The table's columns that have to be read to judge these suites: theirs and the coordinates."""
+    known = arrow_schema(schema)
+    named = [
+        name
+        for suite in suites
+        for expectation in suite.expectations
+        if not expectation.is_of_columns
+        for name in expectation.columns(known.names)
+    ]
+    return tuple(dict.fromkeys([PARTITION, OFFSET, *top_level(named, known)]))
+
+
+def judge(suite: Suite, rows: pa.Table, schema: Schema) -> Judgement:
+    """Judge ``rows``, which have the columns that ``columns_of`` names, of a table with this schema.
+
+    An expectation that cannot be judged (a column that is not there, arguments it does not take) has an
+    ``error`` and is not met. Nothing is raised for it.
+    """
+    validate = _validator()
+    whole = arrow_schema(schema)
+    empty = whole.empty_table()
+    results = []
+    rejected: defaultdict[int, dict[int, str]] = defaultdict(dict)
+    for expectation in suite.expectations:
+        part = empty if expectation.is_of_columns else rows
+        columns = whole.names if expectation.is_of_columns else expectation.columns(whole.names)
+        frame = to_frame(part, columns)
+        is_whole = suite.on_failure is OnFailure.DEAD_LETTERS and expectation.is_of_rows
+        answer = validate(frame, expectation, to_arguments(expectation.kwargs, whole), is_whole)
+        results.append(_result(expectation, answer, rows))
+        if is_whole and not results[-1].is_met:
+            _reject(rejected, suite, expectation, answer, rows)
+    return Judgement(SuiteResult(suite.name, len(rows), tuple(results)), dict(rejected))
+
+
+def mistakes(suite: Suite) -> tuple[str, ...]:
+    """What is wrong with the suite's arguments as far as they show it without any rows."""
+    _be_quiet()
+    from great_expectations.expectations.expectation_configuration import (  # noqa: PLC0415  (takes seconds)
+        ExpectationConfiguration,
+    )
+
+    found = []
+    for expectation in suite.expectations:
+        try:
+            ExpectationConfiguration(expectation.type, expectation.kwargs).to_domain_obj()
+        except Exception as error:  # noqa: BLE001  (the library's own kinds are many; each is the suite's mistake)
+            found.append(f"{expectation.type}: {_shortened(str(error) or type(error).__name__)}")
+    return tuple(found)
+
+
+def _be_quiet() -> None:
+    """Before the library is imported: it would tell its makers about every run."""
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What Great Expectations said, or why it could not."""
+
+    is_met: bool
+    result: dict[str, Any] = field(default_factory=dict)
+    error: str | None = None
+
+
+def _validator() -> Any:
+    """A function from a frame and an expectation to an ``_Answer``."""
+    _be_quiet()
+    import great_expectations as gx  # noqa: PLC0415  (takes seconds)
+    from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: PLC0415
+    from great_expectations.expectations.expectation_configuration import (  # noqa: PLC0415
+        ExpectationConfiguration,
+    )
+
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = ProgressBarsConfig(globally=False)
+    frames = context.data_sources.add_pandas("rows").add_dataframe_asset("rows")
+    whole = frames.add_batch_definition_whole_dataframe("rows")
+
+    def validate(frame: Any, expectation: Expectation, kwargs: dict[str, Any], is_whole: bool) -> _Answer:
+        try:
+            suite = gx.ExpectationSuite(name=expectation.type)
+            suite.add_expectation_configuration(ExpectationConfiguration(expectation.type, kwargs))
+            batch = whole.get_batch({"dataframe": frame})
+            wanted = {
+                "result_format": "COMPLETE" if is_whole else "SUMMARY",
+                "partial_unexpected_count": FAILING_ROWS_SHOWN,
+            }
+            (answer,) = batch.validate(suite, result_format=wanted).results
+        except Exception as error:  # noqa: BLE001  (the library's own kinds are many; each is the suite's mistake)
+            return _Answer(is_met=False, error=_shortened(str(error) or type(error).__name__))
+        failure = _failure(answer.exception_info)
+        return _Answer(bool(answer.success) and failure is None, dict(answer.result), failure)
+
+    return validate
+
+
+def _failure(info: Any) -> str | None:
+    """The message of an expectation that raised; the library nests them by metric, or not."""
+    if not isinstance(info, dict):
+        return None
+    if info.get("raised_exception"):
+        return _shortened(str(info.get("exception_message") or "it failed"))
+    nested = [each for each in info.values() if isinstance(each, dict) and each.get("raised_exception")]
+    return _shortened(str(nested[0].get("exception_message") or "it failed")) if nested else None
+
+
+def _result(expectation: Expectation, answer: _Answer, rows: pa.Table) -> ExpectationResult:
+    found = answer.result
+    observed = found.get("observed_value")
+    positions = found.get("partial_unexpected_index_list") or []
+    values = found.get("partial_unexpected_list") or []
+    return ExpectationResult(
+        expectation=scrub(str(expectation)),
+        is_met=answer.is_met,
+        observed=None if observed is None else _shown(observed),
+        checked=int(found.get("element_count") or 0),
+        unexpected=int(found.get("unexpected_count") or 0),
+        examples=()
+        if answer.is_met
+        else tuple(
+            FailingRow(*_coordinates(rows, int(position)), _shown(value))
+            for position, value in zip(positions[:FAILING_ROWS_SHOWN], values, strict=False)
+        ),
+        error=answer.error,
+    )
+
+
+def _reject(
+    rejected: defaultdict[int, dict[int, str]],
+    suite: Suite,
+    expectation: Expectation,
+    answer: _Answer,
+    rows: pa.Table,
+) -> None:
+    why = f"suite {suite.name}: {scrub(str(expectation))}"
+    positions = [int(position) for position in answer.result.get("unexpected_index_list") or []]
+    failing = rows.select([PARTITION, OFFSET]).take(pa.array(positions, pa.int64()))
+    for partition, offset in zip(*(column.to_pylist() for column in failing.columns), strict=True):
+        rejected[partition].setdefault(offset, why)
+
+
+def _coordinates(rows: pa.Table, position: int) -> tuple[int, int]:
+    return rows.column(PARTITION)[position].as_py(), rows.column(OFFSET)[position].as_py()
+
+
+def _shown(value: object) -> str:
+    text = scrub(str(value))
+    if text in _NULLS and not isinstance(value, str):
+        return "null"
+    return text if len(text) <= VALUE_CHARACTERS else f"{text[:VALUE_CHARACTERS]}…"
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(scrub(text).split())
+    return line if len(line) <= ERROR_CHARACTERS else f"{line[:ERROR_CHARACTERS]}…"
