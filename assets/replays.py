@@ -1,0 +1,121 @@
+"""Replays: each key is a window of offsets over all partitions of a topic; materializing it does it again."""
+
+from dagster import (
+    AssetExecutionContext,
+    AssetsDefinition,
+    AssetSpec,
+    BackfillPolicy,
+    Config,
+    DynamicPartitionsDefinition,
+    MaterializeResult,
+    MetadataValue,
+    ResourceParam,
+    multi_asset,
+)
+from pydantic import Field
+
+from assets.failures import named_failures
+from assets.keys import GROUP_REPLAY, dagster_owners, replay_key, step_name, table_key
+from assets.limits import upkeep_pool
+from resources.sluice import Sluice
+from spark_jobs.core.config import PipelineConfig
+from spark_jobs.core.errors import SluiceError
+from spark_jobs.core.replay_ranges import WINDOW_OFFSETS, parse_range, window_bounds
+
+
+class ReplayConfig(Config):
+    """What the launchpad asks for."""
+
+    reason: str = Field(default="", description="Why; it is kept with the batch.")
+    ranges: list[str] = Field(
+        default=[],
+        description="Exact ranges PARTITION:START-END (END not included) instead of the partition's window.",
+    )
+
+
+class OffsetWindows(DynamicPartitionsDefinition):
+    """The windows of one pipeline; the sensor registers those that can be replayed, for the UI to list.
+
+    Any well-formed window is a key: a CI job's new instance has seen no sensor, and what cannot be replayed
+    is refused by the replay itself, with what is left.
+    """
+
+    def has_partition_key(self, partition_key: str, *args: object, **kwargs: object) -> bool:  # noqa: ARG002
+        """Whether the key is a window's name."""
+        try:
+            window_bounds(partition_key)
+        except SluiceError:
+            return False
+        return True
+
+
+def windows_of(pipeline: PipelineConfig) -> OffsetWindows:
+    """The partitions of the pipeline's replay asset."""
+    return OffsetWindows(name=f"replay/{pipeline.name}")
+
+
+def replay_asset(pipeline: PipelineConfig) -> AssetsDefinition:
+    """The replay asset of one pipeline."""
+
+    @multi_asset(
+        name=step_name("replay", pipeline.name),
+        specs=[_spec(pipeline)],
+        partitions_def=windows_of(pipeline),
+        # A run a window: one that fails is seen, bounded and started again alone.
+        backfill_policy=BackfillPolicy.multi_run(max_partitions_per_run=1),
+        pool=upkeep_pool(pipeline),
+    )
+    def replay_window(
+        context: AssetExecutionContext, config: ReplayConfig, sluice: ResourceParam[Sluice]
+    ) -> MaterializeResult[None]:
+        from spark_jobs.replay import replay  # noqa: PLC0415  (imports the lake)
+        from spark_jobs.replay_plan import ranges_of_window  # noqa: PLC0415
+
+        key = context.partition_key
+        with (
+            named_failures(),
+            sluice.connections(pipeline.name, kind="replay", run_id=context.run_id) as connections,
+        ):
+            ranges = tuple(map(parse_range, config.ranges))
+            result = replay(
+                pipeline,
+                connections,
+                ranges or ranges_of_window(pipeline, connections, key),
+                reason=config.reason or f"replay of {key}",
+                on_progress=lambda batch, done, whole: context.log.info(
+                    "replaced %s: %s of %s offsets", batch.ranges, f"{done:,}", f"{whole:,}"
+                ),
+            )
+        balance = result.balance
+        return MaterializeResult(
+            metadata={
+                "rows": MetadataValue.int(balance.rows),
+                "dead_letters": MetadataValue.int(balance.dead_letters),
+                "tombstones": MetadataValue.int(balance.tombstones),
+                "offsets": MetadataValue.int(sum(len(r) for r in result.ranges)),
+                "commits": MetadataValue.int(len(result.batches)),
+                "bytes_read": MetadataValue.int(sum(batch.bytes_read for batch in result.batches)),
+                "ms": MetadataValue.int(sum(sum(b.durations_ms.values()) for b in result.batches)),
+                "ranges": MetadataValue.text(" ".join(map(str, result.ranges))),
+                "snapshots": MetadataValue.text(" ".join(str(b.snapshot_id) for b in result.batches)),
+            }
+        )
+
+    return replay_window
+
+
+def _spec(pipeline: PipelineConfig) -> AssetSpec:
+    return AssetSpec(
+        replay_key(pipeline),
+        deps=[table_key(pipeline)],
+        group_name=GROUP_REPLAY,
+        kinds={"iceberg", "kafka", "spark"},
+        owners=dagster_owners(pipeline.owners),
+        tags={"sluice/pipeline": pipeline.name},
+        description=(
+            f"Reads a window of {WINDOW_OFFSETS:,} offsets of every partition of `{pipeline.topic}` again, "
+            f"with today's configuration, and replaces exactly its rows in `{pipeline.table}` and their dead "
+            "letters. Safe beside drains and to repeat. Choose windows on the backfill page; any exact range "
+            "goes into the launchpad's `ranges`."
+        ),
+    )

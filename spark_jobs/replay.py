@@ -1,0 +1,107 @@
+"""Drain offset ranges again with today's configuration and put their rows in the place of the earlier ones.
+
+Each batch goes through the six phases of a drain. Its commit replaces exactly the rows and dead letters of
+its offsets and moves no offset, so it needs another fence: the table's replay epoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_jobs.batch_run import BatchResult, Plan
+from spark_jobs.core.batch import Balance, Batch, BatchKind, total
+from spark_jobs.core.planning import bytes_per_record, plan_splits
+from spark_jobs.core.replay_ranges import cut_into_batches
+from spark_jobs.drain_batch import drain_batch
+from spark_jobs.io.tables import progress_of
+from spark_jobs.replay_plan import plan_replay
+from spark_jobs.settle_replays import settle_left_replays
+from spark_jobs.table_columns import MAX_SPLIT_BYTES, ensure_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from spark_jobs.core.config import PipelineConfig
+    from spark_jobs.core.offsets import OffsetRange, OffsetRanges
+    from spark_jobs.io.connections import Connections
+    from spark_jobs.recover import RecoveryResult
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayResult:
+    """What one replay did, one commit a batch."""
+
+    pipeline: str
+    table: str
+    ranges: tuple[OffsetRange, ...]
+    ahead: tuple[OffsetRange, ...]
+    batches: tuple[BatchResult, ...]
+    recovery: RecoveryResult
+
+    @property
+    def balance(self) -> Balance:
+        """Sum over the batches."""
+        return total(batch.balance for batch in self.batches)
+
+
+def replay(
+    pipeline: PipelineConfig,
+    connections: Connections,
+    ranges: Sequence[OffsetRange],
+    *,
+    reason: str,
+    on_progress: Callable[[BatchResult, int, int], None] = lambda _batch, _done, _all: None,
+) -> ReplayResult:
+    """Replace the rows and dead letters of ``ranges`` by what today's configuration makes of the records.
+
+    ``on_progress`` gets each committed batch, the offsets done and in all. Safe beside drains and upkeep, and
+    to repeat: killed anywhere, what was committed stays, and a second run does all ranges again. Raises what
+    ``plan_replay`` raises and every kind of ``SluiceError``; ``CommitConflict`` when another replay of the
+    table came first.
+    """
+    recovery = settle_left_replays(pipeline, connections)
+    planned = plan_replay(pipeline, connections, ranges)
+    record_bytes = bytes_per_record(progress_of(planned.table).last_drain)
+    room = max(1, min(pipeline.max_batch_records, pipeline.max_batch_bytes // record_bytes))
+    batches: list[BatchResult] = []
+    done = 0
+    for part in cut_into_batches(planned.ranges, room):
+        batches.append(drain_batch(pipeline, connections, _plan_batch(pipeline, connections, part, reason)))
+        done += part.records
+        on_progress(batches[-1], done, planned.records)
+    return ReplayResult(
+        pipeline.name, pipeline.table, planned.ranges, planned.ahead, tuple(batches), recovery
+    )
+
+
+def _plan_batch(
+    pipeline: PipelineConfig, connections: Connections, ranges: OffsetRanges, reason: str
+) -> Plan:
+    """One batch, on the table and the topic as they are now."""
+    planned = plan_replay(pipeline, connections, tuple(ranges))
+    tables = ensure_tables(pipeline, connections, planned.source)
+    if tables is None:
+        raise AssertionError("the table was there a moment ago")
+    progress = progress_of(tables.data)
+    record_bytes = bytes_per_record(progress.last_drain)
+    batch = Batch(
+        pipeline=pipeline.name,
+        table=pipeline.table,
+        topic=pipeline.topic,
+        generation=progress.generation,
+        ranges=ranges,
+        attempt=connections.new_attempt(),
+        ingested_at_us=connections.now_us(),
+        kind=BatchKind.REPLAY,
+        epoch=progress.replay_epoch,
+    )
+    splits = plan_splits(
+        ranges,
+        bytes_per_record=record_bytes,
+        max_split_bytes=MAX_SPLIT_BYTES,
+        parallelism=connections.parallelism,
+    )
+    return Plan(
+        batch, splits, planned.source, tables.data, tables.dead_letters, progress, record_bytes, reason
+    )

@@ -1,0 +1,111 @@
+"""What a replay of offset ranges would do, checked against the table and the topic; reads metadata only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_jobs.core.errors import ConfigError
+from spark_jobs.core.offsets import OffsetRange
+from spark_jobs.core.replacing import Overlap, ReplacedOffsets
+from spark_jobs.core.replay_ranges import drained_part, require_held, window_bounds, window_ranges
+from spark_jobs.core.source import check_identity
+from spark_jobs.io.anchor import check_anchor
+from spark_jobs.io.catalog import close_catalog
+from spark_jobs.io.replace import affected_files, task_overlap
+from spark_jobs.io.tables import load_table, progress_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyiceberg.table import Table
+
+    from spark_jobs.core.config import PipelineConfig
+    from spark_jobs.core.source import SourceState
+    from spark_jobs.io.connections import Connections
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayPlan:
+    """What a replay would do: ``ranges`` are read again, ``ahead`` was asked for and is not drained yet."""
+
+    table: Table
+    source: SourceState
+    ranges: tuple[OffsetRange, ...]
+    ahead: tuple[OffsetRange, ...]
+
+    @property
+    def records(self) -> int:
+        """Offsets that are read again."""
+        return sum(len(r) for r in self.ranges)
+
+
+def plan_replay(
+    pipeline: PipelineConfig, connections: Connections, ranges: Sequence[OffsetRange]
+) -> ReplayPlan:
+    """Check the ranges against the table and the topic; reads metadata only.
+
+    What is beyond the table's next offsets is the live flow's and left out. Raises ``OffsetsUnavailable``
+    when Kafka no longer holds a range, ``ConfigError`` when nothing is left to replay or there is no table,
+    ``SourceChanged`` as a drain does.
+    """
+    table = _load(pipeline, connections)
+    source = connections.admin.source_state(pipeline.topic)
+    progress = progress_of(table)
+    check_identity(progress, source, table=pipeline.table)
+    check_anchor(table)
+    drained, ahead = drained_part(ranges, progress.next_offsets)
+    if not drained:
+        raise ConfigError(
+            f"nothing of {' '.join(map(str, ranges)) or 'the range'} has been drained yet",
+            code="replay-ahead",
+            hint="A replay does drained offsets again; the live flow drains the others first.",
+            table=pipeline.table,
+            next_offsets=progress.next_offsets,
+        )
+    require_held(drained, source)
+    return ReplayPlan(table, source, drained, ahead)
+
+
+@dataclass(frozen=True, slots=True)
+class FileCounts:
+    """Data files with rows of the ranges: wholly ``inside``, or ``straddling``, which hold others too."""
+
+    inside: int
+    straddling: int
+
+
+def files_to_replace(plan: ReplayPlan) -> FileCounts:
+    """How many files the plan's commits would drop and rewrite, by their bounds; reads manifests only."""
+    replaced = ReplacedOffsets.of(progress_of(plan.table).generation, plan.ranges)
+    found = [task_overlap(plan.table, task, replaced) for task in affected_files(plan.table, replaced)]
+    return FileCounts(found.count(Overlap.INSIDE), found.count(Overlap.STRADDLES))
+
+
+def ranges_of_window(pipeline: PipelineConfig, connections: Connections, key: str) -> tuple[OffsetRange, ...]:
+    """What of a window is drained and still in Kafka, over all partitions.
+
+    A window of which that is nothing is given whole: ``plan_replay`` then says why. Raises ``ConfigError``
+    for a text that names no window, or when there is no table.
+    """
+    start, end = window_bounds(key)
+    progress = progress_of(_load(pipeline, connections))
+    source = connections.admin.source_state(pipeline.topic)
+    found = window_ranges(key, source, progress.next_offsets)
+    return found or tuple(OffsetRange(partition, start, end) for partition in sorted(progress.next_offsets))
+
+
+def _load(pipeline: PipelineConfig, connections: Connections) -> Table:
+    catalog = connections.open_catalog()
+    try:
+        table = load_table(catalog, pipeline.table)
+    finally:
+        close_catalog(catalog)
+    if table is None:
+        raise ConfigError(
+            "there is no table to replay into yet",
+            code="replay-without-table",
+            hint=f"Drain first: ./sluice drain {pipeline.name}",
+            table=pipeline.table,
+        )
+    return table

@@ -1,0 +1,24 @@
+"""Whether two columns of rows hold the same values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def equal_values(left: pa.ChunkedArray, right: pa.ChunkedArray) -> NDArray[np.bool_]:
+    """Row by row, null equal to null; nested values as Python sees them."""
+    if pa.types.is_nested(left.type):
+        pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
+        # PyIceberg reads a null list of structs as an empty one.
+        return np.fromiter((a == b or not (a or b) for a, b in pairs), dtype=bool, count=len(left))
+    equal = pc.fill_null(pc.equal(left.cast(right.type), right), fill_value=False)
+    both_null = pc.and_(pc.is_null(left), pc.is_null(right))
+    same: NDArray[np.bool_] = pc.or_(equal, both_null).to_numpy()
+    return same

@@ -1,0 +1,134 @@
+"""Replays killed, stopped, overtaken and beside drains: nothing lost, nothing doubled, nothing left over."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_jobs.core.offsets import OffsetRange
+from spark_jobs.settle_replays import settle_left_replays
+from tests.support.new_lab import DEAD_LETTERS, by_offset, progress, serve_from
+from tests.support.pipeline_lab import orders
+
+if TYPE_CHECKING:
+    from tests.support.drain_process import DrainProcess
+    from tests.support.new_lab import NewLab
+    from tests.support.pipeline_lab import Lab
+    from tests.support.s3 import S3
+
+pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
+
+FEW = [*orders(0, 40), b"not json", None]
+RANGE = OffsetRange(0, 5, 18)
+WORK = f"replay {RANGE}"
+NOT_LANDED = (
+    "replay.after-offset-commit",
+    "replay.after-buffer-snapshot",
+    "replay.after-flush-start",
+    "replay.after-tasks",
+    "replay.after-parquet-written",
+    "replay.before-swap",
+)
+LANDED = (
+    "replay.after-swap",
+    "replay.after-commit",
+    "replay.after-iceberg-snapshot-created",
+    "dead-letters.before-swap",
+    "dead-letters.after-swap",
+    "replay.after-dead-letters",
+    "replay.after-flush-complete",
+)
+
+
+def _expect_whole(lab: Lab, times: int) -> None:
+    """Every record of ``times`` productions of FEW exactly once, and no file that nothing names."""
+    found = lab.audit()
+    assert found.is_clean, found
+    assert (found.rows, found.dead_letters, found.tombstones, found.lag) == (40 * times, times, times, 0)
+    assert lab.rows().num_rows == 40 * times
+    assert len(by_offset(lab, DEAD_LETTERS)) == times
+    assert lab.stray_files() == set()
+
+
+@pytest.mark.parametrize("point", [*NOT_LANDED, *LANDED])
+def test_a_replay_killed_anywhere_is_run_again(new_lab: NewLab, point: str) -> None:
+    """A drain between the two neither finishes nor disturbs it; the second replay leaves everything whole."""
+    lab = new_lab(FEW, partitions=2)
+    lab.drain()
+    lab.kill_at(point, work=WORK)
+    new_lab.produce(lab, FEW)
+    lab.drain()
+    result = lab.replay(RANGE)
+    assert result.batches
+    settled = (*result.recovery.swept, *result.recovery.marked)
+    assert len(settled) == (0 if point == "replay.after-flush-complete" else 1), result.recovery
+    _expect_whole(lab, 2)
+
+
+@pytest.mark.parametrize("point", ["replay.after-tasks", "replay.before-swap"])
+def test_a_zombie_replay_changes_nothing(new_lab: NewLab, point: str) -> None:
+    """Given up while it stood still, it finds the epoch moved when it goes on, and its files are gone."""
+    lab = new_lab(FEW, partitions=2)
+    lab.drain()
+    zombie = _stopped(lab, point)
+    try:
+        with lab.connections() as connections:
+            settled = settle_left_replays(lab.pipeline, connections)
+        assert len(settled.swept) == 1
+        new_lab.produce(lab, FEW)
+        lab.drain()
+        before = by_offset(lab)
+        zombie.go_on()
+        assert zombie.answer().error == "replay-overtaken"
+    finally:
+        zombie.kill()
+    assert by_offset(lab) == before
+    lab.replay(RANGE)
+    _expect_whole(lab, 2)
+
+
+def _stopped(lab: Lab, point: str) -> DrainProcess:
+    process = lab.start(point, signal.SIGSTOP, work=WORK)
+    process.wait_until_stopped()
+    return process
+
+
+def test_a_replay_beside_drains_and_other_replays(new_lab: NewLab) -> None:
+    """Drains that commit all the time cost a replay retries, and it costs them nothing."""
+    lab = new_lab(FEW, partitions=2)
+    lab.drain()
+    stop, drained = threading.Event(), []
+
+    def drains() -> None:
+        while not stop.is_set():
+            new_lab.produce(lab, FEW)
+            drained.append(lab.start().answer())
+
+    thread = threading.Thread(target=drains)
+    thread.start()
+    try:
+        replayed = [lab.start(work=WORK).answer() for _ in range(4)]
+    finally:
+        stop.set()
+        thread.join()
+    assert {answer.error for answer in (*replayed, *drained)} == {None}
+    lab.drain()
+    _expect_whole(lab, 1 + len(drained))
+
+
+def test_a_replay_on_a_rest_catalog_over_s3(
+    new_lab: NewLab, rest_catalog_properties: dict[str, str], s3: S3
+) -> None:
+    """Killed between its data and its dead letters there, and run again."""
+    lab = new_lab(FEW, partitions=2, partition_by=["day(at)"])
+    serve_from(lab, rest_catalog_properties, s3)
+    lab.drain()
+    lab.kill_at("replay.after-commit", work=WORK)
+    lab.replay(RANGE)
+    assert progress(lab).replay_epoch == 2
+    found = lab.audit()
+    assert found.is_clean, found
+    assert (found.rows, found.dead_letters) == (40, 1)
