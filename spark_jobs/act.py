@@ -1,0 +1,127 @@
+"""An operator's act: an empty commit that changes a table's progress, logged with who did it and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spark_jobs import __version__
+from spark_jobs.batch_run import Steps
+from spark_jobs.core.batch import Batch
+from spark_jobs.core.errors import ConfigError
+from spark_jobs.core.offsets import OffsetRanges
+from spark_jobs.core.txlog import FlushComplete, IcebergSnapshotCreated, OffsetCommit
+from spark_jobs.io.catalog import close_catalog
+from spark_jobs.io.commit import commit_change
+from spark_jobs.io.tables import load_table, progress_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyiceberg.table import Table
+
+    from spark_jobs.core.batch import BatchKind
+    from spark_jobs.core.config import PipelineConfig
+    from spark_jobs.core.progress import Progress
+    from spark_jobs.core.txlog import Entry
+    from spark_jobs.io.connections import Connections
+    from spark_jobs.io.landing import Committed
+
+NO_RANGES = OffsetRanges(())
+
+
+def act(
+    pipeline_name: str,
+    table: Table,
+    connections: Connections,
+    kind: BatchKind,
+    *,
+    reason: str,
+    change: Callable[[Progress], Progress],
+    ranges: OffsetRanges = NO_RANGES,
+) -> Committed:
+    """Land ``change`` of the table's progress in an empty snapshot of its own.
+
+    ``change`` is asked again after every conflict and raises when it does not fit the table any more.
+    ``ranges`` are the offsets the act speaks of. Raises ``CommitStateUnknown`` when the outcome could not be
+    established (look, then do it again: acts are safe to repeat) and what ``change`` raises.
+    """
+    fail_points = connections.fail_points
+
+    def commit(batch: Batch, summary: Mapping[str, str]) -> Committed:
+        return commit_change(connections.open_catalog, batch, change, summary, fail_points)
+
+    return logged_act(pipeline_name, table, connections, kind, reason=reason, commit=commit, ranges=ranges)
+
+
+def logged_act(
+    pipeline_name: str,
+    table: Table,
+    connections: Connections,
+    kind: BatchKind,
+    *,
+    reason: str,
+    commit: Callable[[Batch, Mapping[str, str]], Committed],
+    ranges: OffsetRanges = NO_RANGES,
+) -> Committed:
+    """Do ``commit`` between the log's first and last word about it; its summary says who and why."""
+    progress = progress_of(table)
+    batch = Batch(
+        pipeline=pipeline_name,
+        table=".".join(table.name()),
+        topic=progress.topic,
+        generation=progress.generation,
+        ranges=ranges,
+        attempt=connections.new_attempt(),
+        ingested_at_us=connections.now_us(),
+        kind=kind,
+        epoch=progress.replay_epoch,
+    )
+    steps, table_uuid = Steps(), str(table.metadata.table_uuid)
+
+    def log(entry: Entry) -> None:
+        connections.txlog.append(table_uuid, batch, entry)
+        connections.fail_points.reach(f"act.after-{entry.phase.kebab}")
+
+    log(_begun(batch, connections, reason))
+    summary = {
+        "sluice.actor": connections.actor,
+        "sluice.run-id": connections.run_id,
+        "sluice.version": __version__,
+        "sluice.reason": reason,
+    }
+    with steps.step("commit"):
+        committed = commit(batch, summary)
+    log(IcebergSnapshotCreated(committed.snapshot_id, connections.run_id, connections.now_us()))
+    log(FlushComplete(steps.durations_ms, None, connections.run_id, connections.now_us()))
+    return committed
+
+
+def table_to_act_on(pipeline: PipelineConfig, connections: Connections) -> Table:
+    """The pipeline's table as it is now; raises ``ConfigError`` (``no-table-yet``) when there is none."""
+    catalog = connections.open_catalog()
+    try:
+        table = load_table(catalog, pipeline.table)
+    finally:
+        close_catalog(catalog)
+    if table is None:
+        raise ConfigError(
+            "the pipeline has no table yet, so there is nothing that could remember this",
+            code="no-table-yet",
+            hint=f"The first batch makes it: ./sluice drain {pipeline.name}. `start` says where that begins.",
+            pipeline=pipeline.name,
+            table=pipeline.table,
+        )
+    return table
+
+
+def _begun(batch: Batch, connections: Connections, reason: str) -> OffsetCommit:
+    return OffsetCommit(
+        batch_id=batch.batch_id,
+        spark_session_id=None,
+        spark_tag=batch.attempt,
+        actor=connections.actor,
+        run_id=connections.run_id,
+        sluice_version=__version__,
+        started_at_us=batch.ingested_at_us,
+        reason=reason,
+    )

@@ -1,0 +1,56 @@
+"""One POST to a webhook, with short timeouts and a plain outcome."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import requests
+
+from spark_jobs import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CONNECT_SECONDS = 3.0
+ANSWER_SECONDS = 5.0
+# The receiver says that this body can never be taken. Other refusals (a wrong token, a wrong path, too many
+# requests) are mended by a person or by time.
+_NEVER = frozenset({400, 410, 413, 415, 422})
+
+
+class Delivery(StrEnum):
+    """What became of a POST."""
+
+    DELIVERED = "delivered"
+    REFUSED = "refused"
+    AWAY = "away"
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """``detail`` is a status or the kind of failure: an exception's own text would hold the URL."""
+
+    delivery: Delivery
+    detail: str
+
+
+def post(url: str, body: Mapping[str, Any]) -> Posted:
+    """Send it once. Redirects are not followed: they would turn the POST into a GET, or go elsewhere."""
+    try:
+        # The body of the answer is not read: it may be of any size.
+        with requests.post(
+            url,
+            json=body,
+            headers={"User-Agent": f"sluice/{__version__}", "Idempotency-Key": str(body["id"])},
+            timeout=(CONNECT_SECONDS, ANSWER_SECONDS),
+            allow_redirects=False,
+            stream=True,
+        ) as answer:
+            status = answer.status_code
+    except (requests.RequestException, OSError, ValueError) as error:
+        return Posted(Delivery.AWAY, type(error).__name__)
+    if requests.codes.ok <= status < requests.codes.multiple_choices:
+        return Posted(Delivery.DELIVERED, f"HTTP {status}")
+    return Posted(Delivery.REFUSED if status in _NEVER else Delivery.AWAY, f"HTTP {status}")

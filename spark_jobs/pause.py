@@ -1,0 +1,48 @@
+"""Pausing a pipeline: kept in its table, so that it holds whatever runs the drains or is rebuilt."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from spark_jobs.act import act, table_to_act_on
+from spark_jobs.core.batch import BatchKind
+from spark_jobs.core.progress import Pause
+from spark_jobs.io.tables import progress_of
+
+if TYPE_CHECKING:
+    from spark_jobs.core.config import PipelineConfig
+    from spark_jobs.core.progress import Progress
+    from spark_jobs.io.connections import Connections
+
+
+def pause(pipeline: PipelineConfig, connections: Connections, *, reason: str) -> Pause:
+    """Stop drains before their next batch; upkeep and replays go on.
+
+    Paused already, the new reason and actor take the place of the old ones. Raises ``ConfigError`` without a
+    table and what ``act`` raises.
+    """
+    paused = Pause(reason, connections.actor, connections.now_us() // 1000)
+
+    def change(progress: Progress) -> Progress:
+        return replace(progress, paused=paused)
+
+    table = table_to_act_on(pipeline, connections)
+    act(pipeline.name, table, connections, BatchKind.PAUSE, reason=reason, change=change)
+    return paused
+
+
+def resume(pipeline: PipelineConfig, connections: Connections, *, reason: str) -> Pause | None:
+    """Let drains go on; returns the pause that ended, None when there was none: nothing is committed then.
+
+    Raises as ``pause``.
+    """
+    table = table_to_act_on(pipeline, connections)
+    paused = progress_of(table).paused
+    if paused is not None:
+
+        def change(progress: Progress) -> Progress:
+            return replace(progress, paused=None)
+
+        act(pipeline.name, table, connections, BatchKind.RESUME, reason=reason, change=change)
+    return paused

@@ -1,0 +1,84 @@
+"""A topic made anew, or moved to another broker: shown by its records, and taken over by one command."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_jobs.accept_source import SourceComparison, accept_source, compare_source
+from spark_jobs.core.config import Start
+from spark_jobs.core.errors import SourceChanged
+from tests.support.kafka_server import KafkaBroker, Record, start_test_kafka
+from tests.support.new_lab import DEAD_LETTERS, configure, progress
+from tests.support.pipeline_lab import orders
+from tests.support.server_folder import ServerFolder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.new_lab import NewLab
+    from tests.support.pipeline_lab import Lab
+
+pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
+
+
+def _accept(lab: Lab, start: Start | None = None) -> SourceComparison:
+    with lab.connections() as connections:
+        seen = compare_source(lab.pipeline, connections)
+        accept_source(lab.pipeline, connections, seen, start=start or Start(), reason="it moved")
+    return seen
+
+
+def test_a_topic_created_again_becomes_the_next_generation(new_lab: NewLab) -> None:
+    """Rows and dead letters of both are kept apart, and the audit judges the one that is there."""
+    lab = new_lab([*orders(0, 20), b"broken"])
+    lab.drain()
+    topic = lab.pipeline.topic
+    new_lab.kafka.delete_topic(topic)
+    new_lab.kafka.create_topic(topic, retention_ms=-1)
+    new_lab.kafka.produce(topic, [*orders(100, 30), b"broken too"])
+    with pytest.raises(SourceChanged) as noticed:
+        lab.drain()
+    assert "./sluice source PIPELINE" in noticed.value.hint
+    seen = _accept(lab)
+    assert (seen.has_changed, seen.continues, seen.same) == (True, False, 0)
+    assert (progress(lab).generation, progress(lab).earlier) == (2, {1: {0: 21}})
+    lab.drain()
+    found = lab.audit()
+    assert found.is_clean, found
+    assert (found.rows, found.dead_letters, found.lag) == (30, 1, 0)
+    by_generation = sorted(lab.rows()["_kafka_generation"].to_pylist())
+    assert by_generation == [1] * 20 + [2] * 30
+    assert sorted(lab.rows(DEAD_LETTERS)["_kafka_generation"].to_pylist()) == [1, 2]
+    with lab.connections() as connections:
+        assert not compare_source(lab.pipeline, connections).has_changed
+    assert lab.stray_files() == set()
+
+
+def test_a_broker_that_took_the_log_over_is_followed(new_lab: NewLab, tmp_path: Path) -> None:
+    """The same records at the same offsets: the table goes on where it stands, in its generation."""
+    records = [
+        Record(value, key=b"k%d" % n, partition=n % 2, timestamp_ms=1_767_225_600_000 + n)
+        for n, value in enumerate(orders(0, 240))
+    ]
+    lab = new_lab(records[:230], partitions=2)
+    lab.drain()
+    server = start_test_kafka(ServerFolder(tmp_path, "kafka"))
+    try:
+        other = KafkaBroker(server.bootstrap_servers)
+        other.create_topic(lab.pipeline.topic, 2, retention_ms=-1)
+        other.produce(lab.pipeline.topic, records)
+        configure(lab, "kafka", {"bootstrap.servers": str(other)})
+        with pytest.raises(SourceChanged) as noticed:
+            lab.drain()
+        assert noticed.value.code == "cluster-moved"
+        seen = _accept(lab)
+        assert (seen.has_changed, seen.continues, seen.compared, seen.same) == (True, True, 200, 200)
+        assert (progress(lab).generation, progress(lab).next_offsets) == (1, {0: 115, 1: 115})
+        lab.drain()
+        found = lab.audit()
+        assert found.is_clean, found
+        assert (found.rows, found.lag) == (240, 0)
+    finally:
+        server.process.stop()

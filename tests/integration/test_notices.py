@@ -1,0 +1,232 @@
+"""Notices of commits: each at least once, whatever the receiver does, and never in a drain's way."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pydantic import SecretStr
+
+from spark_jobs.checkpoint_txlog import checkpoint
+from spark_jobs.core.batch import BatchKind
+from spark_jobs.core.config import NotifySettings
+from spark_jobs.core.notice import KEPT_US
+from spark_jobs.core.txlog import FlushComplete, IcebergSnapshotCreated
+from spark_jobs.io import webhook
+from spark_jobs.io.secrets import scrub
+from spark_jobs.notices import NoticesSent, send_owed
+from tests.support.new_lab import configure
+from tests.support.pipeline_lab import orders
+from tests.support.recovery_scene import SOON_US, FailAt, Killed, Scene
+from tests.support.webhook_receiver import Receiver, receiving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.new_lab import NewLab
+    from tests.support.pipeline_lab import Lab
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    """A receiver that takes everything."""
+    with receiving() as started:
+        yield started
+
+
+@pytest.fixture
+def told(scene: Scene, receiver: Receiver) -> Scene:
+    """The scene's pipeline with a webhook."""
+    notify = NotifySettings(webhook=SecretStr(receiver.url))
+    scene.pipeline = scene.pipeline.model_copy(update={"notify": notify})
+    return scene
+
+
+def _land(scene: Scene, start: int, end: int, *, kind: BatchKind = BatchKind.DRAIN, **more: Any) -> str:
+    """A batch that landed and is complete in the log; its attempt."""
+    request = scene.lake.request(start, end, **more)
+    planned_at_us = request.batch.ingested_at_us + start
+    request = replace(request, batch=replace(request.batch, kind=kind, ingested_at_us=planned_at_us))
+    scene.log(request, 4)
+    snapshot_id = scene.lake.commit(request).snapshot_id if kind is BatchKind.DRAIN else None
+    for entry in (
+        IcebergSnapshotCreated(snapshot_id, "run", SOON_US),
+        FlushComplete({}, None, "run", SOON_US),
+    ):
+        scene.connections.txlog.append(request.table_uuid, request.batch, entry)
+    return request.batch.attempt
+
+
+def _send(scene: Scene, **changes: Any) -> NoticesSent:
+    return send_owed(scene.pipeline, replace(scene.connections, **changes))
+
+
+def test_a_notice_says_what_changed(told: Scene, receiver: Receiver) -> None:
+    """Table, snapshot, offsets, counts, partitions; once it was taken it is not sent again."""
+    attempt = _land(told, 0, 10, dead_letters=[4])
+    assert _send(told) == NoticesSent(delivered=1)
+    (notice,) = receiver.taken
+    table = told.lake.load()
+    assert notice == {
+        "format": 1,
+        "id": attempt,
+        "kind": "drain",
+        "pipeline": "p",
+        "table": told.lake.name(),
+        "table_uuid": str(table.metadata.table_uuid),
+        "snapshot_id": table.metadata.current_snapshot_id,
+        "committed_at": "2026-01-01T00:00:01Z",
+        "topic": "flights",
+        "generation": 0,
+        "offsets": {"0": [0, 10]},
+        "rows": 9,
+        "dead_letters": 1,
+        "partitions": None,
+    }
+    assert _send(told) == NoticesSent()
+    assert len(receiver.taken) == 1
+
+
+def test_partitions_are_named_as_paths(told: Scene, receiver: Receiver) -> None:
+    """Those of the files that came; all of them, as null, for a replay: it takes rows away too."""
+    told.lake.open().drop_table(told.lake.name())
+    told.lake.make_table(partition_by=("day(at)",))
+    _land(told, 0, 30)
+    _land(told, 0, 30, kind=BatchKind.REPLAY)
+    _land(told, 30, 40, files=False)
+    _send(told)
+    touched = {(n["kind"], tuple(n["offsets"]["0"])): n["partitions"] for n in receiver.taken}
+    assert touched == {
+        ("drain", (0, 30)): ["at_day=2026-01-01", "at_day=2026-01-02"],
+        ("replay", (0, 30)): None,
+        ("drain", (30, 40)): [],
+    }
+
+
+def test_what_changes_no_row_is_not_told(told: Scene, receiver: Receiver) -> None:
+    """Nor does it wait in the log: acts fold without a notice."""
+    _land(told, 0, 10, kind=BatchKind.SKIP, files=False)
+    assert _send(told) == NoticesSent()
+    assert checkpoint(told.pipeline, told.connections).folded_attempts == 1
+    assert receiver.taken == []
+
+
+@pytest.mark.parametrize("status", [500, 503, 429, 408, 401, 404, 302])
+def test_a_receiver_that_fails_gets_it_later(
+    told: Scene, receiver: Receiver, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In the order of the commits; nothing is folded meanwhile, and the URL is in no log line."""
+    attempts = [_land(told, 0, 10), _land(told, 10, 20)]
+    receiver.status = status
+    with caplog.at_level(logging.DEBUG, logger="spark_jobs"):
+        assert _send(told) == NoticesSent(is_owing=True)
+        assert checkpoint(told.pipeline, told.connections).folded_attempts == 0
+    assert f"HTTP {status}" in caplog.text
+    assert "s3cr3t" not in caplog.text
+    receiver.status = 200
+    assert checkpoint(told.pipeline, told.connections).folded_attempts == 2
+    assert [notice["id"] for notice in receiver.taken] == attempts
+
+
+def test_a_refused_notice_is_given_up_loudly(
+    told: Scene, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A body that the receiver can never take must not stop those after it."""
+    attempt = _land(told, 0, 10)
+    receiver.status = 422
+    assert _send(told) == NoticesSent(given_up=1)
+    assert "GIVEN UP" in caplog.text
+    assert attempt in caplog.text
+    receiver.status = 200
+    assert _send(told) == NoticesSent()
+
+
+def test_a_receiver_that_is_away_for_a_day_loses_a_notice_loudly(
+    told: Scene, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Up to then it is owed; the log does not grow for ever."""
+    _land(told, 0, 10)
+    receiver.status = 500
+    assert _send(told, now_us=lambda: SOON_US + KEPT_US - 1) == NoticesSent(is_owing=True)
+    assert "GIVEN UP" not in caplog.text
+    assert _send(told, now_us=lambda: SOON_US + KEPT_US) == NoticesSent(given_up=1)
+    assert "GIVEN UP" in caplog.text
+
+
+def test_a_sender_killed_after_the_post_sends_it_again(told: Scene, receiver: Receiver) -> None:
+    """With the same id: twice rather than never."""
+    attempt = _land(told, 0, 10)
+    for point in ("notice.before-post", "notice.after-post"):
+        with pytest.raises(Killed):
+            _send(told, fail_points=FailAt(point))
+    assert _send(told) == NoticesSent(delivered=1)
+    assert [notice["id"] for notice in receiver.taken] == [attempt, attempt]
+
+
+def _lab(new_lab: NewLab, receiver: Receiver) -> Lab:
+    lab = new_lab(orders(0, 20))
+    configure(lab, "pipelines/orders", {"notify": {"webhook": receiver.url}})
+    return lab
+
+
+def _drain_until_told(lab: Lab, receiver: Receiver, count: int) -> None:
+    """A drain waits a second for its notices: on a busy machine the next one sends what is left."""
+    for _ in range(10):
+        lab.drain()
+        if len(receiver.taken) >= count:
+            return
+    raise AssertionError(f"{len(receiver.taken)} of {count} notices came")
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_a_drain_tells_of_its_commits(new_lab: NewLab, receiver: Receiver) -> None:
+    """A kill between commit and notice leaves it to the next run, recovered batches included."""
+    lab = _lab(new_lab, receiver)
+    _drain_until_told(lab, receiver, 1)
+    assert [notice["offsets"] for notice in receiver.taken] == [{"0": [0, 20]}]
+    receiver.status = 500
+    new_lab.produce(lab, orders(20, 5))
+    lab.kill_at("drain.after-commit")
+    lab.drain()
+    assert len(receiver.taken) == 1
+    new_lab.produce(lab, orders(25, 5))
+    lab.kill_at("notice.before-post")
+    receiver.status = 204
+    _drain_until_told(lab, receiver, 3)
+    told = {(*notice["offsets"]["0"],) for notice in receiver.taken}
+    assert told == {(0, 20), (20, 25), (25, 30)}
+    assert lab.audit().is_clean
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_a_slow_receiver_holds_nothing_up(
+    new_lab: NewLab, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A drain ends while the receiver still thinks; the notice comes with a later one."""
+    monkeypatch.setattr(webhook, "ANSWER_SECONDS", 600.0)
+    lab = _lab(new_lab, receiver)
+    receiver.delay_seconds = 300.0
+    began = time.monotonic()
+    lab.drain()
+    new_lab.produce(lab, orders(20, 5))
+    assert lab.drain().stopped == "caught-up"
+    assert time.monotonic() - began < receiver.delay_seconds
+    assert receiver.taken == []
+    receiver.delay_seconds = 0.0
+    receiver.released.set()
+    _drain_until_told(lab, receiver, 2)
+    assert {20, 5} <= {notice["rows"] for notice in receiver.taken}
+
+
+def test_the_url_is_a_secret(told: Scene, receiver: Receiver) -> None:
+    """In what is shown of the configuration, and in texts once it was resolved."""
+    _land(told, 0, 10)
+    _send(told)
+    for shown in (repr(told.pipeline), str(told.pipeline), told.pipeline.model_dump_json()):
+        assert "s3cr3t" not in shown
+    assert "s3cr3t" not in scrub(f"posting to {receiver.url} failed")
