@@ -1,0 +1,173 @@
+"""SQL over the landed tables: the answers of a full read, of one moment, and nothing else within reach."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+
+from spark_jobs.core.errors import ConfigError, RetryableError
+from spark_jobs.core.moments import Moment
+from spark_jobs.query import query
+from tests.support.recovery_scene import Scene, make_scene
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.lake import Lake
+
+CONDITIONS = [
+    "id = 7",
+    "id > 3 AND id <= 12",
+    "id IN (1, 5, 25)",
+    "NOT (id IN (1, 5, 25))",
+    "name = 'n4' OR id = 11",
+    "name >= 'n2' AND name < 'n3'",
+    "name LIKE 'n1%'",
+    "name IS NULL OR id = 2",
+    "\"at\" BETWEEN TIMESTAMPTZ '2026-01-01 03:00+00' AND TIMESTAMPTZ '2026-01-01 10:00+01'",
+    "_kafka_offset >= 10 AND _kafka_partition = 0",
+    "_kafka_key IS NOT NULL",
+    "id + 1 = 5 AND id <> 4",
+    "id = 3.0",
+    "id < 5 AND lower(name) = 'n3'",
+]
+
+
+@pytest.fixture
+def scene(lake: Lake, tmp_path: Path) -> Scene:
+    """A table of three batches, the second with a dead letter."""
+    return _fill(make_scene(lake, str(tmp_path / "state")))
+
+
+@pytest.fixture
+def embedded(sqlite_lake: Lake, tmp_path: Path) -> Scene:
+    """The same on the embedded catalog."""
+    return _fill(make_scene(sqlite_lake, str(tmp_path / "state")))
+
+
+def _fill(scene: Scene) -> Scene:
+    scene.lake.drain(0, 10)
+    scene.lake.drain(10, 20, dead_letters=[12])
+    scene.lake.drain(20, 30)
+    return scene
+
+
+def _ask(scene: Scene, sql: str, as_of: Moment | None = None) -> list[dict[str, Any]]:
+    with query(scene.pipeline, scene.connections, sql, as_of=as_of) as answer:
+        return [row for batch in answer.batches for row in batch.to_pylist()]
+
+
+def test_the_table_and_its_dead_letters_are_read_by_name(scene: Scene) -> None:
+    """By the last part of the name and by the whole, joined with itself too; its rows are the scan's."""
+    assert _ask(scene, "SELECT count(*) AS n, sum(id) AS s FROM t") == [{"n": 29, "s": 423}]
+    assert _ask(scene, f"FROM {scene.pipeline.table} SELECT max(id) AS m") == [{"m": 29}]
+    assert _ask(scene, "SELECT _kafka_offset AS o, error FROM dead_letters") == [
+        {"o": 12, "error": "not JSON"}
+    ]
+    joined = "SELECT count(*) AS n FROM t JOIN t AS u ON u.id = t.id + 1"
+    assert _ask(scene, joined) == [{"n": 27}]
+    every = sorted(_ask(scene, "FROM t"), key=lambda row: row["id"])
+    assert every == scene.lake.load().scan().to_arrow().sort_by("id").to_pylist()
+
+
+def test_conditions_keep_the_rows_a_full_read_would(embedded: Scene) -> None:
+    """Whether Iceberg's scan applies them or DuckDB does."""
+    rows = embedded.lake.load().scan().to_arrow()
+    with duckdb.connect() as plain:
+        plain.register("t", rows)
+        plain.execute("SET TimeZone = 'UTC'")
+        for condition in CONDITIONS:
+            sql = f"FROM t SELECT id WHERE {condition} ORDER BY id"
+            expected = [row[0] for row in plain.execute(sql).fetchall()]
+            assert [row["id"] for row in _ask(embedded, sql)] == expected, condition
+
+
+def test_only_files_that_matter_are_opened(embedded: Scene) -> None:
+    """A file outside the condition, or beyond the limit, may be gone; a query that needs it says so."""
+    files = {task.file.record_count: task.file for task in embedded.lake.load().scan().plan_files()}
+    embedded.lake.load().io.delete(files[9].file_path)
+    assert _ask(embedded, "SELECT count(*) AS n FROM t WHERE _kafka_offset >= 20") == [{"n": 10}]
+    assert _ask(embedded, "SELECT count(*) AS n FROM t WHERE id < 10 OR id IN (25, 26)") == [{"n": 12}]
+    assert len(_ask(embedded, "SELECT id FROM t LIMIT 3")) == 3
+    with pytest.raises(RetryableError) as away:
+        _ask(embedded, "SELECT sum(id) FROM t")
+    assert away.value.code == "table-unreadable"
+    assert files[9].file_path.rpartition("/")[2] in away.value.message
+
+
+def test_an_earlier_moment_has_its_own_rows_and_dead_letters(lake_with_history: Lake, tmp_path: Path) -> None:
+    """By snapshot id and by time; the dead letters of a batch belong to it, whenever they were committed."""
+    scene = _fill(make_scene(lake_with_history, str(tmp_path / "state")))
+    counts = "SELECT (SELECT count(*) FROM t) AS rows, (SELECT count(*) FROM dead_letters) AS dead"
+    expected = [(0, 0), (10, 0), (19, 1), (29, 1)]
+    history = scene.lake.load().metadata.snapshots
+    assert len(history) == len(expected)
+    for snapshot, (rows, dead) in zip(history, expected, strict=True):
+        for moment in (Moment(snapshot.snapshot_id), Moment(at_ms=snapshot.timestamp_ms)):
+            assert _ask(scene, counts, moment) == [{"rows": rows, "dead": dead}], snapshot
+    for unknown in (Moment(snapshot_id=5), Moment(at_ms=history[0].timestamp_ms - 1)):
+        with pytest.raises(ConfigError) as refused:
+            _ask(scene, counts, unknown)
+        assert refused.value.code == "no-such-snapshot"
+        assert str(history[0].snapshot_id) in refused.value.hint
+
+
+@pytest.mark.nessie
+def test_a_catalog_without_history_is_named(
+    nessie_catalog_properties: dict[str, str], tmp_path: Path
+) -> None:
+    """Its newest state can be queried, an earlier one is refused."""
+    from tests.support.lake import Lake  # the fixture of all catalogs would run this three times
+
+    scene = _fill(
+        make_scene(Lake("nessie", nessie_catalog_properties, tmp_path.name), str(tmp_path / "state"))
+    )
+    newest = scene.lake.load().metadata.current_snapshot_id
+    assert _ask(scene, "SELECT count(*) AS n FROM t", Moment(newest)) == [{"n": 29}]
+    with pytest.raises(ConfigError) as refused:
+        _ask(scene, "SELECT count(*) AS n FROM t", Moment(at_ms=0))
+    assert refused.value.code == "no-history"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM read_text('{file}')",
+        "SELECT * FROM '{file}'",
+        "SELECT * FROM glob('{folder}/*')",
+        "COPY (SELECT 1) TO '{folder}/out.csv'",
+        "ATTACH '{folder}/other.db'",
+        "EXPORT DATABASE '{folder}/out'",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "SELECT * FROM read_parquet('s3://bucket/key.parquet')",
+        "SET enable_external_access = true",
+        "SELECT * FROM rows_of_this_test",
+        "SELECT no_such_column FROM t",
+        "SELEKT 1",
+        "",
+    ],
+)
+def test_nothing_else_is_within_reach(embedded: Scene, tmp_path: Path, sql: str) -> None:
+    """No file, no network, no extension, no setting, no variable of the process; one line says why."""
+    rows_of_this_test = embedded.lake.load().scan().to_arrow()
+    assert rows_of_this_test.num_rows == 29
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    (folder / "secret.txt").write_text("secret")
+    with pytest.raises(ConfigError) as refused:
+        _ask(embedded, sql.format(file=folder / "secret.txt", folder=folder))
+    assert refused.value.code == "query-refused"
+    assert "\n" not in refused.value.message
+    assert [path.name for path in folder.iterdir()] == ["secret.txt"]
+
+
+def test_a_pipeline_without_a_table_is_told_how_to_make_it(sqlite_lake: Lake, tmp_path: Path) -> None:
+    """The first drain does."""
+    scene = make_scene(sqlite_lake, str(tmp_path / "state"))
+    sqlite_lake.open().drop_table(sqlite_lake.name())
+    with pytest.raises(ConfigError) as refused:
+        _ask(scene, "SELECT 1")
+    assert refused.value.code == "no-table"
