@@ -1,0 +1,97 @@
+"""The built-in checks of a pipeline's table; the numbers are plotted over their evaluations."""
+
+from collections.abc import Iterator
+
+from dagster import (
+    AssetCheckExecutionContext,
+    AssetCheckResult,
+    AssetChecksDefinition,
+    AssetCheckSeverity,
+    AssetCheckSpec,
+    MetadataValue,
+    ResourceParam,
+    multi_asset_check,
+)
+
+from assets.failures import named_failures
+from assets.keys import step_name, table_key
+from assets.limits import checks_pool
+from resources.audit_notes import audit_newest, is_due
+from resources.checkup import Health
+from resources.sluice import Sluice
+from spark_jobs.core.check_names import Severity
+from spark_jobs.core.config import PipelineConfig
+from spark_jobs.core.errors import SluiceError
+from spark_jobs.core.health import CheckResult, checks_of, severity_of
+
+
+def table_checks(pipeline: PipelineConfig) -> AssetChecksDefinition | None:
+    """All checks of one pipeline in one step, since one look serves them all; None when all are off."""
+    specs = _specs(pipeline)
+    if not specs:
+        return None
+
+    @multi_asset_check(
+        name=step_name("check", pipeline.name),
+        specs=specs,
+        can_subset=True,
+        pool=checks_pool(pipeline),
+    )
+    def check_table(
+        context: AssetCheckExecutionContext, sluice: ResourceParam[Sluice]
+    ) -> Iterator[AssetCheckResult]:
+        with named_failures():
+            health = sluice.check_up(pipeline)
+            if _audit_when_due(context, sluice, health):
+                health = sluice.check_up(pipeline)
+        selected = {key.name for key in context.selected_asset_check_keys}
+        yield from (
+            asset_check_result(pipeline, result) for result in health.results if result.name in selected
+        )
+
+    return check_table
+
+
+def asset_check_result(pipeline: PipelineConfig, result: CheckResult) -> AssetCheckResult:
+    """A judgement as Dagster shows it."""
+    is_error = result.severity is Severity.ERROR
+    return AssetCheckResult(
+        passed=result.passed,
+        asset_key=table_key(pipeline),
+        check_name=result.name.value,
+        severity=AssetCheckSeverity.ERROR if is_error else AssetCheckSeverity.WARN,
+        description=result.fact,
+        metadata={
+            **({"what mends it": MetadataValue.text(result.mend)} if result.mend else {}),
+            "runbook": MetadataValue.text(result.name.runbook),
+            **{name: MetadataValue.float(float(number)) for name, number in result.numbers.items()},
+        },
+    )
+
+
+def _audit_when_due(context: AssetCheckExecutionContext, sluice: Sluice, health: Health) -> bool:
+    """Compare the newest records with Kafka; when that cannot be done now, the older note stands."""
+    facts, table = health.facts, health.table
+    if table is None or facts.error is not None or not is_due(facts.audit, facts.now_ms):
+        return False
+    pipeline = health.pipeline
+    try:
+        with sluice.connections(pipeline.name, kind="checks", run_id=context.run.run_id) as connections:
+            note = audit_newest(sluice.config.home, pipeline, connections, table.uuid)
+    except SluiceError as error:
+        context.log.warning("the hourly audit could not be made: %s", error)
+        return False
+    context.log.info("audited the newest %d offsets: %s", note.offsets, note)
+    return True
+
+
+def _specs(pipeline: PipelineConfig) -> list[AssetCheckSpec]:
+    return [
+        AssetCheckSpec(
+            name.value,
+            asset=table_key(pipeline),
+            description=f"{name.meaning} When it fails: {name.runbook}",
+            metadata={"severity": severity_of(pipeline, name).value},
+        )
+        for name in checks_of(pipeline)
+    ]

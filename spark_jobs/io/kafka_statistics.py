@@ -1,0 +1,45 @@
+"""A few of librdkafka's own figures about one consumer: what was fetched, how fast brokers answer, errors."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+# Emitted to a callback that keeps the text only; the last one is read when the consumer is done.
+INTERVAL_MS = "200"
+RTT_P99_US = "rtt_p99_us"
+
+
+class ClientStatistics:
+    """Given to librdkafka as ``stats_cb``. A consumer that lived for less than the interval tells nothing."""
+
+    def __init__(self) -> None:
+        self._latest = ""
+
+    def __call__(self, text: str) -> None:
+        """Keep the newest."""
+        self._latest = text
+
+    def figures(self) -> dict[str, int]:
+        """Bytes and messages received, broker errors, and the slowest broker's round trip (99 %) in µs."""
+        if not self._latest:
+            return {}
+        try:
+            told = json.loads(self._latest)
+            brokers = [broker for broker in told["brokers"].values() if broker["nodeid"] >= 0]
+            return {
+                "received_bytes": int(told["rx_bytes"]),
+                "received_messages": int(told["rxmsgs"]),
+                "errors": sum(b["rxerrs"] + b["txerrs"] + b["req_timeouts"] for b in brokers),
+                RTT_P99_US: max((int(broker["rtt"]["p99"]) for broker in brokers), default=0),
+            }
+        except (ValueError, KeyError, TypeError):
+            return {}  # another librdkafka's words: figures about the work never stop it
+
+
+def add_up(figures: list[dict[str, int]]) -> dict[str, Any]:
+    """All consumers of a batch together: sums, and of round trips the slowest."""
+    names = dict.fromkeys(name for each in figures for name in each)
+    return {
+        name: (max if name == RTT_P99_US else sum)(each.get(name, 0) for each in figures) for name in names
+    }

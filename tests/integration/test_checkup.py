@@ -1,0 +1,126 @@
+"""Facts of the built-in checks from real topics and tables."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from resources.checkup import Health, check_up
+from resources.survey import Surveyor
+from spark_jobs.core.offsets import OffsetRange, OffsetRanges
+from spark_jobs.io.kafka_times import first_record_times
+from spark_jobs.pause import pause, resume
+from spark_jobs.skip import skip
+from tests.support.kafka_server import KafkaBroker, Record
+from tests.support.new_lab import NewLab, as_json
+from tests.support.pipeline_lab import make_lab
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.pipeline_lab import Lab
+
+HOUR_MS = 3_600_000
+
+
+def look(lab: Lab) -> Health:
+    """One look at the lab's pipeline."""
+    (health,) = check_up(Surveyor(lab.config))
+    return health
+
+
+def fact(health: Health, name: str) -> tuple[bool, str]:
+    """Whether a check passes, and its line."""
+    result = next(result for result in health.results if result.name == name)
+    return result.passed, result.fact
+
+
+@pytest.mark.kafka
+def test_the_time_of_the_next_record_is_read_where_there_is_one(kafka: KafkaBroker) -> None:
+    """By partition, at any offset; a partition without a record there has no time and holds nothing up."""
+    topic = kafka.new_topic(partitions=3, retention_ms=-1)
+    kafka.produce(topic, [Record(b"x", partition=0, timestamp_ms=1000 + n) for n in range(3)])
+    kafka.produce(topic, [Record(None, partition=1, timestamp_ms=7000)])
+    properties = {"bootstrap.servers": f"{kafka}"}
+    positions = {0: 2, 1: 0, 2: 0}
+    assert first_record_times(properties, topic, positions, timeout_seconds=5) == {0: 1002, 1: 7000}
+    assert first_record_times(properties, topic, {}) == {}
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_headroom_is_what_retention_leaves_the_next_record(
+    kafka: KafkaBroker, spark_remote: str, tmp_path: Path
+) -> None:
+    """An hour is kept: one of 30 minutes ago has 30 left, one of 50 too little, a drained one needs none."""
+    topic = kafka.new_topic(retention_ms=HOUR_MS)
+    lab = make_lab(tmp_path, bootstrap=kafka, topic=topic, spark_remote=spark_remote)
+    kafka.produce(topic, as_json({"id": 0}))
+    lab.drain()
+    now_ms = int(time.time() * 1000)
+    kafka.produce(topic, [Record(b'{"id": 1}', timestamp_ms=now_ms - HOUR_MS // 2)])
+    left_ms = look(lab).facts.headroom_ms
+    assert left_ms is not None
+    assert HOUR_MS // 2 - 120_000 < left_ms <= HOUR_MS // 2
+    assert fact(look(lab), "retention_headroom")[0]
+    lab.drain()
+    assert look(lab).facts.headroom_ms is None
+    kafka.produce(topic, [Record(b'{"id": 2}', timestamp_ms=now_ms - HOUR_MS * 5 // 6)])
+    passed, told = fact(look(lab), "retention_headroom")
+    assert not passed
+    assert "(at least 15 min wanted)" in told
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_columns_that_came_after_the_first_batch_are_named(new_lab: NewLab) -> None:
+    """The first batch's own columns are no change; a new field and a widened one are."""
+    lab = new_lab(as_json({"id": 1}))
+    lab.drain()
+    assert fact(look(lab), "schema") == (True, "no column changed lately")
+    new_lab.produce(lab, as_json({"id": 2, "note": {"text": "x"}}))
+    lab.drain()
+    passed, told = fact(look(lab), "schema")
+    assert not passed
+    assert "added note (struct)" in told
+    assert "added note.text (string)" in told
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_an_idle_topic_stays_fresh_and_a_backlog_ages(new_lab: NewLab) -> None:
+    """Valid-through is now while nothing waits, else what the last batch had reached."""
+    lab = new_lab(as_json({"id": 1}))
+    assert fact(look(lab), "fresh") == (True, "no table yet, 1 records wait")
+    lab.drain()
+    idle = look(lab).facts
+    assert idle.valid_through_ms == idle.now_ms
+    new_lab.produce(lab, as_json({"id": 2}))
+    late = look(lab).facts
+    assert late.waiting == 1
+    assert late.valid_through_ms is not None
+    assert late.valid_through_ms < late.now_ms
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_an_operators_acts_are_told_and_are_no_faults(new_lab: NewLab) -> None:
+    """A pause is no stall and names its reason; skipped offsets leave no hole and nothing missing."""
+    lab = new_lab(as_json(*({"id": n} for n in range(5))))
+    lab.drain()
+    new_lab.produce(lab, as_json(*({"id": n} for n in range(5))))
+    with lab.connections() as connections:
+        skip(lab.pipeline, connections, OffsetRanges((OffsetRange(0, 5, 7),)), reason="poison")
+        pause(lab.pipeline, connections, reason="the lake moves")
+    passed, told = fact(look(lab), "stall")
+    assert passed
+    assert told == "paused by test: the lake moves"
+    with lab.connections() as connections:
+        resume(lab.pipeline, connections, reason="moved")
+    lab.drain()
+    health = look(lab)
+    assert fact(health, "stall") == (True, "nothing waits")
+    assert fact(health, "complete") == (True, "2 batches balance over 8 offsets")
+    assert (lab.audit().missing, lab.audit().rows) == (0, 8)

@@ -1,0 +1,171 @@
+"""The built-in checks' judgements, from facts alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from spark_jobs.core.batch import Balance
+from spark_jobs.core.check_names import CheckName, Severity
+from spark_jobs.core.config import CheckSetting, DeadLetterSettings, PipelineConfig
+from spark_jobs.core.errors import RetryableError
+from spark_jobs.core.health import CheckResult, checks_of, judge
+from spark_jobs.core.health_facts import AuditNote, BatchCounts, HealthFacts, Removal, TableFacts
+from spark_jobs.core.progress import Pause
+
+NOW = 1_800_000_000_000
+PIPELINE = PipelineConfig(name="orders", topic="orders", table="lake.orders")
+BATCH = BatchCounts("a", NOW - 60_000, 10, Balance(rows=8, dead_letters=0, tombstones=1, gaps=1), 8)
+TABLE = TableFacts(valid_through_ms=NOW - 30_000, committed_at_ms=NOW - 30_000, batches=(BATCH,))
+WELL = HealthFacts(now_ms=NOW, lag={0: 0, 1: 0}, table=TABLE)
+
+
+def look(facts: HealthFacts, name: str, pipeline: PipelineConfig = PIPELINE) -> CheckResult:
+    """The result of one check."""
+    return next(result for result in judge(pipeline, facts) if result.name == name)
+
+
+def checked(**checks: CheckSetting) -> PipelineConfig:
+    """The pipeline with these settings."""
+    return PIPELINE.model_copy(update={"checks": checks})
+
+
+def test_all_is_well() -> None:
+    """A table that has everything passes every check and asks for nothing to be typed."""
+    results = judge(PIPELINE, WELL)
+    assert [result.name for result in results] == list(CheckName)
+    assert all(result.passed and not result.mend for result in results)
+
+
+def test_a_table_that_is_not_there_yet_fails_nothing() -> None:
+    """Before the first batch there is nothing to be late with, and the line says so."""
+    results = judge(PIPELINE, HealthFacts(now_ms=NOW, lag={0: 5}))
+    assert all(result.passed for result in results)
+    assert look(HealthFacts(now_ms=NOW, lag={0: 5}), "stall").fact == "no table yet, 5 records wait"
+
+
+def test_a_pipeline_that_cannot_be_looked_at_fails_every_check_with_the_reason() -> None:
+    """No answer is never taken for good news."""
+    away = RetryableError("no broker answers", code="no-broker", hint="Start it.")
+    for result in judge(PIPELINE, HealthFacts(now_ms=NOW, is_known=False, error=away)):
+        assert not result.passed
+        assert result.fact == "cannot be judged: no broker answers"
+        assert result.mend == "Start it."
+
+
+def test_freshness_advances_on_an_idle_topic_and_ages_with_a_backlog() -> None:
+    """With nothing waiting the table is complete up to now, however long ago the last record came."""
+    old = replace(TABLE, valid_through_ms=NOW - 3_600_000, committed_at_ms=NOW - 3_600_000)
+    idle = look(replace(WELL, table=old), "fresh")
+    late = look(replace(WELL, table=old, lag={0: 1}), "fresh")
+    assert idle.passed
+    assert idle.numbers["age_seconds"] == 0
+    assert not late.passed
+    assert late.numbers["age_seconds"] == 3600
+    assert "1 h ago" in late.fact
+    assert late.mend == "./sluice drain orders"
+
+
+def test_limits_follow_the_freshness_asked_for_and_yield_to_configured_ones() -> None:
+    """Five times the freshness, at least five minutes, unless a limit says otherwise."""
+    facts = replace(WELL, lag={0: 1}, table=replace(TABLE, valid_through_ms=NOW - 400_000))
+    slow = PIPELINE.model_copy(update={"freshness_seconds": 100})
+    assert not look(facts, "fresh").passed
+    assert look(facts, "fresh", slow).passed
+    assert not look(
+        facts, "fresh", slow.model_copy(update={"checks": {"fresh": CheckSetting(limit=60)}})
+    ).passed
+
+
+def test_lag_names_the_partition_with_the_most() -> None:
+    """Two full batches may wait; beyond that the line says where."""
+    facts = replace(WELL, lag={0: 1, 1: 5_000_000})
+    assert not look(facts, "lag").passed
+    assert "5,000,000 of them in partition 1" in look(facts, "lag").fact
+    assert look(facts, "lag", checked(lag=CheckSetting(limit=6_000_000))).passed
+
+
+def test_a_stall_is_a_backlog_without_commits() -> None:
+    """Neither an idle topic nor a busy drain is one; a quiet backlog is, and an error a drain meets."""
+    quiet = replace(TABLE, committed_at_ms=NOW - 301_000)
+    assert look(replace(WELL, table=quiet), "stall").passed
+    assert look(replace(WELL, lag={0: 1}), "stall").passed
+    assert not look(replace(WELL, table=quiet, lag={0: 1}), "stall").passed
+    gone = RetryableError("retention passed", code="x", hint="Skip it.")
+    assert look(replace(WELL, error=gone), "stall").mend == "Skip it."
+    assert "held list" in look(replace(WELL, held=("a",)), "stall").mend
+
+
+def test_a_pause_is_no_stall_but_the_table_still_ages() -> None:
+    """What a person stopped is told with their reason, and mended by resuming."""
+    paused = replace(
+        TABLE, paused=Pause("migration", "ann@host", NOW), valid_through_ms=0, committed_at_ms=NOW - 900_000
+    )
+    facts = replace(WELL, table=paused, lag={0: 1})
+    assert look(facts, "stall").fact == "paused by ann@host: migration"
+    assert look(facts, "stall").passed
+    assert look(facts, "fresh").mend.startswith("./sluice resume orders")
+
+
+def test_headroom_wants_a_day_or_a_quarter_of_what_the_topic_keeps() -> None:
+    """A topic that keeps an hour cannot give a day's warning."""
+    two_hours = replace(WELL, lag={0: 1}, headroom_ms=2 * 3_600_000, retention_ms=7 * 86_400_000)
+    assert not look(two_hours, "retention_headroom").passed
+    assert look(replace(two_hours, retention_ms=3 * 3_600_000), "retention_headroom").passed
+    now = look(replace(two_hours, headroom_ms=0), "retention_headroom")
+    assert now.fact.startswith("Kafka may delete the next record now")
+    assert "retention.ms of topic orders" in now.mend
+
+
+def test_dead_letters_are_judged_by_their_share_of_a_day() -> None:
+    """Older batches do not count; the breaker's share is the limit where there is one, 0 included."""
+    bad = BatchCounts("b", NOW - 1000, 100, Balance(rows=98, dead_letters=2), 98)
+    old = BatchCounts("c", NOW - 2 * 86_400_000, 100, Balance(rows=0, dead_letters=100), 0)
+    facts = replace(WELL, table=replace(TABLE, batches=(old, bad)))
+    assert look(facts, "dead_letters").numbers == {"dead_letters": 2, "records": 100, "share": 0.02}
+    assert not look(facts, "dead_letters").passed
+    lenient = PIPELINE.model_copy(update={"dead_letters": DeadLetterSettings(stop_above=0.05)})
+    assert look(facts, "dead_letters", lenient).passed
+    one = replace(WELL, table=replace(TABLE, batches=(replace(bad, balance=Balance(9999, 1)),)))
+    assert look(one, "dead_letters").passed
+    assert not look(one, "dead_letters", checked(dead_letters=CheckSetting(limit=0.0))).passed
+
+
+def test_complete_tells_unaccounted_offsets_holes_and_what_the_audit_found() -> None:
+    """Any of the three fails it; rows that another writer removed are told apart and do not."""
+    short = replace(BATCH, added_rows=7)
+    assert look(replace(WELL, table=replace(TABLE, batches=(short,))), "complete").numbers["unaccounted"] == 1
+    hole = replace(TABLE, holes=("snapshot 7 begins at 0:9, 0:8 was reached",))
+    assert "0:9" in look(replace(WELL, table=hole), "complete").fact
+    removed = replace(TABLE, removals=(Removal(9, "delete", NOW, 3),))
+    told = look(replace(WELL, table=removed, audit=AuditNote(NOW, 100, 0, 0, 0, 3)), "complete")
+    assert told.passed
+    assert "another writer removed 3 rows (delete 9)" in told.fact
+    missing = look(replace(WELL, audit=AuditNote(NOW - 60_000, 100, 1, 0, 0, 0)), "complete")
+    assert not missing.passed
+    assert "newest 100 offsets 1 min ago: 1 missing" in missing.fact
+
+
+def test_a_changed_schema_is_named() -> None:
+    """What changed is the line."""
+    changed = replace(TABLE, schema_changes=("added note (string)",))
+    assert look(replace(WELL, table=changed), "schema").fact == "added note (string)"
+    assert not look(replace(WELL, table=changed), "schema").passed
+
+
+def test_severity_is_the_pipelines_choice() -> None:
+    """`off` leaves a check out, `warn` keeps it from being an error."""
+    pipeline = checked(fresh=CheckSetting(severity=Severity.OFF), stall=CheckSetting(severity=Severity.WARN))
+    facts = replace(WELL, held=("a",))
+    assert CheckName.FRESH not in checks_of(pipeline)
+    assert "fresh" not in [result.name for result in judge(pipeline, facts)]
+    assert look(facts, "stall").is_failed_error
+    assert not look(facts, "stall", pipeline).is_failed_error
+
+
+@pytest.mark.parametrize("name", list(CheckName))
+def test_every_check_has_a_meaning_and_a_runbook(name: CheckName) -> None:
+    """A name without a sentence and an anchor helps nobody at night."""
+    assert name.meaning.endswith(".")
+    assert name.runbook == f"docs/OPERATIONS.md#check-{name}"
