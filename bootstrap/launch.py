@@ -7,6 +7,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+from bootstrap.browser import ensure_browser, is_asked_for
 from bootstrap.child_environment import child_environment
 from bootstrap.install import SetupError, ensure_installed, fetch_jars
 from bootstrap.places import ROOT, TEST_JARS_LOCK, Places, user_cache
@@ -44,6 +45,8 @@ def launch(arguments: list[str]) -> int:
         ensure_installed(places, "dev" if command in {"test", "lint", "bench"} else "run")
         if command == "test":
             fetch_jars(places, TEST_JARS_LOCK)
+            if is_asked_for(arguments[1:]):
+                ensure_browser()
     except SetupError as error:
         print(error, file=sys.stderr)
         return 69
