@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from spark_jobs.core.config import PipelineConfig
+    from spark_jobs.core.upkeep_conditions import UpkeepKind
 
 GROUP_TOPICS = "topics"
 GROUP_TABLES = "tables"
 GROUP_UPKEEP = "upkeep"
+GROUP_REPLAY = "replay"
 
 
 def topic_key(topic: str) -> AssetKey:
@@ -31,6 +33,16 @@ def table_key(pipeline: PipelineConfig) -> AssetKey:
 def txlog_key(pipeline: PipelineConfig) -> AssetKey:
     """``txlog/<pipeline>``."""
     return AssetKey(["txlog", pipeline.name])
+
+
+def replay_key(pipeline: PipelineConfig) -> AssetKey:
+    """``replay/<pipeline>``."""
+    return AssetKey(["replay", pipeline.name])
+
+
+def upkeep_key(pipeline: PipelineConfig, kind: UpkeepKind) -> AssetKey:
+    """``upkeep/<pipeline>/<kind>``."""
+    return AssetKey(["upkeep", pipeline.name, kind.value])
 
 
 def step_name(verb: str, name: str) -> str:

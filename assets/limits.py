@@ -16,6 +16,8 @@ DRAIN_BUDGET_SECONDS = 300.0
 # The monitor fails a drain after this: the budget, the batch under way when it ends, start and recovery.
 DRAIN_MAX_RUNTIME_SECONDS = 900
 UPKEEP_MAX_RUNTIME_SECONDS = 1800
+CHECKS_MAX_RUNTIME_SECONDS = 1800
+QUALITY_MAX_RUNTIME_SECONDS = 1800
 
 
 def drain_pool(pipeline: PipelineConfig) -> str:
@@ -26,3 +28,13 @@ def drain_pool(pipeline: PipelineConfig) -> str:
 def upkeep_pool(pipeline: PipelineConfig) -> str:
     """Pool of the runs that tidy up after the table's drains."""
     return f"upkeep_{pipeline.table}"
+
+
+def quality_pool(pipeline: PipelineConfig) -> str:
+    """Pool of the runs that judge the table's suites."""
+    return f"quality_{pipeline.table}"
+
+
+def checks_pool(pipeline: PipelineConfig) -> str:
+    """Pool of the runs that judge the table; they read beside drains and upkeep."""
+    return f"checks_{pipeline.table}"

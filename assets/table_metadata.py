@@ -56,7 +56,6 @@ def _described(table: Table, pipeline: PipelineConfig) -> dict[str, MetadataValu
     ]
     return {
         "dagster/table_name": MetadataValue.text(pipeline.table),
-        "dagster/storage_kind": MetadataValue.text("iceberg"),
         "dagster/row_count": MetadataValue.int(int(rows) if rows else 0),
         "dagster/column_schema": MetadataValue.table_schema(TableSchema(columns)),
         "dagster/uri": MetadataValue.url(table.location()),
@@ -80,12 +79,25 @@ def _figures(result: DrainResult) -> dict[str, MetadataValue]:
         "data_files": MetadataValue.int(sum(batch.data_files for batch in result.batches)),
         "file_bytes": MetadataValue.int(sum(batch.file_bytes for batch in result.batches)),
         "batches": MetadataValue.int(len(result.batches)),
-        "lag_records": MetadataValue.int(result.lag_records),
         "stopped": MetadataValue.text(result.stopped),
+        **({"held": MetadataValue.text(_held(result))} if result.held else {}),
+        **_lag_or_pause(result),
         "recovery": MetadataValue.json(dataclasses.asdict(result.recovery)),
         **({"valid_through": MetadataValue.timestamp(valid_through / 1000)} if valid_through else {}),
         **{f"{step}_ms": MetadataValue.int(total) for step, total in durations.items()},
     }
+
+
+def _held(result: DrainResult) -> str:
+    held = result.held[0]
+    return f"{held.ranges}: {held.story}; ./sluice held list {result.pipeline}"
+
+
+def _lag_or_pause(result: DrainResult) -> dict[str, MetadataValue]:
+    paused = result.paused
+    if paused is not None:
+        return {"paused": MetadataValue.text(f"by {paused.actor}: {paused.reason}")}
+    return {"lag_records": MetadataValue.int(result.lag_records)}
 
 
 def _lists(result: DrainResult) -> dict[str, MetadataValue]:

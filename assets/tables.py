@@ -53,7 +53,6 @@ def _spec(pipeline: PipelineConfig) -> AssetSpec:
         ),
         metadata={
             "dagster/table_name": pipeline.table,
-            "dagster/storage_kind": "iceberg",
             "topic": pipeline.topic,
             "start": pipeline.start.kind.value,
             "freshness_seconds": pipeline.freshness_seconds,

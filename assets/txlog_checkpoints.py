@@ -1,4 +1,4 @@
-"""The transaction logs: materializing one folds its finished attempts into a checkpoint."""
+"""The transaction logs: materializing one folds its finished attempts into the books."""
 
 import dataclasses
 
@@ -13,8 +13,9 @@ from dagster import (
 
 from assets.failures import named_failures
 from assets.keys import GROUP_UPKEEP, dagster_owners, step_name, table_key, txlog_key
-from assets.limits import upkeep_pool
+from assets.limits import UPKEEP_MAX_RUNTIME_SECONDS, upkeep_pool
 from resources.sluice import Sluice
+from spark_jobs.core.books import books_of
 from spark_jobs.core.config import PipelineConfig
 
 
@@ -28,11 +29,15 @@ def txlog_asset(pipeline: PipelineConfig) -> AssetsDefinition:
         context: AssetExecutionContext, sluice: ResourceParam[Sluice]
     ) -> MaterializeResult[None]:
         from spark_jobs.checkpoint_txlog import checkpoint  # noqa: PLC0415  (imports the lake)
+        from spark_jobs.settle_replays import settle_left_replays  # noqa: PLC0415
 
         with (
             named_failures(),
             sluice.connections(pipeline.name, kind="checkpoint", run_id=context.run_id) as connections,
         ):
+            # The longest any run may last: a replay that is older is dead.
+            before_us = connections.now_us() - UPKEEP_MAX_RUNTIME_SECONDS * 1_000_000
+            settle_left_replays(pipeline, connections, before_us=before_us)
             return MaterializeResult(metadata=dataclasses.asdict(checkpoint(pipeline, connections)))
 
     return checkpoint_log
@@ -43,11 +48,12 @@ def _spec(pipeline: PipelineConfig) -> AssetSpec:
         txlog_key(pipeline),
         deps=[table_key(pipeline)],
         group_name=GROUP_UPKEEP,
-        kinds={"json"},
+        kinds={"iceberg"},
         owners=dagster_owners(pipeline.owners),
         tags={"sluice/pipeline": pipeline.name},
         description=(
-            f"What every run did to `{pipeline.table}`, phase by phase. Finished attempts are folded into a "
-            "checkpoint, so that recovery has few objects to list."
+            f"What every run did to `{pipeline.table}`, phase by phase. Finished attempts are folded into the"
+            f" books, the table `{books_of(pipeline.table)}`: recovery then has few objects to list, and what"
+            " was done stays for SQL and `./sluice history`."
         ),
     )

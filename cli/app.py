@@ -37,6 +37,7 @@ COMMANDS = (
     Entry("Use", "preview", "cli.preview", "Show the table a topic would become; writes nothing."),
     Entry("Use", "up", "cli.up", "Run what the configuration names until Ctrl-C."),
     Entry("Use", "status", "cli.status", "One word, lag and last commit per pipeline."),
+    Entry("Use", "query", "cli.query", "SQL over a table and its dead letters, now or as of then."),
     Entry(
         "Operate",
         "validate",
@@ -47,7 +48,23 @@ COMMANDS = (
     Entry("Operate", "check", "cli.check", "Try every connection a pipeline needs; leaves nothing behind."),
     Entry("Operate", "drain", "cli.drain", "Drain one pipeline now, until it has caught up."),
     Entry("Operate", "recover", "cli.recover", "Settle attempts that a crash left unfinished."),
+    Entry("Operate", "replay", "cli.replay", "Read drained offsets again and replace exactly their rows."),
+    Entry(
+        "Operate", "upkeep", "cli.upkeep", "Compact, expire, rewrite manifests, remove orphans, fold the log."
+    ),
+    Entry("Operate", "held", "cli.held", "Batches that failed a quality gate: list, publish, discard."),
     Entry("Operate", "audit", "cli.audit", "Compare a table with Kafka: missing, duplicated, differing."),
+    Entry("Operate", "history", "cli.history", "Every batch and act: when, what, how long, who and why."),
+    Entry(
+        "Operate", "trace", "cli.trace", "Where one record is and why: row, dead letter, gap, not drained."
+    ),
+    Entry("Operate", "checks", "cli.checks", "Judge pipelines: complete, fresh, lag, stall, retention, ..."),
+    Entry("Operate", "pause", "cli.pause", "Stop a pipeline's drains until `resume`.", "pause"),
+    Entry("Operate", "resume", "cli.pause", "Let a paused pipeline drain again.", "resume"),
+    Entry("Operate", "skip", "cli.skip", "Leave out offsets that cannot be drained, and remember it."),
+    Entry("Operate", "metrics", "cli.metrics", "Serve Prometheus metrics until Ctrl-C."),
+    Entry("Operate", "rollback", "cli.rollback", "Set a table and its offsets back to a snapshot or a time."),
+    Entry("Operate", "source", "cli.source", "Compare a topic with the table's source; take a new one."),
     Entry("Operate", "down", "cli.down", "Stop what `up` started, from elsewhere."),
     Entry("Operate", "reset", "cli.reset", "Delete the local state after a yes."),
     Entry(

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from spark_jobs.audit import AuditResult
+    from spark_jobs.core.config import PipelineConfig, SluiceConfig
+    from spark_jobs.io.file_audit import FileCounts
 
 NUMBERS = (
     "records",
@@ -21,6 +23,8 @@ NUMBERS = (
     "dead_letters",
     "tombstones",
     "missing",
+    "removed",
+    "skipped",
     "duplicates",
     "differing",
     "snapshots",
@@ -30,13 +34,19 @@ NUMBERS = (
 
 @click.command("audit")
 @click.argument("pipeline")
+@click.option("--metadata", is_flag=True, help="Audit files, log and commits instead; asks Kafka nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
-def command(pipeline: str, as_json: bool) -> int:
+def command(pipeline: str, metadata: bool, as_json: bool) -> int:
     """Compare PIPELINE's table with Kafka: missing, duplicated and differing records.
 
+    Rows that another writer deleted are `removed`, not missing, as far as kept snapshots show it.
     Where Kafka no longer holds a range it is judged by offsets and counts. Exit code 1 when anything is off.
+    With --metadata: every file the metadata names is there, whole and as described; log and table agree;
+    offsets are contiguous and balanced. Each finding names the command that mends it. Both only read.
     """
     config, chosen = load_pipeline(pipeline)
+    if metadata:
+        return _audit_metadata(config, chosen, as_json=as_json)
     with connections_for(config, chosen, "audit") as connections:
         from spark_jobs.audit import audit  # noqa: PLC0415  (pyiceberg: not for `--help`)
 
@@ -46,6 +56,30 @@ def command(pipeline: str, as_json: bool) -> int:
     else:
         print_audits([result])
     return 0 if result.is_clean else 1
+
+
+def _audit_metadata(config: SluiceConfig, chosen: PipelineConfig, *, as_json: bool) -> int:
+    with connections_for(config, chosen, "audit") as connections:
+        from spark_jobs.audit_metadata import audit_metadata  # noqa: PLC0415  (pyiceberg: not for `--help`)
+
+        result = audit_metadata(chosen, connections, on_progress=_tell_files)
+    if as_json:
+        output.json_line(dataclasses.asdict(result))
+        return 0 if result.is_clean else 1
+    for finding in result.findings:
+        output.say(f"{finding.what}\n  where: {finding.where}\n  mend:  {finding.mend}")
+    seen = (
+        f"{output.count(result.data_files, 'data file')} ({result.data_bytes:,} bytes), "
+        f"{output.count(result.metadata_files, 'metadata file')}, "
+        f"{output.count(result.snapshots, 'snapshot')}, {output.count(result.attempts, 'attempt')} in the log"
+    )
+    judged = "all is there and agrees" if result.is_clean else output.count(len(result.findings), "finding")
+    output.say(f"{result.pipeline}: {judged}; {seen}")
+    return 0 if result.is_clean else 1
+
+
+def _tell_files(counts: FileCounts) -> None:
+    click.echo(f"{counts.data_files:,} data files looked at", err=True)
 
 
 def print_audits(results: Iterable[AuditResult]) -> None:
@@ -69,4 +103,9 @@ def verdict(result: AuditResult) -> str:
         if result.gone
         else ""
     )
-    return f"every record is in the table once, unchanged{gone}"
+    removed = (
+        f"; {output.count(result.removed, 'record')} another writer removed ({', '.join(result.examples)})"
+        if result.removed
+        else ""
+    )
+    return f"every record is in the table once, unchanged{removed}{gone}"

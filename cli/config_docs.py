@@ -14,12 +14,17 @@ from pydantic.json_schema import GenerateJsonSchema
 from cli.config_template import render_config
 from spark_jobs.core.config_written import (
     WrittenCatalog,
+    WrittenDeadLetters,
     WrittenDefaults,
     WrittenFile,
+    WrittenNotify,
     WrittenPipeline,
     WrittenSpark,
     WrittenTeamFile,
+    WrittenUpkeep,
 )
+from spark_jobs.core.config_written_checks import WrittenChecks, WrittenMetrics
+from spark_jobs.core.config_written_quality import WrittenSuite
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -28,7 +33,17 @@ if TYPE_CHECKING:
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 _HEADER = "| key | value | default | meaning |\n|---|---|---|---|"
-_SECTION_KEYS = ("kafka", "catalog", "spark", "defaults", "pipelines")
+_KINDS_BY_UNIT = {
+    "smhd": "duration: `30s`, `5m`, `1h`, `1d`",
+    "KMGT": "size: `64MiB`, `1GiB`",
+    "%": "share: `5%`",
+}
+_SECTION_KEYS = ("kafka", "catalog", "spark", "metrics", "defaults", "pipelines")
+_PIPELINE_SECTION_KEYS = ("upkeep", "dead_letters", "quality", "checks", "notify")
+_SECTIONS_OF: dict[type[BaseModel], tuple[str, ...]] = {
+    WrittenFile: _SECTION_KEYS,
+    WrittenDefaults: _PIPELINE_SECTION_KEYS,
+}
 
 
 class _EditorSchema(GenerateJsonSchema):
@@ -66,6 +81,12 @@ def render_config_md() -> str:
         _section("catalog", _CATALOG, WrittenCatalog),
         _section("spark", WrittenSpark.__doc__ or "", WrittenSpark),
         _section("defaults", _DEFAULTS, WrittenDefaults),
+        _section("upkeep", WrittenUpkeep.__doc__ or "", WrittenUpkeep),
+        _section("dead_letters", WrittenDeadLetters.__doc__ or "", WrittenDeadLetters),
+        _section("quality", _QUALITY, WrittenSuite),
+        _section("checks", _CHECKS, WrittenChecks),
+        _section("notify", WrittenNotify.__doc__ or "", WrittenNotify),
+        _section("metrics", WrittenMetrics.__doc__ or "", WrittenMetrics),
         _section("pipelines", _PIPELINES, WrittenPipeline, without=WrittenDefaults),
         _TEAM_FILES,
         _SECRETS,
@@ -97,7 +118,8 @@ def _table(model: type[BaseModel], without: type[BaseModel] | None = None) -> st
         default = (
             "**required**" if name in required else f"`{value['default']}`" if "default" in value else ""
         )
-        kind = "[section](#" + name + ")" if name in _SECTION_KEYS and model is WrittenFile else _kind(value)
+        has_section = name in _SECTIONS_OF.get(model, ())
+        kind = f"[section](#{name})" if has_section else _kind(value)
         rows.append(
             f"| `{name}` | {kind} | {default} | {value.get('description', '')} |".replace("year|", "year\\|")
         )
@@ -112,10 +134,9 @@ def _kind(value: dict[str, Any]) -> str:
     if "const" in value:
         return f"`{value['const']}`"
     pattern = value.get("pattern", "")
-    if "smhd" in pattern:
-        return "duration: `30s`, `5m`, `1h`, `1d`"
-    if "KMGT" in pattern:
-        return "size: `64MiB`, `1GiB`"
+    for unit, kind in _KINDS_BY_UNIT.items():
+        if unit in pattern:
+            return kind
     return {"string": "text", "array": "list", "object": "map", "integer": "whole number"}.get(
         value.get("type", ""), "map"
     )
@@ -146,6 +167,23 @@ as `spark.sql.catalog.<name>.…`. Left out as a whole, or with nothing but a na
 _DEFAULTS = """Settings of every pipeline that does not say otherwise. The order is: the main file's
 defaults, a team file's own, the pipeline's. Maps are merged key by key, everything else is replaced."""
 
+_QUALITY = """A list of suites. A pipeline's list replaces that of `defaults`.
+
+```yaml
+quality:
+  - name: complete_orders
+    when: gate
+    on_failure: dead_letters
+    expectations:
+      - expect_column_values_to_not_be_null: {column: id}
+      - expect_column_values_to_be_between: {column: price, min_value: 0, max_value: 10000, mostly: 0.99}
+```
+
+The names and arguments are Great Expectations' own; those that need a database are refused. In arguments
+`5`, `0.5` and `true` are a number, a number and a truth value, unless they are quoted. Times are UTC, written
+as in ISO 8601. Maps, lists and structs are handed over as JSON text. What a batch that fails a gate goes
+through, and what to do then, is in [OPERATIONS.md](OPERATIONS.md#quality-and-held-batches)."""
+
 _PIPELINES = """A pipeline is one topic into one table. Its name becomes a Dagster asset key; letters,
 digits and `_`. Every key of `defaults` may stand here too. With `topics` or `topics_regex` each topic
 becomes a pipeline of its own, named after the topic with everything but letters, digits and `_` replaced
@@ -157,6 +195,10 @@ asks no broker. A topic made later becomes a pipeline when one of these runs and
 (`./sluice up` does both at its start). A topic that a pipeline of its own names is left to that pipeline.
 
 Two pipelines never write one table; `<table>_dead_letters` counts as the pipeline's too."""
+
+_CHECKS = """The built-in checks, each a map of `severity` (`error`, `warn` or `off`) and, where it has one,
+`limit`: `fresh: {severity: warn, limit: 10m}`. `./sluice checks` prints them, Dagster runs them every five
+minutes, and docs/OPERATIONS.md says for each what to do when it fails."""
 
 _TEAM_FILES = """## Team files
 

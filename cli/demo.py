@@ -29,7 +29,7 @@ DEMO_CONFIG = """\
 version: 1
 pipelines:
   flights: {topic: flights, table: lake.flights}
-  weather: {topic: weather, table: lake.weather}
+  weather: {topic: weather, table: lake.weather, max_batch_records: 4000}
 """
 
 
@@ -39,13 +39,14 @@ def command(as_json: bool) -> int:
     """Fill two tables from a real Kafka, by the sensor's own runs, and audit them against it.
 
     New York's flights and weather of 2013 go into the topics `flights` and `weather` of an embedded broker.
-    Dagster's sensor sees the backlog and its runs drain it. At the end everything that was started is
-    stopped; the tables stay. It can be run again: what is there is not done twice. Exit code 1 when the
-    audit finds anything.
+    Dagster's sensor sees the backlog and its runs drain it. Then a short tour: a compaction, a replay, the
+    checks. At the end everything that was started is stopped; the tables stay. It can be run again: what is
+    there is not done twice. Exit code 1 when the audit finds anything.
     """
     config = _demo_config()
     with hold(config.home, "./sluice demo"):
         from cli.demo_report import audit_all, print_report, to_json  # noqa: PLC0415  (pyiceberg: not for `--help`)
+        from cli.demo_tour import walk  # noqa: PLC0415
         from cli.drain_watch import wait_for_runs  # noqa: PLC0415
         from cli.running import servers_of  # noqa: PLC0415
 
@@ -61,10 +62,12 @@ def command(as_json: bool) -> int:
             output.heading("4. Audit against Kafka")
             audited = audit_all(config)
             wait_for_runs(servers.home)
+            output.heading("5. A short tour of what keeps a table healthy")
+            stays_whole = walk(config)
         print_report(config, audited)
     if as_json:
         output.json_line(to_json(audited))
-    return 0 if all(one.result.is_clean for one in audited) else 1
+    return 0 if stays_whole and all(one.result.is_clean for one in audited) else 1
 
 
 def _demo_config() -> SluiceConfig:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from cli import output
+from cli.pause import paused_line
 from cli.work import connections_for, load_pipeline
+from spark_jobs.core.errors import BatchHeld
 
 if TYPE_CHECKING:
     from spark_jobs.batch_run import BatchResult
@@ -18,11 +20,11 @@ UNTIL_CAUGHT_UP_SECONDS = float(7 * 24 * 3600)
 
 @click.command("drain")
 @click.argument("pipeline")
-def command(pipeline: str) -> None:
+def command(pipeline: str) -> int:
     """Drain PIPELINE until it has caught up with what its topic held, one commit a batch.
 
     Safe beside a running `up` and safe to repeat: a batch that somebody else committed first is a conflict
-    (exit code 76), never a duplicate.
+    (exit code 76), never a duplicate. A batch that fails a quality gate is held and stops it (exit code 65).
     """
     config, chosen = load_pipeline(pipeline)
     output.say(f"draining {chosen.topic} into {chosen.table}")
@@ -31,6 +33,7 @@ def command(pipeline: str) -> None:
 
         result = drain(chosen, connections, budget_seconds=UNTIL_CAUGHT_UP_SECONDS, on_progress=print_batch)
     output.say(last_line(result))
+    return BatchHeld.exit_code if result.held else 0
 
 
 def print_batch(batch: BatchResult) -> None:
@@ -46,7 +49,13 @@ def print_batch(batch: BatchResult) -> None:
 
 def last_line(result: DrainResult) -> str:
     """How the drain ended, also when there was nothing to do."""
+    if result.paused is not None:
+        drained = output.count(len(result.batches), "batch", "batches")
+        return f"{drained} drained; {paused_line(result.paused)} (./sluice resume {result.pipeline})"
     lag = f"lag {output.count(result.lag_records, 'record')}"
+    if result.held:
+        held = result.held[0]
+        return f"held: {held.ranges}, {held.story}; ./sluice held list {result.pipeline}; {lag}"
     if not (result.batches or result.recovery.adopted):
         if not result.next_offsets:
             return f"nothing to do: the topic has no record yet, so there is no table {result.table} either"

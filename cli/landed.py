@@ -1,11 +1,11 @@
-"""What landed in a table: batches and throughput, from its transaction log."""
+"""What landed in a table: batches and throughput, from the books and its transaction log."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_jobs.core.txlog_checkpoint import merged, summarise
+from spark_jobs.history import lines_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -30,18 +30,12 @@ class Landed:
 
 
 def read_landed(table: Table, connections: Connections) -> Landed:
-    """Add up the log's landed attempts, folded ones included."""
-    table_uuid, log = str(table.metadata.table_uuid), connections.txlog
-    lines = {line.attempt: line for line in merged(log.checkpoints(table_uuid))}
-    for attempt in log.attempts(table_uuid):
-        line = summarise(attempt)
-        if line is not None:
-            lines[line.attempt] = line
-    landed = [line for line in lines.values() if line.is_landed]
+    """Add up the table's landed attempts."""
+    landed = [line.entry for line in lines_of(table, connections) if line.entry.is_landed]
     return Landed(
         batches=len(landed),
-        offsets=sum(line.ranges.records for line in landed),
-        file_bytes=sum(line.file_bytes for line in landed),
-        busy_ms=sum(sum(line.durations_ms.values()) for line in landed),
+        offsets=sum(entry.ranges.records for entry in landed),
+        file_bytes=sum(entry.file_bytes for entry in landed),
+        busy_ms=sum(sum(entry.durations_ms.values()) for entry in landed),
         location=table.location(),
     )

@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 def command(pipeline: str | None) -> None:
     """Settle unfinished attempts of PIPELINE, or of all: mark what landed, adopt whole files, sweep the rest.
 
-    Every drain does this first; this command does only this.
+    Every drain does this first, but for replays, which the next replay settles; this command does only this.
     """
     from spark_jobs.recover import recover  # noqa: PLC0415  (pyiceberg: not for `--help`)
+    from spark_jobs.settle_replays import settle_left_replays  # noqa: PLC0415
 
     config = load_config()
     for chosen in pipelines_named(config, pipeline):
         with connections_for(config, chosen, "recover") as connections:
-            result = recover(chosen, connections)
+            # A replay that is alive ends with a conflict, as a drain would.
+            result = settle_left_replays(chosen, connections).then(recover(chosen, connections))
         output.say(f"{chosen.name}: {summary_of(result)}")
 
 

@@ -27,6 +27,7 @@ OWN_ENTRIES = frozenset(
         "spark",
         "dagster",
         "run",
+        "checks",
         "logs",
         "demo",
     }

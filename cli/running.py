@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, TypeVar
 from cli import output
 from servers.dagster import DAEMON, WEBSERVER, DagsterServers, DagsterSettings, start_dagster
 from servers.environment import clean_environment
+from servers.jars import lake_jar_sets
 from servers.java import java_home
 from servers.kafka import KafkaServer, KafkaSettings, free_kafka_ports, start_kafka
+from servers.metrics import METRICS, start_metrics
 from servers.process import Launch, ServerProcess, free_ports, stop_recorded
 from servers.spark_connect import SparkConnectServer, SparkConnectSettings, start_spark_connect
 from spark_jobs.core.errors import RetryableError
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 KAFKA, SPARK, STREAM = "kafka", "spark-connect", "sample-stream"
 # Dagster first, so that its runs end while what they use still answers. All within 15 s, kills included.
-STOP_ORDER = ((DAEMON, WEBSERVER, STREAM), (KAFKA, SPARK))
+STOP_ORDER = ((DAEMON, WEBSERVER, STREAM, METRICS), (KAFKA, SPARK))
 STOP_GRACE_SECONDS = 4.0
 Started = TypeVar("Started")
 PROJECT = Path(__file__).resolve().parent.parent
@@ -107,10 +109,24 @@ class Servers:
             )
         )
 
+    def start_metrics(self) -> str | None:
+        """Start the metrics endpoint and give its address; None when it is switched off."""
+        settings, source = self.config.metrics, self.config.source
+        if settings.port == 0:
+            return None
+        started = start_metrics(
+            self.home, Path(source) if source else None, host=settings.host, port=settings.port
+        )
+        self.processes[METRICS] = started.process
+        return started.url
+
     def raise_if_ended(self) -> None:
-        """Raise ``RetryableError`` when a server ended by itself."""
-        for name, process in self.processes.items():
-            if not process.is_running:
+        """Raise ``RetryableError`` when a server ended by itself; without metrics the rest goes on."""
+        for name, process in list(self.processes.items()):
+            if not process.is_running and name == METRICS:
+                self.processes.pop(name).stop()
+                output.say(f"metrics are not served any more: the log is {self.log_path(name)}")
+            elif not process.is_running:
                 raise RetryableError(
                     f"{name} ended by itself",
                     code="server-ended",
@@ -154,7 +170,7 @@ class Servers:
                     port=free_ports(1)[0],
                     cores=os.cpu_count() or 1,
                     conf=_spark_conf(home, resolve(self.config.spark.conf)),
-                    jar_sets=_jar_sets(self.config),
+                    jar_sets=lake_jar_sets(self.config.catalog.properties),
                     dies_with_parent=True,
                 )
             ),
@@ -188,15 +204,6 @@ def _timed(what: str, start: Callable[[], Started]) -> Started:
     result = start()
     output.say(f"  {what} answers after {output.seconds((time.monotonic() - began) * 1000)}")
     return result
-
-
-def _jar_sets(config: SluiceConfig) -> tuple[str, ...]:
-    """Spark reads an S3 lake with Iceberg's AWS bundle, which only such a lake is worth downloading for."""
-    properties = config.catalog.properties
-    is_on_s3 = any(key.startswith("s3.") for key in properties) or properties.get("warehouse", "").startswith(
-        ("s3://", "s3a://")
-    )
-    return ("spark", "spark-s3") if is_on_s3 else ("spark",)
 
 
 def _spark_conf(home: Path, conf: dict[str, str]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from spark_jobs.io.config_file import load_config
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
-    from resources.survey import Surveyed
+    from resources.survey import Surveyed, Surveyor
     from spark_jobs.core.config import SluiceConfig
 
 
@@ -31,6 +31,8 @@ def command(as_json: bool) -> int:
     new        no table yet; the first batch makes it
     caught-up  the table holds everything its topic holds
     behind     records wait and batches are being committed
+    paused     an operator stopped its drains and said why
+    held       a batch failed a quality gate, later ones wait      needs a person
     stalled    records wait and nothing was committed for long     needs a person
     failed     a drain would stop with the error shown             needs a person
     stopped    Sluice's own broker is meant and does not run       needs a person
@@ -58,7 +60,8 @@ def _facts(config: SluiceConfig) -> list[PipelineFacts]:
 
     facts, up = [], read_up(config.home)
     tables = CommitTimes(config)
-    for seen in Surveyor(_with_topics_of_today(config)).survey():
+    surveyor = Surveyor(_with_topics_of_today(config))
+    for seen in surveyor.survey():
         unknown = PipelineFacts(
             pipeline=seen.pipeline.name,
             topic=seen.pipeline.topic,
@@ -69,7 +72,7 @@ def _facts(config: SluiceConfig) -> list[PipelineFacts]:
             running_since_ms=up.since_ms if up is not None else None,
         )
         if isinstance(seen, Surveyed):
-            facts.append(_with_survey(unknown, seen))
+            facts.append(_with_held(_with_survey(unknown, seen), seen, surveyor))
         else:
             committed_at_ms = tables.of(seen.pipeline.table)
             facts.append(replace(unknown, error=seen.error, committed_at_ms=committed_at_ms))
@@ -89,10 +92,22 @@ def _with_topics_of_today(config: SluiceConfig) -> SluiceConfig:
 
 def _with_survey(unknown: PipelineFacts, seen: Surveyed) -> PipelineFacts:
     committed_at_ms = seen.table.committed_at_ms if seen.table is not None else None
+    unknown = replace(unknown, paused=seen.table.progress.paused if seen.table is not None else None)
     try:
         return replace(unknown, lag=waiting_records(seen), committed_at_ms=committed_at_ms)
     except SluiceError as error:
         return replace(unknown, error=error, committed_at_ms=committed_at_ms)
+
+
+def _with_held(facts: PipelineFacts, seen: Surveyed, surveyor: Surveyor) -> PipelineFacts:
+    """With the batch that a drain would stop at; where nothing waits nothing is held."""
+    if not facts.lag or facts.error is not None:
+        return facts
+    try:
+        held = surveyor.held(seen, facts.now_ms * 1000)
+    except SluiceError as error:
+        return replace(facts, error=error)
+    return replace(facts, held=held[0] if held else None)
 
 
 def waiting_records(seen: Surveyed) -> int:

@@ -42,7 +42,7 @@ def command(host: str, port: int) -> None:
         else:
             _start_sample(servers)
         url = servers.start_dagster(host, port)
-        _print_addresses(servers, url)
+        _print_addresses(servers, url, servers.start_metrics())
         try:
             _stay(servers)
         except KeyboardInterrupt:
@@ -68,7 +68,7 @@ def _list_topics(config: SluiceConfig) -> None:
         output.render_error(error)
 
 
-def _print_addresses(servers: Servers, url: str) -> None:
+def _print_addresses(servers: Servers, url: str, metrics: str | None) -> None:
     config = servers.config
     broker = servers.endpoints.kafka_bootstrap_servers
     spark = config.spark.remote or config.spark.master or servers.endpoints.spark_remote
@@ -76,6 +76,7 @@ def _print_addresses(servers: Servers, url: str) -> None:
         ("what", "where"),
         [
             ("Dagster UI", url),
+            ("metrics", metrics or "switched off"),
             (
                 "Kafka",
                 f"{broker} (embedded, with a sample stream)" if broker else config.kafka["bootstrap.servers"],

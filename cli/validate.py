@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli import output
+from spark_jobs.core.config_problems import ConfigProblem
 from spark_jobs.core.errors import ConfigError, SluiceError
 from spark_jobs.core.quantities import format_duration, format_size
 from spark_jobs.io.config_file import read_config
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from spark_jobs.core.config import PipelineConfig, SluiceConfig
-    from spark_jobs.core.config_problems import ConfigProblem
 
 
 @click.command(name="validate")
@@ -26,12 +28,25 @@ def validate(*, as_json: bool) -> int:
     notes: list[str] = []
     if config is not None and config.templates and not reading.problems:
         config, notes = _list_topics(config)
-    problems = (*reading.problems, *(config.problems if config else ()))
+    problems = (*reading.problems, *(config.problems if config else ()), *_quality_problems(config))
     if as_json:
         output.json_line(_as_json(config, problems, notes))
     else:
         _print(config, problems, notes, is_usable=not reading.problems)
     return ConfigError.exit_code if problems else 0
+
+
+def _quality_problems(config: SluiceConfig | None) -> Iterator[ConfigProblem]:
+    """Arguments that an expectation does not take; its library knows, and takes seconds to be asked."""
+    suites = [(each.name, suite) for each in (config.pipelines if config else ()) for suite in each.quality]
+    if config is None or not suites:
+        return
+    from spark_jobs.quality.judge import mistakes  # noqa: PLC0415  (Great Expectations, pyarrow)
+
+    for pipeline, suite in suites:
+        for mistake in mistakes(suite):
+            key = f"pipelines.{pipeline}.quality.{suite.name}"
+            yield ConfigProblem(config.source or "", None, key, mistake, "See the expectation's own page.")
 
 
 def _list_topics(config: SluiceConfig) -> tuple[SluiceConfig, list[str]]:

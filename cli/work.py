@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import socket
 import uuid
 from typing import TYPE_CHECKING
 
@@ -45,4 +47,9 @@ def connections_for(
     """Connections of a piece of work typed by a person; every client connects on first use."""
     from resources.connections import open_connections  # noqa: PLC0415  (pyiceberg, Kafka: not for `--help`)
 
-    return open_connections(config, pipeline.name, kind=kind, actor="cli", run_id=f"cli-{uuid.uuid4()}")
+    return open_connections(config, pipeline.name, kind=kind, actor=_person(), run_id=f"cli-{uuid.uuid4()}")
+
+
+def _person() -> str:
+    """Who typed the command, for the history: ``user@host``."""
+    return f"{getpass.getuser()}@{socket.gethostname()}"

@@ -15,7 +15,7 @@ from dagster import (
 from assets.keys import table_key
 from orchestration.jobs import drain_job
 from orchestration.run_requests import RunHistory
-from orchestration.triggers import Backlog, should_drain, state_key
+from orchestration.triggers import Backlog, should_drain, state_key, uncompacted_files
 from resources.sluice import Sluice
 from resources.survey import Problem, Surveyed, TableState
 from spark_jobs.core.errors import SluiceError
@@ -34,16 +34,23 @@ SECONDS_BETWEEN_TICKS = 5
     description="Asks for a drain of every pipeline whose backlog is due by count, size or age.",
 )
 def backlog_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice]) -> SensorResult:
-    """One tick. The cursor remembers only which problems were already logged."""
+    """One tick. The cursor remembers only which problems and pauses were already logged."""
     looked = sluice.survey()
     now = time.time()
     history = RunHistory(context.instance, drain_job.name, now)
     problems = {look.pipeline.name: str(look.error) for look in looked if isinstance(look, Problem)}
-    requests = [
-        request
-        for look in looked
-        if not isinstance(look, Problem) and (request := _request(look, history, now)) is not None
-    ]
+    problems |= {look.pipeline.name: why for look in looked if (why := _pause(look)) is not None}
+    requests = []
+    for look in looked:
+        if isinstance(look, Problem) or _pause(look) is not None:
+            continue
+        if (request := _request(look, history, now)) is None:
+            continue
+        # The log is read for a pipeline that would get a run; one more would stop at the same batch.
+        if (held := _held(look, sluice, now)) is not None:
+            problems[look.pipeline.name] = held
+        else:
+            requests.append(request)
     known = json.loads(context.cursor) if context.cursor else {}
     for pipeline, problem in problems.items():
         if known.get(pipeline) != problem:
@@ -59,12 +66,22 @@ def backlog_of(look: Surveyed, now: float) -> Backlog:
     """What waits in the topic beyond the table; ``now`` is seconds since the epoch."""
     next_offsets = look.table.progress.next_offsets if look.table else {}
     records = look.source.lag(next_offsets)
+    table = look.table
     return Backlog(
         records=records,
-        bytes=records * bytes_per_record(look.table.summary if look.table else {}),
+        bytes=records * bytes_per_record(look.table.progress.last_drain if look.table else None),
         seconds_since_commit=now - look.table.committed_at_ms / 1000 if look.table else None,
         disagreement=_disagreement(look, look.table) if look.table else None,
+        uncompacted_files=uncompacted_files(table.summary, table.progress.compacted_files) if table else 0,
     )
+
+
+def _pause(look: Surveyed | Problem) -> str | None:
+    """Why nothing is asked for: said once, for as long as it holds."""
+    if isinstance(look, Problem) or look.table is None or look.table.progress.paused is None:
+        return None
+    paused = look.table.progress.paused
+    return f"paused by {paused.actor}: {paused.reason}; ./sluice resume {look.pipeline.name} lets it go on"
 
 
 def _request(look: Surveyed, history: RunHistory, now: float) -> RunRequest | None:
@@ -75,6 +92,17 @@ def _request(look: Surveyed, history: RunHistory, now: float) -> RunRequest | No
     progress = look.table.progress if look.table else None
     state = [look.table.uuid, progress.generation, progress.next_offsets] if look.table and progress else None
     return history.request(key, look.pipeline.name, state_key(look.pipeline, state), reason)
+
+
+def _held(look: Surveyed, sluice: Sluice, now: float) -> str | None:
+    """Why no drain could commit anything, when a batch waits for an operator."""
+    try:
+        held = sluice.held(look, round(now * 1e6))
+    except SluiceError:
+        return None  # the run itself says what is wrong with the log
+    if not held:
+        return None
+    return f"{held[0].ranges} is held: {held[0].story}; ./sluice held list {look.pipeline.name}"
 
 
 def _disagreement(look: Surveyed, table: TableState) -> str | None:

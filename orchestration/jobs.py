@@ -12,16 +12,16 @@ TAG_MAX_RUNTIME = "dagster/max_runtime"
 
 drain_job = define_asset_job(
     "drain",
-    AssetSelection.groups(GROUP_TABLES),
+    AssetSelection.groups(GROUP_TABLES).without_checks(),
     description="Drains the selected pipelines until they have caught up or the time budget is used.",
     tags={TAG_MAX_RUNTIME: str(DRAIN_MAX_RUNTIME_SECONDS), **NO_RETRY_TAGS},
     executor_def=in_process_executor,
 )
 
-checkpoint_job = define_asset_job(
-    "checkpoint_txlog",
+upkeep_job = define_asset_job(
+    "upkeep",
     AssetSelection.groups(GROUP_UPKEEP),
-    description="Folds finished attempts of the selected transaction logs.",
+    description="Does the selected upkeep: compaction, snapshots, manifests, orphans, transaction logs.",
     tags={TAG_MAX_RUNTIME: str(UPKEEP_MAX_RUNTIME_SECONDS), **NO_RETRY_TAGS},
     executor_def=in_process_executor,
 )

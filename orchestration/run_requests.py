@@ -57,6 +57,8 @@ class RunHistory:
             run_key=f"{pipeline}:{state}:{attempts_made}",
             job_name=self._job_name,
             asset_selection=[key],
+            # Left out, all checks of the table would run with it, and every commit wait for them.
+            asset_check_keys=[],
             tags={
                 TAG_PIPELINE: pipeline,
                 TAG_STATE: state,

@@ -8,12 +8,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_jobs.core.config import StartKind
+from spark_jobs.core.table_figures import SMALL
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from spark_jobs.core.config import PipelineConfig
 
 FIRST_RETRY_SECONDS = 10.0
 LONGEST_RETRY_SECONDS = 300.0
+# Compaction starts at `compact_above` files and takes minutes; at ten times as many it does not keep up.
+UNCOMPACTED_LIMIT_FACTOR = 10
+LONGEST_PATIENCE = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +28,14 @@ class Backlog:
 
     ``records`` is an upper bound (markers count), ``bytes`` an estimate. ``seconds_since_commit`` is None
     without a table. ``disagreement`` says in words how the source differs from what was drained.
+    ``uncompacted_files`` are small data files that compaction has not got to.
     """
 
     records: int
     bytes: int
     seconds_since_commit: float | None
     disagreement: str | None = None
+    uncompacted_files: int = 0
 
 
 def should_drain(backlog: Backlog, pipeline: PipelineConfig) -> str | None:
@@ -53,9 +61,28 @@ def _with_table(backlog: Backlog, age_seconds: float, pipeline: PipelineConfig) 
         return f"{backlog.records:,} records wait, a full batch by count"
     if backlog.bytes >= pipeline.max_batch_bytes:
         return f"about {backlog.bytes:,} bytes wait, a full batch by size"
-    if age_seconds >= pipeline.freshness_seconds:
-        return f"{backlog.records:,} records wait and the last commit was {age_seconds:.0f} s ago"
+    factor = patience(backlog.uncompacted_files, pipeline)
+    if age_seconds >= pipeline.freshness_seconds * factor:
+        why = f"; waited longer for {backlog.uncompacted_files:,} uncompacted files" if factor > 1 else ""
+        return f"{backlog.records:,} records wait and the last commit was {age_seconds:.0f} s ago{why}"
     return None
+
+
+def patience(uncompacted_files: int, pipeline: PipelineConfig) -> float:
+    """How many times the freshness a batch may wait: larger batches leave compaction less to do."""
+    limit = pipeline.upkeep.compact_above * UNCOMPACTED_LIMIT_FACTOR
+    return max(1.0, min(LONGEST_PATIENCE, uncompacted_files / limit))
+
+
+def uncompacted_files(summary: Mapping[str, str], compacted_files: int) -> int:
+    """Data files since the last compaction, from main's summary; 0 when its last ones are no small ones.
+
+    Large files need no compaction, so that a table of them never makes its pipeline wait.
+    """
+    added, size = int(summary.get("added-data-files", 0)), int(summary.get("added-files-size", 0))
+    if not added or size >= added * SMALL.below_bytes:
+        return 0
+    return max(0, int(summary.get("total-data-files", 0)) - compacted_files)
 
 
 def state_key(pipeline: PipelineConfig, table_state: object) -> str:

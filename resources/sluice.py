@@ -14,9 +14,12 @@ from resources.survey import Surveyor
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from resources.survey import LogState, Problem, Surveyed
-    from spark_jobs.core.config import SluiceConfig
+    from resources.checkup import Health
+    from resources.survey import Problem, Surveyed
+    from resources.upkeep_survey import UpkeepState
+    from spark_jobs.core.config import PipelineConfig, SluiceConfig
     from spark_jobs.io.connections import Connections
+    from spark_jobs.recover import HeldBatch
 
 ACTOR = "dagster"
 
@@ -36,6 +39,17 @@ class Sluice:
         """One look at every pipeline's topic and table."""
         return self._surveyor.survey()
 
-    def logs(self, now_us: int) -> list[LogState | Problem]:
-        """One look at every pipeline's transaction log."""
-        return self._surveyor.logs(now_us)
+    def check_up(self, pipeline: PipelineConfig) -> Health:
+        """One look at one pipeline for the built-in checks."""
+        from resources.checkup import check_up  # noqa: PLC0415  (only where checks run)
+
+        (health,) = check_up(Surveyor(self.config.model_copy(update={"pipelines": (pipeline,)})))
+        return health
+
+    def held(self, seen: Surveyed, now_us: int) -> tuple[HeldBatch, ...]:
+        """A pipeline's batches that wait for an operator."""
+        return self._surveyor.held(seen, now_us)
+
+    def upkeep(self, now_us: int) -> list[UpkeepState | Problem]:
+        """One look at what every pipeline's upkeep is decided by."""
+        return self._surveyor.upkeep(now_us)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from resources.shipped_code import package_zip
+from resources.spark_catalog import UPKEEP, catalog_conf, iceberg_conf, know_catalog
 from resources.spark_environment import isolate_from_user_spark
 from servers.environment import LOG_SETTINGS
 from spark_jobs.core.catalog_names import spark_catalog_conf
@@ -28,7 +29,7 @@ from spark_jobs.io.endpoints import read_endpoints
 from spark_jobs.io.secrets import resolve, scrub
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from pyspark.sql import SparkSession
 
@@ -45,7 +46,7 @@ REDACTION_REGEX = r"(?i)secret|password|passwd|token|credential|access[.-]?key|s
 
 _logger = logging.getLogger(__name__)
 _lock = threading.Lock()
-_sessions: dict[str, SparkSession] = {}
+_sessions: dict[tuple[object, ...], SparkSession] = {}
 
 
 def spark_session(config: SluiceConfig, pipeline: str, kind: str) -> Callable[[], SparkSession]:
@@ -83,10 +84,14 @@ class PipelineSpark:
         isolate_from_user_spark()
         with _lock:
             remote = self.remote
-            key = f"{remote}|{self.pipeline}|{self.kind}" if remote else "local"
+            key: tuple[object, ...] = (remote, self.pipeline, self.kind, *self._catalog()) if remote else ()
             if key not in _sessions:
                 _sessions[key] = self._connect(remote) if remote else self._local()
             return _sessions[key]
+
+    def _catalog(self) -> Iterable[tuple[str, str]]:
+        """What this kind of work's session knows of the catalog."""
+        return catalog_conf(self.config).items() if self.kind == UPKEEP else ()
 
     def interrupt(self, tag: str) -> None:
         """Stop operations tagged ``tag``; best effort, correctness never depends on it."""
@@ -105,10 +110,14 @@ class PipelineSpark:
             client = session.client
             try:
                 session.version  # noqa: B018  (asks the server, which may have forgotten this session)
+                is_ours = know_catalog(session, dict(self._catalog()))
             except PySparkException as error:
                 client.close()
                 if "SESSION_CLOSED" not in str(error):
                     raise _no_answer(remote, error) from error
+                continue
+            if not is_ours:
+                client.close()
             else:
                 # Left to the interpreter's end, closing waits for a thread that is gone by then.
                 atexit.register(client.close)
@@ -121,7 +130,10 @@ class PipelineSpark:
         from servers.java import java_home  # noqa: PLC0415  (looks for a Java, which a Connect client never needs)
 
         os.environ["JAVA_HOME"] = str(java_home())
-        session = _lazy_session(_local_conf(self.config))
+        conf = _local_conf(self.config)
+        if self.kind == UPKEEP:
+            conf = {**iceberg_conf(self.config), **dict(self._catalog()), **conf}
+        session = _lazy_session(conf)
         if not (self.config.spark.master or "local").startswith("local"):
             session.sparkContext.addPyFile(str(package_zip(self._folder())))
         return session

@@ -11,7 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from resources.upkeep_survey import FigureCache, UpkeepState
+from spark_jobs.core.batch import BatchKind
+from spark_jobs.core.books import books_of
 from spark_jobs.core.errors import RetryableError, SluiceError
+from spark_jobs.core.notice import owes_notice
 from spark_jobs.core.progress import progress_from_properties
 from spark_jobs.io.connection_properties import resolve_kafka_properties
 from spark_jobs.io.secrets import resolve, scrub
@@ -26,6 +30,8 @@ if TYPE_CHECKING:
     from spark_jobs.core.source import SourceState
     from spark_jobs.core.txlog import Attempt
     from spark_jobs.io.kafka_admin import KafkaAdmin
+    from spark_jobs.io.txlog_store import TxlogStore
+    from spark_jobs.recover import HeldBatch
 
 # Reading a table is mostly parsing; a few threads hide the waiting of remote catalogs.
 CATALOG_READERS = 8
@@ -35,7 +41,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """Where a table stands; ``committed_at_ms`` (since the epoch) is when its last drain landed."""
+    """Where a table stands; ``committed_at_ms`` (since the epoch) is when its last drain landed.
+
+    ``summary`` is that of main's snapshot: Iceberg's own counts.
+    """
 
     uuid: str
     progress: Progress
@@ -60,15 +69,6 @@ class Problem:
     error: SluiceError
 
 
-@dataclass(frozen=True, slots=True)
-class LogState:
-    """A pipeline's transaction log: attempts a checkpoint may fold, those that recovery has to look at."""
-
-    pipeline: PipelineConfig
-    finished: int
-    unfinished: tuple[Attempt, ...]
-
-
 class Surveyor:
     """Looks again and again; keeps its Kafka connection between looks until its properties change."""
 
@@ -76,43 +76,71 @@ class Surveyor:
         self.config = config
         self._lock = threading.Lock()
         self._admin: tuple[dict[str, str], KafkaAdmin] | None = None
+        self._figures = FigureCache()
 
     def survey(self) -> list[Surveyed | Problem]:
         """One ``Surveyed`` or ``Problem`` per pipeline, in the configuration's order."""
         # Tables first: a run may commit in between, and no table is beyond what its topic holds later.
-        tables = self._for_each_table(
+        tables = self.for_each_table(
             lambda pipeline, table: None if table is None else table_state(table, pipeline.table)
         )
-        sources = self._sources()
+        sources = self.sources()
         return [_joined(p, sources[p.topic], tables[p.name]) for p in self.config.pipelines]
 
-    def logs(self, now_us: int) -> list[LogState | Problem]:
-        """One ``LogState`` or ``Problem`` per pipeline; ``now_us`` is microseconds since the epoch."""
+    def upkeep(self, now_us: int) -> list[UpkeepState | Problem]:
+        """One ``UpkeepState`` or ``Problem`` per pipeline; ``now_us`` is microseconds since the epoch."""
         from spark_jobs.io.txlog_store import TxlogStore  # noqa: PLC0415  (pyarrow, never at import)
 
         store = TxlogStore(self.config.state, resolve(self.config.catalog.properties))
 
-        def log_state(pipeline: PipelineConfig, table: Table | None) -> LogState:
-            if table is None:
-                return LogState(pipeline, 0, ())
-            uuid = str(table.metadata.table_uuid)
-            return LogState(pipeline, len(store.finished(uuid)), store.unfinished(uuid, now_us=now_us))
+        def state(pipeline: PipelineConfig, data: Table | None) -> UpkeepState:
+            if data is None:
+                return UpkeepState(pipeline)
+            uuid = str(data.metadata.table_uuid)
+            beside = (pipeline.dead_letter_table, books_of(pipeline.table))
+            tables = {pipeline.table: data} | {name: _beside(data, name) for name in beside}
+            return UpkeepState(
+                pipeline,
+                len(store.finished(uuid)),
+                _left_by_drains(store.unfinished(uuid, now_us=now_us), data),
+                tuple(
+                    self._figures.figures(name, table, pipeline.upkeep.compact_above)
+                    for name, table in tables.items()
+                    if table is not None
+                ),
+                *_untold(store, pipeline, uuid),
+            )
 
-        states = self._for_each_table(log_state)
+        states = self.for_each_table(state)
         return [
-            Problem(pipeline, state) if isinstance(state := states[pipeline.name], SluiceError) else state
+            Problem(pipeline, found) if isinstance(found := states[pipeline.name], SluiceError) else found
             for pipeline in self.config.pipelines
         ]
 
-    def _sources(self) -> Mapping[str, SourceState | SluiceError]:
+    def held(self, seen: Surveyed, now_us: int) -> tuple[HeldBatch, ...]:
+        """The pipeline's batches that failed a quality gate and wait for an operator; reads its log."""
+        from spark_jobs.core.recovery import is_waiting  # noqa: PLC0415
+        from spark_jobs.io.txlog_store import TxlogStore  # noqa: PLC0415  (pyarrow, never at import)
+        from spark_jobs.recover import held_batch  # noqa: PLC0415
+
+        if seen.table is None:
+            return ()
+        store = TxlogStore(self.config.state, resolve(self.config.catalog.properties))
+        unfinished = store.unfinished(seen.table.uuid, now_us=now_us)
+        waiting = [attempt for attempt in unfinished if is_waiting(attempt, seen.table.progress)]
+        return tuple(held_batch(attempt, attempt.batch) for attempt in waiting if attempt.batch)
+
+    def sources(self) -> Mapping[str, SourceState | SluiceError]:
+        """Every topic's state, or why there is none, by topic."""
         topics = sorted({pipeline.topic for pipeline in self.config.pipelines})
         try:
-            states: Mapping[str, SourceState | SluiceError] = self._kafka_admin().source_states(topics)
+            states: Mapping[str, SourceState | SluiceError] = self.kafka_admin().source_states(topics)
         except SluiceError as error:
             return dict.fromkeys(topics, error)
         return states
 
-    def _kafka_admin(self) -> KafkaAdmin:
+    def kafka_admin(self) -> KafkaAdmin:
+        """The connection that is kept; a new one when the properties changed."""
         from spark_jobs.io.kafka_admin import KafkaAdmin  # noqa: PLC0415  (librdkafka, never at import)
 
         properties = resolve_kafka_properties(self.config)
@@ -123,9 +151,7 @@ class Surveyor:
                 self._admin = (properties, KafkaAdmin(properties))
             return self._admin[1]
 
-    def _for_each_table(
-        self, read: Callable[[PipelineConfig, Table | None], T]
-    ) -> dict[str, T | SluiceError]:
+    def for_each_table(self, read: Callable[[PipelineConfig, Table | None], T]) -> dict[str, T | SluiceError]:
         """``read`` of every pipeline and its table, or why it failed, by pipeline; a few at a time."""
         pipelines = self.config.pipelines
         slices = [pipelines[start::CATALOG_READERS] for start in range(min(CATALOG_READERS, len(pipelines)))]
@@ -158,16 +184,44 @@ class Surveyor:
 
 
 def table_state(table: Table, identifier: str) -> TableState:
-    """Read the progress and when it last moved: the anchor's time, as upkeep makes snapshots of its own."""
+    """Read the progress and when a drain last moved it; before the first one, when the table last changed."""
     progress = progress_from_properties(table.properties, table=identifier)
-    anchor = table.snapshot_by_id(progress.anchor) if progress.anchor is not None else None
-    snapshot = anchor or table.current_snapshot()
+    last, snapshot = progress.last_drain, table.current_snapshot()
     return TableState(
         uuid=str(table.metadata.table_uuid),
         progress=progress,
-        committed_at_ms=snapshot.timestamp_ms if snapshot else table.metadata.last_updated_ms,
+        committed_at_ms=last.committed_at_ms if last else table.metadata.last_updated_ms,
         summary=dict(snapshot.summary.additional_properties) if snapshot and snapshot.summary else {},
     )
+
+
+def _left_by_drains(unfinished: Sequence[Attempt], data: Table) -> tuple[Attempt, ...]:
+    """Those of the attempts that a drain's recovery settles: not replays, nor what waits for an operator."""
+    from spark_jobs.core.recovery import is_waiting  # noqa: PLC0415
+    from spark_jobs.io.tables import progress_of  # noqa: PLC0415  (pyiceberg, never at import)
+
+    progress = progress_of(data)
+    return tuple(
+        attempt
+        for attempt in unfinished
+        if not (attempt.batch and attempt.batch.kind is BatchKind.REPLAY)
+        and not is_waiting(attempt, progress)
+    )
+
+
+def _untold(store: TxlogStore, pipeline: PipelineConfig, uuid: str) -> tuple[int, Attempt | None]:
+    """How many bear no word of their notice, and the oldest that owes one; few are read."""
+    if pipeline.notify.webhook is None:
+        return 0, None
+    untold = store.untold(uuid)
+    return len(untold), next(filter(owes_notice, store.read_each(uuid, untold)), None)
+
+
+def _beside(table: Table, identifier: str) -> Table | None:
+    """Another table of the same catalog."""
+    from spark_jobs.io.tables import load_table  # noqa: PLC0415  (pyiceberg, never at import)
+
+    return load_table(table.catalog, identifier)
 
 
 def _joined(

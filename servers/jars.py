@@ -22,7 +22,7 @@ from servers.cache import cache_folder, exclusive
 from spark_jobs.core.errors import ConfigError, RetryableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 RUNTIME_LOCK = Path(__file__).with_name("jars.lock")
 MIRROR_VARIABLE = "SLUICE_MAVEN_MIRROR"
@@ -64,6 +64,13 @@ def read_lock(path: Path, *set_names: str) -> tuple[Jar, ...]:
 def jar_paths(*set_names: str, lock: Path = RUNTIME_LOCK) -> tuple[Path, ...]:
     """Return the sets' files in the cache, fetching silently what is missing."""
     return fetch(read_lock(lock, *set_names))
+
+
+def lake_jar_sets(catalog_properties: Mapping[str, str]) -> tuple[str, ...]:
+    """The sets Spark reads a lake with; only one on S3 is worth downloading Iceberg's AWS bundle for."""
+    is_on_s3 = any(key.startswith("s3.") for key in catalog_properties)
+    warehouse = catalog_properties.get("warehouse", "")
+    return ("spark", "spark-s3") if is_on_s3 or warehouse.startswith(("s3://", "s3a://")) else ("spark",)
 
 
 def missing(jars: Iterable[Jar]) -> tuple[Jar, ...]:

@@ -84,6 +84,12 @@ def free_kafka_ports() -> tuple[int, int]:
     return port, controller_port
 
 
+def spelled_cluster_id(identity: uuid.UUID) -> str:
+    """Kafka's spelling of an id, never with a dash in front: its tool would take that for an option."""
+    first, *rest = identity.bytes
+    return urlsafe_b64encode(bytes([first & 0x7F, *rest])).decode().rstrip("=")
+
+
 def _java_options() -> list[str]:
     class_path = os.pathsep.join(str(path) for path in jar_paths("kafka"))
     return [
@@ -129,7 +135,7 @@ def _properties(settings: KafkaSettings) -> dict[str, str]:
 
 
 def _format_storage(settings: KafkaSettings, java: str, environment: Mapping[str, str]) -> None:
-    cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    cluster_id = spelled_cluster_id(uuid.uuid4())
     command = [java, "-XX:TieredStopAtLevel=1", *_java_options(), "kafka.tools.StorageTool", "format"]
     arguments = ["--cluster-id", cluster_id, "--config", str(settings.home / "server.properties")]
     settings.log_path.parent.mkdir(parents=True, exist_ok=True)

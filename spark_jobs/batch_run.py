@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A batch about to be drained, with what was true when it was planned."""
+    """A batch about to be drained, with what was true when it was planned.
+
+    ``reason`` is that of the person who asked for it.
+    """
 
     batch: Batch
     splits: tuple[Split, ...]
@@ -31,6 +34,7 @@ class Plan:
     dead_letter_table: Table
     progress: Progress
     bytes_per_record: int
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,4 +82,8 @@ class BatchRun:
         """Write one phase to the transaction log."""
         table_uuid = str(self.plan.table.metadata.table_uuid)
         self.connections.txlog.append(table_uuid, self.plan.batch, entry)
-        self.connections.fail_points.reach(f"drain.after-{entry.phase.kebab}")
+        self.reach(f"after-{entry.phase.kebab}")
+
+    def reach(self, place: str) -> None:
+        """Name the place that the batch has reached: tests let it die there."""
+        self.connections.fail_points.reach(f"{self.plan.batch.kind}.{place}")

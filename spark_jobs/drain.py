@@ -8,17 +8,20 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_jobs.batch_run import BatchResult, Plan
 from spark_jobs.core.batch import Balance, Batch, total
-from spark_jobs.core.errors import SluiceError
+from spark_jobs.core.errors import BatchHeld, SluiceError
 from spark_jobs.core.planning import bytes_per_record, plan_ranges, plan_splits
 from spark_jobs.core.source import check_identity
-from spark_jobs.drain_batch import drain_batch
-from spark_jobs.io.anchor import check_anchor, last_commit_summary
-from spark_jobs.io.tables import progress_of
-from spark_jobs.recover import RecoveryResult, recover
+from spark_jobs.halving import drain_whole_or_halved
+from spark_jobs.io.anchor import check_anchor
+from spark_jobs.io.catalog import close_catalog
+from spark_jobs.io.tables import load_table, progress_of
+from spark_jobs.notices import NoticeSender
+from spark_jobs.recover import HeldBatch, RecoveryResult, recover
 from spark_jobs.table_columns import MAX_SPLIT_BYTES, Tables, ensure_tables
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
     from spark_jobs.core.config import PipelineConfig
     from spark_jobs.core.offsets import OffsetRanges
+    from spark_jobs.core.progress import Pause, Progress
     from spark_jobs.core.source import SourceState
     from spark_jobs.io.connections import Connections
 
@@ -34,7 +38,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DrainResult:
-    """What one run did; ``stopped`` is "caught-up" or "budget", ``lag_records`` what arrived or was left."""
+    """What one run did; ``lag_records`` is what arrived or was left, 0 when a pause met it before it asked.
+
+    ``stopped`` is "caught-up", "budget", "paused" by an operator, or "held": a batch failed a quality gate,
+    and those after it wait.
+    """
 
     pipeline: str
     table: str
@@ -44,6 +52,8 @@ class DrainResult:
     lag_records: int
     next_offsets: dict[int, int]
     valid_through_ms: int | None
+    held: tuple[HeldBatch, ...] = ()
+    paused: Pause | None = None
 
     @property
     def balance(self) -> Balance:
@@ -63,25 +73,52 @@ def drain(
     What arrives meanwhile is taken along by the last batch, and by further ones only when it fills them: a
     steady flow would otherwise be committed in ever smaller files for as long as the budget lasts.
     ``on_progress`` is called after each commit. Safe to run again at any time and beside another run of the
-    same pipeline: the one whose commit comes second gets ``CommitConflict``. Raises every kind of
-    ``SluiceError``; what was committed before stays committed.
+    same pipeline: the one whose commit comes second gets ``CommitConflict``. A pause stops it before the
+    next batch. Raises every kind of ``SluiceError``; what was committed before stays committed.
     """
+    with NoticeSender(pipeline, connections) as notices:
+
+        def committed(batch: BatchResult) -> None:
+            notices.tell()
+            on_progress(batch)
+
+        return _drain(pipeline, connections, budget_seconds, committed)
+
+
+def _drain(
+    pipeline: PipelineConfig,
+    connections: Connections,
+    budget_seconds: float,
+    on_progress: Callable[[BatchResult], None],
+) -> DrainResult:
+    if (progress := _progress(pipeline, connections)) is not None and progress.paused:
+        return _not_begun(pipeline, progress)
     deadline = time.monotonic() + budget_seconds
     recovery = recover(pipeline, connections)
     batches: list[BatchResult] = []
     goal: dict[int, int] | None = None
+    held = recovery.held
     while True:
         source = connections.admin.source_state(pipeline.topic)
         tables = ensure_tables(pipeline, connections, source)
         source = _not_behind(source, tables, connections)
         goal = source.end if goal is None else goal
-        plan = plan_batch(pipeline, connections, source, tables) if tables else None
+        paused = progress_of(tables.data).paused if tables else None
+        is_free = not (held or paused)
+        plan = plan_batch(pipeline, connections, source, tables) if tables and is_free else None
         if plan is not None and not _is_due(plan.batch.ranges, goal, pipeline):
             plan = None
         if plan is None or (batches and time.monotonic() >= deadline):
             break
-        batches.append(drain_batch(pipeline, connections, plan))
-        on_progress(batches[-1])
+        try:
+            for batch in drain_whole_or_halved(
+                pipeline, connections, plan, partial(_replan, pipeline, connections)
+            ):
+                batches.append(batch)
+                on_progress(batch)
+        except BatchHeld as error:
+            _log.warning("%s", error)
+            held = recover(pipeline, connections).held
     next_offsets = progress_of(tables.data).next_offsets if tables else {}
     if batches and recovery.left:
         # What was left alone stood at the offsets that have moved now: its files can be swept.
@@ -93,19 +130,50 @@ def drain(
         table=pipeline.table,
         batches=tuple(batches),
         recovery=recovery,
-        stopped="caught-up" if plan is None else "budget",
+        stopped="paused" if paused else _why_stopped(plan, held),
         lag_records=source.lag(next_offsets),
         next_offsets=next_offsets,
         valid_through_ms=batches[-1].valid_through_ms if batches else None,
+        held=held,
+        paused=paused,
+    )
+
+
+def _progress(pipeline: PipelineConfig, connections: Connections) -> Progress | None:
+    catalog = connections.open_catalog()
+    try:
+        table = load_table(catalog, pipeline.table)
+        return progress_of(table) if table is not None else None
+    finally:
+        close_catalog(catalog)
+
+
+def _not_begun(pipeline: PipelineConfig, progress: Progress) -> DrainResult:
+    """A paused pipeline's topic is not even asked: it may be away while it is paused."""
+    return DrainResult(
+        pipeline=pipeline.name,
+        table=pipeline.table,
+        batches=(),
+        recovery=RecoveryResult(),
+        stopped="paused",
+        lag_records=0,
+        next_offsets=progress.next_offsets,
+        valid_through_ms=None,
+        paused=progress.paused,
     )
 
 
 def plan_batch(
-    pipeline: PipelineConfig, connections: Connections, source: SourceState, tables: Tables
+    pipeline: PipelineConfig,
+    connections: Connections,
+    source: SourceState,
+    tables: Tables,
+    within: OffsetRanges | None = None,
 ) -> Plan | None:
     """The next batch, or None when the table has everything up to the last stable offsets.
 
-    Raises ``SourceChanged`` when the topic or the table is not the one that was drained before and
+    ``within`` are ranges from the table's next offsets on to take instead of all that is there. Raises
+    ``SourceChanged`` when the topic or the table is not the one that was drained before and
     ``OffsetsUnavailable`` when Kafka no longer holds the next offset.
     """
     planned_at_us = connections.now_us()
@@ -113,8 +181,8 @@ def plan_batch(
     progress = progress_of(table)
     check_identity(progress, source, table=pipeline.table)
     check_anchor(table)
-    record_bytes = bytes_per_record(last_commit_summary(table))
-    ranges = plan_ranges(
+    record_bytes = bytes_per_record(progress.last_drain)
+    ranges = within or plan_ranges(
         progress.next_offsets,
         source,
         max_records=pipeline.max_batch_records,
@@ -131,6 +199,7 @@ def plan_batch(
         ranges=ranges,
         attempt=connections.new_attempt(),
         ingested_at_us=planned_at_us,
+        epoch=progress.rollbacks,
     )
     splits = plan_splits(
         ranges,
@@ -139,6 +208,22 @@ def plan_batch(
         parallelism=connections.parallelism,
     )
     return Plan(batch, splits, source, table, tables.dead_letters, progress, record_bytes)
+
+
+def _replan(pipeline: PipelineConfig, connections: Connections, ranges: OffsetRanges) -> Plan:
+    """A batch of exactly these ranges, on the tables as they are now."""
+    source = connections.admin.source_state(pipeline.topic)
+    tables = ensure_tables(pipeline, connections, source)
+    plan = plan_batch(pipeline, connections, source, tables, ranges) if tables else None
+    if plan is None:
+        raise AssertionError("a batch is planned again on a table that it was planned on before")
+    return plan
+
+
+def _why_stopped(plan: Plan | None, held: tuple[HeldBatch, ...]) -> str:
+    if held:
+        return "held"
+    return "caught-up" if plan is None else "budget"
 
 
 def _is_due(ranges: OffsetRanges, goal: dict[int, int], pipeline: PipelineConfig) -> bool:

@@ -11,21 +11,24 @@ from typing import TYPE_CHECKING
 
 from spark_jobs import __version__
 from spark_jobs.batch_run import BatchResult, BatchRun, Plan
-from spark_jobs.core.batch import total
-from spark_jobs.core.errors import ConfigError
+from spark_jobs.breaker import stop_above_share
+from spark_jobs.core.batch import BatchKind, total
+from spark_jobs.core.errors import BatchHeld, ConfigError
 from spark_jobs.core.outcomes import OutcomeKind
-from spark_jobs.core.progress import PendingDeadLetters
+from spark_jobs.core.recovery import GATE, GATE_HELD, GATE_PASSED
 from spark_jobs.core.txlog import (
     BufferSnapshot,
     FlushComplete,
     FlushStart,
+    Held,
     IcebergSnapshotCreated,
     OffsetCommit,
     ParquetWritten,
 )
 from spark_jobs.decode.records import Origin
+from spark_jobs.gate import GateVerdict, can_reject, judge_written
 from spark_jobs.io.arrow_schema import arrow_schema, json_columns
-from spark_jobs.io.commit import CommitRequest, commit_batch, commit_dead_letters
+from spark_jobs.io.commit import commit_batch, commit_dead_letters, commit_replay, request_of
 from spark_jobs.io.spark_tasks import run_on_spark
 from spark_jobs.io.sweep import data_location
 from spark_jobs.recover import sweep_strays
@@ -35,10 +38,13 @@ from spark_jobs.table_columns import add_observed_columns
 from spark_jobs.written import add_up, summary_of, verify
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyiceberg.table import Table
 
     from spark_jobs.core.config import PipelineConfig
     from spark_jobs.core.outcomes import SplitOutcome
+    from spark_jobs.io.commit import CommitRequest
     from spark_jobs.io.connections import Connections
     from spark_jobs.io.landing import Committed
     from spark_jobs.written import Written
@@ -50,24 +56,36 @@ MAX_EVOLUTION_ROUNDS = 8
 
 
 def drain_batch(pipeline: PipelineConfig, connections: Connections, plan: Plan) -> BatchResult:
-    """Take one planned batch from its first log object to its last. Raises every kind of ``SluiceError``."""
+    """Take one planned batch from its first log object to its last. Raises every kind of ``SluiceError``.
+
+    ``BatchHeld`` is raised once the log says that the batch is held, with its files.
+    """
     run = BatchRun(pipeline, connections, plan)
     with run.steps.step("log"):
         _log_intent(run)
     with run.steps.step("tasks"):
         written = _read_and_write(run)
-    connections.fail_points.reach("drain.after-tasks")
+    run.reach("after-tasks")
     with run.steps.step("verify"):
         verify(run, written)
-    request = _commit_request(run, written)
+        stop_above_share(run, written)
+    with run.steps.step("gate"):
+        written, verdict = _through_gates(run, written)
     with run.steps.step("log-written"):
-        _log_written(run, written, request)
+        logged = _log_written(run, written, verdict)
+    request = request_of(
+        str(plan.table.metadata.table_uuid),
+        plan.batch,
+        logged,
+        committed_at_ms=connections.now_us() // 1000,
+    )
     with run.steps.step("commit"):
         committed = _commit(run, request)
     with run.steps.step("dead-letters"):
         dead_letter_snapshot_id = _commit_dead_letters(run, request, committed)
     _warn_of_tombstones(run, written)
-    if written.has_strays:
+    # Files that a replay wrote for a swap that another commit came before are strays as well.
+    if written.has_strays or (plan.batch.kind is BatchKind.REPLAY and committed.retries):
         sweep_strays(pipeline, connections, request.table_uuid, plan.batch.attempt)
     run.log(
         FlushComplete(
@@ -102,6 +120,7 @@ def _log_intent(run: BatchRun) -> None:
             run_id=connections.run_id,
             sluice_version=__version__,
             started_at_us=connections.now_us(),
+            reason=plan.reason,
         )
     )
     columns = json_columns(plan.table)
@@ -123,15 +142,18 @@ def _log_intent(run: BatchRun) -> None:
     )
 
 
-def _read_and_write(run: BatchRun) -> Written:
-    """Run the splits; those that met new fields are done again once the table has columns for them."""
+def _read_and_write(run: BatchRun, rejected: Mapping[int, Mapping[int, str]] | None = None) -> Written:
+    """Run the splits; those that met new fields are done again once the table has columns for them.
+
+    With ``rejected`` they are run a second time, and what the first time wrote is stray.
+    """
     plan = run.plan
     table = plan.table
     waiting = {split.split_id: split for split in plan.splits}
     done: list[SplitOutcome] = []
-    has_strays = False
+    has_strays = rejected is not None
     for _ in range(MAX_EVOLUTION_ROUNDS):
-        work = partial(run_split, _task(run, table))
+        work = partial(run_split, _task(run, table, rejected or {}))
         outcomes = run_on_spark(run.connections.spark(), work, list(waiting.values()), tag=plan.batch.attempt)
         observed = [outcome for outcome in outcomes if outcome.kind is OutcomeKind.OBSERVED]
         done += [outcome for outcome in outcomes if outcome.kind is OutcomeKind.WRITTEN]
@@ -148,7 +170,21 @@ def _read_and_write(run: BatchRun) -> Written:
     )
 
 
-def _task(run: BatchRun, table: Table) -> SplitTask:
+def _through_gates(run: BatchRun, written: Written) -> tuple[Written, GateVerdict]:
+    """Judge the batch; where rows go to the dead letters, write it again without them and judge again."""
+    if not run.pipeline.gates:
+        return written, GateVerdict()
+    verdict = judge_written(run, written)
+    if can_reject(run, verdict):
+        written = _read_and_write(run, verdict.rejected)
+        verify(run, written)
+        stop_above_share(run, written)
+        verdict = judge_written(run, written)
+    run.connections.fail_points.reach("drain.after-gate")
+    return written, verdict
+
+
+def _task(run: BatchRun, table: Table, rejected: Mapping[int, Mapping[int, str]]) -> SplitTask:
     batch, connections = run.plan.batch, run.connections
     return SplitTask(
         source=SplitSource(connections.kafka, batch.topic, connections.task_memory_bytes),
@@ -157,6 +193,7 @@ def _task(run: BatchRun, table: Table) -> SplitTask:
             batch.batch_id,
             arrow_schema(table.schema()),
             arrow_schema(run.plan.dead_letter_table.schema()),
+            rejected,
         ),
         file_prefix=batch.attempt,
         data=table_target(table),
@@ -165,43 +202,68 @@ def _task(run: BatchRun, table: Table) -> SplitTask:
     )
 
 
-def _commit_request(run: BatchRun, written: Written) -> CommitRequest:
-    batch = run.plan.batch
-    owed = None
-    if written.dead_letter_files:
-        owed = PendingDeadLetters(
-            batch.attempt, batch.ranges.starts, batch.ranges.ends, written.dead_letter_files
-        )
-    return CommitRequest(
-        identifier=batch.table,
-        table_uuid=str(run.plan.table.metadata.table_uuid),
-        batch=batch,
+def _log_written(run: BatchRun, written: Written, verdict: GateVerdict) -> ParquetWritten:
+    """From here on another run can commit these files without reading Kafka, unless they are held."""
+    summary = summary_of(run, written)
+    if run.pipeline.gates:
+        summary[GATE] = GATE_HELD if verdict.failed else GATE_PASSED
+    if verdict.failed:
+        _log_held(run, verdict)
+    entry = ParquetWritten(
         data_files=written.data_files,
-        pending_dead_letters=owed,
-        summary=summary_of(run, written),
+        dead_letter_files=written.dead_letter_files,
+        rows=total(written.balances.values()).rows,
+        bytes_read=written.bytes_read,
+        file_bytes=written.file_bytes,
+        balances=written.balances,
+        summary=summary,
     )
+    run.log(entry)
+    if verdict.failed:
+        raise _held(run, verdict)
+    return entry
 
 
-def _log_written(run: BatchRun, written: Written, request: CommitRequest) -> None:
-    """From here on another run can commit these files without reading Kafka."""
-    run.log(
-        ParquetWritten(
-            data_files=written.data_files,
-            dead_letter_files=written.dead_letter_files,
-            rows=total(written.balances.values()).rows,
-            bytes_read=written.bytes_read,
-            file_bytes=written.file_bytes,
-            balances=written.balances,
-            summary=request.summary,
+def _log_held(run: BatchRun, verdict: GateVerdict) -> None:
+    """Why, before the files are known to the log: whoever sees them sees this too."""
+    batch, connections = run.plan.batch, run.connections
+    if batch.kind is BatchKind.REPLAY:
+        raise BatchHeld(
+            f"the replay does not meet its gates and is not published: {verdict.story}",
+            code="replay-held",
+            hint="The table is as it was. Mend the records or the suite under `quality:`, then replay again.",
+            pipeline=run.pipeline.name,
+            batch=batch.batch_id,
+            ranges=batch.ranges,
         )
+    names = ", ".join(result.suite for result in verdict.failed)
+    failed = tuple(result.to_json() for result in verdict.failed)
+    run.log(Held(names, failed, connections.run_id, connections.now_us()))
+
+
+def _held(run: BatchRun, verdict: GateVerdict) -> BatchHeld:
+    batch = run.plan.batch
+    return BatchHeld(
+        f"the batch does not meet its gates and is held: {verdict.story}",
+        code="batch-held",
+        hint=f"Look: ./sluice held list {run.pipeline.name}. Then publish it or discard it; drains wait.",
+        pipeline=run.pipeline.name,
+        batch=batch.batch_id,
+        attempt=batch.attempt,
+        ranges=batch.ranges,
     )
 
 
 def _commit(run: BatchRun, request: CommitRequest) -> Committed:
     connections = run.connections
-    committed = commit_batch(connections.open_catalog, request, connections.fail_points)
-    connections.fail_points.reach("drain.after-commit")
-    run.log(IcebergSnapshotCreated(committed.snapshot_id, connections.run_id, connections.now_us()))
+    commit = commit_replay if request.batch.kind is BatchKind.REPLAY else commit_batch
+    committed = commit(connections.open_catalog, request, connections.fail_points)
+    run.reach("after-commit")
+    run.log(
+        IcebergSnapshotCreated(
+            committed.snapshot_id, connections.run_id, connections.now_us(), committed.retries
+        )
+    )
     return committed
 
 
@@ -215,7 +277,7 @@ def _commit_dead_letters(run: BatchRun, request: CommitRequest, committed: Commi
         request.summary,
         connections.fail_points,
     )
-    connections.fail_points.reach("drain.after-dead-letters")
+    run.reach("after-dead-letters")
     return owed.snapshot_id if owed else None
 
 

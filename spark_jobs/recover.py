@@ -8,25 +8,27 @@ it is done.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from spark_jobs.core.batch import total
+from spark_jobs.core.batch import Balance, BatchKind, total
 from spark_jobs.core.errors import CommitConflict, RetryableError, SourceChanged
-from spark_jobs.core.progress import PendingDeadLetters
+from spark_jobs.core.quality import suite_result_from_json
 from spark_jobs.core.recovery import Decision, decide
 from spark_jobs.core.source import check_identity
 from spark_jobs.core.txlog import (
     Closed,
     FlushComplete,
+    Held,
     IcebergSnapshotCreated,
     OffsetCommit,
     ParquetWritten,
+    Published,
     Swept,
 )
 from spark_jobs.io.anchor import check_anchor
 from spark_jobs.io.catalog import close_catalog
-from spark_jobs.io.commit import CommitRequest, commit_batch, commit_dead_letters
+from spark_jobs.io.commit import commit_batch, commit_dead_letters, request_of
 from spark_jobs.io.data_files import normalise_path
 from spark_jobs.io.named_files import named_among
 from spark_jobs.io.sweep import data_location, sweep_files
@@ -34,11 +36,11 @@ from spark_jobs.io.tables import dead_letters_of, load_table, progress_of
 from spark_jobs.io.txlog_store import CLOSING_AFTER_US
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyiceberg.table import Table
 
-    from spark_jobs.core.batch import Balance, Batch
+    from spark_jobs.core.batch import Batch
     from spark_jobs.core.config import PipelineConfig
     from spark_jobs.core.progress import Progress
     from spark_jobs.core.recovery import Verdict
@@ -68,6 +70,24 @@ class LeftAttempt:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldBatch:
+    """A batch that failed a quality gate and waits, with its files, for an operator.
+
+    ``suites`` are those that failed, in words for people; ``held_at_us`` microseconds since the epoch, None
+    when the object that says more cannot be read.
+    """
+
+    batch_id: str
+    attempt: str
+    ranges: str
+    balance: Balance
+    file_bytes: int
+    suites: str
+    story: str
+    held_at_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class RecoveryResult:
     """What was settled; ``marked`` and ``swept`` are attempts, ``records_read`` what Kafka was asked for."""
 
@@ -77,6 +97,7 @@ class RecoveryResult:
     swept: tuple[str, ...] = ()
     swept_files: int = 0
     records_read: int = 0
+    held: tuple[HeldBatch, ...] = ()
 
     def then(self, later: RecoveryResult) -> RecoveryResult:
         """Both recoveries of one run; what is still left is what the later one left."""
@@ -87,6 +108,7 @@ class RecoveryResult:
             self.swept + later.swept,
             self.swept_files + later.swept_files,
             self.records_read + later.records_read,
+            later.held,
         )
 
 
@@ -102,12 +124,23 @@ def recover(pipeline: PipelineConfig, connections: Connections) -> RecoveryResul
         return RecoveryResult()
     connections.txlog.refuse_location(pipeline.table, table.location(), data_location(table))
     recovery.finish_dead_letters(progress_of(table))
-    attempts = connections.txlog.unfinished(str(table.metadata.table_uuid), now_us=connections.now_us())
-    for attempt in attempts:
-        recovery.interrupt(attempt)
-    # What can be adopted comes first: the table is then past what other attempts have of the same range.
-    for attempt in sorted(attempts, key=lambda attempt: attempt.entry(ParquetWritten) is None):
-        recovery.settle(attempt)
+    unfinished = connections.txlog.unfinished(str(table.metadata.table_uuid), now_us=connections.now_us())
+    # A replay may be alive beside this; the next replay settles it, and no offset of a drain waits for it.
+    attempts = [a for a in unfinished if a.batch is None or a.batch.kind is not BatchKind.REPLAY]
+    recovery.settle_all(attempts)
+    return recovery.result()
+
+
+def settle_replays(
+    pipeline: PipelineConfig, connections: Connections, attempts: Sequence[Attempt]
+) -> RecoveryResult:
+    """Mark or sweep these unfinished replays; one that may still land is left. Errors as ``recover``."""
+    recovery = _Recovery(pipeline, connections)
+    table = recovery.load(pipeline.table)
+    if table is None:
+        return RecoveryResult()
+    recovery.finish_dead_letters(progress_of(table))
+    recovery.settle_all(attempts)
     return recovery.result()
 
 
@@ -133,6 +166,7 @@ class _Recovery:
         self._left: list[LeftAttempt] = []
         self._swept: list[str] = []
         self._swept_files = 0
+        self._held: list[HeldBatch] = []
 
     def result(self) -> RecoveryResult:
         """What was settled."""
@@ -142,6 +176,7 @@ class _Recovery:
             tuple(self._left),
             tuple(self._swept),
             self._swept_files,
+            held=tuple(self._held),
         )
 
     def load(self, identifier: str) -> Table | None:
@@ -173,6 +208,14 @@ class _Recovery:
         self._reach("after-dead-letters")
         return committed.snapshot_id if committed else None
 
+    def settle_all(self, attempts: Sequence[Attempt]) -> None:
+        """Stop what still runs, then settle one after the other."""
+        for attempt in attempts:
+            self.interrupt(attempt)
+        # What can be adopted comes first: the table is then past what other attempts have of the same range.
+        for attempt in sorted(attempts, key=lambda attempt: attempt.entry(ParquetWritten) is None):
+            self.settle(attempt)
+
     def settle(self, attempt: Attempt) -> None:
         """Decide about one attempt on what the table says now, and do it."""
         table = self.load(self._pipeline.table)
@@ -180,12 +223,16 @@ class _Recovery:
             self._left.append(LeftAttempt(attempt.uuid, "the table was dropped or replaced meanwhile"))
             return
         verdict = _decide(attempt, table)
-        if attempt.batch is None or verdict.decision is Decision.LEAVE:
+        if attempt.batch is not None and _is_paused(table, attempt.batch, verdict):
+            self._left.append(LeftAttempt(attempt.uuid, "the pipeline is paused"))
+        elif attempt.batch is None or verdict.decision is Decision.LEAVE:
             self._left.append(LeftAttempt(attempt.uuid, verdict.reason))
         elif verdict.decision is Decision.MARK:
             self._mark(attempt, attempt.batch, table)
         elif verdict.decision is Decision.SWEEP:
             self._sweep(attempt, attempt.batch, table)
+        elif verdict.decision is Decision.HOLD:
+            self._held.append(held_batch(attempt, attempt.batch))
         else:
             self._adopt(attempt, attempt.batch, table)
 
@@ -201,15 +248,10 @@ class _Recovery:
         written = attempt.entry(ParquetWritten)
         if written is None:
             raise AssertionError("only an attempt that wrote its files is adopted")
-        owed = None
-        if written.dead_letter_files:
-            owed = PendingDeadLetters(
-                batch.attempt, batch.ranges.starts, batch.ranges.ends, written.dead_letter_files
-            )
-        summary = {**written.summary, "sluice.adopted-by": connections.run_id}
-        request = CommitRequest(
-            self._pipeline.table, attempt.table_uuid, batch, written.data_files, owed, summary
-        )
+        told = {"sluice.adopted-by": connections.run_id, **_published_by(attempt)}
+        adopted = replace(written, summary={**written.summary, **told})
+        at_ms = connections.now_us() // 1000
+        request = request_of(attempt.table_uuid, batch, adopted, committed_at_ms=at_ms)
         try:
             check_anchor(table)
             source = connections.admin.source_state(batch.topic)
@@ -279,6 +321,12 @@ def _decide(attempt: Attempt, table: Table) -> Verdict:
     )
 
 
+def _is_paused(table: Table, batch: Batch, verdict: Verdict) -> bool:
+    """A pause holds back what a drain would commit; replays and what has landed are settled."""
+    is_drain = batch.kind is BatchKind.DRAIN and verdict.decision is Decision.ADOPT
+    return is_drain and progress_of(table).paused is not None
+
+
 def _is_whole(table: Table, file: Mapping[str, Any]) -> bool:
     try:
         return len(table.io.new_input(file["path"])) == int(file["bytes"])
@@ -299,6 +347,29 @@ def _snapshot_of(attempt: Attempt, table: Table) -> int | None:
         if snapshot.summary and snapshot.summary.additional_properties.get("sluice.attempt") == attempt.uuid:
             return snapshot.snapshot_id
     return None
+
+
+def held_batch(attempt: Attempt, batch: Batch) -> HeldBatch:
+    """What the log says about a held attempt."""
+    written, held = attempt.entry(ParquetWritten), attempt.entry(Held)
+    suites = [suite_result_from_json(each) for each in held.failed] if held else []
+    return HeldBatch(
+        batch_id=batch.batch_id,
+        attempt=batch.attempt,
+        ranges=str(batch.ranges),
+        balance=total(written.balances.values()) if written else Balance(),
+        file_bytes=written.file_bytes if written else 0,
+        suites=held.suite if held else "?",
+        story="; ".join(suite.story for suite in suites),
+        held_at_us=held.held_at_us if held else None,
+    )
+
+
+def _published_by(attempt: Attempt) -> dict[str, str]:
+    published = attempt.entry(Published)
+    if published is None:
+        return {}
+    return {"sluice.published-by": published.actor, "sluice.reason": published.reason}
 
 
 def _adopted(batch: Batch, written: ParquetWritten, snapshot_id: int) -> AdoptedBatch:

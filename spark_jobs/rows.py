@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
 from spark_jobs.core.batch import Balance
 from spark_jobs.decode.dead_letters import dead_letter_table
+from spark_jobs.decode.decoded import BadValue, Phase
 from spark_jobs.decode.json import decode_chunk
-from spark_jobs.decode.shape import shape
-from spark_jobs.io.metadata_columns import METADATA_COLUMNS
+from spark_jobs.decode.shape import Shaped, shape
+from spark_jobs.io.metadata_columns import METADATA_COLUMNS, OFFSET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
-    from spark_jobs.decode.records import Origin
+    from spark_jobs.decode.records import Origin, Records
     from spark_jobs.io.kafka_reader import Chunk
 
 
@@ -37,12 +38,16 @@ class ChunkRows:
 
 @dataclass(frozen=True, slots=True)
 class RowMaker:
-    """Makes rows of ``schema`` (the table's whole Arrow schema) and of ``dead_letter_schema``."""
+    """Makes rows of ``schema`` (the table's whole Arrow schema) and of ``dead_letter_schema``.
+
+    ``rejected`` says by partition and offset why a record that could be a row is to be a dead letter.
+    """
 
     origin: Origin
     batch_id: str
     schema: pa.Schema
     dead_letter_schema: pa.Schema
+    rejected: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
 
     @property
     def json_schema(self) -> pa.Schema:
@@ -65,9 +70,24 @@ class RowMaker:
                 raise NewFieldsSeen
         with step("shape"):
             shaped = shape(decoded, records, self.origin, self.schema)
+            if rejected := self.rejected.get(chunk.partition):
+                shaped = _without(rejected, shaped, records)
             dead_letters = dead_letter_table(
                 shaped.bad, records, self.origin, self.batch_id, self.dead_letter_schema
             )
         return ChunkRows(
             shaped.rows, dead_letters, Balance(shaped.rows.num_rows, dead_letters.num_rows, tombstones)
         )
+
+
+def _without(rejected: Mapping[int, str], shaped: Shaped, records: Records) -> Shaped:
+    """The same with these offsets' rows among the bad values."""
+    offsets = shaped.rows.column(OFFSET).to_pylist()
+    index_of = {offset: index for index, offset in enumerate(records.offsets)}
+    kept = [position for position, offset in enumerate(offsets) if offset not in rejected]
+    bad = [
+        BadValue(index_of[offset], Phase.QUALITY, None, rejected[offset])
+        for offset in offsets
+        if offset in rejected
+    ]
+    return Shaped(shaped.rows.take(kept), tuple(sorted((*shaped.bad, *bad), key=lambda value: value.index)))

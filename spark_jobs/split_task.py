@@ -81,6 +81,7 @@ class SplitSource:
             for offset_range in split.ranges:
                 yield from _follow(reader, offset_range, tally)
         finally:
+            tally.kafka = reader.statistics
             reader.close()
 
 
@@ -139,6 +140,9 @@ def _write_split(task: SplitTask, split: Split) -> SplitOutcome:
     tally = Tally()
     try:
         for chunk in task.source.read(split, tally):
+            task.fail_points.reach(
+                f"split.decode-{chunk.partition}:{chunk.offsets[0]}-{chunk.offsets[-1] + 1}"
+            )
             made = task.rows.make(chunk, tally.step)
             tally.count(chunk.partition, made.balance)
             with tally.step("write"):
@@ -175,6 +179,7 @@ class Tally:
         self._cpu_us: Counter[str] = Counter()
         self._max_timestamp_ms: dict[int, int] = {}
         self._bytes_read = 0
+        self.kafka: dict[str, int] = {}
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -217,6 +222,7 @@ class Tally:
             bytes_read=self._bytes_read,
             max_timestamp_ms=self._max_timestamp_ms,
             cpu_us=dict(self._cpu_us),
+            kafka=self.kafka,
             peak_rss_bytes=_peak_rss_bytes(),
         )
 

@@ -69,7 +69,12 @@ def ensure_tables(pipeline: PipelineConfig, connections: Connections, source: So
                 partition_by=pipeline.partition_by,
                 properties=pipeline.table_properties,
                 progress=Progress(
-                    pipeline.topic, 1, starts, cluster_id=source.cluster_id, topic_id=source.topic_id
+                    pipeline.topic,
+                    1,
+                    starts,
+                    cluster_id=source.cluster_id,
+                    topic_id=source.topic_id,
+                    starts=starts,
                 ),
                 dead_letters=True,
                 key_is_binary=pipeline.key_format is KeyFormat.BINARY,

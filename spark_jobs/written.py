@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs import __version__
-from spark_jobs.core.batch import Balance, total, unbalanced
+from spark_jobs.core.batch import Balance, BatchKind, total, unbalanced
 from spark_jobs.core.errors import CorruptLog
 from spark_jobs.core.freshness import valid_through_ms
 from spark_jobs.core.source import check_identity
-from spark_jobs.io.anchor import last_commit_summary
+from spark_jobs.io import kafka_statistics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +31,7 @@ class Written:
     bytes_read: int
     max_timestamp_ms: dict[int, int]
     cpu_us: dict[str, int]
+    kafka: dict[str, int]
     peak_task_rss_bytes: int
     has_strays: bool
 
@@ -59,6 +60,7 @@ def add_up(outcomes: Sequence[SplitOutcome], *, has_strays: bool) -> Written:
         bytes_read=sum(outcome.bytes_read for outcome in outcomes),
         max_timestamp_ms=newest,
         cpu_us=dict(cpu_us),
+        kafka=kafka_statistics.add_up([outcome.kafka for outcome in outcomes]),
         peak_task_rss_bytes=max(outcome.peak_rss_bytes for outcome in outcomes),
         has_strays=has_strays,
     )
@@ -99,17 +101,21 @@ def summary_of(run: BatchRun, written: Written) -> dict[str, str]:
         "sluice.actor": connections.actor,
         "sluice.run-id": connections.run_id,
         "sluice.version": __version__,
+        "sluice.kafka": json.dumps(written.kafka, separators=(",", ":")),
     }
     return summary if through is None else summary | {"sluice.valid-through": str(through)}
 
 
 def _valid_through_ms(plan: Plan, written: Written) -> int | None:
-    previous = last_commit_summary(plan.table).get("sluice.valid-through")
+    """None for a replay: it says nothing about how far the table is."""
+    if plan.batch.kind is BatchKind.REPLAY:
+        return None
+    last = plan.progress.last_drain
     return valid_through_ms(
         next_offsets={**plan.progress.next_offsets, **plan.batch.ranges.ends},
         end_offsets=plan.source.end,
         max_timestamp_ms=written.max_timestamp_ms,
-        previous_ms=int(previous) if previous is not None else None,
+        previous_ms=last.valid_through_ms if last else None,
         planned_at_ms=plan.batch.ingested_at_us // 1000,
     )
 

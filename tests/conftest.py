@@ -38,7 +38,8 @@ def pytest_configure() -> None:
         del os.environ[name]
     # Servers share the cores with the examples, so slowness says nothing about a strategy or a property.
     slow_is_fine = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    settings.register_profile("sluice", slow_is_fine, derandomize="CI" in os.environ)
+    examples = 100 if "CI" in os.environ else 25
+    settings.register_profile("sluice", slow_is_fine, derandomize="CI" in os.environ, max_examples=examples)
     settings.load_profile("sluice")
 
 
@@ -85,6 +86,7 @@ def spark_remote(servers_folder: Path) -> Iterator[str]:
             log_path=folder.log_path,
             port=free_ports(1)[0],
             cores=2,
+            jar_sets=("spark", "spark-s3"),
             dies_with_parent=True,
         )
     )

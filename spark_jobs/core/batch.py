@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from spark_jobs.core.offsets import OffsetRange, OffsetRanges  # noqa: TC001  (the log reads field types)
@@ -12,13 +13,35 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
+class BatchKind(StrEnum):
+    """What a commit is for. Drains and replays write files; the others are acts of an operator."""
+
+    DRAIN = "drain"
+    REPLAY = "replay"
+    SKIP = "skip"
+    DISCARD = "discard"
+    PAUSE = "pause"
+    RESUME = "resume"
+    ROLLBACK = "rollback"
+    ACCEPT = "accept"
+    CANCEL = "cancel"
+    REANCHOR = "reanchor"
+
+    @property
+    def writes_files(self) -> bool:
+        """Whether an attempt of this kind may leave files behind."""
+        return self in {BatchKind.DRAIN, BatchKind.REPLAY}
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """One planned commit.
 
     ``ingested_at_us`` is microseconds since the epoch (UTC), fixed at plan so that an adopted batch keeps it.
     ``attempt`` is a fresh uuid: two runs that plan the same ranges have the same ``batch_id`` and
-    different attempts, so neither can take the other's commit for its own.
+    different attempts, so neither can take the other's commit for its own. ``epoch`` was the
+    table's at plan, and the batch commits only while it still is: the replay epoch of a replay, which no
+    offsets fence, and the number of rollbacks of a drain, whose offsets come round again after one.
     """
 
     pipeline: str
@@ -28,12 +51,14 @@ class Batch:
     ranges: OffsetRanges
     attempt: str
     ingested_at_us: int
+    kind: BatchKind = BatchKind.DRAIN
+    epoch: int = 0
 
     @property
     def batch_id(self) -> str:
         """Deterministic name of the work: kind and ranges of one generation of one topic."""
-        key = f"drain|{self.table}|{self.topic}|{self.generation}|{self.ranges}"
-        return "drain-" + hashlib.sha256(key.encode()).hexdigest()[:16]
+        key = f"{self.kind}|{self.table}|{self.topic}|{self.generation}|{self.ranges}"
+        return f"{self.kind}-" + hashlib.sha256(key.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)

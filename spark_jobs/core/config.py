@@ -9,19 +9,23 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_serializer
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_serializer
 
+from spark_jobs.core.check_names import Severity  # noqa: TC001  (pydantic needs it at run time)
 from spark_jobs.core.config_problems import ConfigProblem  # noqa: TC001  (pydantic needs it at run time)
+from spark_jobs.core.quality import Suite, When
 from spark_jobs.core.redaction import redact_properties, redact_urls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MIB = 1024 * 1024
+DAY_SECONDS = 24 * 3600
 DEFAULT_FRESHNESS_SECONDS = 60
 DEFAULT_MAX_BATCH_RECORDS = 2_000_000
 DEFAULT_MAX_BATCH_BYTES = 1024 * MIB
 DEFAULT_TASK_MEMORY_BYTES = 512 * MIB
+DEFAULT_METRICS_PORT = 9464
 DEAD_LETTERS_SUFFIX = "_dead_letters"
 
 
@@ -96,6 +100,44 @@ class SparkSettings(_WithSecrets):
         return value and redact_urls(value)
 
 
+class UpkeepSettings(Frozen):
+    """When a pipeline's tables are tidied up; snapshots beyond either bound expire."""
+
+    compact_above: int = 20
+    keep_snapshots: int = 100
+    keep_snapshots_for_seconds: int = 5 * DAY_SECONDS
+    orphans_older_than_seconds: int = 3 * DAY_SECONDS
+
+
+class DeadLetterSettings(Frozen):
+    """``stop_above`` is a share of a batch's records, 0.05 for 5 %; None never stops."""
+
+    stop_above: float | None = None
+
+
+class CheckSetting(Frozen):
+    """What a pipeline says about one built-in check; None leaves Sluice's own choice.
+
+    ``limit`` is seconds (fresh, stall, retention_headroom), records (lag) or a share (dead_letters).
+    """
+
+    severity: Severity | None = None
+    limit: float | None = None
+
+
+class NotifySettings(Frozen):
+    """Where notices of commits are posted: a URL, references in it unresolved; all of it counts as secret."""
+
+    webhook: SecretStr | None = None
+
+
+class MetricsSettings(Frozen):
+    """Where metrics are served. ``port`` None is the usual one, or a free one if that is taken; 0 is off."""
+
+    port: int | None = None
+    host: str = "127.0.0.1"
+
+
 class PipelineSettings(Frozen):
     """What ``defaults`` and a pipeline may both set."""
 
@@ -108,6 +150,11 @@ class PipelineSettings(Frozen):
     columns: dict[str, str] = Field(default_factory=dict)
     owners: tuple[str, ...] = ()
     key_format: KeyFormat = KeyFormat.STRING
+    upkeep: UpkeepSettings = UpkeepSettings()
+    dead_letters: DeadLetterSettings = DeadLetterSettings()
+    quality: tuple[Suite, ...] = ()
+    checks: dict[str, CheckSetting] = Field(default_factory=dict)
+    notify: NotifySettings = NotifySettings()
 
 
 class PipelineConfig(PipelineSettings):
@@ -122,6 +169,11 @@ class PipelineConfig(PipelineSettings):
     def dead_letter_table(self) -> str:
         """Table of the records that could not become rows."""
         return self.table + DEAD_LETTERS_SUFFIX
+
+    @property
+    def gates(self) -> tuple[Suite, ...]:
+        """The suites that a batch has to meet before it is committed."""
+        return tuple(suite for suite in self.quality if suite.when is When.GATE)
 
 
 class PipelineTemplate(PipelineSettings):
@@ -152,6 +204,7 @@ class SluiceConfig(_WithSecrets):
     kafka: dict[str, str] = Field(default_factory=dict)
     catalog: CatalogSettings
     spark: SparkSettings = SparkSettings()
+    metrics: MetricsSettings = MetricsSettings()
     pipelines: tuple[PipelineConfig, ...] = ()
     templates: tuple[PipelineTemplate, ...] = ()
     source: str | None = None

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from spark_jobs.core.config import (
     DEAD_LETTERS_SUFFIX,
     CatalogSettings,
+    Frozen,
+    MetricsSettings,
     PipelineConfig,
     PipelineTemplate,
     SluiceConfig,
@@ -17,6 +19,7 @@ from spark_jobs.core.config import (
 from spark_jobs.core.config_problems import ConfigProblem, Finding
 from spark_jobs.core.config_validation import validate
 from spark_jobs.core.config_written import WrittenDefaults, WrittenFile, WrittenTeamFile
+from spark_jobs.core.config_written_checks import WrittenMetrics
 from spark_jobs.core.kafka_properties import ALIASES
 from spark_jobs.core.storage_paths import is_inside
 
@@ -27,7 +30,12 @@ if TYPE_CHECKING:
     from spark_jobs.core.config_written import WrittenPipeline
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]")
-_RENAMED = {"freshness": "freshness_seconds"}
+_RENAMED = {
+    "schema_": "schema",
+    "freshness": "freshness_seconds",
+    "keep_snapshots_for": "keep_snapshots_for_seconds",
+    "orphans_older_than": "orphans_older_than_seconds",
+}
 _STORAGE_PROPERTIES = ("write.data.path", "write.metadata.path")
 
 
@@ -53,8 +61,10 @@ def demo_config(home: str) -> SluiceConfig:
         home=home,
         state=f"{home}/log",
         catalog=_catalog("sluice", {}, home),
-        pipelines=tuple(
-            PipelineConfig(name=name, topic=name, table=f"lake.{name}") for name in ("flights", "weather")
+        pipelines=(
+            PipelineConfig(name="flights", topic="flights", table="lake.flights"),
+            # Small batches make the small files that the demo then shows being compacted.
+            PipelineConfig(name="weather", topic="weather", table="lake.weather", max_batch_records=4_000),
         ),
     )
 
@@ -160,15 +170,29 @@ def _place_team(
 
 
 def _settings(*layers: WrittenDefaults) -> dict[str, Any]:
-    """Later layers win; maps are merged key by key."""
+    """Later layers win; maps and sections are merged key by key."""
     merged: dict[str, Any] = {}
     for layer in layers:
-        for key in WrittenDefaults.model_fields:
-            value = getattr(layer, key)
-            if value is not None:
-                name = _RENAMED.get(key, key)
-                merged[name] = {**merged.get(name, {}), **value} if isinstance(value, dict) else value
+        for name, value in _set_keys(layer, WrittenDefaults).items():
+            merged[name] = _merged(merged.get(name, {}), value) if isinstance(value, dict) else value
     return merged
+
+
+def _merged(outer: dict[Any, Any], inner: dict[Any, Any]) -> dict[Any, Any]:
+    both = {
+        key: _merged(outer[key], value) for key, value in inner.items() if isinstance(outer.get(key), dict)
+    }
+    return {**outer, **inner, **both}
+
+
+def _set_keys(written: Frozen, model: type[Frozen]) -> dict[str, Any]:
+    """The keys of ``model`` that are written, under the names they have in force."""
+    found = {key: getattr(written, key) for key in model.model_fields}
+    return {
+        _RENAMED.get(key, key): _set_keys(value, type(value)) if isinstance(value, Frozen) else value
+        for key, value in found.items()
+        if value is not None
+    }
 
 
 def _clashes(document: Document, placed: list[_Placed], before: list[_Placed]) -> list[ConfigProblem]:
@@ -256,6 +280,7 @@ def _assemble(written: WrittenFile, placed: list[_Placed], *, home: str, folder:
         kafka={ALIASES.get(name, name): value for name, value in written.kafka.items()},
         catalog=_catalog(written.catalog.name, dict(written.catalog.model_extra or {}), home),
         spark=SparkSettings(**dict(written.spark)),
+        metrics=MetricsSettings(**_set_keys(written.metrics, WrittenMetrics)),
         pipelines=tuple(p.entry for p in placed if isinstance(p.entry, PipelineConfig)),
         templates=tuple(p.entry for p in placed if isinstance(p.entry, PipelineTemplate)),
     )

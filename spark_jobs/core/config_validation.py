@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from spark_jobs.core.config_checks import check_main_file, check_team_file
 from spark_jobs.core.config_problems import Finding, UnreadableValueError
 from spark_jobs.core.config_written import (
-    WrittenDefaults,
     WrittenFile,
-    WrittenPipeline,
-    WrittenSpark,
     WrittenTeamFile,
 )
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
+    from pydantic.fields import FieldInfo
     from pydantic_core import ErrorDetails
 
     from spark_jobs.core.config_document import Document
@@ -110,12 +107,25 @@ def _translate(model: type[BaseModel], detail: ErrorDetails) -> Finding:
 
 
 def _known_keys(model: type[BaseModel], path: tuple[str, ...]) -> list[str]:
-    holders: dict[str, type[BaseModel]] = {"defaults": WrittenDefaults, "spark": WrittenSpark}
-    if len(path) == 1:
-        holder = model
-    else:
-        holder = WrittenPipeline if path[0] == "pipelines" else holders.get(path[0], model)
-    return list(holder.model_fields)
+    """The keys of the section that the path's last key stands in; names of pipelines are no keys."""
+    holder: type[BaseModel] | None = model
+    for part in path[:-1]:
+        fields = _by_key(holder) if holder else {}
+        field = fields.get(part)
+        holder = _section(field.annotation) if field else holder
+    return list(_by_key(holder or model))
+
+
+def _by_key(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The fields under the names a person writes."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _section(annotation: object) -> type[BaseModel] | None:
+    """The model in an annotation, however wrapped: optional, annotated, a map's or a list's items."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(_section, get_args(annotation))), None)
 
 
 def _did_you_mean(key: str, known: list[str]) -> str:

@@ -5,15 +5,19 @@ The YAML reader hands over every scalar as its text; types are decided here.
 
 from __future__ import annotations
 
+import difflib
 import re
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import BeforeValidator, SecretStr, WithJsonSchema
 
-from spark_jobs.core.config import Start, StartKind
+from spark_jobs.core.books import BOOKS_TABLE
+from spark_jobs.core.config import DAY_SECONDS, Start, StartKind
 from spark_jobs.core.config_problems import UnreadableValueError
+from spark_jobs.core.expectation_names import KNOWN_EXPECTATIONS, SQL_EXPECTATIONS
 from spark_jobs.core.partition_terms import parse_partition_term
+from spark_jobs.core.quality import Expectation
 from spark_jobs.core.quantities import parse_duration_seconds, parse_size_bytes
 from spark_jobs.core.type_names import check_type_name
 
@@ -21,6 +25,7 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _TABLE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OWNER = re.compile(r"team:\S+|[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}")
+_HIGHEST_PORT = 65535
 _METADATA_COLUMN = re.compile(r"_kafka_.*|_ingested_at")
 
 
@@ -63,6 +68,8 @@ def _table(value: object) -> str:
         raise UnreadableValueError(
             f"{table!r} is not a table name", "Write namespace.table, of letters, digits, '_' and '-'."
         )
+    if table.rpartition(".")[2].lower() == BOOKS_TABLE:
+        raise UnreadableValueError(f"{table} is the name of the books", "Give the table another name.")
     return table
 
 
@@ -136,12 +143,65 @@ def _positive(value: object) -> int:
     return int(text)
 
 
+def _port(value: object) -> int:
+    text = _text(value)
+    if not text.isdecimal() or int(text) > _HIGHEST_PORT:
+        raise UnreadableValueError(f"{value!r} is not a port", "Write a number up to 65535; 0 is off.")
+    return int(text)
+
+
 def _connect_url(value: object) -> str:
     if not _text(value).startswith("sc://"):
         raise UnreadableValueError(
             "is not a Spark Connect URL", "Write sc://host:15002, or use master for a Spark master."
         )
     return _text(value)
+
+
+def _webhook(value: object) -> str:
+    if not _text(value).startswith(("https://", "http://", "${")):
+        raise UnreadableValueError(
+            "is not a URL", "Write https://…, or ${VARIABLE} or ${file:…} that holds it."
+        )
+    return _text(value)
+
+
+def _orphan_age(value: object) -> int:
+    seconds = _duration(value)
+    if seconds < DAY_SECONDS:
+        raise UnreadableValueError(
+            f"{value!r} is too young", "At least 1d: a file is written long before its commit names it."
+        )
+    return seconds
+
+
+def _share(value: object) -> float:
+    text = _text(value).strip()
+    try:
+        share = float(text.removesuffix("%")) / 100 if text.endswith("%") else -1.0
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise UnreadableValueError(f"{value!r} is not a share", "Write 5%.")
+    return share
+
+
+def _expectation(value: object) -> Expectation:
+    if not isinstance(value, dict) or len(value) != 1:
+        raise UnreadableValueError(
+            "must be one expectation with its arguments",
+            "Write - expect_column_values_to_not_be_null: {column: id}.",
+        )
+    ((name, kwargs),) = value.items()
+    if name in SQL_EXPECTATIONS:
+        raise UnreadableValueError(f"{name} needs a database", "Rows of a batch are judged without SQL.")
+    if name not in KNOWN_EXPECTATIONS:
+        closest = difflib.get_close_matches(name, KNOWN_EXPECTATIONS, n=1, cutoff=0.5)
+        hint = f"Did you mean {closest[0]}?" if closest else "Use a name of Great Expectations' gallery."
+        raise UnreadableValueError(f"{name} is not an expectation", hint)
+    if not (kwargs is None or isinstance(kwargs, dict)):
+        raise UnreadableValueError(f"the arguments of {name} must be a map", "Write {column: id}.")
+    return Expectation(name, dict(kwargs or {}))
 
 
 def _version(value: object) -> int:
@@ -154,10 +214,19 @@ Scalar = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"]}
 Duration = Annotated[
     int, BeforeValidator(_duration), WithJsonSchema({"type": "string", "pattern": r"^\d+\s*[smhd]$"})
 ]
+OrphanAge = Annotated[
+    int, BeforeValidator(_orphan_age), WithJsonSchema({"type": "string", "pattern": r"^\d+\s*[smhd]$"})
+]
+Share = Annotated[
+    float, BeforeValidator(_share), WithJsonSchema({"type": "string", "pattern": r"^\d+(\.\d+)?\s*%$"})
+]
 Size = Annotated[
     int, BeforeValidator(_size), WithJsonSchema({"type": "string", "pattern": r"^\d+\s*([KMGT]i?)?B$"})
 ]
 Count = Annotated[int, BeforeValidator(_positive), WithJsonSchema({"type": "integer", "minimum": 1})]
+PortNumber = Annotated[
+    int, BeforeValidator(_port), WithJsonSchema({"type": "integer", "minimum": 0, "maximum": _HIGHEST_PORT})
+]
 Topic = Annotated[
     str, BeforeValidator(_topic), WithJsonSchema({"type": "string", "pattern": f"^{_TOPIC.pattern}$"})
 ]
@@ -205,7 +274,28 @@ Columns = Annotated[
     BeforeValidator(nothing_is_empty),
     WithJsonSchema({"type": "object", "additionalProperties": {"type": "string"}}),
 ]
+Expectations = Annotated[
+    tuple[Annotated[Expectation, BeforeValidator(_expectation)], ...],
+    WithJsonSchema(
+        {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "minProperties": 1,
+                "maxProperties": 1,
+                "propertyNames": {"enum": sorted(KNOWN_EXPECTATIONS)},
+                "additionalProperties": {"type": "object"},
+            },
+        }
+    ),
+]
 ConnectUrl = Annotated[
     str, BeforeValidator(_connect_url), WithJsonSchema({"type": "string", "pattern": "^sc://"})
+]
+Webhook = Annotated[
+    SecretStr,
+    BeforeValidator(_webhook),
+    WithJsonSchema({"type": "string", "pattern": r"^(https?://|\$\{)"}),
 ]
 Version = Annotated[int, BeforeValidator(_version), WithJsonSchema({"const": 1})]

@@ -16,6 +16,7 @@ from spark_jobs.core.config import (
     DEFAULT_MAX_BATCH_RECORDS,
     DEFAULT_TASK_MEMORY_BYTES,
     Frozen,
+    UpkeepSettings,
 )
 from spark_jobs.core.config_values import (
     Columns,
@@ -23,20 +24,75 @@ from spark_jobs.core.config_values import (
     Count,
     Duration,
     Names,
+    OrphanAge,
     Owners,
     PipelineName,
     Properties,
     Regex,
     Scalar,
+    Share,
     Size,
     StartText,
     Table,
     Terms,
     Topic,
     Version,
+    Webhook,
     nothing_is_empty,
 )
+from spark_jobs.core.config_written_checks import WrittenChecks, WrittenMetrics
+from spark_jobs.core.config_written_quality import Suites  # noqa: TC001  (pydantic needs them at run time)
 from spark_jobs.core.quantities import format_duration, format_size
+
+_UPKEEP = UpkeepSettings()
+
+
+class WrittenUpkeep(Frozen):
+    """When a table is tidied up by itself; `./sluice upkeep` does it at any time."""
+
+    compact_above: Count | None = Field(
+        default=None,
+        description="Compact when there are this many small data files.",
+        json_schema_extra={"default": str(_UPKEEP.compact_above)},
+    )
+    keep_snapshots: Count | None = Field(
+        default=None,
+        description="Snapshots beyond the newest so many expire; each costs time at every commit.",
+        json_schema_extra={"default": str(_UPKEEP.keep_snapshots)},
+    )
+    keep_snapshots_for: Duration | None = Field(
+        default=None,
+        description="Snapshots older than this expire too. Tags and branches keep theirs.",
+        json_schema_extra={"default": format_duration(_UPKEEP.keep_snapshots_for_seconds)},
+    )
+    orphans_older_than: OrphanAge | None = Field(
+        default=None,
+        description="Files that no snapshot names and no unfinished batch owns are deleted at this age;"
+        " at least 1d.",
+        json_schema_extra={"default": format_duration(_UPKEEP.orphans_older_than_seconds)},
+    )
+
+
+class WrittenDeadLetters(Frozen):
+    """What happens when many records cannot become rows."""
+
+    stop_above: Share | None = Field(
+        default=None,
+        description="Stop, with nothing committed, when more than this share of a batch's records would be"
+        " dead letters, e.g. `5%`: a changed format then waits for a person instead of filling the table.",
+        json_schema_extra={"default": "never"},
+    )
+
+
+class WrittenNotify(Frozen):
+    """Who is told of commits, so that caches in front of the table can be dropped; see docs/OPERATIONS.md."""
+
+    webhook: Webhook | None = Field(
+        default=None,
+        description="A URL that gets a POST with JSON after each commit that changes rows: at least once,"
+        " never holding up a drain.",
+        json_schema_extra={"default": "nobody"},
+    )
 
 
 class WrittenDefaults(Frozen):
@@ -85,6 +141,21 @@ class WrittenDefaults(Frozen):
         default=None,
         description="Type of the column `_kafka_key`.",
         json_schema_extra={"default": "string"},
+    )
+    upkeep: Annotated[WrittenUpkeep, BeforeValidator(nothing_is_empty)] | None = Field(
+        default=None, description="When the tables are tidied up."
+    )
+    dead_letters: Annotated[WrittenDeadLetters, BeforeValidator(nothing_is_empty)] | None = Field(
+        default=None, description="What happens when many records cannot become rows."
+    )
+    quality: Suites | None = Field(
+        default=None, description="Great Expectations suites: what rows must be like."
+    )
+    checks: Annotated[WrittenChecks, BeforeValidator(nothing_is_empty)] | None = Field(
+        default=None, description="How bad a failed check is, and its limit."
+    )
+    notify: Annotated[WrittenNotify, BeforeValidator(nothing_is_empty)] | None = Field(
+        default=None, description="Who is told of commits."
     )
 
 
@@ -177,5 +248,8 @@ class WrittenFile(WrittenTeamFile):
     )
     spark: Annotated[WrittenSpark, BeforeValidator(nothing_is_empty)] = Field(
         default=WrittenSpark(), description="Where tasks run."
+    )
+    metrics: Annotated[WrittenMetrics, BeforeValidator(nothing_is_empty)] = Field(
+        default=WrittenMetrics(), description="Where Prometheus metrics are served."
     )
     include: Names = Field(default=(), description="Team files, as globs relative to this file.")

@@ -6,6 +6,7 @@
     ├── CommitStateUnknown   the catalog may or may not have committed: read back, never repeat blindly
     ├── OffsetsUnavailable   Kafka no longer holds the range: stop, an operator decides
     ├── SourceChanged        the topic or the table is not the one that was drained: stop, an operator decides
+    ├── BatchHeld            a batch does not meet a quality gate: nothing is committed, an operator decides
     ├── BadRecord            one record cannot become a row: it becomes a dead letter
     ├── ConfigError          the configuration or the set-up is wrong: fatal until it is changed
     └── CorruptLog           a transaction-log object contradicts itself: fatal, an operator decides
@@ -80,6 +81,12 @@ class SourceChanged(SluiceError):
     exit_code = 65
 
 
+class BatchHeld(SluiceError):
+    """A batch was written and does not meet a quality gate: later batches wait until an operator decides."""
+
+    exit_code = 65
+
+
 class BadRecord(SluiceError):
     """A record that cannot become a row; ``where`` names the failed phase and field."""
 
@@ -106,6 +113,7 @@ KINDS: dict[str, type[SluiceError]] = {
         CommitStateUnknown,
         OffsetsUnavailable,
         SourceChanged,
+        BatchHeld,
         BadRecord,
         ConfigError,
         CorruptLog,

@@ -5,10 +5,10 @@ Reading is strict on purpose: a log object that parses as JSON and is something 
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from spark_jobs.core.batch import Balance
+from spark_jobs.core.batch import Balance, BatchKind
 from spark_jobs.core.offsets import OffsetRange, OffsetRanges
 
 if TYPE_CHECKING:
@@ -33,8 +33,12 @@ def _to_json(value: Any) -> Any:
 
 
 def fields_from_json(kind: type[_T], value: Mapping[str, Any]) -> _T:
-    """Build the dataclass, each field checked against its declared type; raises ValueError or KeyError."""
-    return kind(**{f.name: _READERS[str(f.type)](value[f.name]) for f in fields(kind)})  # type: ignore[arg-type]
+    """Build the dataclass, each field checked against its declared type; raises ValueError or KeyError.
+
+    A field with a default may be missing: an earlier version did not write it.
+    """
+    known = [f for f in fields(kind) if f.name in value or f.default is MISSING]  # type: ignore[arg-type]
+    return kind(**{f.name: _READERS[str(f.type)](value[f.name]) for f in known})
 
 
 def _exactly(kind: type[_T]) -> Callable[[Any], _T]:
@@ -56,6 +60,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "int | None": lambda value: None if value is None else _integer(value),
     "OffsetRanges": lambda value: OffsetRanges(tuple(OffsetRange(*map(_integer, r)) for r in _list(value))),
     "Balance": lambda value: fields_from_json(Balance, value),
+    "BatchKind": lambda value: BatchKind(_text(value)),
     "tuple[str, ...]": lambda value: tuple(map(_text, _list(value))),
     "tuple[dict[str, Any], ...]": lambda value: tuple(map(_object, _list(value))),
     "dict[str, str]": lambda value: {key: _text(item) for key, item in _object(value).items()},

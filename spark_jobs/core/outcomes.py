@@ -24,9 +24,9 @@ class SplitOutcome:
 
     ``balances`` by partition; files as ``spark_jobs.io.data_files.to_json`` describes them;
     ``max_timestamp_ms`` the largest record time by partition (absent when none had one); ``cpu_us`` CPU
-    microseconds by step (fetch, decode, shape, write); ``evidence`` with OBSERVED only, ``error`` (see
-    ``spark_jobs.core.errors.error_to_json``) with FAILED only. ``failed_tries`` of the same task may have
-    left files behind.
+    microseconds by step (fetch, decode, shape, write); ``kafka`` what librdkafka tells of its consumer;
+    ``evidence`` with OBSERVED only, ``error`` (see ``spark_jobs.core.errors.error_to_json``) with FAILED
+    only. ``failed_tries`` of the same task may have left files behind.
     """
 
     split_id: int
@@ -37,6 +37,7 @@ class SplitOutcome:
     bytes_read: int = 0
     max_timestamp_ms: dict[int, int] = field(default_factory=dict)
     cpu_us: dict[str, int] = field(default_factory=dict)
+    kafka: dict[str, int] = field(default_factory=dict)
     peak_rss_bytes: int = 0
     evidence: dict[str, Any] | None = None
     error: dict[str, Any] | None = None

@@ -13,16 +13,19 @@ from spark_jobs.core.start_offsets import resolve_start
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from spark_jobs.core.progress import LastDrain
+
 __all__ = ["SourceState", "check_identity", "plan_ranges", "plan_splits", "resolve_start", "water_fill"]
 
 # Until a batch has shown what a record of the topic weighs.
 FIRST_GUESS_BYTES_PER_RECORD = 512
 
 
-def bytes_per_record(summary: Mapping[str, str]) -> int:
-    """What a record weighed in the commit of this snapshot summary, at least a byte; else a guess."""
-    records, bytes_read = int(summary.get("sluice.records", 0)), int(summary.get("sluice.bytes-read", 0))
-    return max(1, bytes_read // records) if records else FIRST_GUESS_BYTES_PER_RECORD
+def bytes_per_record(last_drain: LastDrain | None) -> int:
+    """What a record weighed in the last batch, at least a byte; else a guess."""
+    if last_drain is None or not last_drain.records:
+        return FIRST_GUESS_BYTES_PER_RECORD
+    return max(1, last_drain.bytes_read // last_drain.records)
 
 
 # Below both, one task is done before a second one would have started.
@@ -64,8 +67,8 @@ def check_start(source: SourceState, partition: int, start: int) -> None:
         raise OffsetsUnavailable(
             f"Kafka's retention has removed offsets {start} to {low - 1} before they were drained",
             code="retention-passed",
-            hint="Those records are lost to Sluice. Raise the topic's retention, then continue from the"
-            " earliest offset that is left, knowing the gap.",
+            hint="Those records are lost to Sluice. Raise the topic's retention, then go on from the earliest"
+            f" offset that is left: ./sluice skip PIPELINE {partition}:{start}-{low} --reason '...'.",
             topic=source.topic,
             partition=partition,
         )

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, astuple, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from spark_jobs.core.errors import CorruptLog
+from spark_jobs.core.skips import Skip
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from spark_jobs.core.batch import Batch
+
+_T = TypeVar("_T")
 
 FORMAT_VERSION = 1
 LAST_COMMITS_KEPT = 20
@@ -22,6 +25,13 @@ PROPERTY_TOPIC_ID = "sluice.topic-id"
 PROPERTY_CLUSTER_ID = "sluice.cluster-id"
 PROPERTY_LAST_COMMITS = "sluice.last-commits"
 PROPERTY_ANCHOR = "sluice.anchor"
+PROPERTY_STARTS = "sluice.starts"
+PROPERTY_LAST_DRAIN = "sluice.last-drain"
+PROPERTY_REPLAY_EPOCH = "sluice.replay-epoch"
+PROPERTY_PAUSED = "sluice.paused"
+PROPERTY_COMPACTED_FILES = "sluice.compacted-files"
+PROPERTY_SKIPPED = "sluice.skipped"
+PROPERTY_ROLLBACKS = "sluice.rollbacks"
 PROPERTY_PENDING_DEAD_LETTERS = "sluice.pending-dead-letters"
 
 
@@ -38,13 +48,38 @@ class CommitRecord:
 class PendingDeadLetters:
     """Dead-letter files a landed data commit owes to the dead-letter table.
 
-    ``files`` are data-file descriptions as written by ``spark_jobs.io.data_files.to_json``.
+    ``files`` are data-file descriptions as written by ``spark_jobs.io.data_files.to_json``. With
+    ``replaces`` the dead letters that are there of the offsets ``[starts, ends)`` go in the same commit.
     """
 
     attempt: str
     starts: dict[int, int]
     ends: dict[int, int]
     files: tuple[dict[str, Any], ...]
+    replaces: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LastDrain:
+    """What the last drained batch was like, whatever upkeep and replays did to the table since.
+
+    ``records`` are offsets, ``bytes_read`` Kafka values and keys; times in milliseconds since the epoch.
+    """
+
+    attempt: str
+    committed_at_ms: int
+    records: int
+    bytes_read: int
+    valid_through_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """An operator stopped the pipeline's drains; ``at_ms`` is milliseconds since the epoch."""
+
+    reason: str
+    actor: str
+    at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +88,10 @@ class Progress:
 
     ``next_offsets`` maps partition to next offset for the current ``generation``; ``earlier`` keeps the
     generations before it. ``anchor`` is the snapshot id the last commit made; None only before creation.
+    ``starts`` are the current generation's first offsets. ``replay_epoch`` goes up with every replay that
+    landed or was given up, and fences those planned before. ``compacted_files`` is how many data files the
+    last compaction left. ``skipped`` are the offsets an operator left out. ``rollbacks`` counts the table's:
+    offsets come round again after one, so it fences the drains that were planned before.
     """
 
     topic: str
@@ -64,18 +103,41 @@ class Progress:
     last_commits: tuple[CommitRecord, ...] = ()
     anchor: int | None = None
     pending_dead_letters: PendingDeadLetters | None = None
+    starts: dict[int, int] = field(default_factory=dict)
+    last_drain: LastDrain | None = None
+    replay_epoch: int = 0
+    paused: Pause | None = None
+    compacted_files: int = 0
+    skipped: tuple[Skip, ...] = ()
+    rollbacks: int = 0
 
     def has_landed(self, attempt: str) -> bool:
         """Whether this attempt's commit is among the last ones of the table."""
         return any(commit.attempt == attempt for commit in self.last_commits)
 
-    def advanced(self, batch: Batch, dead_letters: PendingDeadLetters | None) -> Progress:
+    def recorded(self, attempt: str, starts: Mapping[int, int], ends: Mapping[int, int]) -> Progress:
+        """The same with one more landed attempt."""
+        record = CommitRecord(attempt, dict(starts), dict(ends))
+        return replace(self, last_commits=(*self.last_commits, record)[-LAST_COMMITS_KEPT:])
+
+    def advanced(
+        self, batch: Batch, dead_letters: PendingDeadLetters | None, last_drain: LastDrain | None = None
+    ) -> Progress:
         """Progress after ``batch`` lands; the caller sets ``anchor`` once it knows the snapshot id."""
-        record = CommitRecord(batch.attempt, batch.ranges.starts, batch.ranges.ends)
+        starts = batch.ranges.starts
         return replace(
-            self,
+            self.recorded(batch.attempt, starts, batch.ranges.ends),
             next_offsets={**self.next_offsets, **batch.ranges.ends},
-            last_commits=(*self.last_commits, record)[-LAST_COMMITS_KEPT:],
+            starts={**starts, **self.starts},
+            pending_dead_letters=dead_letters,
+            last_drain=last_drain or self.last_drain,
+        )
+
+    def replayed(self, batch: Batch, dead_letters: PendingDeadLetters) -> Progress:
+        """Progress after a replay lands: the next offsets stay, every other replay of its epoch is fenced."""
+        return replace(
+            self.recorded(batch.attempt, batch.ranges.starts, batch.ranges.ends),
+            replay_epoch=self.replay_epoch + 1,
             pending_dead_letters=dead_letters,
         )
 
@@ -86,7 +148,14 @@ class Progress:
             PROPERTY_FORMAT_VERSION: str(FORMAT_VERSION),
             PROPERTY_OFFSETS: _dumps({self.topic: generations}),
             PROPERTY_LAST_COMMITS: _dumps([[c.attempt, c.starts, c.ends] for c in self.last_commits]),
-            PROPERTY_PENDING_DEAD_LETTERS: _dumps(_pending_to_json(self.pending_dead_letters)),
+            PROPERTY_PENDING_DEAD_LETTERS: _dumps(_plain(self.pending_dead_letters)),
+            PROPERTY_STARTS: _dumps(self.starts),
+            PROPERTY_LAST_DRAIN: _dumps(_plain(self.last_drain)),
+            PROPERTY_REPLAY_EPOCH: str(self.replay_epoch),
+            PROPERTY_PAUSED: _dumps(_plain(self.paused)),
+            PROPERTY_COMPACTED_FILES: str(self.compacted_files),
+            PROPERTY_SKIPPED: _dumps([astuple(skip) for skip in self.skipped]),
+            PROPERTY_ROLLBACKS: str(self.rollbacks),
         }
         if self.cluster_id is not None:
             properties[PROPERTY_CLUSTER_ID] = self.cluster_id
@@ -144,26 +213,32 @@ def _parse(properties: Mapping[str, str]) -> Progress:
         ),
         anchor=int(anchor) if anchor is not None else None,
         pending_dead_letters=_pending_from_json(json.loads(properties[PROPERTY_PENDING_DEAD_LETTERS])),
+        # A table that was last committed to before there were these has none of them.
+        starts=_offsets(json.loads(properties.get(PROPERTY_STARTS, "{}"))),
+        last_drain=_optional(LastDrain, properties.get(PROPERTY_LAST_DRAIN, "null")),
+        replay_epoch=int(properties.get(PROPERTY_REPLAY_EPOCH, "0")),
+        paused=_optional(Pause, properties.get(PROPERTY_PAUSED, "null")),
+        compacted_files=int(properties.get(PROPERTY_COMPACTED_FILES, "0")),
+        skipped=tuple(Skip(*skip) for skip in json.loads(properties.get(PROPERTY_SKIPPED, "[]"))),
+        rollbacks=int(properties.get(PROPERTY_ROLLBACKS, "0")),
     )
 
 
-def _pending_to_json(pending: PendingDeadLetters | None) -> dict[str, Any] | None:
-    if pending is None:
-        return None
-    return {
-        "attempt": pending.attempt,
-        "starts": pending.starts,
-        "ends": pending.ends,
-        "files": list(pending.files),
-    }
+def _plain(value: PendingDeadLetters | LastDrain | Pause | None) -> dict[str, Any] | None:
+    return None if value is None else asdict(value)
+
+
+def _optional(kind: type[_T], text: str) -> _T | None:
+    value = json.loads(text)
+    return None if value is None else kind(**value)
 
 
 def _pending_from_json(value: dict[str, Any] | None) -> PendingDeadLetters | None:
     if value is None:
         return None
-    return PendingDeadLetters(
-        value["attempt"], _offsets(value["starts"]), _offsets(value["ends"]), tuple(value["files"])
-    )
+    starts, ends = _offsets(value["starts"]), _offsets(value["ends"])
+    replaces = value.get("replaces", False)
+    return PendingDeadLetters(value["attempt"], starts, ends, tuple(value["files"]), replaces)
 
 
 def _offsets(value: Mapping[str, int]) -> dict[int, int]:

@@ -43,8 +43,8 @@ def check_identity(progress: Progress, source: SourceState, *, table: str | None
         raise SourceChanged(
             f"topic {source.topic} was drained from another Kafka cluster, {progress.cluster_id}",
             code="cluster-moved",
-            hint="Point kafka.bootstrap.servers back at that cluster, or give the pipeline another `table`:"
-            " offsets of two clusters do not continue each other.",
+            hint="Point kafka.bootstrap.servers back at that cluster, or let the table follow: ./sluice"
+            " source PIPELINE shows whether its offsets continue, and with --accept goes on from there.",
             table=table,
             topic=source.topic,
             cluster=source.cluster_id,
@@ -61,8 +61,8 @@ def _recreated(source: SourceState, evidence: str, table: str | None) -> SourceC
     return SourceChanged(
         f"topic {source.topic} was deleted and created again: {evidence}",
         code="topic-recreated",
-        hint="Its offsets start again from 0, so nothing was read. Give the pipeline another `table` for the"
-        " new topic; the old table keeps its rows.",
+        hint="Its offsets start again from 0, so nothing was read. ./sluice source PIPELINE shows what"
+        " changed; with --accept the table takes the new topic in as its next generation and keeps its rows.",
         table=table,
         topic=source.topic,
     )

@@ -34,6 +34,9 @@ class Phase(StrEnum):
     FLUSH_COMPLETE = "FlushComplete"
     SWEPT = "Swept"
     CLOSED = "Closed"
+    HELD = "Held"
+    NOTIFIED = "Notified"
+    PUBLISHED = "Published"
 
     @property
     def kebab(self) -> str:
@@ -44,12 +47,15 @@ class Phase(StrEnum):
 PHASE_NUMBERS = {phase: number for number, phase in enumerate(tuple(Phase)[:6], start=1)}
 # A mark's number also says which phase the attempt had reached when it was set: a phase beyond it was
 # logged by an attempt that woke up after its files had been swept.
-MARK_BASES = {Phase.SWEPT: 10, Phase.CLOSED: 20}
+MARK_BASES = {Phase.SWEPT: 10, Phase.CLOSED: 20, Phase.HELD: 30, Phase.NOTIFIED: 40, Phase.PUBLISHED: 50}
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommit:
-    """The ranges are planned; ``spark_session_id`` and ``spark_tag`` find the work that is about to run."""
+    """The ranges are planned; ``spark_session_id`` and ``spark_tag`` find the work that is about to run.
+
+    ``reason`` is the operator's, empty for what the sensor asked for.
+    """
 
     phase: ClassVar[Phase] = Phase.OFFSET_COMMIT
     batch_id: str
@@ -59,6 +65,7 @@ class OffsetCommit:
     run_id: str
     sluice_version: str
     started_at_us: int
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +110,16 @@ class ParquetWritten:
 
 @dataclass(frozen=True, slots=True)
 class IcebergSnapshotCreated:
-    """The commit landed; ``snapshot_id`` is None when recovery found it landed and its snapshot expired."""
+    """The commit landed; ``snapshot_id`` is None when recovery found it landed and its snapshot expired.
+
+    ``conflicts`` is how often another writer's commit came first.
+    """
 
     phase: ClassVar[Phase] = Phase.ICEBERG_SNAPSHOT_CREATED
     snapshot_id: int | None
     run_id: str
     committed_at_us: int
+    conflicts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +153,42 @@ class Closed:
     closed_at_us: int
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Its files are written and failed a quality gate: an operator publishes or discards it.
+
+    Written before ParquetWritten, whose summary says it as well. ``suite`` names the failed ones; ``failed``
+    holds, by suite, each expectation that was not met (``core.quality.SuiteResult.to_json``).
+    """
+
+    phase: ClassVar[Phase] = Phase.HELD
+    suite: str
+    failed: tuple[dict[str, Any], ...]
+    run_id: str
+    held_at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Notified:
+    """The notice of its commit is done with: ``outcome`` is ``delivered``, ``refused`` or ``expired``."""
+
+    phase: ClassVar[Phase] = Phase.NOTIFIED
+    outcome: str
+    run_id: str
+    notified_at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """An operator wants a held batch in the table as it is: from here on it is committed by any recovery."""
+
+    phase: ClassVar[Phase] = Phase.PUBLISHED
+    reason: str
+    actor: str
+    run_id: str
+    published_at_us: int
+
+
 Entry = (
     OffsetCommit
     | BufferSnapshot
@@ -151,6 +198,9 @@ Entry = (
     | FlushComplete
     | Swept
     | Closed
+    | Held
+    | Notified
+    | Published
 )
 _ENTRY_TYPES: dict[Phase, type[Entry]] = {
     kind.phase: kind
@@ -163,6 +213,9 @@ _ENTRY_TYPES: dict[Phase, type[Entry]] = {
         FlushComplete,
         Swept,
         Closed,
+        Held,
+        Notified,
+        Published,
     )
 }
 _E = TypeVar("_E", bound=Entry)
@@ -215,13 +268,22 @@ def reached_phase(names: Iterable[str]) -> int:
     return max((number for number, phase in _known(names) if phase in PHASE_NUMBERS), default=0)
 
 
-def is_finished(names: Collection[str]) -> bool:
-    """Whether the attempt whose objects have these names is history.
+def is_complete(names: Collection[str]) -> bool:
+    """Whether FlushComplete was begun: everything landed, so even a damaged one says so.
 
-    Names are enough: FlushComplete is begun only when everything landed, so even a damaged one says so.
+    So does word of its notice alone: a slow sender may give it after the attempt left the log for the books.
     """
-    is_complete = reached_phase(names) == PHASE_NUMBERS[Phase.FLUSH_COMPLETE]
-    return is_complete or _is_marked(names, Phase.CLOSED, reached_phase(names))
+    return reached_phase(names) == PHASE_NUMBERS[Phase.FLUSH_COMPLETE] or has_mark(names, Phase.NOTIFIED)
+
+
+def has_mark(names: Iterable[str], mark: Phase) -> bool:
+    """Whether the attempt bears this mark, whatever it had reached."""
+    return _is_marked(names, mark, 0)
+
+
+def is_finished(names: Collection[str]) -> bool:
+    """Whether the attempt whose objects have these names is history."""
+    return is_complete(names) or _is_marked(names, Phase.CLOSED, reached_phase(names))
 
 
 def is_settled(names: Mapping[str, int], *, now_us: int, closing_after_us: int) -> bool:

@@ -18,6 +18,7 @@ class Phase(StrEnum):
     DECODE = "decode"
     KEY = "key"
     TIMESTAMP = "timestamp"
+    QUALITY = "quality"
 
 
 @dataclass(frozen=True, slots=True)

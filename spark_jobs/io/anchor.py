@@ -1,7 +1,7 @@
 """Whether main is still the state the last commit left: rule before any work on a table.
 
 A rollback or a rewrite by another tool keeps the table's properties, so that the next offsets look right
-while rows are missing. Appends of ours and ``replace`` snapshots (compaction) after the anchor are fine.
+while rows are missing. Snapshots of ours and ``replace`` ones (compaction) after the anchor are fine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
-    from spark_jobs.core.progress import Progress
+    from spark_jobs.core.progress import CommitRecord, Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class _Bounds:
 
 
 def check_anchor(table: Table) -> None:
-    """Return when main is the anchor or descends from it by our appends and by compaction.
+    """Return when main is the anchor or descends from it by our commits and by compaction.
 
     Where history cannot be walked (expired, or a catalog that shows none) the files' bounds decide.
     Raises ``SourceChanged``.
@@ -43,7 +43,7 @@ def check_anchor(table: Table) -> None:
     progress = progress_of(table)
     snapshot = table.metadata.current_snapshot()
     while snapshot is not None and snapshot.snapshot_id != progress.anchor:
-        if not _is_harmless(snapshot):
+        if not is_harmless(snapshot):
             _raise_rewritten(table, progress, snapshot)
         parent = snapshot.parent_snapshot_id
         snapshot = table.metadata.snapshot_by_id(parent) if parent is not None else None
@@ -56,26 +56,21 @@ def check_anchor(table: Table) -> None:
         raise SourceChanged(
             "the table was rolled back: its main branch does not hold the last commit, its offsets do",
             code="table-rolled-back",
-            hint=f"Set main to snapshot {progress.anchor} again, or drop the table to drain from the start.",
+            hint="If that was meant, ./sluice rollback PIPELINE --to"
+            f" {table.metadata.current_snapshot_id} --reason '...' takes it over: the offsets follow and what"
+            f" is missing is drained again. If not, set main to snapshot {progress.anchor} again.",
             table=".".join(table.name()),
         )
 
 
-def last_commit_summary(table: Table) -> dict[str, str]:
-    """The summary of our last commit, whatever was done to the table since; empty where it has expired."""
-    anchor = progress_of(table).anchor
-    snapshot = table.metadata.snapshot_by_id(anchor) if anchor is not None else None
-    return dict(snapshot.summary.additional_properties) if snapshot and snapshot.summary else {}
-
-
-def _is_harmless(snapshot: Snapshot) -> bool:
+def is_harmless(snapshot: Snapshot) -> bool:
+    """Whether a snapshot is one of ours or keeps the rows as they are."""
     summary = snapshot.summary
     if summary is None:
         return False
     if summary.operation is Operation.REPLACE:
         return True
-    is_ours = any(name.startswith("sluice.") for name in summary.additional_properties)
-    return summary.operation is Operation.APPEND and is_ours
+    return any(name.startswith("sluice.") for name in summary.additional_properties)
 
 
 def _raise_rewritten(table: Table, progress: Progress, snapshot: Snapshot) -> NoReturn:
@@ -83,7 +78,8 @@ def _raise_rewritten(table: Table, progress: Progress, snapshot: Snapshot) -> No
     raise SourceChanged(
         f"another writer changed the table's rows: snapshot {snapshot.snapshot_id} ({operation})",
         code="table-rewritten",
-        hint=f"Set main to snapshot {progress.anchor} again, and keep other writers to tables of their own.",
+        hint=f"./sluice rollback PIPELINE --to {progress.anchor} --reason '...' takes its rows out; keep"
+        " other writers to tables of their own.",
         table=".".join(table.name()),
     )
 
@@ -94,9 +90,10 @@ def _has_traces_of_last_commit(table: Table, progress: Progress) -> bool:
     A commit is atomic: one of its rows shows that main has all of it. Commits without a row leave no
     trace, so the answer may be a false alarm and never a false comfort.
     """
-    if not progress.last_commits:
+    drained = _last_drained(progress)
+    if drained is None:
         return True
-    starts = progress.last_commits[-1].starts
+    starts = drained.starts
     has_trace = False
     for bounds in _file_bounds(table, progress.generation):
         partitions = range(bounds.first_partition, bounds.last_partition + 1)
@@ -106,6 +103,19 @@ def _has_traces_of_last_commit(table: Table, progress: Progress) -> bool:
         # The row with the last offset is of one of these partitions; it is new whichever it is.
         has_trace |= all(bounds.last_offset >= starts.get(p, offset) for p, offset in known.items())
     return has_trace
+
+
+def _last_drained(progress: Progress) -> CommitRecord | None:
+    """The last commit that brought rows past all others; acts and replays since leave no such trace."""
+    last = progress.last_drain
+    return next(
+        (
+            c
+            for c in reversed(progress.last_commits)
+            if c.ends and (last is None or c.attempt == last.attempt)
+        ),
+        None,
+    )
 
 
 def _file_bounds(table: Table, generation: int) -> Iterator[_Bounds]:

@@ -10,12 +10,17 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from spark_jobs.core.batch import BatchKind
 from spark_jobs.core.errors import CommitConflict, SourceChanged
-from spark_jobs.core.progress import LAST_COMMITS_KEPT, CommitRecord
-from spark_jobs.core.recovery import stands_at_starts
+from spark_jobs.core.offsets import OffsetRanges
+from spark_jobs.core.progress import LastDrain, PendingDeadLetters
+from spark_jobs.core.recovery import may_replay, stands_at_starts
+from spark_jobs.core.replacing import ReplacedOffsets
+from spark_jobs.io.anchor import check_anchor
 from spark_jobs.io.catalog import close_catalog
 from spark_jobs.io.data_files import from_json
 from spark_jobs.io.landing import Committed, Intent, land
+from spark_jobs.io.replace import Rewriter, stage_replace
 from spark_jobs.io.swap import stage_append
 from spark_jobs.io.tables import create_dead_letter_table, dead_letters_of, load_table, progress_of
 
@@ -27,7 +32,8 @@ if TYPE_CHECKING:
 
     from spark_jobs.core.batch import Batch
     from spark_jobs.core.fail_points import FailPoints
-    from spark_jobs.core.progress import PendingDeadLetters, Progress
+    from spark_jobs.core.progress import Progress
+    from spark_jobs.core.txlog import ParquetWritten
     from spark_jobs.io.swap import Swap
 
 
@@ -41,6 +47,7 @@ class CommitRequest:
     ``table_uuid`` is that of the table the files were written for. ``data_files`` are as
     ``data_files.to_json`` makes them, none is fine. ``summary`` goes into the snapshot's summary beside
     the batch id, the attempt and the offsets, which are added here; keys start with ``sluice.``.
+    ``last_drain`` is what the next plan goes by.
     """
 
     identifier: str
@@ -49,6 +56,39 @@ class CommitRequest:
     data_files: tuple[dict[str, Any], ...]
     pending_dead_letters: PendingDeadLetters | None
     summary: dict[str, str]
+    last_drain: LastDrain | None = None
+
+
+def request_of(
+    table_uuid: str, batch: Batch, written: ParquetWritten, *, committed_at_ms: int
+) -> CommitRequest:
+    """The commit of files that are written, by the run that wrote them or by one that adopts them."""
+    starts, ends = batch.ranges.starts, batch.ranges.ends
+    dead_letters = written.dead_letter_files
+    is_replay = batch.kind is BatchKind.REPLAY
+    through = written.summary.get("sluice.valid-through")
+    return CommitRequest(
+        identifier=batch.table,
+        table_uuid=table_uuid,
+        batch=batch,
+        data_files=written.data_files,
+        # The dead letters that a replay's range has go with its rows, so it always owes a commit there.
+        pending_dead_letters=(
+            PendingDeadLetters(batch.attempt, starts, ends, dead_letters, replaces=is_replay)
+            if dead_letters or is_replay
+            else None
+        ),
+        summary=written.summary,
+        last_drain=None
+        if is_replay
+        else LastDrain(
+            batch.attempt,
+            committed_at_ms,
+            batch.ranges.records,
+            written.bytes_read,
+            int(through) if through is not None else None,
+        ),
+    )
 
 
 def commit_batch(
@@ -66,14 +106,68 @@ def commit_batch(
         progress = progress_of(table)
         if not stands_at_starts(progress, request.batch):
             raise _offsets_moved(request, progress)
+        check_anchor(table)
         # A dead-letter commit that its own run has not finished would be forgotten with this commit.
         commit_dead_letters(open_catalog, request.identifier, progress, request.summary, fail_points)
         files = [from_json(file, table.metadata) for file in request.data_files]
-        advanced = progress.advanced(request.batch, request.pending_dead_letters)
+        advanced = progress.advanced(request.batch, request.pending_dead_letters, request.last_drain)
         return stage_append(table, files, advanced, _summary_of(request))
 
     intent = Intent(request.identifier, request.batch.attempt, "commit", stage)
     return land(open_catalog, intent, fail_points)
+
+
+def commit_replay(
+    open_catalog: Callable[[], Catalog], request: CommitRequest, fail_points: FailPoints
+) -> Committed:
+    """Replace the rows of the batch's ranges by its files, once; the table's offsets stay where they are.
+
+    Raises ``CommitConflict`` when another replay or a rollback landed since the plan, or somebody gave this
+    one up: nothing of it will ever land. The rest as ``commit_batch``.
+    """
+    batch = request.batch
+    rewriter = Rewriter(batch.attempt)
+    replaced = ReplacedOffsets.of(batch.generation, batch.ranges)
+
+    def stage(table: Table) -> Swap:
+        _require_same_table(table, request)
+        progress = progress_of(table)
+        if not may_replay(progress, batch) or request.pending_dead_letters is None:
+            raise _overtaken(request, progress)
+        check_anchor(table)
+        commit_dead_letters(open_catalog, request.identifier, progress, request.summary, fail_points)
+        return stage_replace(
+            table,
+            replaced,
+            [from_json(file, table.metadata) for file in request.data_files],
+            progress=progress.replayed(batch, request.pending_dead_letters),
+            summary=_summary_of(request),
+            rewriter=rewriter,
+        )
+
+    return land(open_catalog, Intent(request.identifier, batch.attempt, "replay", stage), fail_points)
+
+
+def commit_change(
+    open_catalog: Callable[[], Catalog],
+    batch: Batch,
+    change: Callable[[Progress], Progress],
+    summary: Mapping[str, str],
+    fail_points: FailPoints,
+) -> Committed:
+    """Land an empty snapshot whose progress is ``change`` of the table's, once for ``batch.attempt``.
+
+    ``change`` is asked again after every conflict and raises when it does not fit the table any more. Raises
+    ``SourceChanged`` when another tool changed the table's rows: what is committed now would become the
+    anchor and hide it. The rest as ``commit_batch``.
+    """
+
+    def stage(table: Table) -> Swap:
+        check_anchor(table)
+        changed = change(progress_of(table)).recorded(batch.attempt, batch.ranges.starts, batch.ranges.ends)
+        return stage_append(table, (), changed, {**summary, **batch_summary(batch)})
+
+    return land(open_catalog, Intent(batch.table, batch.attempt, "act", stage), fail_points)
 
 
 def commit_dead_letters(
@@ -83,22 +177,27 @@ def commit_dead_letters(
     summary: Mapping[str, str],
     fail_points: FailPoints,
 ) -> Committed | None:
-    """Append what ``progress`` of the data table ``identifier`` owes to its dead-letter table, once.
+    """Bring what ``progress`` of the data table ``identifier`` owes into its dead-letter table, once.
 
     Returns None when nothing is owed. Raises ``CommitConflict`` for a stale caller: the dead-letter table
-    is past the starts of what it owes. The rest as ``commit_batch``.
+    is past the starts of what it owes, or in a later epoch. The rest as ``commit_batch``.
     """
     pending = progress.pending_dead_letters
     if pending is None:
         return None
     is_new = _ensure_dead_letter_table(open_catalog, identifier, progress)
+    rewriter = Rewriter(pending.attempt)
 
     def stage(table: Table) -> Swap:
         advanced = _advance_dead_letters(table, progress, pending)
         owed = _surviving(table, pending) if is_new else pending.files
         files = [from_json(file, table.metadata) for file in owed]
         full = {**summary, **_offsets_summary(pending.attempt, pending.starts, pending.ends)}
-        return stage_append(table, files, advanced, full)
+        if not pending.replaces:
+            return stage_append(table, files, advanced, full)
+        ranges = OffsetRanges.between(pending.starts, pending.ends)
+        replaced = ReplacedOffsets.of(progress.generation, ranges)
+        return stage_replace(table, replaced, files, progress=advanced, summary=full, rewriter=rewriter)
 
     intent = Intent(dead_letters_of(identifier), pending.attempt, "dead-letters", stage)
     return land(open_catalog, intent, fail_points)
@@ -150,8 +249,7 @@ def _advance_dead_letters(table: Table, progress: Progress, pending: PendingDead
     there = progress_of(table)
     is_same = there.generation == progress.generation
     known = there.next_offsets if is_same else {}
-    is_past = any(known.get(partition, start) > start for partition, start in pending.starts.items())
-    if there.generation > progress.generation or is_past:
+    if _is_stale(there, progress, pending):
         raise CommitConflict(
             "the dead-letter table is past the batch whose dead letters were to be added",
             code="dead-letters-moved",
@@ -159,19 +257,51 @@ def _advance_dead_letters(table: Table, progress: Progress, pending: PendingDead
             table=".".join(table.name()),
             attempt=pending.attempt,
         )
-    record = CommitRecord(pending.attempt, pending.starts, pending.ends)
-    return replace(
+    ends = {} if pending.replaces else pending.ends
+    # After a rollback the data table stands below: what is drained again must not look committed here.
+    reached = {p: min(offset, progress.next_offsets.get(p, offset)) for p, offset in (known | ends).items()}
+    advanced = replace(
         progress,
-        next_offsets={**known, **pending.ends},
+        next_offsets=reached,
         earlier=there.earlier if is_same else {**there.earlier, there.generation: there.next_offsets},
-        last_commits=(*there.last_commits, record)[-LAST_COMMITS_KEPT:],
+        last_commits=there.last_commits,
         pending_dead_letters=None,
+    )
+    return advanced.recorded(pending.attempt, pending.starts, pending.ends)
+
+
+def _is_stale(there: Progress, progress: Progress, pending: PendingDeadLetters) -> bool:
+    """Whether the dead letters came in long ago and ``progress`` is from before that.
+
+    No later batch is committed before them, so the dead-letter table shows it: in offsets it has reached, or,
+    for those that replace others, in the epoch that their own commit would have brought.
+    """
+    if there.generation != progress.generation:
+        return there.generation > progress.generation
+    if pending.replaces:
+        return there.replay_epoch >= progress.replay_epoch
+    known = there.next_offsets
+    is_past = any(known.get(partition, start) > start for partition, start in pending.starts.items())
+    return is_past or there.replay_epoch > progress.replay_epoch
+
+
+def _overtaken(request: CommitRequest, progress: Progress) -> CommitConflict:
+    return CommitConflict(
+        f"the replay was planned in epoch {request.batch.epoch}, the table is now in epoch"
+        f" {progress.replay_epoch} of generation {progress.generation}",
+        code="replay-overtaken",
+        hint="Another replay or a rollback came first, or this one was given up: run it again.",
+        table=request.identifier,
+        batch=request.batch.batch_id,
+        range=request.batch.ranges,
     )
 
 
 def _offsets_moved(request: CommitRequest, progress: Progress) -> CommitConflict:
+    where = f"generation {progress.generation}, offsets {progress.next_offsets}"
+    is_back = request.batch.epoch < progress.rollbacks
     return CommitConflict(
-        f"the table moved on to generation {progress.generation}, offsets {progress.next_offsets}",
+        f"the table was rolled back to {where}" if is_back else f"the table moved on to {where}",
         code="offsets-moved",
         hint="Another run committed this range; nothing was deleted. The next run goes on from there.",
         table=request.identifier,
@@ -181,9 +311,13 @@ def _offsets_moved(request: CommitRequest, progress: Progress) -> CommitConflict
 
 
 def _summary_of(request: CommitRequest) -> dict[str, str]:
-    batch = request.batch
+    return {**request.summary, **batch_summary(request.batch)}
+
+
+def batch_summary(batch: Batch) -> dict[str, str]:
+    """What every commit's summary says of its batch."""
     offsets = _offsets_summary(batch.attempt, batch.ranges.starts, batch.ranges.ends)
-    return {**request.summary, "sluice.batch-id": batch.batch_id, **offsets}
+    return {"sluice.kind": batch.kind, "sluice.batch-id": batch.batch_id, **offsets}
 
 
 def _offsets_summary(attempt: str, starts: Mapping[int, int], ends: Mapping[int, int]) -> dict[str, str]:

@@ -78,6 +78,13 @@ def from_json(value: Mapping[str, Any], metadata: TableMetadata) -> DataFile:
     return data_file
 
 
+def partition_path(value: Mapping[str, Any], metadata: TableMetadata) -> str:
+    """The file's partition as ``field=value/...``; empty for a table without partitions."""
+    types = _partition_types(metadata, value["spec_id"])
+    record = Record(*[_unpack(kind, text) for kind, text in zip(types, value["partition"], strict=True)])
+    return metadata.specs()[value["spec_id"]].partition_to_path(record, metadata.schema())
+
+
 def normalise_path(path: str) -> str:
     """One spelling of a file's address: Iceberg-Java writes ``file:/x`` where PyIceberg writes ``file:///x``."""
     for prefix in ("file://", "file:"):

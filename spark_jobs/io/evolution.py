@@ -61,6 +61,16 @@ def evolve_table(
     raise catalog_error(failure, "would not take the table's new columns", table=identifier) from failure
 
 
+def evolved_schema(table: Table, additions: Sequence[Addition]) -> Schema:
+    """The schema the table would have with these columns; nothing is sent to the catalog."""
+    transaction = table.transaction()
+    with transaction.update_schema() as update:
+        for path, kind in additions:
+            if _is_missing(table.schema(), path):
+                update.add_column(path, kind)
+    return transaction.table_metadata.schema()
+
+
 def _try_add(catalog: Catalog, table: Table, missing: Sequence[Addition]) -> Exception | None:
     """Send the change once; whether it landed is seen on the table itself."""
     transaction = table.transaction()

@@ -9,7 +9,7 @@ from pyarrow.fs import FileSelector, FileType
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyarrow.fs import FileInfo, FileSystem
 
@@ -50,6 +50,17 @@ def find_files(location: str, fragment: str, properties: Mapping[str, str]) -> I
                 folders.append(info.path)
             elif fragment in info.base_name:
                 yield _stored(scheme, info)
+
+
+def modified_us(locations: Sequence[str], properties: Mapping[str, str]) -> dict[str, int | None]:
+    """When each file was last modified, in µs by the storage's clock; None for one that is gone."""
+    file_io = PyArrowFileIO(dict(properties))
+    found: dict[str, int | None] = {}
+    for location in locations:
+        scheme, netloc, path = PyArrowFileIO.parse_location(location, file_io.properties)
+        (info,) = file_io.fs_by_scheme(scheme, netloc).get_file_info([path])
+        found[location] = (info.mtime_ns or 0) // 1000 if info.type is FileType.File else None
+    return found
 
 
 def _resolve(location: str, properties: Mapping[str, str]) -> tuple[str, FileSystem, str]:

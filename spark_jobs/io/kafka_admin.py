@@ -122,13 +122,23 @@ class KafkaAdmin:
 
     def topic_config(self, topic: str) -> dict[str, str]:
         """The topic's settings, the broker's defaults included (``retention.ms``, ``cleanup.policy``)."""
-        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-        answers = self._client.describe_configs([resource], request_timeout=self._timeout_seconds)
-        doing = "reading a topic's settings"
-        (entries,) = self._ask(answers, doing).values()
-        if isinstance(entries, KafkaError):
-            raise self._topic_error(topic, entries)
-        return {name: entry.value for name, entry in entries.items() if entry.value is not None}
+        settings = self.topic_configs([topic])[topic]
+        if isinstance(settings, SluiceError):
+            raise settings
+        return settings
+
+    def topic_configs(self, topics: Iterable[str]) -> dict[str, dict[str, str] | SluiceError]:
+        """Settings of many topics in one round of requests; one's error is its own."""
+        resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in sorted(set(topics))]
+        if not resources:
+            return {}
+        answers = self._client.describe_configs(resources, request_timeout=self._timeout_seconds)
+        return {
+            resource.name: self._topic_error(resource.name, entries)
+            if isinstance(entries, KafkaError)
+            else {name: entry.value for name, entry in entries.items() if entry.value is not None}
+            for resource, entries in self._ask(answers, "reading topics' settings").items()
+        }
 
     def publish_group_offsets(self, group: str, topic: str, next_offsets: Mapping[int, int]) -> None:
         """Set a consumer group's offsets, for lag tools only: nothing in Sluice reads them back."""

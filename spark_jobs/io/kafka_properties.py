@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from spark_jobs.io.kafka_errors import ClientTroubles
+    from spark_jobs.io.kafka_statistics import ClientStatistics
 
 _Client = TypeVar("_Client")
 
@@ -62,11 +63,15 @@ def admin_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def new_client(
-    kind: Callable[[dict[str, Any]], _Client], properties: Mapping[str, str], troubles: ClientTroubles
+    kind: Callable[[dict[str, Any]], _Client],
+    properties: Mapping[str, str],
+    troubles: ClientTroubles,
+    statistics: ClientStatistics | None = None,
 ) -> _Client:
     """Make a client. Raises ``ConfigError`` for a value librdkafka refuses; its text names the property."""
     try:
-        return kind({**properties, "error_cb": troubles})
+        callbacks = {"error_cb": troubles} | ({"stats_cb": statistics} if statistics else {})
+        return kind({**properties, **callbacks})
     except KafkaException as error:
         raise ConfigError(
             f"librdkafka refuses a property: {error.args[0].str()}",

@@ -16,6 +16,7 @@ from spark_jobs.io.kafka_chunks import Chunk, ChunkBuilder
 from spark_jobs.io.kafka_cursor import Cursor
 from spark_jobs.io.kafka_errors import ClientTroubles, is_no_topic, is_settling, translate
 from spark_jobs.io.kafka_properties import consumer_properties, new_client
+from spark_jobs.io.kafka_statistics import INTERVAL_MS, ClientStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -56,9 +57,16 @@ class RangeReader:
         self._read_timeout_seconds = read_timeout_seconds
         self._answer_timeout_seconds = min(_ANSWER_TIMEOUT_SECONDS, read_timeout_seconds)
         self._troubles = ClientTroubles()
+        self._statistics = ClientStatistics()
         self._servers = properties.get("bootstrap.servers") or properties.get("metadata.broker.list")
         self._consumer = new_client(
-            Consumer, consumer_properties(properties, queue_bytes=queue_bytes), self._troubles
+            Consumer,
+            {
+                "statistics.interval.ms": INTERVAL_MS,
+                **consumer_properties(properties, queue_bytes=queue_bytes),
+            },
+            self._troubles,
+            self._statistics,
         )
 
     def read(self, wanted: OffsetRange) -> Iterator[Chunk]:
@@ -88,6 +96,11 @@ class RangeReader:
     def low_watermark(self, partition: int) -> int:
         """The first offset Kafka holds now."""
         return self._watermarks(partition)[0]
+
+    @property
+    def statistics(self) -> dict[str, int]:
+        """What librdkafka last told of its consumer."""
+        return self._statistics.figures()
 
     def close(self) -> None:
         """Drop the connections."""

@@ -15,7 +15,14 @@ from pyspark.errors import PySparkException
 from spark_jobs.core.errors import CommitConflict, RetryableError, error_from_json
 from spark_jobs.core.outcomes import OutcomeKind, outcome_from_json
 
-_SPARK_FAILURES = (PySparkException, Py4JError)  # the second from a session in this process
+SPARK_FAILURES = (PySparkException, Py4JError)  # the second from a session in this process
+# The worker is gone, or asked for more memory than there is: trying the same records again ends the same.
+_CRASH = re.compile(
+    r"Python worker exited unexpectedly"
+    r"|ExecutorLostFailure .*caused by one of the running tasks"
+    r"|^(numpy\.\S*|pyarrow\.lib\.Arrow)?MemoryError\b",
+    re.MULTILINE,
+)
 _CAUSE = re.compile(r"(?!org\.|java\.|Caused by)[\w.]*(Error|Exception)\b")  # Python's, not the JVM's
 
 if TYPE_CHECKING:
@@ -35,8 +42,9 @@ def run_on_spark(
 
     ``work`` is pickled: functions of ``spark_jobs`` travel by name. Every operation carries ``tag``, so that
     another process attached to the same session can interrupt it. Raises the first failed split's error, or
-    ``RetryableError`` when Spark itself failed (a lost worker, four failed tries, a server that is gone),
-    ``CommitConflict`` when another run's recovery interrupted the tasks.
+    ``RetryableError`` when Spark itself failed (four failed tries, a server that is gone), one of which
+    ``is_crash`` is true when a task died in every try, ``CommitConflict`` when another run's recovery
+    interrupted the tasks.
     """
     by_id = dict(enumerate(splits))
 
@@ -52,16 +60,21 @@ def run_on_spark(
         rows = (
             spark.range(0, len(splits), 1, len(splits)).mapInArrow(run_partition, "outcome string").collect()
         )
-    except _SPARK_FAILURES as error:
+    except SPARK_FAILURES as error:
         raise _failure(error, tag) from error
     finally:
-        with suppress(*_SPARK_FAILURES):  # a server that is gone has no tags either
+        with suppress(*SPARK_FAILURES):  # a server that is gone has no tags either
             spark.removeTag(tag)
     outcomes = sorted((outcome_from_json(row.outcome) for row in rows), key=lambda o: o.split_id)
     for outcome in outcomes:
         if outcome.kind is OutcomeKind.FAILED and outcome.error is not None:
             raise error_from_json(outcome.error)
     return outcomes
+
+
+def is_crash(error: SluiceError) -> bool:
+    """Whether a task died in every try, so that fewer records may go through; nothing was away."""
+    return error.code == "task-crashed"
 
 
 def _tried(outcome: SplitOutcome) -> SplitOutcome:
@@ -75,6 +88,14 @@ def _failure(error: Exception, tag: str) -> SluiceError:
             "another run of this pipeline began, took this one for dead and stopped its tasks",
             code="taken-over",
             hint="Nothing is lost: that run drains on. One run at a time is enough; see ./sluice status.",
+            attempt=tag,
+        )
+    if _CRASH.search(str(error)):
+        return RetryableError(
+            f"a task died in each of its tries: {_reason(error)}",
+            code="task-crashed",
+            hint="A record that the decoder dies of, or too little memory: see the Spark server's log, and"
+            " spark.task_memory in docs/CONFIG.md.",
             attempt=tag,
         )
     return RetryableError(

@@ -6,26 +6,32 @@ replacement both land; without, it deletes the manifests after a 409 and does no
 
 from __future__ import annotations
 
+import json
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID
 
 from spark_jobs.core.errors import SourceChanged
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import CommitTableResponse, Table
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.update import TableRequirement, TableUpdate
+    from pyiceberg.table.update.snapshot import UpdateSnapshot
 
     from spark_jobs.core.progress import Progress
 
 _log = logging.getLogger(__name__)
+
+# Makes one snapshot of the transaction's table and gives its id.
+Producer: TypeAlias = "Callable[[UpdateSnapshot], int]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +47,12 @@ class Swap:
 def stage_append(
     table: Table, data_files: Sequence[DataFile], progress: Progress, summary: Mapping[str, str]
 ) -> Swap:
-    """Stage one snapshot with these files (none is fine) and ``progress``, anchored at that snapshot.
+    """Stage one snapshot with these files (none is fine) and ``progress``, anchored at that snapshot."""
+    return stage(table, partial(_append, data_files), progress, summary)
+
+
+def stage(table: Table, snapshot: Producer, progress: Progress, summary: Mapping[str, str]) -> Swap:
+    """Stage the one snapshot that ``snapshot`` makes and ``progress``, anchored at that snapshot.
 
     There is always a snapshot, since the comparison is on main's snapshot id: a commit of properties alone
     would overwrite whatever came between. The table must have a snapshot: with a null id the
@@ -49,18 +60,18 @@ def stage_append(
     """
     if table.metadata.current_snapshot_id is None:
         raise no_snapshot(table)
-    swap = _stage(table, data_files, progress, summary)
+    swap = _stage(table, snapshot, progress, summary)
     if not any(isinstance(r, AssertRefSnapshotId) and r.snapshot_id is not None for r in swap.requirements):
         raise AssertionError("a commit without a comparison on main must never be sent")
     return swap
 
 
-def stage_birth(table: Table, progress: Progress, summary: Mapping[str, str]) -> Swap:
+def stage_birth(table: Table, progress: Progress) -> Swap:
     """Stage the first, empty snapshot of a table under a name only its creator knows.
 
     It carries no comparison on main: a null one means nothing on some catalogs, and nobody can interfere.
     """
-    swap = _stage(table, (), progress, summary)
+    swap = _stage(table, partial(_append, ()), progress, {})
     return replace(
         swap, requirements=tuple(r for r in swap.requirements if not isinstance(r, AssertRefSnapshotId))
     )
@@ -83,19 +94,27 @@ def no_snapshot(table: Table) -> SourceChanged:
     )
 
 
-def _stage(
-    table: Table, data_files: Sequence[DataFile], progress: Progress, summary: Mapping[str, str]
-) -> Swap:
-    transaction = table.transaction()
-    with transaction.update_snapshot(snapshot_properties=dict(summary)).fast_append() as append:
+def _append(data_files: Sequence[DataFile], update: UpdateSnapshot) -> int:
+    with update.fast_append() as append:
         for data_file in data_files:
             append.append_data_file(data_file)
-    anchored = replace(progress, anchor=append.snapshot_id)
+    return append.snapshot_id
+
+
+def _stage(table: Table, snapshot: Producer, progress: Progress, summary: Mapping[str, str]) -> Swap:
+    transaction = table.transaction()
+    said = {
+        **summary,
+        "sluice.generation": str(progress.generation),
+        "sluice.next-offsets": json.dumps(progress.next_offsets, sort_keys=True),
+    }
+    snapshot_id = snapshot(transaction.update_snapshot(snapshot_properties=said))
+    anchored = replace(progress, anchor=snapshot_id)
     transaction.set_properties(anchored.to_properties())
     return Swap(
         (*transaction._requirements, AssertTableUUID(uuid=table.metadata.table_uuid)),  # noqa: SLF001  (no public way)
         transaction._updates,  # noqa: SLF001  (no public way; a test pins both names)
-        append.snapshot_id,
+        snapshot_id,
         anchored,
     )
 

@@ -39,7 +39,7 @@ def sweep_files(
     doomed = unnamed_files(sorted(found), named=named, owed=owed)
     for path in doomed:
         before_delete()
-        _delete(tables[0], found[path])
+        delete_file(tables[0], found[path])
     return len(doomed)
 
 
@@ -56,7 +56,11 @@ def _files_of(attempt: Attempt, tables: Sequence[Table]) -> list[str]:
         raise _storage_failed(error, "listing", attempt.uuid) from error
 
 
-def _delete(table: Table, path: str) -> None:
+def delete_file(table: Table, path: str) -> None:
+    """Delete one file with the table's FileIO; one that is gone is no error.
+
+    Raises ``ConfigError`` when deleting is refused, ``RetryableError`` when the storage does not answer.
+    """
     try:
         table.io.delete(path)
     except FileNotFoundError:
@@ -68,13 +72,13 @@ def _delete(table: Table, path: str) -> None:
 def _storage_failed(error: OSError, action: str, what: str) -> ConfigError | RetryableError:
     if isinstance(error, PermissionError):
         return ConfigError(
-            f"{action} files of an unfinished attempt was refused: {error}",
+            f"{action} files was refused: {error}",
             code="storage-refused",
             hint="Give Sluice the right to list and delete below the tables' locations.",
             files=what,
         )
     return RetryableError(
-        f"{action} files of an unfinished attempt failed: {error}",
+        f"{action} files failed: {error}",
         code="storage-away",
         hint="Check that the lake's storage can be reached from here; the next run tries again.",
         files=what,

@@ -6,7 +6,6 @@ between several creators, and no table is ever seen without a snapshot to compar
 
 from __future__ import annotations
 
-import json
 import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -98,7 +97,7 @@ def create_table(
     spec = partition_spec(full_schema, partition_by)
     if dead_letters:
         create_dead_letter_table(catalog, identifier, properties, progress)
-    return _give_birth(
+    return give_birth(
         catalog, identifier, schema=full_schema, spec=spec, properties=properties, progress=progress
     )
 
@@ -115,7 +114,7 @@ def create_dead_letter_table(
     table = load_table(catalog, name)
     if table is None:
         unknowing = replace(progress, next_offsets={}, last_commits=(), pending_dead_letters=None)
-        table = _give_birth(
+        table = give_birth(
             catalog,
             name,
             schema=dead_letter_schema(),
@@ -125,6 +124,40 @@ def create_dead_letter_table(
         )
     _refuse_older_dead_letters(table, identifier, progress)
     return table
+
+
+def give_birth(
+    catalog: Catalog,
+    identifier: str,
+    *,
+    schema: Schema,
+    spec: PartitionSpec,
+    properties: Mapping[str, str],
+    progress: Progress,
+) -> Table:
+    """Make a table whose first snapshot carries ``progress``; the one of another creator who was first.
+
+    ``schema`` has its final field ids. Raises ``RetryableError`` and ``ConfigError``.
+    """
+    # The catalog puts a table at warehouse/namespace/name, so the private name makes the location unique too.
+    private_name = f"{identifier}-{uuid.uuid4().hex[:8]}"
+    try:
+        _create_namespace(catalog, identifier)
+        table = catalog.create_table(
+            private_name, schema, partition_spec=spec, properties={**TABLE_PROPERTIES, **properties}
+        )
+        send(catalog, table, stage_birth(table, progress))
+        _rename(catalog, private_name, identifier)
+    except SluiceError:
+        raise
+    except Exception as error:
+        raise catalog_error(error, "could not make the table", table=identifier) from error
+    born = load_table(catalog, identifier)
+    if born is None:
+        raise catalog_error(NoSuchTableError(identifier), "lost the table it just made", table=identifier)
+    if born.metadata.table_uuid != table.metadata.table_uuid:
+        _forget(catalog, private_name)
+    return born
 
 
 def dead_letters_of(identifier: str) -> str:
@@ -162,37 +195,6 @@ def _refuse_older_dead_letters(table: Table, identifier: str, progress: Progress
             table=identifier,
             dead_letters=".".join(table.name()),
         )
-
-
-def _give_birth(
-    catalog: Catalog,
-    identifier: str,
-    *,
-    schema: Schema,
-    spec: PartitionSpec,
-    properties: Mapping[str, str],
-    progress: Progress,
-) -> Table:
-    # The catalog puts a table at warehouse/namespace/name, so the private name makes the location unique too.
-    private_name = f"{identifier}-{uuid.uuid4().hex[:8]}"
-    try:
-        _create_namespace(catalog, identifier)
-        table = catalog.create_table(
-            private_name, schema, partition_spec=spec, properties={**TABLE_PROPERTIES, **properties}
-        )
-        summary = {"sluice.start-offsets": json.dumps(progress.next_offsets, sort_keys=True)}
-        send(catalog, table, stage_birth(table, progress, summary))
-        _rename(catalog, private_name, identifier)
-    except SluiceError:
-        raise
-    except Exception as error:
-        raise catalog_error(error, "could not make the table", table=identifier) from error
-    born = load_table(catalog, identifier)
-    if born is None:
-        raise catalog_error(NoSuchTableError(identifier), "lost the table it just made", table=identifier)
-    if born.metadata.table_uuid != table.metadata.table_uuid:
-        _forget(catalog, private_name)
-    return born
 
 
 def _rename(catalog: Catalog, private_name: str, identifier: str) -> None:

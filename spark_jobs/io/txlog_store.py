@@ -1,16 +1,14 @@
 """Where the transaction log lives: create-only objects under a root of any storage PyIceberg knows.
 
-``<root>/<table uuid>/<attempt>/<n>-<phase>.json``, and folded history as
-``<root>/<table uuid>/checkpoints/<sequence>-<content>.json``. Nothing is ever rewritten: a rewrite truncates
-first, and object stores cannot append. The root is never under a table: there, orphan removal, ours or
-another engine's, deletes what no snapshot names.
+``<root>/<table uuid>/<attempt>/<n>-<phase>.json``. Nothing is ever rewritten: a rewrite truncates first, and
+object stores cannot append. The root is never under a table: there, orphan removal, ours or another
+engine's, deletes what no snapshot names.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import uuid
 from collections import defaultdict
@@ -22,8 +20,17 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from spark_jobs.core.errors import ConfigError, RetryableError
 from spark_jobs.core.storage_paths import is_inside
-from spark_jobs.core.txlog import Attempt, entry_to_json, fold, is_finished, is_settled, object_name
-from spark_jobs.core.txlog_checkpoint import Checkpoint, checkpoint_from_json, checkpoint_to_json
+from spark_jobs.core.txlog import (
+    Attempt,
+    Phase,
+    entry_to_json,
+    fold,
+    has_mark,
+    is_complete,
+    is_finished,
+    is_settled,
+    object_name,
+)
 from spark_jobs.io.file_listing import StoredFile, list_files
 
 if TYPE_CHECKING:
@@ -31,9 +38,7 @@ if TYPE_CHECKING:
 
     from spark_jobs.core.batch import Batch
     from spark_jobs.core.txlog import Entry
-    from spark_jobs.core.txlog_checkpoint import AttemptSummary
 
-_CHECKPOINTS = "checkpoints"
 # Longer than any run may last: after this long no process that could still write an attempt's files is alive.
 CLOSING_AFTER_US = 3600 * 1_000_000
 
@@ -77,12 +82,37 @@ class TxlogStore:
         return self._read_attempts(table_uuid, due)
 
     def attempts(self, table_uuid: str) -> tuple[Attempt, ...]:
-        """Every attempt that is not folded into a checkpoint, oldest first."""
+        """Every attempt that is not in the books alone, oldest first."""
         return self._read_attempts(table_uuid, self._names(table_uuid))
 
+    def begun(self, table_uuid: str) -> dict[str, int]:
+        """Uuids of the attempts that are not history, swept and held ones included, with their begin in µs.
+
+        One listing, nothing is read: the begin is when the first object was written.
+        """
+        return {
+            attempt: min(names.values())
+            for attempt, names in self._names(table_uuid).items()
+            if not is_finished(names)
+        }
+
     def finished(self, table_uuid: str) -> tuple[str, ...]:
-        """Uuids of the attempts a checkpoint may fold; one listing, nothing is read."""
+        """Uuids of the attempts that may be folded into the books; one listing, nothing is read."""
         return tuple(attempt for attempt, names in self._names(table_uuid).items() if is_finished(names))
+
+    def untold(self, table_uuid: str) -> tuple[str, ...]:
+        """Uuids of the completed attempts without word of their notice, oldest first; nothing is read."""
+        begun = {
+            attempt: min(names.values())
+            for attempt, names in self._names(table_uuid).items()
+            if is_complete(names) and not has_mark(names, Phase.NOTIFIED)
+        }
+        return tuple(sorted(begun, key=lambda attempt: (begun[attempt], attempt)))
+
+    def read_each(self, table_uuid: str, attempts: Iterable[str]) -> Iterator[Attempt]:
+        """These attempts in this order, each read when it is asked for; none that has left the log."""
+        names = self._names(table_uuid)
+        return (self._fold(table_uuid, a, names[a]) for a in attempts if a in names)
 
     def read(self, table_uuid: str, attempts: Iterable[str]) -> tuple[Attempt, ...]:
         """These attempts, oldest first."""
@@ -91,38 +121,18 @@ class TxlogStore:
         return self._read_attempts(table_uuid, {a: names[a] for a in wanted & names.keys()})
 
     def objects(self, table_uuid: str) -> tuple[int, int]:
-        """Number and total bytes of the table's objects, checkpoints included."""
+        """Number and total bytes of the table's objects."""
         sizes = [file.size_bytes for file in self._list(table_uuid)]
         return len(sizes), sum(sizes)
 
-    def write_checkpoint(self, table_uuid: str, attempts: tuple[AttemptSummary, ...]) -> Checkpoint:
-        """Add a checkpoint after the existing ones.
-
-        Its name carries its content's digest: on stores without a conditional put, two writers that take the
-        same number do not overwrite each other.
-        """
-        names = [file.name for file in self._list(f"{table_uuid}/{_CHECKPOINTS}")]
-        sequence = 1 + max((int(n.partition("-")[0]) for n in names if n[:1].isdigit()), default=0)
-        checkpoint = Checkpoint(sequence, attempts)
-        text = checkpoint_to_json(checkpoint, table_uuid)
-        digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-        self._create(f"{table_uuid}/{_CHECKPOINTS}/{sequence:010d}-{digest}.json", text)
-        return checkpoint
-
-    def checkpoints(self, table_uuid: str) -> tuple[Checkpoint, ...]:
-        """All checkpoints of the table by number. Raises ``CorruptLog`` when one is damaged or newer."""
-        files = (file for file in self._list(f"{table_uuid}/{_CHECKPOINTS}") if not file.name.startswith("."))
-        paths = sorted((file.location for file in files), key=lambda location: location.rpartition("/")[2])
-        return tuple(checkpoint_from_json(self._read(path), path=path) for path in paths)
-
     def delete_attempts(self, table_uuid: str, attempts: Iterable[str]) -> int:
-        """Delete the objects of attempts that a checkpoint holds; returns how many there were.
+        """Delete the objects of attempts that the books hold; returns how many there were.
 
-        The object that says "finished" goes last: dying in between leaves a finished attempt.
+        What says "finished" goes last: dying in between leaves a finished attempt.
         """
         doomed = frozenset(attempts)
         files = [file for file in self._list(table_uuid) if _attempt_of(file.location) in doomed]
-        files.sort(key=lambda file: _number(file.name))
+        files.sort(key=lambda file: (is_finished([file.name]), -_number(file.name)))
         for file in files:
             with _translated("deleting", file.location), contextlib.suppress(FileNotFoundError):
                 self._io.delete(file.location)
@@ -137,18 +147,21 @@ class TxlogStore:
         names: defaultdict[str, dict[str, int]] = defaultdict(dict)
         for file in self._list(table_uuid):
             attempt = _attempt_of(file.location)
-            if attempt != _CHECKPOINTS and not file.name.startswith("."):
+            if not file.name.startswith("."):
                 names[attempt][file.name] = file.modified_us
         return names
 
     def _read_attempts(self, table_uuid: str, names: Mapping[str, Mapping[str, int]]) -> tuple[Attempt, ...]:
         attempts = []
         for attempt, objects in names.items():
-            base = f"{self.root}/{table_uuid}/{attempt}"
-            texts = {name: self._read(f"{base}/{name}") for name in objects}
-            attempts.append((min(objects.values(), default=0), fold(table_uuid, attempt, texts)))
+            folded = self._fold(table_uuid, attempt, objects)
+            attempts.append((min(objects.values(), default=0), folded))
         attempts.sort(key=lambda dated: (dated[1].started_at_us or dated[0], dated[1].uuid))
         return tuple(attempt for _, attempt in attempts)
+
+    def _fold(self, table_uuid: str, attempt: str, names: Iterable[str]) -> Attempt:
+        base = f"{self.root}/{table_uuid}/{attempt}"
+        return fold(table_uuid, attempt, {name: self._read(f"{base}/{name}") for name in names})
 
     def _list(self, path: str) -> list[StoredFile]:
         location = f"{self.root}/{path}"

@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from spark_jobs.core.config_document import Path
 
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+_EXPECTATIONS = "expectations"
+# JSON's spellings: what is typed has no surprises such as 0123, on or 12:30.
+_ARGUMENT_TYPES = {
+    "tag:yaml.org,2002:int": re.compile(r"-?(0|[1-9]\d*)"),
+    "tag:yaml.org,2002:float": re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?"),
+    "tag:yaml.org,2002:bool": re.compile(r"true|false"),
+}
 _TYPED_BY_THE_MODELS = ("bool", "int", "float", "timestamp")
 
 
@@ -37,6 +44,8 @@ def parse_document(file: str, text: str) -> tuple[Document | None, list[ConfigPr
             return Document(file, {}), []
         reader = _NodeReader(file)
         reader.walk(root, ())
+        for node in reader.expectations:
+            _type_arguments(node)
         content = _text_keys(loader.construct_document(root))
     except RecursionError:
         return None, [
@@ -58,6 +67,7 @@ class _NodeReader:
         self.file = file
         self.lines: dict[Path, int] = {}
         self.problems: list[ConfigProblem] = []
+        self.expectations: list[yaml.Node] = []
         self._visited: set[int] = set()
 
     def walk(self, node: yaml.Node, path: Path) -> None:
@@ -88,7 +98,22 @@ class _NodeReader:
                 )
             seen[name] = line
             self.lines[(*path, name)] = line
+            if name == _EXPECTATIONS:
+                self.expectations.append(value)
             self.walk(value, (*path, name))
+
+
+def _type_arguments(node: yaml.Node) -> None:
+    """Let unquoted numbers and truth values be what they look like: an expectation's arguments have types."""
+    if isinstance(node, yaml.ScalarNode):
+        kinds = (tag for tag, form in _ARGUMENT_TYPES.items() if form.fullmatch(node.value))
+        node.tag = next(kinds, node.tag) if node.style is None else node.tag
+    elif isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _type_arguments(item)
+    elif isinstance(node, yaml.MappingNode):
+        for _, value in node.value:
+            _type_arguments(value)
 
 
 def _text_keys(value: Any) -> Any:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -109,3 +111,16 @@ def test_the_launchers_commands_say_who_runs_them() -> None:
     done = run_cli("lint", "--fix")
     assert done.returncode == 78
     assert "./sluice lint" in done.stderr
+
+
+def test_the_readme_names_commands_that_exist() -> None:
+    """What the README's tables tell people to type is among the commands."""
+    known = {entry.name for entry in app.COMMANDS}
+    rows = [
+        line
+        for line in (Path(__file__).parents[2] / "README.md").read_text().splitlines()
+        if line.startswith("| ")
+    ]
+    named = {word for row in rows for word in re.findall(r"`([a-z]+)(?: [A-Z\[-][^`]*)?`", row)}
+    assert {"demo", "replay", "upkeep", "checks"} <= named
+    assert named <= known

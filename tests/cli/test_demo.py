@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,6 +32,10 @@ def test_demo_twice(sluice: Sluice, tmp_path: Path) -> None:
         assert {p["pipeline"]: p["records"] for p in pipelines} == EXPECTED
         assert {p["pipeline"]: p["rows"] for p in pipelines} == EXPECTED
         assert all(p[name] == 0 for p in pipelines for name in ("missing", "duplicates", "lag"))
+        assert "rows in place of the same rows" in done.stdout
+        assert "audit after both: every record is in the table once, unchanged" in done.stdout
+        assert "checks of flights: complete, " in done.stdout
+    assert re.search(r"compaction: [\d,]+ files became [\d,]+", first.stdout)
     assert "are there already" in second.stdout
     assert "mean_delay_minutes" in second.stdout
     assert read_up(str(home)) is None

@@ -8,8 +8,10 @@ import pytest
 
 from cli.state_word import PipelineFacts, StateWord, judge
 from spark_jobs.core.errors import SourceChanged
+from spark_jobs.core.progress import Pause
 
 NOW_MS = 1_800_000_000_000
+PAUSE = Pause("the broker moves", "ada@box", NOW_MS - 5_000)
 SEEN = PipelineFacts(
     pipeline="flights",
     topic="flights",
@@ -38,6 +40,8 @@ SEEN = PipelineFacts(
         (replace(SEEN, lag=5, committed_at_ms=None, running_since_ms=NOW_MS - 10**6), StateWord.STALLED),
         (replace(SEEN, error=SourceChanged("re-created", code="x", hint="Do y.")), StateWord.FAILED),
         (replace(SEEN, is_running=False, lag=None), StateWord.STOPPED),
+        (replace(SEEN, lag=5, paused=PAUSE), StateWord.PAUSED),
+        (replace(SEEN, error=SourceChanged("moved", code="x", hint="y"), paused=PAUSE), StateWord.PAUSED),
     ],
 )
 def test_word(facts: PipelineFacts, word: StateWord) -> None:
@@ -47,8 +51,8 @@ def test_word(facts: PipelineFacts, word: StateWord) -> None:
 
 @pytest.mark.parametrize("word", StateWord)
 def test_only_states_that_mend_themselves_need_nobody(word: StateWord) -> None:
-    """New, caught-up and behind are well; stalled, failed and stopped need a person."""
-    well = {StateWord.NEW, StateWord.CAUGHT_UP, StateWord.BEHIND}
+    """New, caught-up, behind and paused are well; stalled, failed and stopped need a person."""
+    well = {StateWord.NEW, StateWord.CAUGHT_UP, StateWord.BEHIND, StateWord.PAUSED}
     assert word.needs_person is (word not in well)
 
 

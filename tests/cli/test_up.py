@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import time
+import urllib.error
+import urllib.request
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Sluice
 
 STOP_SECONDS = 15
+SCRAPE_SECONDS = 60
 
 
 def recorded_pids(home: Path) -> dict[str, int]:
@@ -35,6 +39,20 @@ def runs(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def scraped(printed: Path) -> str:
+    """What the metrics endpoint that `up` printed tells, once it answers."""
+    found = re.search(r"metrics +(http://\S+)", printed.read_text())
+    assert found is not None
+    deadline = time.monotonic() + SCRAPE_SECONDS
+    while True:
+        try:
+            with urllib.request.urlopen(found[1], timeout=SCRAPE_SECONDS) as answer:  # noqa: S310  (our own)
+                return str(answer.read().decode())
+        except urllib.error.URLError:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
 
 
 @pytest.mark.kafka
@@ -61,7 +79,10 @@ def test_up_is_refused_twice_answers_beside_and_stops_from_elsewhere(
     assert set(states.values()) <= {"new", "behind", "caught-up"}
 
     pids = recorded_pids(up_home)
-    assert set(pids) == {"kafka", "spark-connect", "dagster-daemon", "dagster-webserver", "sample-stream"}
+    servers = {"kafka", "spark-connect", "dagster-daemon", "dagster-webserver", "sample-stream", "metrics"}
+    assert set(pids) == servers
+    told = scraped(up_home.parent / "up.out")
+    assert 'sluice_pipeline_readable{pipeline="flights"} 1.0' in told
     began = time.monotonic()
     assert sluice("down", home=up_home).returncode == 0
     assert time.monotonic() - began < STOP_SECONDS

@@ -29,6 +29,12 @@ def served_lake(request: pytest.FixtureRequest) -> Lake:
     return _lake(request.param, request)
 
 
+@pytest.fixture(params=[NESSIE])
+def nessie_lake(request: pytest.FixtureRequest) -> Lake:
+    """The catalog that shows no earlier snapshot."""
+    return _lake(request.param, request)
+
+
 @pytest.fixture
 def sqlite_lake(request: pytest.FixtureRequest) -> Lake:
     """The embedded catalog."""

@@ -107,19 +107,25 @@ def test_a_conflict_deletes_nothing(lake: Lake) -> None:
 
 
 def test_main_moved_by_others_keeps_the_same_files(lake: Lake) -> None:
-    """The offsets did not move: the batch lands on the new main, once."""
+    """A compaction came between and the offsets did not move: the batch lands on the new main, once."""
     lake.make_table()
     request = lake.request(0, 10)
-
-    def others_append() -> None:
-        with lake.load().transaction() as transaction, transaction.update_snapshot().fast_append():
-            pass
-
-    committed = lake.commit(request, before_swap=others_append)
+    committed = lake.commit(request, before_swap=lake.compact)
     assert committed.retries == 1
     assert lake.offsets() == list(range(10))
     paths = {task.file.file_path for task in lake.load().scan().plan_files()}
     assert paths == {file["path"] for file in request.data_files}
+
+
+def test_rows_of_others_that_come_between_are_not_built_upon(lake: Lake) -> None:
+    """Their snapshot would lie below the new anchor, where nobody looks."""
+    lake.make_table()
+    lake.drain(0, 5)
+    rows = lake.load().scan().to_arrow()
+    with pytest.raises(SourceChanged) as caught:
+        lake.commit(lake.request(5, 10), before_swap=lambda: lake.load().append(rows))
+    assert caught.value.code == "table-rewritten"
+    assert lake.next_offset() == 5
 
 
 def test_the_same_attempt_twice_is_once(lake: Lake) -> None:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_jobs.core.errors import ConfigError, CorruptLog, RetryableError
-from spark_jobs.core.txlog import Closed, FlushComplete, OffsetCommit, Swept
-from spark_jobs.core.txlog_checkpoint import merged, summarise
+from spark_jobs.core.txlog import Closed, FlushComplete, Notified, OffsetCommit, Swept
 from spark_jobs.io.file_listing import list_files
 from spark_jobs.io.txlog_store import CLOSING_AFTER_US, TxlogStore
 from tests.support.log_entries import TABLE_UUID, finished_phases, flush_start, make_batch, offset_commit
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from spark_jobs.core.batch import Batch
-    from spark_jobs.core.txlog_checkpoint import AttemptSummary
 
 FAR_FUTURE_US = 10**17
 
@@ -53,7 +51,7 @@ def uuids(store: TxlogStore, now_us: int = 0) -> list[str]:
 def test_empty_log_has_nothing(store: TxlogStore) -> None:
     """A log nobody wrote to is empty, not an error."""
     assert store.unfinished(TABLE_UUID, now_us=0) == ()
-    assert store.attempts(TABLE_UUID) == store.checkpoints(TABLE_UUID) == ()
+    assert store.attempts(TABLE_UUID) == ()
     assert store.objects(TABLE_UUID) == (0, 0)
 
 
@@ -134,55 +132,40 @@ def test_newer_objects_are_refused(store: TxlogStore) -> None:
     assert caught.value.code == "newer-log-format"
 
 
-def test_checkpoints_are_a_chain(store: TxlogStore) -> None:
-    """Each checkpoint holds what it folded and follows the ones before; together they are the history."""
-    lines = []
-    for number in range(3):
-        lines.append(line_of(store, f"a{number}"))
-        assert store.write_checkpoint(TABLE_UUID, (lines[-1],)).sequence == number + 1
-        assert store.delete_attempts(TABLE_UUID, [f"a{number}"]) == 6
-    assert merged(store.checkpoints(TABLE_UUID)) == tuple(lines)
-    assert store.attempts(TABLE_UUID) == ()
-    assert store.objects(TABLE_UUID)[0] == 3
-
-
-def test_two_checkpoints_of_one_number_both_stay(store: TxlogStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two folds that listed before either wrote choose the same number and do not overwrite each other."""
-    first, second = (line_of(store, name) for name in ("a", "b"))
-    with monkeypatch.context() as before_both:
-        before_both.setattr(store, "_list", lambda _path: [])
-        numbers = [store.write_checkpoint(TABLE_UUID, (line,)).sequence for line in (first, second)]
-    assert numbers == [1, 1]
-    assert merged(store.checkpoints(TABLE_UUID)) == (first, second)
-
-
-def line_of(store: TxlogStore, attempt: str) -> AttemptSummary:
-    """Write a finished attempt and give its line."""
-    write(store, make_batch(attempt))
-    line = summarise(store.read(TABLE_UUID, [attempt])[0])
-    assert line is not None
-    return line
-
-
 def test_deletion_that_died_leaves_finished_attempts(store: TxlogStore) -> None:
-    """Objects go in the order in which they were written, so what is left of an attempt is finished."""
-    write(store, make_batch())
-    left = sorted(f.name for f in list_files(f"{store.root}/{TABLE_UUID}", store._properties))
+    """What says "finished" goes last, after marks too, so that what is left of an attempt is finished."""
+    batch = make_batch()
+    write(store, batch)
+    store.append(TABLE_UUID, batch, Notified("delivered", "r", 1), reached=6)
     deleted: list[str] = []
     delete = store._io.delete
 
-    def dies_after_three(location: str) -> None:
-        if len(deleted) == 3:
+    def dies_before_the_last(location: str) -> None:
+        if len(deleted) == 6:
             raise KeyboardInterrupt
         deleted.append(location.rpartition("/")[2])
         delete(location)
 
-    store._io.delete = dies_after_three  # type: ignore[method-assign,assignment]
+    store._io.delete = dies_before_the_last  # type: ignore[method-assign,assignment]
     with pytest.raises(KeyboardInterrupt):
         store.delete_attempts(TABLE_UUID, ["attempt-a"])
-    assert deleted == left[:3]
+    left = {f.name for f in list_files(f"{store.root}/{TABLE_UUID}", store._properties)}
+    assert left == {"6-FlushComplete.json"}
     assert uuids(store) == []
     assert store.finished(TABLE_UUID) == ("attempt-a",)
+
+
+def test_word_of_a_notice_after_the_fold_is_no_unfinished_attempt(store: TxlogStore) -> None:
+    """A sender that was slower than the fold leaves a mark alone: the next fold takes it away."""
+    batch = make_batch()
+    write(store, batch)
+    assert store.untold(TABLE_UUID) == ("attempt-a",)
+    store.delete_attempts(TABLE_UUID, ["attempt-a"])
+    store.append(TABLE_UUID, batch, Notified("delivered", "r", 1), reached=6)
+    assert (uuids(store), store.untold(TABLE_UUID)) == ([], ())
+    assert store.finished(TABLE_UUID) == ("attempt-a",)
+    store.delete_attempts(TABLE_UUID, ["attempt-a"])
+    assert store.finished(TABLE_UUID) == ()
 
 
 def test_secrets_are_not_in_the_log(store: TxlogStore) -> None:

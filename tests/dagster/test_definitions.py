@@ -13,7 +13,8 @@ from dagster import AssetKey, Definitions
 from assets.keys import step_name
 from orchestration.build import build_definitions
 from orchestration.foreign_packages import refuse_foreign_packages
-from spark_jobs.core.config import CatalogSettings, PipelineConfig, SluiceConfig
+from spark_jobs.core.check_names import CheckName, Severity
+from spark_jobs.core.config import CatalogSettings, CheckSetting, PipelineConfig, SluiceConfig
 from spark_jobs.core.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,18 +52,39 @@ def test_definitions_have_the_promised_shape() -> None:
         "kafka/flights": ("topics", ["kafka"], [], []),
         "lake/flights": ("tables", table, ["ops@example.com", "team:data"], ["kafka/flights"]),
         "lake/us/delays": ("tables", table, [], ["kafka/flights"]),
-        "txlog/flights": ("upkeep", ["json"], ["ops@example.com", "team:data"], ["lake/flights"]),
-        "txlog/delays-1": ("upkeep", ["json"], [], ["lake/us/delays"]),
+        "replay/flights": ("replay", table, ["ops@example.com", "team:data"], ["lake/flights"]),
+        "replay/delays-1": ("replay", table, [], ["lake/us/delays"]),
+        "txlog/flights": ("upkeep", ["iceberg"], ["ops@example.com", "team:data"], ["lake/flights"]),
+        "txlog/delays-1": ("upkeep", ["iceberg"], [], ["lake/us/delays"]),
+        **{
+            f"upkeep/{name}/{kind}": ("upkeep", ["iceberg", "spark"], owners, [table])
+            for name, owners, table in (
+                ("flights", ["ops@example.com", "team:data"], "lake/flights"),
+                ("delays-1", [], "lake/us/delays"),
+            )
+            for kind in ("compaction", "snapshots", "manifests", "orphans")
+        },
     }
 
 
 def test_every_job_is_bounded_and_never_retried_by_dagster() -> None:
     """A run without a longest time would hold its pool for ever after a machine crash."""
     defs = build_definitions(CONFIG)
-    for name in ("drain", "checkpoint_txlog", "event_log_upkeep"):
+    for name in ("drain", "upkeep", "checks", "event_log_upkeep"):
         tags = defs.resolve_job_def(name).tags
         assert int(tags["dagster/max_runtime"]) > 0
         assert (tags["dagster/max_retries"], tags["dagster/retry_on_asset_or_op_failure"]) == ("0", "false")
+
+
+def test_every_table_has_the_built_in_checks_that_are_on() -> None:
+    """Names are stable, `off` leaves one out, and a pipeline without any still loads."""
+    off = {name: CheckSetting(severity=Severity.OFF) for name in CheckName}
+    some = PipelineConfig(name="a", topic="t", table="lake.a", checks={"lag": off["lag"]})
+    none = PipelineConfig(name="b", topic="t", table="lake.b", checks=off)
+    defs = build_definitions(config_of(some, none))
+    Definitions.validate_loadable(defs)
+    keys = {key.to_user_string() for key in defs.resolve_asset_graph().asset_check_keys}
+    assert keys == {f"lake/a:{name}" for name in CheckName if name is not CheckName.LAG}
 
 
 def test_each_table_has_a_pool_of_its_own() -> None:

@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from dagster import DagsterInstance, SensorResult, build_sensor_context
+from pydantic import SecretStr
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from orchestration.backlog_sensor import backlog_sensor
 from orchestration.build import build_definitions
-from orchestration.txlog_sensor import txlog_sensor
+from orchestration.upkeep_sensor import upkeep_sensor
 from resources.sluice import Sluice
 from spark_jobs.core.batch import Batch
-from spark_jobs.core.config import CatalogSettings, PipelineConfig, SluiceConfig
+from spark_jobs.core.books import DEFAULT_DUE_ATTEMPTS
+from spark_jobs.core.config import CatalogSettings, NotifySettings, PipelineConfig, SluiceConfig
 from spark_jobs.core.offsets import OffsetRange, OffsetRanges
-from spark_jobs.core.progress import Progress
-from spark_jobs.core.txlog import FlushComplete, FlushStart
-from spark_jobs.core.txlog_checkpoint import DEFAULT_DUE_ATTEMPTS
+from spark_jobs.core.progress import Pause, Progress
+from spark_jobs.core.txlog import FlushComplete, FlushStart, Notified
 from spark_jobs.io.catalog import close_catalog, open_catalog
 from spark_jobs.io.tables import create_table
 from spark_jobs.io.txlog_store import TxlogStore
@@ -57,7 +58,7 @@ class Scene:
         assert isinstance(result, SensorResult)
         return result
 
-    def make_table(self, pipeline: PipelineConfig, next_offset: int) -> Table:
+    def make_table(self, pipeline: PipelineConfig, next_offset: int, paused: Pause | None = None) -> Table:
         """The pipeline's table as a drain up to ``next_offset`` of partition 0 leaves it."""
         catalog = open_catalog(self.config.catalog.name, self.config.catalog.properties)
         table = create_table(
@@ -66,7 +67,7 @@ class Scene:
             SCHEMA,
             partition_by=(),
             properties={},
-            progress=Progress(pipeline.topic, 0, {0: next_offset}),
+            progress=Progress(pipeline.topic, 0, {0: next_offset}, paused=paused),
             dead_letters=False,
         )
         close_catalog(catalog)
@@ -151,6 +152,23 @@ def test_a_range_that_kafka_lost_is_asked_for_so_that_its_error_shows(
     assert {request.tags["sluice/pipeline"] for request in asked} == {ahead.name, behind.name}
 
 
+def test_a_paused_pipeline_is_left_alone_and_said_once(
+    kafka: KafkaBroker, sqlite_catalog_properties: dict[str, str], folder: Path, instance: DagsterInstance
+) -> None:
+    """Its backlog asks for no run, nor does what Kafka lost; the cursor keeps it from being said twice."""
+    waiting = pipeline_of(kafka.new_topic(), freshness_seconds=1)
+    kafka.produce(waiting.topic, [b"{}"] * 5)
+    kafka.delete_records(waiting.topic, {0: 4})
+    scene = scene_of(kafka, sqlite_catalog_properties, folder, instance, waiting)
+    scene.make_table(waiting, 2, Pause("the broker moves", "ada@box", 1))
+    ticks = [scene.tick()]
+    ticks.append(scene.tick(cursor=ticks[0].cursor))
+    for tick in ticks:
+        assert not tick.run_requests
+        assert "paused by ada@box: the broker moves" in str(tick.skip_reason)
+    assert ticks[0].cursor == ticks[1].cursor
+
+
 def test_no_broker_is_one_clear_line(
     sqlite_catalog_properties: dict[str, str], folder: Path, instance: DagsterInstance
 ) -> None:
@@ -191,10 +209,30 @@ def test_long_logs_are_folded_and_unfinished_attempts_settled(
     store = TxlogStore(scene.config.state, sqlite_catalog_properties)
     for n in range(DEFAULT_DUE_ATTEMPTS):
         _log(store, scene, long, f"a{n}", FlushComplete({}, None, "r", 1))
-    assert [asked.job_name for asked in scene.tick(txlog_sensor).run_requests or ()] == ["checkpoint_txlog"]
+    assert [asked.job_name for asked in scene.tick(upkeep_sensor).run_requests or ()] == ["upkeep"]
     _log(store, scene, torn, "b", FlushStart("b", "file:/x", None))
-    asked = {request.job_name: request for request in scene.tick(txlog_sensor).run_requests or ()}
+    asked = {request.job_name: request for request in scene.tick(upkeep_sensor).run_requests or ()}
     assert asked["drain"].tags["sluice/pipeline"] == torn.name
+
+
+def test_notices_nobody_took_ask_for_a_checkpoint(
+    kafka: KafkaBroker, sqlite_catalog_properties: dict[str, str], folder: Path, instance: DagsterInstance
+) -> None:
+    """Where no drain follows somebody must send them; the tries pause longer and longer."""
+    webhook = NotifySettings(webhook=SecretStr("http://127.0.0.1:1/hook"))
+    told, silent = pipeline_of(kafka.new_topic(), notify=webhook), pipeline_of(kafka.new_topic())
+    scene = scene_of(kafka, sqlite_catalog_properties, folder, instance, told, silent)
+    store = TxlogStore(scene.config.state, sqlite_catalog_properties)
+    for pipeline in (told, silent):
+        _log(store, scene, pipeline, "a", FlushComplete({}, None, "r", 1))
+    (asked,) = scene.tick(upkeep_sensor).run_requests or ()
+    assert [key.path[0] for key in asked.asset_selection or ()] == ["txlog"]
+    assert (asked.tags["sluice/pipeline"], asked.tags["sluice/reason"]) == (
+        told.name,
+        "the webhook did not take the notice of a",
+    )
+    _log(store, scene, told, "a", Notified("delivered", "r", 1))
+    assert not scene.tick(upkeep_sensor).run_requests
 
 
 def _log(store: TxlogStore, scene: Scene, pipeline: PipelineConfig, attempt: str, entry: Any) -> None:

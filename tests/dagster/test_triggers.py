@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from orchestration.triggers import (
     LONGEST_RETRY_SECONDS,
     Backlog,
+    patience,
     retry_delay_seconds,
     should_drain,
     state_key,
+    uncompacted_files,
 )
 from spark_jobs.core.config import PipelineConfig, Start, StartKind
 
@@ -62,3 +66,26 @@ def test_state_changes_with_configuration_and_offsets_only() -> None:
     edited = PIPELINE.model_copy(update={"columns": {"id": "long"}})
     assert state_key(PIPELINE, state) == state_key(PIPELINE, ["uuid", 1, {1: 7, 0: 5}])
     assert len({state_key(PIPELINE, state), state_key(edited, state), state_key(PIPELINE, None)}) == 3
+
+
+def test_uncompacted_files_make_batches_larger() -> None:
+    """Beyond a limit a batch waits longer, ten times at most, and says so; a full one never waits."""
+    limit = PIPELINE.upkeep.compact_above * 10
+    assert [patience(files, PIPELINE) for files in (0, limit, 3 * limit, 99 * limit)] == [1, 1, 3, 10]
+    crowded = Backlog(records=1, bytes=9, seconds_since_commit=179.0, uncompacted_files=3 * limit)
+    assert should_drain(crowded, PIPELINE) is None
+    reason = should_drain(replace(crowded, seconds_since_commit=180.0), PIPELINE)
+    assert reason is not None
+    assert reason.endswith(f"waited longer for {3 * limit:,} uncompacted files")
+    assert (
+        should_drain(replace(crowded, records=1000), PIPELINE) == "1,000 records wait, a full batch by count"
+    )
+
+
+def test_only_small_files_count_as_uncompacted() -> None:
+    """A table of large files needs no compaction however many they are."""
+    counts = {"total-data-files": "500", "added-data-files": "2", "added-files-size": str(2 * 1024)}
+    assert uncompacted_files(counts, 480) == 20
+    assert uncompacted_files(counts, 600) == 0
+    assert uncompacted_files({**counts, "added-files-size": str(64 * 1024**2)}, 480) == 0
+    assert uncompacted_files({}, 0) == 0

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from spark_jobs.checkpoint_txlog import checkpoint
+from spark_jobs.history import State, history
+from tests.support.new_lab import progress
 from tests.support.pipeline_lab import orders
 
 if TYPE_CHECKING:
@@ -42,6 +45,13 @@ RECOVERY_POINTS = (
     ("commit.before-swap", "recover.after-iceberg-snapshot-created"),
     ("commit.after-swap", "recover.after-dead-letters"),
     ("drain.after-commit", "recover.after-flush-complete"),
+)
+CHECKPOINT_POINTS = (
+    "checkpoint.after-files",
+    "checkpoint.before-swap",
+    "checkpoint.after-swap",
+    "checkpoint.after-entered",
+    "checkpoint.after-delete",
 )
 BROKEN = [b"not json", b"", b"null", b"\xff\xfe\x00", b'{"id": "a number elsewhere"}']
 FEW = [*orders(0, 40), *BROKEN, None]
@@ -100,12 +110,21 @@ def test_recoveries_killed_as_well(new_lab: NewLab) -> None:
     _expect_nothing_lost(lab, 1 + len(RECOVERY_POINTS))
 
 
-def test_a_killed_checkpoint_keeps_the_log_and_the_table(new_lab: NewLab) -> None:
-    """Killed after its object is written, or after the folded ones are deleted, drains go on as before."""
+def test_killed_checkpoints_enter_each_attempt_once(new_lab: NewLab) -> None:
+    """Killed at each of its points with drains in between: nothing is lost, and the books balance."""
     lab = new_lab(FEW, partitions=2)
     lab.drain()
-    for point in ("checkpoint.after-write", "checkpoint.after-delete"):
+    for point in CHECKPOINT_POINTS:
         lab.kill_at(point, work="checkpoint")
         new_lab.produce(lab, FEW)
         assert len(lab.drain().batches) == 1
-    _expect_nothing_lost(lab, 3)
+    _expect_nothing_lost(lab, 1 + len(CHECKPOINT_POINTS))
+    with lab.connections() as connections:
+        checkpoint(lab.pipeline, connections)
+        lines = history(lab.pipeline, connections, limit=100)
+        assert connections.txlog.attempts(str(lab.table().metadata.table_uuid)) == ()
+    assert len({line.entry.attempt for line in lines}) == len(lines) == 1 + len(CHECKPOINT_POINTS)
+    assert {line.state for line in lines} == {State.LANDED}
+    drained = sum(line.entry.balance.offsets for line in lines)
+    assert drained == sum(progress(lab).next_offsets.values())
+    assert lab.rows("lab.sluice_batches").num_rows == len(lines)

@@ -10,8 +10,9 @@ import pytest
 
 from bench.catch_up import measure_catch_up
 from bench.lab import open_lab
+from bench.many_commits import measure_many_commits
 from bench.memory import MemoryResult, drain_alone
-from bench.report import catch_up_rows, memory_rows, print_json, small_batches_rows
+from bench.report import catch_up_rows, many_commits_rows, memory_rows, print_json, small_batches_rows
 from bench.small_batches import measure_small_batches
 
 if TYPE_CHECKING:
@@ -58,3 +59,15 @@ def test_bench_small_batches_tells_where_the_time_goes(lab: Lab, capsys: pytest.
     assert small_batches_rows(result)
     print_json({"small_batches": result})
     assert asdict(result).keys() <= json.loads(capsys.readouterr().out)["small_batches"].keys()
+
+
+def test_bench_many_commits_keeps_the_table_small(lab: Lab) -> None:
+    """Upkeep runs by its own conditions beside the commits, nothing is lost, and counts stay bounded."""
+    result = measure_many_commits(lab, 140)
+    assert result.rows == result.expected_rows == 140 * result.records_per_commit
+    assert len(result.commit_ms) == 140
+    assert {"compaction", "snapshots"} <= result.upkeep_runs.keys()
+    assert result.looks[-1].snapshots <= 125
+    assert result.most.data_files < 140
+    assert result.ratio > 0
+    assert many_commits_rows(result)

@@ -115,14 +115,15 @@ def test_tables_are_laid_out_as_documented(new_lab: NewLab) -> None:
     assert {key for key in letters.properties if key.startswith("sluice.")} == ours
     for each in (table, letters):
         assert set(summary(each.current_snapshot())) >= set(_documented("Snapshot summary")) - {
-            "sluice.batch-id"
+            "sluice.batch-id",
+            "sluice.kind",
         }
         assert each.metadata.format_version == 2
         (file,) = [task.file for task in each.scan().plan_files()]
         assert _compression(file) == "ZSTD"
         assert re.fullmatch(r".*/orders(_dead_letters)?-[0-9a-f]{8}", each.location())
     assert set(summary(table.current_snapshot())) == set(_documented("Snapshot summary"))
-    assert set(summary(table.metadata.snapshots[0])) == {"sluice.start-offsets"}
+    assert set(summary(table.metadata.snapshots[0])) == {"sluice.generation", "sluice.next-offsets"}
     with lab.connections() as connections:
         catalog = connections.open_catalog()
         catalog.drop_table(TABLE)

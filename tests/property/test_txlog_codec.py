@@ -7,11 +7,10 @@ from dataclasses import fields
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.core.batch import Balance, Batch
+from spark_jobs.core.batch import Balance, Batch, BatchKind
 from spark_jobs.core.json_fields import _READERS
 from spark_jobs.core.offsets import OffsetRange, OffsetRanges
 from spark_jobs.core.txlog import _ENTRY_TYPES, entry_to_json, fold, object_name
-from spark_jobs.core.txlog_checkpoint import AttemptSummary
 
 integers = st.integers(0, 2**63)
 texts = st.text(max_size=20)
@@ -37,6 +36,7 @@ VALUES = {
     "dict[str, int]": st.dictionaries(texts, integers, max_size=3),
     "dict[int, Balance]": st.dictionaries(integers, balances, max_size=3),
     "OffsetRanges": offset_ranges(),
+    "BatchKind": st.sampled_from(BatchKind),
 }
 entries = st.sampled_from(list(_ENTRY_TYPES.values())).flatmap(
     lambda kind: st.builds(kind, **{f.name: VALUES[str(f.type)] for f in fields(kind)})
@@ -63,5 +63,5 @@ def test_garbage_never_raises(text, name) -> None:
 
 def test_every_declared_type_has_a_reader() -> None:
     """A field of a new type cannot be added without saying how it is read."""
-    kinds = [*_ENTRY_TYPES.values(), Batch, Balance, AttemptSummary]
+    kinds = [*_ENTRY_TYPES.values(), Batch, Balance]
     assert {str(f.type) for kind in kinds for f in fields(kind)} <= _READERS.keys()

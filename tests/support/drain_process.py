@@ -17,22 +17,38 @@ from typing import TYPE_CHECKING, Any
 
 # Imported for the fork server, which hands them on: the product imports them when it first needs them.
 import dagster_pyspark  # noqa: F401
+import great_expectations  # noqa: F401
 import pyspark.sql.connect.session  # noqa: F401
 
 from resources.connections import open_connections
 from spark_jobs.checkpoint_txlog import checkpoint
 from spark_jobs.core.errors import SluiceError
+from spark_jobs.core.replay_ranges import parse_range
+from spark_jobs.core.upkeep_conditions import UpkeepKind
 from spark_jobs.drain import drain
+from spark_jobs.held import discard, publish
 from spark_jobs.io.config_file import load_config
+from spark_jobs.replay import replay
+from spark_jobs.upkeep_jobs import run_upkeep
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from multiprocessing.connection import Connection
     from multiprocessing.context import ForkServerProcess
     from pathlib import Path
 
+    from spark_jobs.core.config import PipelineConfig
+    from spark_jobs.io.connections import Connections
     from tests.support.signal_at import SignalAt
 
 FINISH_SECONDS = 120.0
+
+
+_OTHER_WORK: dict[str, Callable[[PipelineConfig, Connections], object]] = {
+    "checkpoint": checkpoint,
+    "publish": lambda pipeline, connections: publish(pipeline, connections, reason="killed"),
+    "discard": lambda pipeline, connections: discard(pipeline, connections, reason="killed"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +114,7 @@ class DrainProcess:
 
 
 def start_drain(path: Path, pipeline: str, fail_points: SignalAt, *, work: str = "drain") -> DrainProcess:
-    """Begin a drain (or a ``checkpoint``) of the pipeline that the configuration file describes."""
+    """Begin a drain, ``checkpoint``, ``replay 0:10-20`` or kind of upkeep of the file's pipeline."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     receiver, sender = context.Pipe(duplex=False)
@@ -111,12 +127,21 @@ def start_drain(path: Path, pipeline: str, fail_points: SignalAt, *, work: str =
 def _work(path: Path, pipeline_name: str, fail_points: SignalAt, work: str, sender: Any) -> None:
     config = load_config(path)
     pipeline = next(p for p in config.pipelines if p.name == pipeline_name)
+    kind = "upkeep" if work in set(UpkeepKind) else "drain"
     try:
-        with open_connections(config, pipeline.name, kind="drain", actor="test", run_id="test") as plain:
+        with open_connections(config, pipeline.name, kind=kind, actor="test", run_id="test") as plain:
             connections = replace(plain, fail_points=fail_points)
-            if work == "checkpoint":
-                checkpoint(pipeline, connections)
+            if work in set(UpkeepKind):
+                run_upkeep(UpkeepKind(work), pipeline, connections, lambda _line: None)
                 sender.send(Answer())
+                return
+            if work in _OTHER_WORK:
+                _OTHER_WORK[work](pipeline, connections)
+                sender.send(Answer())
+                return
+            if work.startswith("replay "):
+                again = replay(pipeline, connections, [parse_range(work[7:])], reason="test")
+                sender.send(Answer(None, len(again.batches)))
                 return
             result = drain(pipeline, connections, budget_seconds=60, on_progress=lambda _batch: None)
     except SluiceError as error:

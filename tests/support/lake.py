@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 
-from spark_jobs.core.batch import Batch
+from spark_jobs.core.batch import Batch, BatchKind
 from spark_jobs.core.fail_points import NoFailPoints
 from spark_jobs.core.offsets import OffsetRange, OffsetRanges
 from spark_jobs.core.progress import PendingDeadLetters, Progress
 from spark_jobs.io.arrow_schema import file_schema
 from spark_jobs.io.catalog import open_catalog
-from spark_jobs.io.commit import CommitRequest, commit_batch
+from spark_jobs.io.commit import CommitRequest, commit_batch, commit_change
 from spark_jobs.io.parquet_writer import SplitWriter
 from spark_jobs.io.tables import create_table, dead_letters_of, load_table, progress_of
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
+    from spark_jobs.core.fail_points import FailPoints
     from spark_jobs.io.landing import Committed
 
 TOPIC = "flights"
@@ -80,10 +83,17 @@ class Lake:
     ) -> CommitRequest:
         """A batch [start, end) of one partition, its rows and dead letters written, nothing committed."""
         ranges = OffsetRanges((OffsetRange(partition, start, end),))
-        batch = Batch(
-            "p", self.name(table), TOPIC, 0, ranges, attempt or uuid.uuid4().hex, 1_767_225_600_000_000
-        )
         loaded = self.load(table)
+        batch = Batch(
+            "p",
+            self.name(table),
+            TOPIC,
+            0,
+            ranges,
+            attempt or uuid.uuid4().hex,
+            1_767_225_600_000_000,
+            epoch=progress_of(loaded).rollbacks,
+        )
         offsets = [o for o in range(start, end) if o not in dead_letters]
         return CommitRequest(
             self.name(table),
@@ -105,6 +115,21 @@ class Lake:
 
     def drain(self, start: int, end: int, **more: Any) -> Committed:
         return self.commit(self.request(start, end, **more))
+
+    def act(self, change: Callable[[Progress], Progress], fail_points: FailPoints | None = None) -> Committed:
+        batch = Batch("p", self.name(), TOPIC, 0, OffsetRanges(()), uuid.uuid4().hex, 1, kind=BatchKind.PAUSE)
+        return commit_change(self.open, batch, change, {}, fail_points or NoFailPoints())
+
+    def compact(self) -> None:
+        """A ``replace`` snapshot as compaction by another engine leaves it: without our summary."""
+        table = self.load()
+        transaction = table.transaction()
+        with transaction.update_snapshot().fast_append():
+            pass
+        updates = tuple(
+            _as_replace(u) if isinstance(u, AddSnapshotUpdate) else u for u in transaction._updates
+        )
+        self.open().commit_table(table, transaction._requirements, updates)
 
     def offsets(self, table: str = "t") -> list[int]:
         """Every ``_kafka_offset`` a reader sees, sorted; doubled ones twice."""
@@ -128,6 +153,11 @@ class Once:
     def __reduce__(self) -> tuple[object, ...]:
         """What travels with a task has nothing to run."""
         return NoFailPoints, ()
+
+
+def _as_replace(update: AddSnapshotUpdate) -> AddSnapshotUpdate:
+    replaced = update.snapshot.model_copy(update={"summary": Summary(Operation.REPLACE)})
+    return update.model_copy(update={"snapshot": replaced})
 
 
 def write_rows(table: Table, partition: int, offsets: Sequence[int], attempt: str) -> list[dict[str, Any]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.core.batch import Balance, Batch
 from spark_jobs.core.offsets import OffsetRanges
 from spark_jobs.core.progress import Progress
+from spark_jobs.core.recovery import GATE, GATE_HELD
 from spark_jobs.core.txlog import (
     BufferSnapshot,
     FlushComplete,
@@ -38,7 +40,7 @@ def make_progress(next_offset: int = 0, *, generation: int = 0) -> Progress:
 def offset_commit(batch: Batch) -> OffsetCommit:
     """The first phase of ``batch``."""
     return OffsetCommit(
-        batch.batch_id, "session", batch.attempt, "tests", "run-1", "0.1.0", batch.ingested_at_us
+        batch.batch_id, "session", batch.attempt, "tests", "run-1", "0.1.0", batch.ingested_at_us, ""
     )
 
 
@@ -58,6 +60,12 @@ def parquet_written(batch: Batch, *files: dict[str, Any]) -> ParquetWritten:
     return ParquetWritten(
         files, (), batch.ranges.records, 2_400, 900, balances, {"sluice.batch-id": batch.batch_id}
     )
+
+
+def held_written(batch: Batch, *files: dict[str, Any]) -> ParquetWritten:
+    """The fourth phase of a batch that failed a gate."""
+    written = parquet_written(batch, *files)
+    return replace(written, summary={**written.summary, GATE: GATE_HELD})
 
 
 def finished_phases(batch: Batch) -> tuple[Entry, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from spark_jobs.core.books import books_of
 from spark_jobs.core.progress import Progress, progress_from_properties
 from spark_jobs.io.tables import dead_letters_of
 from tests.support.kafka_server import Record
@@ -72,7 +73,7 @@ def serve_from(lab: Lab, catalog_properties: dict[str, str], s3: S3) -> None:
     configure(lab, "", {"state": f"s3://{s3.bucket}/log"})
     with lab.connections() as connections:
         catalog = connections.open_catalog()
-        for table in (TABLE, DEAD_LETTERS):
+        for table in (TABLE, DEAD_LETTERS, books_of(TABLE)):
             if catalog.table_exists(table):
                 catalog.drop_table(table)
 

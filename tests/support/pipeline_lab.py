@@ -18,6 +18,7 @@ from spark_jobs.io.config_file import load_config
 from spark_jobs.io.data_files import normalise_path
 from spark_jobs.io.file_listing import list_files
 from spark_jobs.io.tables import dead_letters_of, load_table
+from spark_jobs.replay import replay
 from tests.support.drain_process import start_drain
 from tests.support.signal_at import SignalAt
 
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
 
     from spark_jobs.audit import AuditResult
     from spark_jobs.core.config import PipelineConfig, SluiceConfig
+    from spark_jobs.core.offsets import OffsetRange
     from spark_jobs.drain import DrainResult
     from spark_jobs.io.connections import Connections
+    from spark_jobs.replay import ReplayResult
     from tests.support.drain_process import DrainProcess
 
 PIPELINE = "orders"
@@ -65,6 +68,11 @@ class Lab:
         with self.connections(**changes) as connections:
             return drain(self.pipeline, connections, budget_seconds=60, on_progress=lambda _batch: None)
 
+    def replay(self, *ranges: OffsetRange, **changes: Any) -> ReplayResult:
+        """Replay the ranges in this process."""
+        with self.connections(**changes) as connections:
+            return replay(self.pipeline, connections, ranges, reason="test")
+
     def audit(self) -> AuditResult:
         """Compare with Kafka."""
         with self.connections() as connections:
@@ -81,9 +89,9 @@ class Lab:
         assert self.start(fail_at, work=work).died_of() == signal.SIGKILL, f"{fail_at} was not reached"
 
     @contextmanager
-    def stopped_at(self, fail_at: str) -> Iterator[DrainProcess]:
+    def stopped_at(self, fail_at: str, *, once: str = "") -> Iterator[DrainProcess]:
         """A drain that stands still at the fail point; killed in the end if it was not continued."""
-        process = self.start(fail_at, signal.SIGSTOP)
+        process = self.start(fail_at, signal.SIGSTOP, once=once)
         try:
             process.wait_until_stopped()
             yield process

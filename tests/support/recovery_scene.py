@@ -52,10 +52,14 @@ class Source:
 
     topic_id: str = "t"
     asked: int = 0
+    state: SourceState | None = None
 
     def source_state(self, topic: str) -> SourceState:
         self.asked += 1
-        return SourceState(topic, self.topic_id, "c", {0: 0}, {0: 1_000})
+        everything = dict.fromkeys(range(3), 0)
+        return self.state or SourceState(
+            topic, self.topic_id, "c", everything, dict.fromkeys(everything, 1_000)
+        )
 
 
 @dataclass

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.browser import ensure_browser, is_asked_for
 from bootstrap.child_environment import child_environment
 from bootstrap.index_settings import parse_pip_settings, uv_variables
 from bootstrap.install import ensure_installed, is_installed
@@ -106,3 +107,31 @@ def test_clones_share_the_cache_and_not_the_environment(tmp_path: Path) -> None:
     one, other = Places(tmp_path, Path("/a")), Places(tmp_path, Path("/b"))
     assert one.environment != other.environment
     assert one.packages == other.packages
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        ([], True),
+        (["-x", "-k", "graph"], True),
+        (["tests"], True),
+        (["tests/browser/test_ui.py::test_graph"], True),
+        (["tests/unit", "tests/browser"], True),
+        (["tests/unit", "-k", "browser"], False),
+        (["tests/cli/test_app.py"], False),
+    ],
+)
+def test_the_browser_is_asked_for_with_its_test(arguments: list[str], asked: bool) -> None:
+    """Nobody who names other tests waits for the installation of a browser."""
+    assert is_asked_for(arguments) is asked
+
+
+def test_a_browser_that_cannot_be_had_is_said_how_to_get(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a browser and a package manager one reads what to type, and all other tests can run."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert not ensure_browser()
+    said = capsys.readouterr().err
+    assert "no apt-get" in said
+    assert "apt-get install --no-install-recommends chromium" in said

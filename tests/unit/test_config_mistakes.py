@@ -124,6 +124,7 @@ def pipeline(lines):
             "pipelines.a.table_properties.write.data.path",
             "log would be inside",
         ),
+        (pipeline(["table: l.Sluice_batches"]), 5, "pipelines.a.table", "is the name of the books"),
         (pipeline(["table: l.a", "table: l.b"]), 6, "pipelines.a.table", "twice, first in line 5"),
         ("- a\n", 1, "", "must be a map"),
         (HEAD + "kafka: {a: b\n", 3, "", "expected"),

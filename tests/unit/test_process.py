@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from servers.environment import clean_environment
+from servers.kafka import spelled_cluster_id
 from servers.process import (
     Launch,
     ServerProcess,
@@ -156,3 +158,11 @@ def test_foreign_set_up_does_not_reach_a_server(tmp_path: Path) -> None:
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
+
+
+@pytest.mark.parametrize("first", ["00", "7b", "f8", "fb", "ff"])
+def test_a_cluster_id_never_looks_like_an_option(first: str) -> None:
+    """Whatever was drawn, the id has Kafka's length and does not begin with a dash."""
+    spelled = spelled_cluster_id(uuid.UUID(hex=first + "ff" * 15))
+    assert len(spelled) == 22
+    assert spelled[0].isalnum()

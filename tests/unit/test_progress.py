@@ -17,6 +17,8 @@ from spark_jobs.core.progress import (
     PROPERTY_FORMAT_VERSION,
     PROPERTY_OFFSETS,
     CommitRecord,
+    LastDrain,
+    Pause,
     PendingDeadLetters,
     Progress,
     has_progress,
@@ -37,7 +39,13 @@ PROGRESS = st.builds(
     earlier=st.dictionaries(st.integers(1, 6), OFFSETS, max_size=3),
     last_commits=st.lists(COMMITS, max_size=3).map(tuple),
     anchor=st.none() | st.integers(0, 2**62),
-    pending_dead_letters=st.none() | st.builds(PendingDeadLetters, NAMES, OFFSETS, OFFSETS, FILES),
+    pending_dead_letters=st.none()
+    | st.builds(PendingDeadLetters, NAMES, OFFSETS, OFFSETS, FILES, st.booleans()),
+    starts=OFFSETS,
+    last_drain=st.none() | st.builds(LastDrain),
+    replay_epoch=st.integers(0, 2**40),
+    paused=st.none() | st.builds(Pause),
+    compacted_files=st.integers(0, 2**40),
 )
 
 

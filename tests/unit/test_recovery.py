@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from spark_jobs.core.batch import BatchKind
 from spark_jobs.core.offsets import OffsetRanges
-from spark_jobs.core.recovery import Decision, decide, has_passed, stands_at_starts, unnamed_files
-from spark_jobs.core.txlog import Attempt, fold
+from spark_jobs.core.progress import PendingDeadLetters
+from spark_jobs.core.recovery import (
+    Decision,
+    decide,
+    has_passed,
+    is_waiting,
+    may_replay,
+    stands_at_starts,
+    unnamed_files,
+)
+from spark_jobs.core.txlog import Attempt, Held, Published, fold
 from tests.support.log_entries import (
     TABLE_UUID,
     finished_phases,
+    held_written,
     make_batch,
     make_progress,
     offset_commit,
@@ -145,3 +157,91 @@ def test_new_partition_does_not_object() -> None:
 def test_sweep_spares_what_is_named_or_owed() -> None:
     """Only files that no snapshot names and no pending entry owes are given to deletion."""
     assert unnamed_files(["a", "b", "c"], named=frozenset("a"), owed=frozenset("c")) == ("b",)
+
+
+HELD = Held("strict", (), "run-1", 2_000)
+PUBLISHED = Published("a sale", "ada", "run-2", 3_000)
+
+
+def test_a_held_batch_is_neither_adopted_nor_swept() -> None:
+    """Whether or not the object that says why can be read: its own files' object says that it is held."""
+    batch = make_batch()
+    for said in ((HELD,), ()):
+        entries = (*phases(batch, 3), *said, held_written(batch))
+        assert verdict(batch, entries, make_progress()) is Decision.HOLD
+
+
+def test_a_batch_that_died_while_it_was_being_held_is_done_again() -> None:
+    """Without its files' object nobody knows them: the range is read and judged again."""
+    batch = make_batch()
+    assert verdict(batch, (*phases(batch, 3), HELD), make_progress()) is Decision.LEAVE
+
+
+def test_held_files_that_are_gone_are_not_waited_for() -> None:
+    """A held batch whose files were deleted by somebody is done again instead of waiting for ever."""
+    batch = make_batch()
+    entries = (*phases(batch, 3), HELD, held_written(batch))
+    assert verdict(batch, entries, make_progress(), present=False) is Decision.LEAVE
+
+
+def test_a_published_batch_is_adopted_by_any_recovery() -> None:
+    """The operator's word is in the log: whoever comes next commits the files, if they are whole."""
+    batch = make_batch()
+    entries = (*phases(batch, 3), HELD, held_written(batch), PUBLISHED)
+    assert verdict(batch, entries, make_progress()) is Decision.ADOPT
+    assert verdict(batch, entries, make_progress(), present=False) is Decision.LEAVE
+    landed = make_progress().advanced(batch, None)
+    assert verdict(batch, entries, landed) is Decision.MARK
+
+
+def test_a_discarded_batch_is_swept() -> None:
+    """Past its offsets nobody can commit it any more, published or not."""
+    batch = make_batch()
+    for said in ((), (PUBLISHED,)):
+        entries = (*phases(batch, 3), HELD, held_written(batch), *said)
+        assert verdict(batch, entries, make_progress(10)) is Decision.SWEEP
+
+
+def test_waiting_ends_when_the_table_moves() -> None:
+    """Held is what an operator can still decide about; a passed one is not."""
+    batch = make_batch()
+    entries = (*phases(batch, 3), HELD, held_written(batch))
+    attempt = Attempt(TABLE_UUID, batch.attempt, batch, entries, (), 4)
+    assert is_waiting(attempt, make_progress())
+    assert not is_waiting(attempt, make_progress(10))
+    assert not is_waiting(attempt, make_progress(generation=1))
+
+
+def _replay(epoch: int = 0) -> Batch:
+    return replace(make_batch(), kind=BatchKind.REPLAY, epoch=epoch)
+
+
+@pytest.mark.parametrize("count", range(1, 5))
+def test_a_replay_that_may_still_land_is_left_alone(count: int) -> None:
+    """The table is far past its offsets, as always: that says nothing, and nobody adopts it."""
+    batch = _replay()
+    assert verdict(batch, phases(batch, count), make_progress(500)) is Decision.LEAVE
+    assert verdict(batch, phases(batch, count), make_progress(0)) is Decision.LEAVE
+
+
+@pytest.mark.parametrize("count", range(1, 5))
+def test_a_replay_of_an_earlier_epoch_is_swept(count: int) -> None:
+    """It can never land; unless it did, and the table still names its files."""
+    batch = _replay()
+    later = replace(make_progress(500), replay_epoch=1)
+    assert verdict(batch, phases(batch, count), later) is Decision.SWEEP
+    landed = verdict(batch, phases(batch, count), later, named=True)
+    assert landed is (Decision.MARK if count == 4 else Decision.SWEEP)
+
+
+def test_a_replay_lands_only_in_its_epoch_on_drained_offsets() -> None:
+    """Another replay, a rollback, another generation and offsets that the table has not reached refuse it."""
+    batch, there = _replay(3), replace(make_progress(10), replay_epoch=3)
+    assert may_replay(there, batch)
+    assert not may_replay(replace(there, replay_epoch=4), batch)
+    assert not may_replay(replace(there, generation=1), batch)
+    assert not may_replay(replace(there, next_offsets={0: 9}), batch)
+    after = there.replayed(batch, PendingDeadLetters(batch.attempt, {0: 0}, {0: 10}, (), replaces=True))
+    assert after.next_offsets == there.next_offsets
+    assert not may_replay(after, batch)
+    assert has_passed(after, batch)

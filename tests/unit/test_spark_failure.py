@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from pyspark.errors import PySparkException
 
 from spark_jobs.core.errors import CommitConflict, RetryableError
-from spark_jobs.io.spark_tasks import _failure
+from spark_jobs.io.spark_tasks import _failure, is_crash
 
 TASK_FAILED = """
   An exception was thrown from the Python worker. Please see the stack trace below.
@@ -40,3 +41,34 @@ def test_an_interrupted_attempt_reports_that_another_run_took_over() -> None:
     error = _failure(PySparkException("[OPERATION_CANCELED] Operation has been canceled."), "attempt-1")
     assert isinstance(error, CommitConflict)
     assert error.code == "taken-over"
+
+
+LOST_WORKER = (
+    "Job aborted due to stage failure: Task 0 in stage 1.0 failed 4 times, most recent failure: Lost task"
+    " 0.3 in stage 1.0: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)."
+)
+LOST_EXECUTOR = (
+    "Task 2 in stage 0.0 failed 4 times, most recent failure: Lost task 2.3 (10.0.0.7 executor 3):"
+    " ExecutorLostFailure (executor 3 exited caused by one of the running tasks) Reason: exit code 137"
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LOST_WORKER,
+        LOST_EXECUTOR,
+        TASK_FAILED,
+        TASK_FAILED.replace("MemoryError: cannot", "pyarrow.lib.ArrowMemoryError: malloc cannot"),
+    ],
+)
+def test_a_task_that_died_is_told_from_a_spark_that_failed(text: str) -> None:
+    """A lost worker, a lost executor and memory that ran out may be cured by fewer records."""
+    assert is_crash(_failure(PySparkException(text), "attempt-1"))
+
+
+@pytest.mark.parametrize("cause", ["OSError: the bucket is away", "MyMemoryError: of another kind"])
+def test_a_task_that_failed_by_itself_did_not_die(cause: str) -> None:
+    """Half of its records would fail the same way: the storage is away for all of them."""
+    text = TASK_FAILED.replace("MemoryError: cannot allocate 5 GiB", cause)
+    assert _failure(PySparkException(text), "attempt-1").code == "spark-failed"

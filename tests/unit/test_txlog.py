@@ -166,3 +166,14 @@ def test_last_entry_of_a_kind_counts() -> None:
     attempt = fold(TABLE_UUID, batch.attempt, objects)
     assert attempt.entry(Swept) == Swept(1, "r", 9)
     assert attempt.entry(IcebergSnapshotCreated) is None
+
+
+def test_objects_of_an_earlier_version_are_read() -> None:
+    """What it did not write yet has its default: its unfinished attempts are settled as before."""
+    batch = make_batch()
+    value = json.loads(entry_to_json(offset_commit(batch), batch, "table"))
+    for part, name in (("batch", "kind"), ("batch", "epoch"), ("entry", "reason")):
+        del value[part][name]
+    attempt = fold("table", batch.attempt, {"1-OffsetCommit.json": json.dumps(value)})
+    assert attempt.batch == batch
+    assert attempt.entries == (offset_commit(batch),)

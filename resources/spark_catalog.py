@@ -1,0 +1,56 @@
+"""The catalog as a Spark session knows it, for Iceberg's own procedures.
+
+The properties, secrets among them, travel over the session's own connection: they are in no statement, log,
+command line or UI, and two pipelines' servers need no configuration of their own.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.core.catalog_names import spark_catalog_conf
+from spark_jobs.io.secrets import resolve
+
+if TYPE_CHECKING:
+    from spark_jobs.core.config import SluiceConfig
+
+# The kind of work whose session knows the catalog; tasks of drains read and write without Spark's help.
+UPKEEP = "upkeep"
+# Metadata is small: most of Spark's 200 tasks a shuffle would only be scheduled; sorts have their own number.
+SHUFFLE_PARTITIONS = 8
+
+
+def catalog_conf(config: SluiceConfig) -> dict[str, str]:
+    """What an upkeep session is told beyond the user's own Spark configuration."""
+    name = config.catalog.name
+    return {
+        "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
+        **spark_catalog_conf(name, resolve(config.catalog.properties)),
+        # Spark would go on showing a table as it was when it was first read.
+        f"spark.sql.catalog.{name}.cache-enabled": "false",
+    }
+
+
+def iceberg_conf(config: SluiceConfig) -> dict[str, str]:
+    """What a session in this process needs to have Iceberg at all."""
+    from servers.jars import jar_paths, lake_jar_sets  # noqa: PLC0415  (only upkeep without a server needs jars)
+
+    paths = jar_paths(*lake_jar_sets(config.catalog.properties))
+    return {
+        "spark.driver.extraClassPath": os.pathsep.join(str(path) for path in paths),
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    }
+
+
+def know_catalog(session: Any, conf: dict[str, str]) -> bool:
+    """Tell a Connect session of the catalog; False when it knows another one by now.
+
+    A session loads a catalog once and will not forget it: changed credentials need another session.
+    """
+    known = {key: session.conf.get(key, None) for key in conf}
+    if any(value not in {None, conf[key]} for key, value in known.items() if ".catalog." in key):
+        return False
+    for key in [key for key, value in known.items() if value != conf[key]]:
+        session.conf.set(key, conf[key])
+    return True

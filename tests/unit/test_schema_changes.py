@@ -1,0 +1,18 @@
+"""What became of columns."""
+
+from __future__ import annotations
+
+from spark_jobs.core.schema_changes import Column, schema_changes
+
+
+def test_each_change_is_one_phrase() -> None:
+    """Ids tell a rename from a drop and an addition."""
+    before = [Column(1, "id", "int"), Column(2, "note", "string"), Column(3, "old", "date")]
+    after = [Column(1, "id", "long"), Column(2, "remark", "string"), Column(4, "who.name", "string")]
+    assert schema_changes(before, after) == (
+        "changed id from int to long",
+        "renamed note to remark",
+        "added who.name (string)",
+        "dropped old",
+    )
+    assert schema_changes(after, after) == ()
