@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.core.errors import ConfigError
 from spark_jobs.core.orphans import OrphanFacts, Unfinished, judge_orphans, overlaps
-from spark_jobs.core.storage_paths import comparable
+from spark_jobs.core.storage_paths import comparable, is_local
 from spark_jobs.core.upkeep_conditions import UpkeepKind
 from spark_jobs.io.catalog import close_catalog
 from spark_jobs.io.catalog_tables import drop_stillborn, locations_of, locations_of_others
@@ -108,7 +108,8 @@ class _Removal:
             "remove_orphan_files",
             older_than=older_than,
             dry_run=True,
-            prefix_listing=True,
+            # On a local disk this forks an `ls` per file, and fails when a drain deletes one in between.
+            prefix_listing=not is_local(self.hand.table.location()),
             equal_schemes={"s3a": "s3", "s3n": "s3"},
         )
         paths = [row["orphan_file_location"] for row in rows]

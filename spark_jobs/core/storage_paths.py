@@ -22,3 +22,8 @@ def is_inside(location: str, folder: str) -> bool:
         return False
     inner, outer = comparable(location), comparable(folder)
     return inner == outer or inner.startswith(f"{outer}/")
+
+
+def is_local(location: str) -> bool:
+    """Whether the location is on this machine's own disk."""
+    return comparable(location).startswith("/")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
+from pyiceberg.table import Table
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID
 
 from spark_jobs.core.errors import SourceChanged
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.manifest import DataFile
-    from pyiceberg.table import CommitTableResponse, Table
+    from pyiceberg.table import CommitTableResponse
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.update import TableRequirement, TableUpdate
     from pyiceberg.table.update.snapshot import UpdateSnapshot
@@ -102,7 +103,7 @@ def _append(data_files: Sequence[DataFile], update: UpdateSnapshot) -> int:
 
 
 def _stage(table: Table, snapshot: Producer, progress: Progress, summary: Mapping[str, str]) -> Swap:
-    transaction = table.transaction()
+    transaction = _without_past(table).transaction()
     said = {
         **summary,
         "sluice.generation": str(progress.generation),
@@ -117,6 +118,23 @@ def _stage(table: Table, snapshot: Producer, progress: Progress, summary: Mappin
         snapshot_id,
         anchored,
     )
+
+
+def _without_past(table: Table) -> Table:
+    """The same table with no snapshot but the current one, which is all that the next one is built on.
+
+    A PyIceberg transaction copies the whole metadata more than ten times, snapshot by snapshot: with a
+    hundred of them that was four fifths of a commit's time.
+    """
+    current = table.metadata.current_snapshot()
+    present = table.metadata.model_copy(
+        update={
+            "snapshots": [] if current is None else [current],
+            "snapshot_log": [],
+            "metadata_log": [],
+        }
+    )
+    return Table(table.name(), present, table.metadata_location, table.io, table.catalog)
 
 
 def _drop_old_metadata_files(table: Table, response: CommitTableResponse) -> None:

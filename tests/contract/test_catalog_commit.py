@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pydantic import BaseModel
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID
 
 from spark_jobs.core.errors import CommitConflict, SourceChanged
 from spark_jobs.core.fail_points import NoFailPoints
 from spark_jobs.io.commit import commit_batch
 from spark_jobs.io.landing import has_landed
+from spark_jobs.io.swap import stage_append
 from spark_jobs.io.tables import progress_of
 from tests.support.lake import Lake, sends_of
 
@@ -52,6 +55,23 @@ def test_a_new_partition_starts_where_its_batch_does(lake: Lake) -> None:
     lake.drain(5, 8, partition=3)
     assert lake.next_offset(partition=3) == 8
     assert lake.next_offset() == 0
+
+
+def test_staging_copies_no_earlier_snapshot(sqlite_lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a commit costs before it is sent does not grow with the table's history."""
+    sqlite_lake.make_table()
+    for start in range(0, 50, 10):
+        sqlite_lake.drain(start, start + 10)
+    table = sqlite_lake.load()
+    copied: set[int] = set()
+
+    def copy(snapshot: Snapshot, memo: dict[int, Any] | None = None) -> Snapshot:
+        copied.add(snapshot.snapshot_id)
+        return BaseModel.__deepcopy__(snapshot, memo)
+
+    monkeypatch.setattr(Snapshot, "__deepcopy__", copy)
+    swap = stage_append(table, (), progress_of(table), {})
+    assert copied <= {table.metadata.current_snapshot_id, swap.snapshot_id}
 
 
 def test_every_commit_compares_main_and_the_table(lake: Lake) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from spark_jobs.core.orphans import OrphanFacts, Unfinished, judge_orphans, overlaps
-from spark_jobs.core.storage_paths import comparable
+from spark_jobs.core.storage_paths import comparable, is_local
 
 BEFORE_US = 1_000
 ATTEMPT = "7a5e0c3e-1111-4222-8333-444455556666"
@@ -82,3 +82,12 @@ def test_another_table_in_at_or_around_ours_is_an_overlap(other: str) -> None:
 def test_a_neighbour_is_no_overlap(other: str) -> None:
     """Names that begin alike are different folders."""
     assert overlaps(OURS, {"ns.other": (other,)}) == ()
+
+
+@pytest.mark.parametrize(
+    ("location", "expected"),
+    [("/lake/t", True), ("file:///lake/t", True), ("s3://lake/t", False), ("hdfs://host/lake/t", False)],
+)
+def test_local_locations_are_told_from_others(location: str, expected: bool) -> None:
+    """However the local one is spelled."""
+    assert is_local(location) is expected
