@@ -55,7 +55,7 @@ def query(
     """Run SQL over the table, by its own name, and ``dead_letters``: now, or both as of a moment.
 
     Raises, also while rows are taken: ``ConfigError`` (``query-refused`` for what DuckDB does not run,
-    ``no-table``, ``no-history``, ``no-such-snapshot``), ``RetryableError`` when catalog or storage are away.
+    ``no-table-yet``, ``no-history``, ``no-such-snapshot``), ``RetryableError`` when catalog or storage are away.
     """
     table, dead_letters = _load(pipeline, connections)
     scan = _scan_at(table, as_of)
@@ -135,8 +135,9 @@ def _attempt_of(snapshot: Snapshot) -> str | None:
 
 def _begun(engine: DuckDBPyConnection, sql: str, table: str) -> pa.RecordBatchReader:
     with _translated(table):
-        # An empty text is no error to DuckDB, and nothing else gives no relation.
-        relation = engine.sql(sql) or engine.sql("SELECT")
+        relation = engine.sql(sql)
+        if relation is None:  # an empty text is no error to DuckDB, and nothing else gives no relation
+            relation = engine.sql("SELECT")
         return relation.to_arrow_reader(ROWS_A_BATCH)
 
 

@@ -84,6 +84,13 @@ def test_conditions_keep_the_rows_a_full_read_would(embedded: Scene) -> None:
             assert [row["id"] for row in _ask(embedded, sql)] == expected, condition
 
 
+def test_no_rows_are_an_answer(embedded: Scene) -> None:
+    """Its columns are known all the same."""
+    with query(embedded.pipeline, embedded.connections, "SELECT id, name FROM t WHERE id < 0") as answer:
+        assert answer.schema.names == ["id", "name"]
+        assert sum(batch.num_rows for batch in answer.batches) == 0
+
+
 def test_only_files_that_matter_are_opened(embedded: Scene) -> None:
     """A file outside the condition, or beyond the limit, may be gone; a query that needs it says so."""
     files = {task.file.record_count: task.file for task in embedded.lake.load().scan().plan_files()}
@@ -170,4 +177,4 @@ def test_a_pipeline_without_a_table_is_told_how_to_make_it(sqlite_lake: Lake, tm
     sqlite_lake.open().drop_table(sqlite_lake.name())
     with pytest.raises(ConfigError) as refused:
         _ask(scene, "SELECT 1")
-    assert refused.value.code == "no-table"
+    assert refused.value.code == "no-table-yet"
