@@ -10,12 +10,10 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from statistics import median
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, cast
 
 from bench.records import generate
+from prove.lab.tasks_here import TasksHere
 from resources.connections import open_connections
 from spark_jobs.drain import drain
 from spark_jobs.io.config_file import load_config
@@ -24,8 +22,6 @@ from spark_jobs.upkeep import load_fresh
 from spark_jobs.upkeep_jobs import run_upkeep, upkeep_due
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import SparkSession
 
     from bench.lab import Lab
@@ -40,34 +36,6 @@ COMPARED = 100  # commits at either end; of a short measurement a quarter
 LOOK_EVERY = 20  # commits
 
 _TIMEOUT_SECONDS = 4 * 3600.0
-
-
-class TasksHere:
-    """The part of a Spark session that a batch's tasks need, without Spark."""
-
-    def __init__(self, indices: range = range(0)) -> None:
-        self._indices = indices
-        self._outcomes: list[Any] = []
-
-    def range(self, start: int, end: int, step: int, _partitions: int) -> TasksHere:
-        """The splits' numbers."""
-        return TasksHere(range(start, end, step))
-
-    def mapInArrow(self, work: Callable[[Any], Any], _schema: str) -> TasksHere:  # noqa: N802  (Spark's name)
-        """Do the work at once."""
-        batch = pa.RecordBatch.from_pydict({"id": list(self._indices)})
-        self._outcomes = [row for done in work([batch]) for row in done.column(0).to_pylist()]
-        return self
-
-    def collect(self) -> list[SimpleNamespace]:
-        """Rows as Spark gives them."""
-        return [SimpleNamespace(outcome=outcome) for outcome in self._outcomes]
-
-    def addTag(self, _tag: str) -> None:  # noqa: N802
-        """Nobody else could interrupt these tasks."""
-
-    def removeTag(self, _tag: str) -> None:  # noqa: N802
-        """As above."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ SOURCES = (
     "resources",
     "spark_jobs",
     "bench",
+    "prove",
     "tests",
 )
 

@@ -12,7 +12,7 @@ LOCKS = ROOT / "bootstrap"
 UV_LOCK = LOCKS / "uv.txt"
 BUILD_LOCK = LOCKS / "build.txt"
 JARS_LOCK = ROOT / "servers" / "jars.lock"
-TEST_JARS_LOCK = ROOT / "tests" / "support" / "jars-test.lock"
+TEST_JARS_LOCK = ROOT / "prove" / "lab" / "jars-test.lock"
 RUN_JAR_SETS = ("kafka", "spark")
 
 

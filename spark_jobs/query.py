@@ -55,7 +55,8 @@ def query(
     """Run SQL over the table, by its own name, and ``dead_letters``: now, or both as of a moment.
 
     Raises, also while rows are taken: ``ConfigError`` (``query-refused`` for what DuckDB does not run,
-    ``no-table-yet``, ``no-history``, ``no-such-snapshot``), ``RetryableError`` when catalog or storage are away.
+    ``no-table-yet``, ``no-history``, ``no-such-snapshot``), ``RetryableError`` when catalog or storage are
+    away.
     """
     table, dead_letters = _load(pipeline, connections)
     scan = _scan_at(table, as_of)

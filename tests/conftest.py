@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from prove.lab.kafka_server import KafkaBroker, start_test_kafka, unique_name
+from prove.lab.nessie import start_nessie
+from prove.lab.rest_catalog import start_rest_catalog
+from prove.lab.s3 import S3, S3Server, start_s3
+from prove.lab.server_folder import ServerFolder
 from servers.process import free_ports
 from servers.spark_connect import SparkConnectSettings, start_spark_connect
 from spark_jobs.io import secrets
-from tests.support.kafka_server import KafkaBroker, start_test_kafka, unique_name
-from tests.support.nessie import start_nessie
-from tests.support.rest_catalog import start_rest_catalog
-from tests.support.s3 import S3, S3Server, start_s3
-from tests.support.server_folder import ServerFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

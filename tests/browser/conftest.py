@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from prove.lab.server_folder import ServerFolder
 from tests.support.browser import Page, open_browser
 from tests.support.dagster_scene import Scene, open_scene
-from tests.support.server_folder import ServerFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.support.kafka_server import KafkaBroker
+    from prove.lab.kafka_server import KafkaBroker
 
 # SLUICE_SCREENSHOTS=docs/images ./sluice test tests/browser: takes the README's pictures anew.
 SCREENSHOTS = "SLUICE_SCREENSHOTS"

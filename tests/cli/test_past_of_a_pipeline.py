@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.pipeline_lab import make_lab, orders
+from prove.lab.pipeline_lab import make_lab, orders
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from prove.lab.kafka_server import KafkaBroker
     from tests.cli.conftest import Sluice
-    from tests.support.kafka_server import KafkaBroker
 
 
 @pytest.mark.kafka

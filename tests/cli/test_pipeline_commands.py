@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.kafka_server import KafkaBroker, Record
+from prove.lab.kafka_server import KafkaBroker, Record
 
 if TYPE_CHECKING:
     from pathlib import Path

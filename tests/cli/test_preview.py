@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cli.sample_data import WEATHER, read_sample
-from tests.support.kafka_server import KafkaBroker, Record
+from prove.lab.kafka_server import KafkaBroker, Record
 
 if TYPE_CHECKING:
     from pathlib import Path

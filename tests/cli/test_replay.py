@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from prove.lab.kafka_server import KafkaBroker, Record
+from prove.lab.new_lab import NewLab, as_json, by_offset, configure, progress
 from spark_jobs.core.offsets import OffsetRange
 from spark_jobs.replay_diff import Change, diff_replay
 from spark_jobs.replay_plan import plan_replay
-from tests.support.kafka_server import KafkaBroker, Record
-from tests.support.new_lab import NewLab, as_json, by_offset, configure, progress
 
 if TYPE_CHECKING:
     from pathlib import Path

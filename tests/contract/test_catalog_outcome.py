@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from prove.lab.fault_proxy import Fault, FaultProxy, is_table_commit
 from spark_jobs.core.errors import CommitStateUnknown, ConfigError, RetryableError
 from spark_jobs.core.fail_points import NoFailPoints
 from spark_jobs.io import catalog as catalog_module
@@ -16,7 +17,6 @@ from spark_jobs.io import landing, rest_catalog
 from spark_jobs.io.catalog import open_catalog
 from spark_jobs.io.commit import commit_batch
 from spark_jobs.io.landing import has_landed
-from tests.support.fault_proxy import Fault, FaultProxy, is_table_commit
 from tests.support.lake import Lake, Once
 
 if TYPE_CHECKING:

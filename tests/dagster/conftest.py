@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.new_lab import NewLab
+from prove.lab.new_lab import NewLab
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.kafka_server import KafkaBroker
+    from prove.lab.kafka_server import KafkaBroker
 
 
 @pytest.fixture

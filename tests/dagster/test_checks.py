@@ -11,9 +11,9 @@ from pyiceberg.expressions import EqualTo
 
 from orchestration.build import build_definitions
 from orchestration.run_requests import RunHistory
+from prove.lab.new_lab import NewLab, as_json, configure
 from resources.audit_notes import read_note
 from spark_jobs.core.check_names import CheckName
-from tests.support.new_lab import NewLab, as_json, configure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from dagster import AssetCheckEvaluation
 
-    from tests.support.kafka_server import KafkaBroker
-    from tests.support.pipeline_lab import Lab
+    from prove.lab.kafka_server import KafkaBroker
+    from prove.lab.pipeline_lab import Lab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 TABLE_KEY = AssetKey(["lab", "orders"])

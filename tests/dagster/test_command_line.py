@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.pipeline_lab import make_lab, orders
+from prove.lab.pipeline_lab import make_lab, orders
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.kafka_server import KafkaBroker
+    from prove.lab.kafka_server import KafkaBroker
 
 
 def materialize(config: Path, selection: str) -> subprocess.CompletedProcess[str]:

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 import pytest
 from dagster import DagsterInstance, DagsterRunStatus, RunsFilter
 
+from prove.lab.pipeline_lab import TABLE, make_lab, orders
 from servers.dagster import DagsterSettings, start_dagster
 from servers.process import free_ports
 from spark_jobs.io.catalog import close_catalog
 from spark_jobs.io.tables import load_table, progress_of
-from tests.support.pipeline_lab import TABLE, make_lab, orders
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from prove.lab.kafka_server import KafkaBroker
+    from prove.lab.pipeline_lab import Lab
     from servers.dagster import DagsterServers
-    from tests.support.kafka_server import KafkaBroker
-    from tests.support.pipeline_lab import Lab
 
 RECORDS = 3_000
 BATCH = 200  # so that the run is still at work when it is killed

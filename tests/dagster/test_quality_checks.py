@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from dagster import AssetCheckEvaluation, TableRecord
 
-    from tests.support.new_lab import NewLab
-    from tests.support.pipeline_lab import Lab
+    from prove.lab.new_lab import NewLab
+    from prove.lab.pipeline_lab import Lab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

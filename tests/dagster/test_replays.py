@@ -20,17 +20,17 @@ from dagster import (
 from assets.replays import replay_asset, windows_of
 from orchestration.build import build_definitions
 from orchestration.windows_sensor import windows_sensor
+from prove.lab.new_lab import NewLab, by_offset, progress
+from prove.lab.pipeline_lab import orders
 from resources.sluice import Sluice
 from spark_jobs.core import replay_ranges
 from spark_jobs.core.replay_ranges import window_key
-from tests.support.new_lab import NewLab, by_offset, progress
-from tests.support.pipeline_lab import orders
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.kafka_server import KafkaBroker
-    from tests.support.pipeline_lab import Lab
+    from prove.lab.kafka_server import KafkaBroker
+    from prove.lab.pipeline_lab import Lab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
-    from tests.support.kafka_server import KafkaBroker
+    from prove.lab.kafka_server import KafkaBroker
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))
 

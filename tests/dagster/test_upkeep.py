@@ -17,8 +17,8 @@ from resources.sluice import Sluice
 from tests.support.upkeep_lab import drain_often, expect_whole, set_upkeep
 
 if TYPE_CHECKING:
-    from tests.support.new_lab import NewLab
-    from tests.support.pipeline_lab import Lab
+    from prove.lab.new_lab import NewLab
+    from prove.lab.pipeline_lab import Lab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

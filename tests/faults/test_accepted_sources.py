@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from prove.lab.kafka_server import KafkaBroker, Record, start_test_kafka
+from prove.lab.new_lab import DEAD_LETTERS, configure, progress
+from prove.lab.pipeline_lab import orders
+from prove.lab.server_folder import ServerFolder
 from spark_jobs.accept_source import SourceComparison, accept_source, compare_source
 from spark_jobs.core.config import Start
 from spark_jobs.core.errors import SourceChanged
-from tests.support.kafka_server import KafkaBroker, Record, start_test_kafka
-from tests.support.new_lab import DEAD_LETTERS, configure, progress
-from tests.support.pipeline_lab import orders
-from tests.support.server_folder import ServerFolder
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.new_lab import NewLab
-    from tests.support.pipeline_lab import Lab
+    from prove.lab.new_lab import NewLab
+    from prove.lab.pipeline_lab import Lab
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
 

@@ -10,17 +10,17 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyiceberg.types import LongType, NestedField
 
+from prove.lab.new_lab import configure
+from prove.lab.pipeline_lab import PIPELINE, TABLE, orders
 from spark_jobs.core.errors import ConfigError, OffsetsUnavailable, SluiceError, SourceChanged
 from tests.support.lake import Once
-from tests.support.new_lab import configure
-from tests.support.pipeline_lab import PIPELINE, TABLE, orders
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.support.new_lab import NewLab
-    from tests.support.pipeline_lab import Lab
+    from prove.lab.new_lab import NewLab
+    from prove.lab.pipeline_lab import Lab
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
 

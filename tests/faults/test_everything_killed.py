@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from prove.lab.kafka_server import KafkaBroker, kafka_settings
+from prove.lab.pipeline_lab import make_lab, orders
+from prove.lab.server_folder import ServerFolder
 from servers.kafka import start_kafka
 from servers.process import free_ports
 from servers.spark_connect import SparkConnectSettings, start_spark_connect
-from tests.support.kafka_server import KafkaBroker, kafka_settings
-from tests.support.pipeline_lab import make_lab, orders
-from tests.support.server_folder import ServerFolder
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from prove.lab.new_lab import as_json, configure
 from spark_jobs.core.errors import RetryableError
-from tests.support.new_lab import as_json, configure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.support.new_lab import NewLab
+    from prove.lab.new_lab import NewLab
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
 

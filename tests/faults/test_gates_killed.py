@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from prove.lab.new_lab import progress
+from prove.lab.pipeline_lab import orders
 from spark_jobs.held import discard, held_batches, publish
-from tests.support.new_lab import progress
-from tests.support.pipeline_lab import orders
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from tests.support.new_lab import NewLab
-    from tests.support.pipeline_lab import Lab
+    from prove.lab.new_lab import NewLab
+    from prove.lab.pipeline_lab import Lab
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
 

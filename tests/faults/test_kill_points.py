@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from prove.lab.new_lab import progress
+from prove.lab.pipeline_lab import orders
 from spark_jobs.checkpoint_txlog import checkpoint
 from spark_jobs.history import State, history
-from tests.support.new_lab import progress
-from tests.support.pipeline_lab import orders
 
 if TYPE_CHECKING:
+    from prove.lab.new_lab import NewLab
+    from prove.lab.pipeline_lab import Lab
     from spark_jobs.drain import DrainResult
-    from tests.support.new_lab import NewLab
-    from tests.support.pipeline_lab import Lab
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
 

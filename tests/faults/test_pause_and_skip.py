@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cli.drain import last_line
+from prove.lab.new_lab import progress
+from prove.lab.pipeline_lab import orders
 from spark_jobs.core.errors import ConfigError, OffsetsUnavailable
 from spark_jobs.core.offsets import OffsetRange, OffsetRanges
 from spark_jobs.core.skips import Skip
 from spark_jobs.pause import pause, resume
 from spark_jobs.skip import skip
 from tests.support.lake import Once
-from tests.support.new_lab import progress
-from tests.support.pipeline_lab import orders
 
 if TYPE_CHECKING:
-    from tests.support.new_lab import NewLab
-    from tests.support.pipeline_lab import Lab
+    from prove.lab.new_lab import NewLab
+    from prove.lab.pipeline_lab import Lab
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
 

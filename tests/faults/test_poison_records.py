@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from prove.lab.kafka_server import Record
+from prove.lab.new_lab import progress
+from prove.lab.pipeline_lab import orders
 from spark_jobs.core.errors import BadRecord
 from spark_jobs.core.offsets import OffsetRange, OffsetRanges
 from spark_jobs.skip import skip
 from tests.support.dying_worker import DiesOf
-from tests.support.kafka_server import Record
-from tests.support.new_lab import progress
-from tests.support.pipeline_lab import orders
 
 if TYPE_CHECKING:
-    from tests.support.new_lab import NewLab
+    from prove.lab.new_lab import NewLab
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
 

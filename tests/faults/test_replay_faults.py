@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from prove.lab.new_lab import DEAD_LETTERS, by_offset, progress, serve_from
+from prove.lab.pipeline_lab import orders
 from spark_jobs.core.offsets import OffsetRange
 from spark_jobs.settle_replays import settle_left_replays
-from tests.support.new_lab import DEAD_LETTERS, by_offset, progress, serve_from
-from tests.support.pipeline_lab import orders
 
 if TYPE_CHECKING:
-    from tests.support.drain_process import DrainProcess
-    from tests.support.new_lab import NewLab
-    from tests.support.pipeline_lab import Lab
-    from tests.support.s3 import S3
+    from prove.lab.drain_process import DrainProcess
+    from prove.lab.new_lab import NewLab
+    from prove.lab.pipeline_lab import Lab
+    from prove.lab.s3 import S3
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
 

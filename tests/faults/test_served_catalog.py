@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from prove.lab.fault_proxy import Fault, FaultProxy, is_table_commit
+from prove.lab.new_lab import configure, serve_from
+from prove.lab.pipeline_lab import Lab, orders
 from spark_jobs.core.errors import CommitStateUnknown, RetryableError
 from spark_jobs.io import landing
-from tests.support.fault_proxy import Fault, FaultProxy, is_table_commit
 from tests.support.lake import Once
-from tests.support.new_lab import configure, serve_from
-from tests.support.pipeline_lab import Lab, orders
 
 if TYPE_CHECKING:
-    from tests.support.new_lab import NewLab
-    from tests.support.s3 import S3
+    from prove.lab.new_lab import NewLab
+    from prove.lab.s3 import S3
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark, pytest.mark.rest]
 

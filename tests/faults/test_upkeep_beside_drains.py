@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from prove.lab.new_lab import progress, serve_from
+from prove.lab.pipeline_lab import orders
 from spark_jobs.compact import compact
 from spark_jobs.expire_snapshots import expire_snapshots
 from spark_jobs.io.anchor import check_anchor
 from spark_jobs.remove_orphans import remove_orphans
 from spark_jobs.rewrite_manifests import rewrite_manifests
-from tests.support.new_lab import progress, serve_from
-from tests.support.pipeline_lab import orders
 from tests.support.upkeep_lab import BROKEN, drain_often, expect_whole, set_upkeep, tidy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.support.new_lab import NewLab
-    from tests.support.pipeline_lab import Lab
-    from tests.support.s3 import S3
+    from prove.lab.new_lab import NewLab
+    from prove.lab.pipeline_lab import Lab
+    from prove.lab.s3 import S3
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1800)]
 

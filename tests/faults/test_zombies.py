@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.pipeline_lab import orders
+from prove.lab.pipeline_lab import orders
 
 if TYPE_CHECKING:
-    from tests.support.new_lab import NewLab
-    from tests.support.pipeline_lab import Lab
+    from prove.lab.new_lab import NewLab
+    from prove.lab.pipeline_lab import Lab
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
 

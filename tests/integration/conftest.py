@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from prove.lab.new_lab import NewLab
 from tests.support.lake import Lake
-from tests.support.new_lab import NewLab
 from tests.support.recovery_scene import Scene, make_scene
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.kafka_server import KafkaBroker
+    from prove.lab.kafka_server import KafkaBroker
 
 
 @pytest.fixture

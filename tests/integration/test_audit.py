@@ -9,16 +9,16 @@ import pyarrow.compute as pc
 import pytest
 from pyiceberg.expressions import AlwaysTrue, EqualTo
 
+from prove.lab.kafka_server import Record
+from prove.lab.new_lab import DEAD_LETTERS, as_json
 from spark_jobs import audit as audit_module
 from spark_jobs.audit import audit
-from tests.support.kafka_server import Record
-from tests.support.new_lab import DEAD_LETTERS, as_json
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from tests.support.new_lab import NewLab
-    from tests.support.pipeline_lab import Lab
+    from prove.lab.new_lab import NewLab
+    from prove.lab.pipeline_lab import Lab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from prove.lab.kafka_server import KafkaBroker, Record
+from prove.lab.new_lab import NewLab, as_json
+from prove.lab.pipeline_lab import make_lab
 from resources.checkup import Health, check_up
 from resources.survey import Surveyor
 from spark_jobs.core.offsets import OffsetRange, OffsetRanges
 from spark_jobs.io.kafka_times import first_record_times
 from spark_jobs.pause import pause, resume
 from spark_jobs.skip import skip
-from tests.support.kafka_server import KafkaBroker, Record
-from tests.support.new_lab import NewLab, as_json
-from tests.support.pipeline_lab import make_lab
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.pipeline_lab import Lab
+    from prove.lab.pipeline_lab import Lab
 
 HOUR_MS = 3_600_000
 

@@ -11,19 +11,19 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThan
 
+from prove.lab.kafka_server import Record, unique_name
+from prove.lab.new_lab import DEAD_LETTERS, as_json, by_offset, configure, serve_from, summary
+from prove.lab.pipeline_lab import TABLE
 from spark_jobs.core.catalog_names import spark_catalog_conf
 from spark_jobs.core.errors import ConfigError
 from spark_jobs.io.secrets import resolve
-from tests.support.kafka_server import Record, unique_name
-from tests.support.new_lab import DEAD_LETTERS, as_json, by_offset, configure, serve_from, summary
-from tests.support.pipeline_lab import TABLE
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
 
-    from tests.support.new_lab import NewLab
-    from tests.support.pipeline_lab import Lab
-    from tests.support.s3 import S3
+    from prove.lab.new_lab import NewLab
+    from prove.lab.pipeline_lab import Lab
+    from prove.lab.s3 import S3
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

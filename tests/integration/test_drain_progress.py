@@ -10,17 +10,17 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from prove.lab.kafka_server import Record, unique_name
+from prove.lab.new_lab import DEAD_LETTERS, as_json, by_offset, column_types, progress, summary
 from spark_jobs import __version__
 from spark_jobs.core.errors import ConfigError
 from spark_jobs.drain import drain
-from tests.support.kafka_server import Record, unique_name
-from tests.support.new_lab import DEAD_LETTERS, as_json, by_offset, column_types, progress, summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tests.support.new_lab import NewLab
-    from tests.support.pipeline_lab import Lab
+    from prove.lab.new_lab import NewLab
+    from prove.lab.pipeline_lab import Lab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

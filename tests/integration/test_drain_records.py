@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.kafka_server import Record
-from tests.support.new_lab import DEAD_LETTERS, as_json, by_offset
+from prove.lab.kafka_server import Record
+from prove.lab.new_lab import DEAD_LETTERS, as_json, by_offset
 
 if TYPE_CHECKING:
-    from tests.support.new_lab import NewLab
+    from prove.lab.new_lab import NewLab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -11,13 +11,13 @@ from urllib.parse import quote
 
 import pytest
 
+from prove.lab.new_lab import as_json, configure
+from prove.lab.pipeline_lab import PIPELINE
 from spark_jobs.core.errors import RetryableError
-from tests.support.new_lab import as_json, configure
-from tests.support.pipeline_lab import PIPELINE
 
 if TYPE_CHECKING:
-    from tests.support.new_lab import NewLab
-    from tests.support.pipeline_lab import Lab
+    from prove.lab.new_lab import NewLab
+    from prove.lab.pipeline_lab import Lab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from prove.lab.kafka_server import Record
+from prove.lab.new_lab import as_json, by_offset, column_types, configure
 from spark_jobs import drain_batch
 from spark_jobs.core.errors import ConfigError
 from spark_jobs.table_columns import FIRST_GUESS_BYTES_PER_RECORD
-from tests.support.kafka_server import Record
-from tests.support.new_lab import as_json, by_offset, column_types, configure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from prove.lab.new_lab import NewLab
     from spark_jobs.core.batch import Split
     from spark_jobs.core.outcomes import SplitOutcome
-    from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from prove.lab.new_lab import DEAD_LETTERS, by_offset, progress, summary
+from prove.lab.pipeline_lab import PIPELINE
 from spark_jobs.core.errors import ConfigError
 from spark_jobs.held import discard, held_batches, publish
-from tests.support.new_lab import DEAD_LETTERS, by_offset, progress, summary
-from tests.support.pipeline_lab import PIPELINE
 
 if TYPE_CHECKING:
-    from tests.support.new_lab import NewLab
-    from tests.support.pipeline_lab import Lab
+    from prove.lab.new_lab import NewLab
+    from prove.lab.pipeline_lab import Lab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

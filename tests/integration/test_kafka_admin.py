@@ -10,11 +10,11 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
+from prove.lab.kafka_server import KafkaBroker, Record, unique_name
 from servers.process import free_ports
 from spark_jobs.core.errors import ConfigError, RetryableError
 from spark_jobs.core.planning import plan_ranges
 from spark_jobs.io.kafka_admin import ALL_DOWN_SECONDS, KafkaAdmin
-from tests.support.kafka_server import KafkaBroker, Record, unique_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

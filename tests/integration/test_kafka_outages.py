@@ -17,13 +17,13 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from prove.lab.kafka_server import KafkaBroker, Record, kafka_settings
+from prove.lab.server_folder import ServerFolder
 from servers.kafka import start_kafka
 from spark_jobs.core.errors import ConfigError, RetryableError
 from spark_jobs.core.offsets import OffsetRange
 from spark_jobs.io.kafka_admin import KafkaAdmin
 from spark_jobs.io.kafka_reader import RangeReader
-from tests.support.kafka_server import KafkaBroker, Record, kafka_settings
-from tests.support.server_folder import ServerFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

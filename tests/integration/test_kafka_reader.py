@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
+from prove.lab.kafka_server import KafkaBroker, Record, unique_name
 from spark_jobs.core.errors import ConfigError, OffsetsUnavailable, SourceChanged
 from spark_jobs.core.offsets import OffsetRange
 from spark_jobs.core.progress import Progress
 from spark_jobs.core.source import check_identity
 from spark_jobs.io.kafka_admin import KafkaAdmin
 from spark_jobs.io.kafka_reader import Chunk, RangeReader
-from tests.support.kafka_server import KafkaBroker, Record, unique_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

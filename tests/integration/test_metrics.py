@@ -14,19 +14,19 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from prove.lab.kafka_server import Record
+from prove.lab.new_lab import NewLab, as_json, configure
 from resources import metrics as metrics_module
 from resources.metric_families import FAMILIES
 from resources.metrics import SluiceCollector
 from servers.process import free_ports
 from spark_jobs.checkpoint_txlog import checkpoint
-from tests.support.kafka_server import Record
 from tests.support.lake import Once
-from tests.support.new_lab import NewLab, as_json, configure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.support.pipeline_lab import Lab
+    from prove.lab.pipeline_lab import Lab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

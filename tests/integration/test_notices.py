@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import SecretStr
 
+from prove.lab.new_lab import configure
+from prove.lab.pipeline_lab import orders
 from spark_jobs.checkpoint_txlog import checkpoint
 from spark_jobs.core.batch import BatchKind
 from spark_jobs.core.config import NotifySettings
@@ -18,16 +20,14 @@ from spark_jobs.core.txlog import FlushComplete, IcebergSnapshotCreated
 from spark_jobs.io import webhook
 from spark_jobs.io.secrets import scrub
 from spark_jobs.notices import NoticesSent, send_owed
-from tests.support.new_lab import configure
-from tests.support.pipeline_lab import orders
 from tests.support.recovery_scene import SOON_US, FailAt, Killed, Scene
 from tests.support.webhook_receiver import Receiver, receiving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.support.new_lab import NewLab
-    from tests.support.pipeline_lab import Lab
+    from prove.lab.new_lab import NewLab
+    from prove.lab.pipeline_lab import Lab
 
 
 @pytest.fixture

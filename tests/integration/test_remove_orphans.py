@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from prove.lab.new_lab import DEAD_LETTERS
 from spark_jobs.core.errors import ConfigError
 from spark_jobs.io.data_files import normalise_path
 from spark_jobs.remove_orphans import remove_orphans
-from tests.support.new_lab import DEAD_LETTERS
 from tests.support.upkeep_lab import drain_often, expect_whole, tidy
 
 if TYPE_CHECKING:
-    from tests.support.new_lab import NewLab
-    from tests.support.pipeline_lab import Lab
+    from prove.lab.new_lab import NewLab
+    from prove.lab.pipeline_lab import Lab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

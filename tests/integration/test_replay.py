@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from prove.lab.kafka_server import Record
+from prove.lab.new_lab import DEAD_LETTERS, as_json, by_offset, configure, progress
+from prove.lab.pipeline_lab import orders
 from spark_jobs.core.errors import ConfigError, OffsetsUnavailable
 from spark_jobs.core.offsets import OffsetRange
-from tests.support.kafka_server import Record
-from tests.support.new_lab import DEAD_LETTERS, as_json, by_offset, configure, progress
-from tests.support.pipeline_lab import orders
 
 if TYPE_CHECKING:
-    from tests.support.new_lab import NewLab
+    from prove.lab.new_lab import NewLab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

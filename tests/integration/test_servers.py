@@ -10,15 +10,15 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog import load_catalog
 
+from prove.lab.kafka_server import KafkaBroker, Record, kafka_settings
+from prove.lab.server_folder import ServerFolder
 from servers.kafka import start_kafka
-from tests.support.kafka_server import KafkaBroker, Record, kafka_settings
-from tests.support.server_folder import ServerFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.support.s3 import S3
+    from prove.lab.s3 import S3
 
 
 def _consume(bootstrap_servers: str, topic: str, count: int) -> list[tuple[bytes | None, bytes | None]]:

@@ -13,6 +13,8 @@ import pytest
 from confluent_kafka import Producer
 from pyiceberg.expressions import EqualTo
 
+from prove.lab.kafka_server import Record, unique_name
+from prove.lab.pipeline_lab import orders
 from spark_jobs.act import act
 from spark_jobs.checkpoint_txlog import checkpoint
 from spark_jobs.core.batch import BatchKind
@@ -21,16 +23,14 @@ from spark_jobs.core.offsets import OffsetRanges
 from spark_jobs.core.tracing import Where
 from spark_jobs.history import State, history
 from spark_jobs.trace import trace, trace_key
-from tests.support.kafka_server import Record, unique_name
-from tests.support.pipeline_lab import orders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from prove.lab.new_lab import NewLab
+    from prove.lab.pipeline_lab import Lab
     from spark_jobs.core.progress import Progress
     from spark_jobs.trace import Trace
-    from tests.support.new_lab import NewLab
-    from tests.support.pipeline_lab import Lab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from prove.lab.new_lab import DEAD_LETTERS, progress, serve_from
 from spark_jobs.checkpoint_txlog import checkpoint
 from spark_jobs.compact import compact
 from spark_jobs.core.books import books_of
 from spark_jobs.expire_snapshots import expire_snapshots
 from spark_jobs.rewrite_manifests import rewrite_manifests
-from tests.support.new_lab import DEAD_LETTERS, progress, serve_from
 from tests.support.upkeep_lab import drain_often, expect_whole, set_upkeep, tidy
 
 if TYPE_CHECKING:
-    from tests.support.new_lab import NewLab
-    from tests.support.pipeline_lab import Lab
-    from tests.support.s3 import S3
+    from prove.lab.new_lab import NewLab
+    from prove.lab.pipeline_lab import Lab
+    from prove.lab.s3 import S3
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

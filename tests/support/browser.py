@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from websockets.sync.client import ClientConnection
 
-    from tests.support.server_folder import ServerFolder
+    from prove.lab.server_folder import ServerFolder
 
 WIDTH, HEIGHT = 1600, 900
 START_SECONDS = 60.0

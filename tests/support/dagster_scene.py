@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 from dagster import DagsterInstance, DagsterRunStatus, RunsFilter
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 
+from prove.lab.pipeline_lab import Lab, make_lab
 from servers.dagster import DagsterSettings, start_dagster
 from servers.process import free_ports
-from tests.support.pipeline_lab import Lab, make_lab
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.support.kafka_server import KafkaBroker
+    from prove.lab.kafka_server import KafkaBroker
 
 ORDERS = "orders"
 ORDERS_RECORDS = 620_000  # more offsets than one replay window holds

@@ -6,17 +6,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from prove.lab.new_lab import configure
+from prove.lab.pipeline_lab import PIPELINE, orders
 from resources.connections import open_connections
-from tests.support.new_lab import configure
-from tests.support.pipeline_lab import PIPELINE, orders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from prove.lab.new_lab import NewLab
+    from prove.lab.pipeline_lab import Lab
     from spark_jobs.io.connections import Connections
     from spark_jobs.upkeep import UpkeepResult
-    from tests.support.new_lab import NewLab
-    from tests.support.pipeline_lab import Lab
 
 BROKEN = b"not json"
 

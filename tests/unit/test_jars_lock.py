@@ -17,7 +17,7 @@ from spark_jobs.core.errors import ConfigError, RetryableError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-TEST_LOCK = Path(__file__).parents[1] / "support" / "jars-test.lock"
+TEST_LOCK = Path(__file__).parents[2] / "prove" / "lab" / "jars-test.lock"
 CONTENT = b"a jar" * 1000
 
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from prove.lab.s3 import REGION
 from servers.environment import LOG_SETTINGS, clean_environment
 from servers.jars import jar_paths
 from servers.java import java_home
 from servers.process import ServerProcess, free_ports, is_listening
-from tests.support.s3 import REGION
 
 if TYPE_CHECKING:
-    from tests.support.s3 import S3
-    from tests.support.server_folder import ServerFolder
+    from prove.lab.s3 import S3
+    from prove.lab.server_folder import ServerFolder
 
 TEST_LOCK = Path(__file__).with_name("jars-test.lock")
 

@@ -6,16 +6,16 @@ import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING
 
+from prove.lab.rest_catalog import TEST_LOCK, CatalogServer
+from prove.lab.s3 import REGION
 from servers.environment import clean_environment
 from servers.jars import jar_paths
 from servers.java import java_21
 from servers.process import free_ports, is_listening
-from tests.support.rest_catalog import TEST_LOCK, CatalogServer
-from tests.support.s3 import REGION
 
 if TYPE_CHECKING:
-    from tests.support.s3 import S3
-    from tests.support.server_folder import ServerFolder
+    from prove.lab.s3 import S3
+    from prove.lab.server_folder import ServerFolder
 
 
 def start_nessie(folder: ServerFolder, s3: S3) -> CatalogServer:

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from multiprocessing.context import ForkServerProcess
     from pathlib import Path
 
+    from prove.lab.signal_at import SignalAt
     from spark_jobs.core.config import PipelineConfig
     from spark_jobs.io.connections import Connections
-    from tests.support.signal_at import SignalAt
 
 FINISH_SECONDS = 120.0
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from prove.lab.kafka_server import Record
+from prove.lab.pipeline_lab import TABLE, Lab, make_lab
 from spark_jobs.core.books import books_of
 from spark_jobs.core.progress import Progress, progress_from_properties
 from spark_jobs.io.tables import dead_letters_of
-from tests.support.kafka_server import Record
-from tests.support.pipeline_lab import TABLE, Lab, make_lab
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from pyiceberg.table.snapshots import Snapshot
 
-    from tests.support.kafka_server import KafkaBroker
-    from tests.support.s3 import S3
+    from prove.lab.kafka_server import KafkaBroker
+    from prove.lab.s3 import S3
 
 DEAD_LETTERS = dead_letters_of(TABLE)
 

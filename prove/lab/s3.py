@@ -7,13 +7,13 @@ import urllib.request
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from prove.lab.kafka_server import unique_name
 from servers.environment import clean_environment
 from servers.java import java_home
 from servers.process import ServerProcess, free_ports, is_listening
-from tests.support.kafka_server import unique_name
 
 if TYPE_CHECKING:
-    from tests.support.server_folder import ServerFolder
+    from prove.lab.server_folder import ServerFolder
 
 REGION = "us-east-1"
 

@@ -15,7 +15,7 @@ from servers.kafka import KafkaServer, KafkaSettings, free_kafka_ports, start_ka
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tests.support.server_folder import ServerFolder
+    from prove.lab.server_folder import ServerFolder
 
 _TIMEOUT_SECONDS = 30.0
 

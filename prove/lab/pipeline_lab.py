@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from prove.lab.drain_process import start_drain
+from prove.lab.signal_at import SignalAt
 from resources.connections import open_connections
 from spark_jobs.audit import audit
 from spark_jobs.drain import drain
@@ -19,8 +21,6 @@ from spark_jobs.io.data_files import normalise_path
 from spark_jobs.io.file_listing import list_files
 from spark_jobs.io.tables import dead_letters_of, load_table
 from spark_jobs.replay import replay
-from tests.support.drain_process import start_drain
-from tests.support.signal_at import SignalAt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.table import Table
 
+    from prove.lab.drain_process import DrainProcess
     from spark_jobs.audit import AuditResult
     from spark_jobs.core.config import PipelineConfig, SluiceConfig
     from spark_jobs.core.offsets import OffsetRange
     from spark_jobs.drain import DrainResult
     from spark_jobs.io.connections import Connections
     from spark_jobs.replay import ReplayResult
-    from tests.support.drain_process import DrainProcess
 
 PIPELINE = "orders"
 TABLE = "lab.orders"

@@ -1,0 +1,42 @@
+"""A batch's tasks in this process: for what is not about Spark, which would be most of the time.
+
+Everything of a batch is real but where its tasks run.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class TasksHere:
+    """The part of a Spark session that a batch's tasks need, without Spark."""
+
+    def __init__(self, indices: range = range(0)) -> None:
+        self._indices = indices
+        self._outcomes: list[Any] = []
+
+    def range(self, start: int, end: int, step: int, _partitions: int) -> TasksHere:
+        """The splits' numbers."""
+        return TasksHere(range(start, end, step))
+
+    def mapInArrow(self, work: Callable[[Any], Any], _schema: str) -> TasksHere:  # noqa: N802  (Spark's name)
+        """Do the work at once."""
+        batch = pa.RecordBatch.from_pydict({"id": list(self._indices)})
+        self._outcomes = [row for done in work([batch]) for row in done.column(0).to_pylist()]
+        return self
+
+    def collect(self) -> list[SimpleNamespace]:
+        """Rows as Spark gives them."""
+        return [SimpleNamespace(outcome=outcome) for outcome in self._outcomes]
+
+    def addTag(self, _tag: str) -> None:  # noqa: N802
+        """Nobody else could interrupt these tasks."""
+
+    def removeTag(self, _tag: str) -> None:  # noqa: N802
+        """As above."""
