@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +24,9 @@ from spark_jobs.core.errors import RetryableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+# Linux hands out ports from 32,768 on, macOS from 49,152.
+SERVER_PORTS = range(20_000, 32_000)
 
 _POLL_SECONDS = 0.05
 _KILL_GRACE_SECONDS = 5.0
@@ -148,15 +153,28 @@ def stop_recorded(run_folder: Path, name: str, grace_seconds: float = 10.0) -> b
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Return distinct loopback ports that were free a moment ago."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return tuple(one.getsockname()[1] for one in sockets)
-    finally:
-        for one in sockets:
-            one.close()
+    """Return distinct loopback ports that were free a moment ago.
+
+    They lie below those that systems hand to clients, any of which could be taken before a server binds it.
+    """
+    candidates = random.SystemRandom().sample(SERVER_PORTS, k=100 + count)
+    free = tuple(islice(filter(_is_free, candidates), count))
+    if len(free) < count:
+        raise RetryableError(
+            f"no {count} free ports among {len(candidates)} of {SERVER_PORTS[0]} to {SERVER_PORTS[-1]}",
+            code="no-free-port",
+            hint="Stop what listens there, or try again.",
+        )
+    return free
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def is_listening(port: int) -> bool:

@@ -53,9 +53,10 @@ _OTHER_WORK: dict[str, Callable[[PipelineConfig, Connections], object]] = {
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How a drain ended: its numbers, or the code of its named error."""
+    """How a drain ended: its numbers, or its named error, whose code is ``error``."""
 
     error: str | None = None
+    message: str = ""
     batches: int = 0
     adopted: int = 0
     lag: int = 0
@@ -141,10 +142,10 @@ def _work(path: Path, pipeline_name: str, fail_points: SignalAt, work: str, send
                 return
             if work.startswith("replay "):
                 again = replay(pipeline, connections, [parse_range(work[7:])], reason="test")
-                sender.send(Answer(None, len(again.batches)))
+                sender.send(Answer(batches=len(again.batches)))
                 return
             result = drain(pipeline, connections, budget_seconds=60, on_progress=lambda _batch: None)
     except SluiceError as error:
-        sender.send(Answer(error.code))
+        sender.send(Answer(error.code, str(error)))
     else:
-        sender.send(Answer(None, len(result.batches), len(result.recovery.adopted), result.lag_records))
+        sender.send(Answer(None, "", len(result.batches), len(result.recovery.adopted), result.lag_records))

@@ -73,12 +73,11 @@ def test_the_files_of_a_batch_between_write_and_commit_stay(new_lab: NewLab) -> 
     drain_often(lab, new_lab, 1)
     new_lab.produce(lab, [b'{"id": 1}', b"broken"])
     with lab.stopped_at("commit.before-swap") as stopped:
+        # The log's objects tell when the attempt began: before it wrote its files.
+        age(Path(lab.config.state))
+        gone = stray(folder_of(lab), "data/x.parquet")
         for identifier in (lab.pipeline.table, DEAD_LETTERS):
             age(folder_of(lab, identifier))
-        gone = stray(folder_of(lab), "data/x.parquet")
-        age(gone.parent)
-        # The log's objects tell when the attempt began.
-        age(Path(lab.config.state))
         done = tidy(lab, remove_orphans)
         assert not gone.exists()
         assert done.tables[0].done.counts["kept_unfinished"] >= 1
