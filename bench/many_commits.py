@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from bench.records import generate
-from prove.lab.tasks_here import TasksHere
+from prove.lab.tasks_here import tasks_here
 from resources.connections import open_connections
 from spark_jobs.drain import drain
 from spark_jobs.io.config_file import load_config
@@ -22,8 +22,6 @@ from spark_jobs.upkeep import load_fresh
 from spark_jobs.upkeep_jobs import run_upkeep, upkeep_due
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from bench.lab import Lab
     from spark_jobs.batch_run import BatchResult
     from spark_jobs.core.config import PipelineConfig
@@ -125,8 +123,9 @@ def measure_many_commits(lab: Lab, commits: int) -> ManyCommitsResult:
         (pipeline,) = config.pipelines
         with open_connections(config, pipeline.name, kind="upkeep", actor="bench", run_id="bench") as real:
             beside, began = _Beside(pipeline, real), time.monotonic()
-            here = replace(real, spark=lambda: cast("SparkSession", TasksHere()))
-            result = drain(pipeline, here, budget_seconds=_TIMEOUT_SECONDS, on_progress=beside.after)
+            result = drain(
+                pipeline, tasks_here(real), budget_seconds=_TIMEOUT_SECONDS, on_progress=beside.after
+            )
     return ManyCommitsResult(
         records_per_commit=RECORDS,
         rows=result.balance.rows,

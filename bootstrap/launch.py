@@ -43,11 +43,11 @@ def launch(arguments: list[str]) -> int:
     command = arguments[0] if arguments else "--help"
     places = Places(user_cache())
     try:
-        ensure_installed(places, "dev" if command in {"test", "lint", "bench"} else "run")
-        if command == "test":
+        ensure_installed(places, "dev" if command in {"test", "lint", "bench", "prove"} else "run")
+        if command in {"test", "prove"}:
             fetch_jars(places, TEST_JARS_LOCK)
-            if is_asked_for(arguments[1:]):
-                ensure_browser()
+        if command == "test" and is_asked_for(arguments[1:]):
+            ensure_browser()
     except SetupError as error:
         print(error, file=sys.stderr)
         return 69

@@ -75,6 +75,9 @@ COMMANDS = (
         "lint",
     ),
     Entry("Develop", "test", "cli.launcher", "The whole test suite.", "test"),
+    Entry(
+        "Develop", "prove", "cli.prove", "Kill it everywhere, restart, and count what was lost or doubled."
+    ),
     Entry("Develop", "bench", "cli.bench", "Throughput, latency and memory, as ratios within one run."),
 )
 

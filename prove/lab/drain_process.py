@@ -1,4 +1,4 @@
-"""One drain as a process of its own, which tests kill, stop and continue.
+"""One piece of work as a process of its own, to be killed, stopped and continued.
 
 Forked from a server that has everything imported and nothing opened: an import of pyspark and pyiceberg
 costs more than the drains that die here.
@@ -12,14 +12,11 @@ import signal
 import subprocess
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-# Imported for the fork server, which hands them on: the product imports them when it first needs them.
-import dagster_pyspark  # noqa: F401
-import great_expectations  # noqa: F401
-import pyspark.sql.connect.session  # noqa: F401
-
+from prove.lab.patience import Patience
+from prove.lab.tasks_here import tasks_here
 from resources.connections import open_connections
 from spark_jobs.checkpoint_txlog import checkpoint
 from spark_jobs.core.errors import SluiceError
@@ -27,8 +24,11 @@ from spark_jobs.core.replay_ranges import parse_range
 from spark_jobs.core.upkeep_conditions import UpkeepKind
 from spark_jobs.drain import drain
 from spark_jobs.held import discard, publish
+from spark_jobs.io.catalog import close_catalog
 from spark_jobs.io.config_file import load_config
+from spark_jobs.io.tables import load_table
 from spark_jobs.replay import replay
+from spark_jobs.rollback import rollback
 from spark_jobs.upkeep_jobs import run_upkeep
 
 if TYPE_CHECKING:
@@ -37,29 +37,27 @@ if TYPE_CHECKING:
     from multiprocessing.context import ForkServerProcess
     from pathlib import Path
 
-    from prove.lab.signal_at import SignalAt
     from spark_jobs.core.config import PipelineConfig
+    from spark_jobs.core.fail_points import FailPoints
     from spark_jobs.io.connections import Connections
 
 FINISH_SECONDS = 120.0
 
 
-_OTHER_WORK: dict[str, Callable[[PipelineConfig, Connections], object]] = {
-    "checkpoint": checkpoint,
-    "publish": lambda pipeline, connections: publish(pipeline, connections, reason="killed"),
-    "discard": lambda pipeline, connections: discard(pipeline, connections, reason="killed"),
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How a drain ended: its numbers, or its named error, whose code is ``error``."""
+    """How the work ended: its numbers, or its named error, whose code is ``error``.
+
+    ``records_read`` is what it asked Kafka for, ``marked`` counts attempts that were found to have landed.
+    """
 
     error: str | None = None
     message: str = ""
     batches: int = 0
     adopted: int = 0
     lag: int = 0
+    marked: int = 0
+    records_read: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,38 +112,81 @@ class DrainProcess:
         return asked.stdout.strip()
 
 
-def start_drain(path: Path, pipeline: str, fail_points: SignalAt, *, work: str = "drain") -> DrainProcess:
-    """Begin a drain, ``checkpoint``, ``replay 0:10-20`` or kind of upkeep of the file's pipeline."""
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is done and under which circumstances.
+
+    ``name`` is ``drain``, ``checkpoint``, ``publish``, ``discard``, ``rollback`` (the last commit of main),
+    ``replay 0:10-20`` or a kind of upkeep. ``is_here``: tasks run in the process instead of on Spark.
+    """
+
+    name: str = "drain"
+    is_here: bool = False
+    patience: Patience = field(default_factory=Patience)
+
+
+def start_work(path: Path, pipeline: str, fail_points: FailPoints, work: Work) -> DrainProcess:
+    """Begin the work on the file's pipeline; ``fail_points`` travel to the process."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    context.set_forkserver_preload(["prove.lab.warm", __name__])
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_work, args=(path, pipeline, fail_points, work, sender), daemon=True)
+    process = context.Process(target=_run, args=(path, pipeline, fail_points, work, sender), daemon=True)
     process.start()
     sender.close()
     return DrainProcess(process, receiver)
 
 
-def _work(path: Path, pipeline_name: str, fail_points: SignalAt, work: str, sender: Any) -> None:
+def _run(path: Path, pipeline_name: str, fail_points: FailPoints, work: Work, sender: Any) -> None:
+    work.patience.impose()
     config = load_config(path)
     pipeline = next(p for p in config.pipelines if p.name == pipeline_name)
-    kind = "upkeep" if work in set(UpkeepKind) else "drain"
+    kind = "upkeep" if work.name in set(UpkeepKind) else "drain"
     try:
         with open_connections(config, pipeline.name, kind=kind, actor="test", run_id="test") as plain:
             connections = replace(plain, fail_points=fail_points)
-            if work in set(UpkeepKind):
-                run_upkeep(UpkeepKind(work), pipeline, connections, lambda _line: None)
-                sender.send(Answer())
-                return
-            if work in _OTHER_WORK:
-                _OTHER_WORK[work](pipeline, connections)
-                sender.send(Answer())
-                return
-            if work.startswith("replay "):
-                again = replay(pipeline, connections, [parse_range(work[7:])], reason="test")
-                sender.send(Answer(batches=len(again.batches)))
-                return
-            result = drain(pipeline, connections, budget_seconds=60, on_progress=lambda _batch: None)
+            answer = _do(work.name, pipeline, tasks_here(connections) if work.is_here else connections)
     except SluiceError as error:
-        sender.send(Answer(error.code, str(error)))
-    else:
-        sender.send(Answer(None, "", len(result.batches), len(result.recovery.adopted), result.lag_records))
+        answer = Answer(error.code, str(error))
+    sender.send(answer)
+
+
+def _do(name: str, pipeline: PipelineConfig, connections: Connections) -> Answer:
+    if name in set(UpkeepKind):
+        run_upkeep(UpkeepKind(name), pipeline, connections, lambda _line: None)
+        return Answer()
+    if name.startswith("replay "):
+        again = replay(pipeline, connections, [parse_range(name[7:])], reason="test")
+        return Answer(batches=len(again.batches), records_read=again.balance.offsets)
+    if name == "drain":
+        return _drain(pipeline, connections)
+    _OTHER_WORK[name](pipeline, connections)
+    return Answer()
+
+
+def _drain(pipeline: PipelineConfig, connections: Connections) -> Answer:
+    result = drain(pipeline, connections, budget_seconds=60, on_progress=lambda _batch: None)
+    recovery = result.recovery
+    return Answer(
+        batches=len(result.batches),
+        adopted=len(recovery.adopted),
+        lag=result.lag_records,
+        marked=len(recovery.marked),
+        records_read=result.balance.offsets + recovery.records_read,
+    )
+
+
+def _roll_back(pipeline: PipelineConfig, connections: Connections) -> None:
+    catalog = connections.open_catalog()
+    table = load_table(catalog, pipeline.table)
+    close_catalog(catalog)
+    current = table.current_snapshot() if table else None
+    assert current is not None
+    rollback(pipeline, connections, to_snapshot=current.parent_snapshot_id, reason="test")
+
+
+_OTHER_WORK: dict[str, Callable[[PipelineConfig, Connections], object]] = {
+    "checkpoint": checkpoint,
+    "rollback": _roll_back,
+    "publish": lambda pipeline, connections: publish(pipeline, connections, reason="killed"),
+    "discard": lambda pipeline, connections: discard(pipeline, connections, reason="killed"),
+}

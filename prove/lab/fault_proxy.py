@@ -20,17 +20,41 @@ if TYPE_CHECKING:
 
 
 class Fault(StrEnum):
-    """What happens to one request."""
+    """What happens to one request; what begins with ``landed`` was passed on before it went wrong."""
 
-    LANDED_409 = "landed, answered 409"
-    LANDED_TWICE = "landed, repeated by the gateway"
-    LANDED_504 = "landed, answered 504"
-    LATE_504 = "answered 504, lands 2 s later"
+    REFUSED_401 = "answered 401, not passed on"
+    REFUSED_409 = "answered 409, not passed on"
+    REFUSED_429 = "answered 429, not passed on"
+    REFUSED_500 = "answered 500, not passed on"
+    REFUSED_502 = "answered 502, not passed on"
+    REFUSED_503 = "answered 503, not passed on"
+    REFUSED_504 = "answered 504, not passed on"
     CUT_BEFORE = "connection cut before it is passed on"
+    HALF_REFUSAL = "half an answer, not passed on"
+    NO_ANSWER = "never answered"
+    LANDED_401 = "landed, answered 401"
+    LANDED_409 = "landed, answered 409"
+    LANDED_429 = "landed, answered 429"
+    LANDED_500 = "landed, answered 500"
+    LANDED_502 = "landed, answered 502"
+    LANDED_503 = "landed, answered 503"
+    LANDED_504 = "landed, answered 504"
     CUT_AFTER = "landed, connection cut"
     HALF_ANSWER = "landed, half an answer"
-    REFUSED_503 = "answered 503, not passed on"
-    NO_ANSWER = "never answered"
+    LANDED_NO_ANSWER = "landed, never answered"
+    LANDED_TWICE = "landed, repeated by the gateway"
+    LATE_504 = "answered 504, lands 2 s later"
+
+    @property
+    def is_passed_on(self) -> bool:
+        """Whether the server is asked before the client is answered."""
+        return self.startswith("landed")
+
+    @property
+    def status(self) -> int | None:
+        """What the client is answered instead of the server's own status."""
+        _, _, status = self.partition("answered ")
+        return int(status[:3]) if status else None
 
 
 @dataclass(frozen=True)
@@ -44,6 +68,7 @@ class Seen:
 
 
 LATE_SECONDS = 2.0
+SILENCE_SECONDS = 3.0  # a client that waits longer sees the connection end
 
 
 class FaultProxy:
@@ -140,39 +165,40 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         fault = self.proxy.take(self.command, self.path)
         request = (self.command, self.path, self.headers, body)
-        if fault in {Fault.CUT_BEFORE, Fault.REFUSED_503, Fault.LATE_504, Fault.NO_ANSWER}:
+        if fault is not None and not fault.is_passed_on:
             self.proxy.seen.append(Seen(self.command, self.path, fault, None))
-            self._without_server(fault, request)
+            if fault is Fault.LATE_504:
+                self.proxy.pass_on_late(*request)
+            self._falsify(fault)
             return
         status, headers, content = self.proxy.pass_on(*request)
         if fault is Fault.LANDED_TWICE:
             status, headers, content = self.proxy.pass_on(*request)
         self.proxy.seen.append(Seen(self.command, self.path, fault, status))
-        if fault is Fault.CUT_AFTER:
-            self._cut()
-        elif fault in {Fault.LANDED_409, Fault.LANDED_504}:
-            self._status(409 if fault is Fault.LANDED_409 else 504)
-        else:
-            self._answer(status, headers, content, is_half=fault is Fault.HALF_ANSWER)
+        if fault in {None, Fault.LANDED_TWICE}:
+            self._answer(status, headers, content, is_half=False)
+        elif fault is Fault.HALF_ANSWER:
+            self._answer(status, headers, content, is_half=True)
+        elif fault is not None:
+            self._falsify(fault)
 
-    def _without_server(self, fault: Fault | None, request: tuple[Any, ...]) -> None:
-        if fault is Fault.CUT_BEFORE:
-            self._cut()
-        elif fault is Fault.NO_ANSWER:
-            time.sleep(3)
-            self._cut()
-        elif fault is Fault.REFUSED_503:
-            self._status(503)
+    def _falsify(self, fault: Fault) -> None:
+        """Answer what the server did not say, or nothing."""
+        if fault.status is not None:
+            self._status(fault.status)
+        elif fault is Fault.HALF_REFUSAL:
+            self._status(500, is_half=True)
         else:
-            self.proxy.pass_on_late(*request)
-            self._status(504)
+            if fault in {Fault.NO_ANSWER, Fault.LANDED_NO_ANSWER}:
+                time.sleep(SILENCE_SECONDS)
+            self._cut()
 
     def _cut(self) -> None:
         self.close_connection = True
 
-    def _status(self, status: int) -> None:
+    def _status(self, status: int, *, is_half: bool = False) -> None:
         content = b'{"error":{"message":"made up by the proxy","type":"Gateway","code":%d}}' % status
-        self._answer(status, [("Content-Type", "application/json")], content, is_half=False)
+        self._answer(status, [("Content-Type", "application/json")], content, is_half=is_half)
 
     def _answer(self, status: int, headers: list[tuple[str, str]], content: bytes, *, is_half: bool) -> None:
         self.send_response_only(status)

@@ -1,4 +1,4 @@
-"""One pipeline on real parts in a folder of its own: what the fault and drain tests work with."""
+"""One pipeline on real parts in a folder of its own, and the questions that are asked of it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from prove.lab.drain_process import start_drain
+from prove.lab.drain_process import Work, start_work
+from prove.lab.patience import Patience
 from prove.lab.signal_at import SignalAt
+from prove.lab.tasks_here import tasks_here
 from resources.connections import open_connections
 from spark_jobs.audit import audit
+from spark_jobs.core.upkeep_conditions import UpkeepKind
 from spark_jobs.drain import drain
 from spark_jobs.io.catalog import close_catalog
 from spark_jobs.io.config_file import load_config
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from prove.lab.drain_process import DrainProcess
     from spark_jobs.audit import AuditResult
     from spark_jobs.core.config import PipelineConfig, SluiceConfig
+    from spark_jobs.core.fail_points import FailPoints
     from spark_jobs.core.offsets import OffsetRange
     from spark_jobs.drain import DrainResult
     from spark_jobs.io.connections import Connections
@@ -43,9 +47,13 @@ TABLE = "lab.orders"
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """A configuration file, its pipeline, and the questions tests ask about what landed."""
+    """A configuration file, its pipeline, and what can be asked about what landed.
+
+    ``is_here``: tasks run in the process that drains instead of on Spark.
+    """
 
     path: Path
+    is_here: bool = False
 
     @property
     def config(self) -> SluiceConfig:
@@ -61,7 +69,7 @@ class Lab:
     def connections(self, **changes: Any) -> Iterator[Connections]:
         """Connections as a run gets them, with ``changes`` (a clock, fail points)."""
         with open_connections(self.config, PIPELINE, kind="drain", actor="test", run_id="test") as plain:
-            yield replace(plain, **changes)
+            yield replace(tasks_here(plain) if self.is_here else plain, **changes)
 
     def drain(self, **changes: Any) -> DrainResult:
         """Drain in this process until caught up."""
@@ -81,8 +89,15 @@ class Lab:
     def start(
         self, fail_at: str = "", number: int = signal.SIGKILL, *, once: str = "", work: str = "drain"
     ) -> DrainProcess:
-        """Begin a drain in a process of its own that signals itself at a fail point."""
-        return start_drain(self.path, PIPELINE, SignalAt(fail_at, number, once), work=work)
+        """Begin work in a process of its own that signals itself at a fail point."""
+        return self.start_struck(SignalAt(fail_at, number, once), work=work)
+
+    def start_struck(
+        self, fail_points: FailPoints, *, work: str = "drain", patience: Patience | None = None
+    ) -> DrainProcess:
+        """Begin work in a process of its own with other fail points, which travel there."""
+        under = Work(work, self.is_here and work not in set(UpkeepKind), patience or Patience())
+        return start_work(self.path, PIPELINE, fail_points, under)
 
     def kill_at(self, fail_at: str, *, work: str = "drain") -> None:
         """Run a drain (or a checkpoint) that must die at the fail point."""
@@ -98,23 +113,28 @@ class Lab:
         finally:
             process.kill()
 
-    def table(self, identifier: str = TABLE) -> Table:
-        """The table as it is now."""
+    @property
+    def tables(self) -> tuple[str, str]:
+        """The names of the table and of its dead-letter table."""
+        return self.pipeline.table, dead_letters_of(self.pipeline.table)
+
+    def table(self, identifier: str = "") -> Table:
+        """The pipeline's table, or another one, as it is now."""
         with self.connections() as connections:
             catalog = connections.open_catalog()
-            table = load_table(catalog, identifier)
+            table = load_table(catalog, identifier or self.pipeline.table)
             close_catalog(catalog)
         assert table is not None
         return table
 
-    def rows(self, identifier: str = TABLE) -> pa.Table:
+    def rows(self, identifier: str = "") -> pa.Table:
         """Every row."""
         return self.table(identifier).scan().to_arrow()
 
     def stray_files(self) -> set[str]:
         """Data files in the lake that no snapshot of the table or its dead-letter table names."""
         named: set[str] = set()
-        for identifier in (TABLE, dead_letters_of(TABLE)):
+        for identifier in self.tables:
             table = self.table(identifier)
             for snapshot in table.metadata.snapshots:
                 for manifest in snapshot.manifests(table.io):
@@ -123,7 +143,7 @@ class Lab:
         return self._data_files() - named
 
     def _data_files(self) -> set[str]:
-        tables = (self.table(identifier) for identifier in (TABLE, dead_letters_of(TABLE)))
+        tables = map(self.table, self.tables)
         found = (list_files(table.location(), table.io.properties) for table in tables)
         return {
             normalise_path(file.location)
@@ -134,7 +154,10 @@ class Lab:
 
 
 def make_lab(folder: Path, *, bootstrap: str, topic: str, spark_remote: str | None, **settings: Any) -> Lab:
-    """Write the configuration of a lab whose state is in ``folder``; ``settings`` are the pipeline's."""
+    """Write the configuration of a lab whose state is in ``folder``; ``settings`` are the pipeline's.
+
+    Without a Spark server tasks run in the process that drains.
+    """
     home = folder / "home"
     (home / "lake").mkdir(parents=True)
     document = {
@@ -151,7 +174,7 @@ def make_lab(folder: Path, *, bootstrap: str, topic: str, spark_remote: str | No
     }
     path = folder / "sluice.yaml"
     path.write_text(yaml.safe_dump(document))
-    return Lab(path)
+    return Lab(path, is_here=spark_remote is None)
 
 
 def orders(first: int, count: int) -> list[bytes]:

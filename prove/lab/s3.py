@@ -48,14 +48,19 @@ class S3Server:
 
     def new_bucket(self) -> S3:
         """Make an empty bucket."""
-        bucket = unique_name("bucket")
-        request = urllib.request.Request(f"{self.endpoint}/{bucket}", method="PUT")  # noqa: S310  (our own)
-        # moto keeps an account by the credential's key; the default account belongs to any other key too.
-        request.add_header(
-            "Authorization", f"AWS4-HMAC-SHA256 Credential=sluice/20260101/{REGION}/s3/aws4_request"
-        )
-        with urllib.request.urlopen(request, timeout=10):  # noqa: S310  (our own)
-            return S3(self.endpoint, "sluice", "test-secret-key", bucket)
+        return S3(self.endpoint, "sluice", "test-secret-key", new_bucket(self.endpoint))
+
+
+def new_bucket(endpoint: str) -> str:
+    """Make an empty bucket and return its name."""
+    bucket = unique_name("bucket")
+    request = urllib.request.Request(f"{endpoint}/{bucket}", method="PUT")  # noqa: S310  (our own)
+    # moto keeps an account by the credential's key; the default account belongs to any other key too.
+    request.add_header(
+        "Authorization", f"AWS4-HMAC-SHA256 Credential=sluice/20260101/{REGION}/s3/aws4_request"
+    )
+    with urllib.request.urlopen(request, timeout=10):  # noqa: S310  (our own)
+        return bucket
 
 
 def start_s3(folder: ServerFolder) -> S3Server:

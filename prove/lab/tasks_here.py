@@ -5,13 +5,18 @@ Everything of a batch is real but where its tasks run.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.io.connections import Connections
 
 
 class TasksHere:
@@ -40,3 +45,12 @@ class TasksHere:
 
     def removeTag(self, _tag: str) -> None:  # noqa: N802
         """As above."""
+
+
+def tasks_here(connections: Connections) -> Connections:
+    """The same connections without Spark: no session to connect to, nothing there to interrupt."""
+    return replace(
+        connections,
+        spark=lambda: cast("SparkSession", TasksHere()),
+        interrupt=lambda _attempt: None,
+    )

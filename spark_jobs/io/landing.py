@@ -34,7 +34,7 @@ MAX_CONFLICTS = 20
 _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 1.0
 # A gateway's 504 was seen to land 2 s later; what lands after these is settled by the next recovery.
-READ_BACK_PAUSES_SECONDS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
+READ_BACK_PAUSES_SECONDS: tuple[float, ...] = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 
 
 @dataclass(frozen=True, slots=True)

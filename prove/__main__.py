@@ -1,0 +1,86 @@
+"""``python -m prove``: servers of its own, scenarios side by side, a report, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from prove import report
+from prove.catalogue import choose
+from prove.run import run_scenarios
+from prove.servers import running_servers
+from servers.environment import clean_environment
+from servers.java import java_home
+
+if TYPE_CHECKING:
+    from prove.scenario import Outcome, Scenario
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "RELIABILITY.md"
+EXIT_BROKEN = 1
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="A selection, in a few minutes.")
+@click.option(
+    "--only", default="*", metavar="PATTERN", help="Scenarios whose name matches; `*` is a wildcard."
+)
+@click.option("--jobs", default=2, type=click.IntRange(min=1), show_default=True, help="How many at once.")
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON object as the last line.")
+def main(*, quick: bool, only: str, jobs: int, is_json: bool) -> None:
+    """Strike real pipelines at every point, restart them, and count what was lost or doubled.
+
+    The whole matrix takes up to an hour and writes docs/RELIABILITY.md.
+    """
+    chosen = choose(only=only, is_quick=quick)
+    if not chosen:
+        raise click.UsageError(f"no scenario is named {only}")
+    os.environ |= clean_environment(java_home())
+    for name in ("SLUICE_CONFIG", "SLUICE_HOME"):
+        os.environ.pop(name, None)
+    began = time.monotonic()
+    outcomes = _run(chosen, jobs)
+    for outcome in outcomes:
+        if not outcome.is_kept:
+            print(f"\n{report.complaint(outcome)}")
+    print(f"\n{report.summary(outcomes)}")
+    if not quick and only == "*":
+        PAGE.write_text(report.as_page(outcomes, _machine(), (time.monotonic() - began) / 60))
+        print(f"written: {PAGE}")
+    if is_json:
+        print(report.as_json(outcomes, _machine()))
+    sys.exit(0 if all(outcome.is_kept for outcome in outcomes) else EXIT_BROKEN)
+
+
+def _run(chosen: list[Scenario], jobs: int) -> list[Outcome]:
+    done: list[Outcome] = []
+
+    def tell(outcome: Outcome) -> None:
+        done.append(outcome)
+        print(report.line(outcome, len(done), len(chosen)), flush=True)
+
+    needs = {need for scenario in chosen for need in scenario.needs}
+    print(f"{len(chosen)} scenarios; starting {', '.join(('kafka', *sorted(needs)))}", flush=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="sluice-prove-", ignore_cleanup_errors=True) as folder,
+        running_servers(Path(folder), needs) as stage,
+    ):
+        return run_scenarios(chosen, stage, jobs=jobs, on_outcome=tell)
+
+
+def _machine() -> dict[str, Any]:
+    return {
+        "system": platform.platform(terse=True),
+        "python": platform.python_version(),
+        "processors": os.cpu_count(),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""Every scenario there is, by name: a name is all that travels to the process that runs it."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from prove.crash_matrix import crash_matrix
+from prove.zombies import zombies
+
+if TYPE_CHECKING:
+    from prove.scenario import Scenario
+
+
+def all_scenarios() -> dict[str, Scenario]:
+    """By name, in the report's order."""
+    scenarios = (*crash_matrix(), *zombies())
+    by_name = {scenario.name: scenario for scenario in scenarios}
+    assert len(by_name) == len(scenarios), "two scenarios have the same name"
+    return by_name
+
+
+def choose(*, only: str = "*", is_quick: bool = False) -> list[Scenario]:
+    """Those whose name matches the shell pattern ``only``; with ``is_quick`` the short selection of them."""
+    return [
+        each
+        for each in all_scenarios().values()
+        if fnmatchcase(each.name, only) and (each.is_quick or not is_quick)
+    ]

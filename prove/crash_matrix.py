@@ -1,0 +1,193 @@
+"""The crash matrix: every job, struck at every place and by every outcome of its commit, on each catalog.
+
+After the blow a new process does what the operator or the next tick would do, more records come, and an audit
+counts.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from prove.blows import OF_SERVERS, OF_SQLITE, Kill, OfServer, OfSqlite
+from prove.jobs import (
+    COMPACTION,
+    DEAD_LETTERS,
+    DRAIN,
+    EXPIRY,
+    FIRST,
+    JOBS,
+    RECOVERY,
+    SPARK_JOBS,
+)
+from prove.lab.fault_proxy import Fault
+from prove.lab.sql_faults import SqlFault
+from prove.scenario import Findings, Scenario
+from prove.stage import CATALOG_NAMES, NESSIE, REST, SQLITE
+from prove.verdict import look
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prove.blows import Blow
+    from prove.jobs import Job, Promise
+    from prove.stage import Play, Stage
+
+MAX_RESTARTS = 3
+# What `--quick` and the suite run: each job, and the outcomes that once broke something.
+QUICK = (
+    "sqlite/drain/kill-split.after-chunk",
+    "sqlite/drain/kill-drain.after-tasks",
+    "sqlite/drain/kill-commit.before-swap",
+    "sqlite/drain/locked-at-commit",
+    "sqlite/drain/disk-full",
+    "sqlite/drain/killed-after-commit",
+    "sqlite/first-batch/kill-drain.after-table-made",
+    "sqlite/first-batch/killed-after-commit",
+    "sqlite/dead-letters/locked-at-update",
+    "sqlite/recovery/kill-recover.after-adoption",
+    "sqlite/recovery/locked-at-commit",
+    "sqlite/recovery-of-half/kill-recover.before-delete",
+    "sqlite/recovery-of-landed/kill-dead-letters.after-swap",
+    "sqlite/checkpoint/kill-checkpoint.after-entered",
+    "sqlite/checkpoint/failed-after-commit",
+    "sqlite/replay/kill-replay.after-swap",
+    "sqlite/replay/killed-after-commit",
+    "sqlite/rollback/kill-rollback.after-swap",
+    "sqlite/publish/kill-held.after-published",
+    "rest/drain/kill-commit.after-swap",
+    "rest/drain/refused-409",
+    "rest/drain/refused-503",
+    "rest/drain/landed-409",
+    "rest/drain/landed-401",
+    "rest/drain/late-504",
+    "rest/first-batch/landed-twice",
+    "rest/dead-letters/cut-after",
+    "rest/recovery/half-answer",
+    "rest/replay/landed-502",
+    "rest/checkpoint/landed-504",
+    "rest/publish/cut-before",
+    "sqlite/compaction/kill-act.before-swap",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One job, one blow, one catalog."""
+
+    job: Job
+    blow: Blow
+    catalog: str
+
+    @property
+    def name(self) -> str:
+        """``catalog/job/blow``."""
+        return f"{self.catalog}/{self.job.name}/{self.blow.name}"
+
+    def scenario(self) -> Scenario:
+        """The cell as the runner knows it."""
+        promise = self._promise()
+        needs = {self.catalog} - {SQLITE} | ({"spark"} if self.job in SPARK_JOBS else set())
+        return Scenario(
+            name=self.name,
+            group=f"{self.job.title}, on {CATALOG_NAMES[self.catalog]}",
+            title=self.blow.title,
+            promise=promise.text,
+            needs=frozenset(needs),
+            is_quick=any(fnmatchcase(self.name, pattern) for pattern in QUICK),
+            run=self.run,
+        )
+
+    def run(self, stage: Stage) -> Findings:
+        """Strike, restart, go on, look."""
+        with (
+            stage.play(self.catalog, on_spark=self.job.on_spark, **self.job.settings) as play,
+            self.blow.arranged(play),
+        ):
+            self.job.prepare(play)
+            ended = self.blow.strike(play, self.job)
+            began = time.monotonic()
+            restarts, read_again, told = _restart(play, self.job)
+            seconds = time.monotonic() - began
+            play.produce_batch()
+            play.work()
+            counts = look(play)
+        return Findings(
+            happened="; ".join((ended, *restarts, told, *counts.examples)),
+            lost=counts.lost,
+            doubled=counts.doubled,
+            unreadable=counts.unreadable,
+            stray=counts.stray,
+            read_again=read_again,
+            may_read_again=self._promise().may_read_again,
+            recovery_seconds=seconds,
+        )
+
+    def _promise(self) -> Promise:
+        if isinstance(self.blow, Kill):
+            return self.job.points[self.blow.point]
+        assert self.job.outcome is not None
+        return self.job.outcome
+
+
+def crash_matrix() -> Iterator[Scenario]:
+    """Every cell, in the report's order."""
+    for cell in (*_on_sqlite(), *_on_rest(), *_on_nessie(), *_on_spark()):
+        yield cell.scenario()
+
+
+def _on_sqlite() -> Iterator[Cell]:
+    for job in JOBS:
+        yield from (Cell(job, Kill(point), SQLITE) for point in job.points)
+        if job.outcome:
+            yield from (Cell(job, outcome, SQLITE) for outcome in OF_SQLITE)
+
+
+def _on_rest() -> Iterator[Cell]:
+    for job in JOBS:
+        yield from (Cell(job, Kill(point), REST) for point in job.points)
+        if job.outcome:
+            yield from (Cell(job, outcome, REST) for outcome in OF_SERVERS)
+
+
+def _on_nessie() -> Iterator[Cell]:
+    """A dozen: it keeps no history, and reads assertions its own way."""
+    for job, points in (
+        (FIRST, ("drain.after-table-made", "commit.after-swap")),
+        (DRAIN, ("drain.after-tasks", "commit.before-swap", "dead-letters.before-swap")),
+        (RECOVERY, ("commit.before-swap",)),
+    ):
+        yield from (Cell(job, Kill(point), NESSIE) for point in points)
+    for job, faults in (
+        (FIRST, (Fault.LANDED_504,)),
+        (DRAIN, (Fault.REFUSED_409, Fault.LANDED_409, Fault.LANDED_TWICE, Fault.LATE_504)),
+        (DEAD_LETTERS, (Fault.CUT_AFTER,)),
+        (RECOVERY, (Fault.HALF_ANSWER,)),
+    ):
+        yield from (Cell(job, OfServer(fault), NESSIE) for fault in faults)
+
+
+def _on_spark() -> Iterator[Cell]:
+    faults = (SqlFault.LOCKED_AT_UPDATE, SqlFault.LOCKED_AT_COMMIT, SqlFault.KILLED_AFTER_COMMIT)
+    for job in SPARK_JOBS:
+        yield from (Cell(job, Kill(point), SQLITE) for point in job.points)
+        if job.outcome:
+            yield from (Cell(job, OfSqlite(fault), SQLITE) for fault in faults)
+    yield Cell(COMPACTION, Kill("act.before-swap"), REST)
+    yield Cell(EXPIRY, Kill("expire.after-procedure"), REST)
+
+
+def _restart(play: Play, job: Job) -> tuple[list[str], int, str]:
+    """Run again as the next tick would, until it ends well; what failed on the way, and what was done."""
+    failed: list[str] = []
+    while True:
+        answer = play.lab.start(work=job.again).answer()
+        if answer.error is None:
+            break
+        failed.append(f"the next run ended with {answer.error}")
+        assert len(failed) < MAX_RESTARTS, "; ".join(failed)
+    did = {"adopted": answer.adopted, "found landed": answer.marked, "committed": answer.batches}
+    told = ", ".join(f"{what} {number}" for what, number in did.items() if number)
+    return failed, answer.records_read, told or "nothing was left to do"

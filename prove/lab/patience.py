@@ -1,0 +1,29 @@
+"""How long a process waits before it gives up: hours of waiting are no part of what is proven."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_jobs.io import catalog, landing, rest_catalog
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds; None leaves the product's own.
+
+    ``read_back`` are the pauses between looks for a commit whose outcome is unknown, ``answer`` is for a
+    catalog server's answer, ``lock`` for SQLite's.
+    """
+
+    read_back: tuple[float, ...] | None = None
+    answer: float | None = None
+    lock: int | None = None
+
+    def impose(self) -> None:
+        """Change this process's waits."""
+        if self.read_back is not None:
+            landing.READ_BACK_PAUSES_SECONDS = self.read_back
+        if self.answer is not None:
+            rest_catalog.TIMEOUTS_SECONDS = (rest_catalog.TIMEOUTS_SECONDS[0], self.answer)
+        if self.lock is not None:
+            catalog.SQLITE_BUSY_TIMEOUT_SECONDS = self.lock

@@ -1,0 +1,106 @@
+"""What SQLite does to a commit of the embedded catalog, in the process that commits.
+
+Where the fault can be had, it is had: a lock that another connection holds, a disk without room. COMMIT's own
+outcomes are made at the driver's call.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path  # noqa: TC003  (pickled with the faults)
+from typing import Any
+
+from sqlalchemy import Engine, event
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
+
+_BLOCK = b"\0" * 65536
+
+
+class SqlFault(StrEnum):
+    """What happens to the swap."""
+
+    LOCKED_AT_UPDATE = "locked at UPDATE"
+    LOCKED_AT_COMMIT = "locked at COMMIT"
+    DISK_FULL = "disk full"
+    FAILED_AFTER_COMMIT = "COMMIT lands, its call fails"
+    KILLED_AFTER_COMMIT = "killed after COMMIT, before it returned"
+
+
+@dataclass(frozen=True, slots=True)
+class SqlFaultAt:
+    """Arms the fault at the fail point ``name``, for the first swap from there on.
+
+    ``evidence`` is a file that then says what the database answered. ``filler`` fills the catalog's disk, and
+    is the caller's to remove.
+    """
+
+    name: str
+    fault: SqlFault
+    database: Path
+    evidence: Path
+
+    @property
+    def filler(self) -> Path:
+        """The file that takes the disk's room."""
+        return self.database.with_name("filler")
+
+    def reach(self, name: str) -> None:
+        """Arm here if this is the place and it was not reached before."""
+        if name == self.name and not self.evidence.exists():
+            self.evidence.touch()
+            event.listen(Engine, "handle_error", self._witness)
+            _ARMING[self.fault](self)
+
+    def testify(self, text: str) -> None:
+        """Leave a line of evidence."""
+        with self.evidence.open("a") as evidence:
+            evidence.write(f"{text}\n")
+
+    def _witness(self, context: Any) -> None:
+        self.testify(str(context.original_exception))
+
+
+def _hold_lock(armed: SqlFaultAt) -> None:
+    holder = sqlite3.connect(armed.database, isolation_level=None, check_same_thread=False)
+    holder.execute("BEGIN IMMEDIATE")
+    _held.append(holder)
+
+
+def _fill_disk(armed: SqlFaultAt) -> None:
+    with armed.filler.open("wb", buffering=0) as filler, suppress(OSError):
+        while True:
+            filler.write(_BLOCK)
+    with armed.filler.open("ab", buffering=0) as filler, suppress(OSError):
+        while True:
+            filler.write(b"\0")
+
+
+def _replace_next_commit(armed: SqlFaultAt) -> None:
+    commit = SQLiteDialect_pysqlite.do_commit
+
+    def do_commit(dialect: Any, connection: Any) -> None:
+        SQLiteDialect_pysqlite.do_commit = commit  # type: ignore[method-assign]
+        if armed.fault is SqlFault.LOCKED_AT_COMMIT:
+            raise sqlite3.OperationalError("database is locked")
+        commit(dialect, connection)  # type: ignore[no-untyped-call]
+        if armed.fault is SqlFault.KILLED_AFTER_COMMIT:
+            armed.testify("killed")
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise sqlite3.OperationalError("disk I/O error")
+
+    SQLiteDialect_pysqlite.do_commit = do_commit  # type: ignore[method-assign]
+
+
+_ARMING = {
+    SqlFault.LOCKED_AT_UPDATE: _hold_lock,
+    SqlFault.LOCKED_AT_COMMIT: _replace_next_commit,
+    SqlFault.DISK_FULL: _fill_disk,
+    SqlFault.FAILED_AFTER_COMMIT: _replace_next_commit,
+    SqlFault.KILLED_AFTER_COMMIT: _replace_next_commit,
+}
+_held: list[sqlite3.Connection] = []

@@ -1,0 +1,134 @@
+"""What was found, for people on the terminal, for machines, and for docs/RELIABILITY.md."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from prove.scenario import Outcome
+
+INTRODUCTION = """\
+# Reliability
+
+What happens to a table when Sluice is killed at each point, and under each outcome of a commit. \
+`./sluice prove` wrote this page: every row is a real pipeline over a real Kafka, with a table of its own, \
+that was struck, started again in a new process, given more records and then audited against the topic, its \
+metadata and its storage.
+
+- **lost**, **doubled**: records that are not in the table exactly once and unchanged (dead letters included).
+- **unreadable**: what the metadata names and cannot be read, or the log and the history do not agree on.
+- **stray**: data files that nothing names.
+- **read again**: records that Kafka was asked for a second time by the run that put things right.
+- **recovery**: seconds that run took, the start of its Python and Spark left out.
+
+`./sluice prove --only NAME` runs one row (`*` matches anything), `./sluice prove --quick` a selection in a \
+few minutes. Most run the job's code without a Spark server. The waits of the process that is struck are \
+shortened, since the next run is what is looked at.
+"""
+COLUMNS = (
+    "struck by",
+    "promised",
+    "happened",
+    "lost",
+    "doubled",
+    "unreadable",
+    "stray",
+    "read again",
+    "recovery",
+)
+
+
+def line(outcome: Outcome, number: int, of: int) -> str:
+    """One line of progress."""
+    word = "left out" if outcome.left_out else "kept" if outcome.is_kept else "BROKEN"
+    return f"{number:>4}/{of}  {word:<8}  {outcome.seconds:5.1f} s  {outcome.name}"
+
+
+def complaint(outcome: Outcome) -> str:
+    """Why a promise was not kept, and the command that shows it again."""
+    counts = outcome.findings
+    if counts is None:
+        what = outcome.failure.rstrip()
+    else:
+        what = (
+            f"lost {counts.lost}, doubled {counts.doubled}, unreadable {counts.unreadable},"
+            f" stray {counts.stray}, read again {counts.read_again}: {counts.happened}"
+        )
+    return (
+        f"{outcome.name}: promised was: {outcome.promise}\n{what}\n  ./sluice prove --only '{outcome.name}'"
+    )
+
+
+def totals(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """The table's last line."""
+    found = [outcome.findings for outcome in outcomes if outcome.findings]
+    seconds = sorted(each.recovery_seconds for each in found)
+    return {
+        "scenarios": len(outcomes),
+        "kept": sum(outcome.is_kept and not outcome.left_out for outcome in outcomes),
+        "broken": sum(not outcome.is_kept for outcome in outcomes),
+        "left_out": sum(bool(outcome.left_out) for outcome in outcomes),
+        "lost": sum(each.lost for each in found),
+        "doubled": sum(each.doubled for each in found),
+        "unreadable": sum(each.unreadable for each in found),
+        "stray": sum(each.stray for each in found),
+        "recovery_p50_seconds": round(seconds[len(seconds) // 2], 2) if seconds else None,
+        "recovery_worst_seconds": round(seconds[-1], 2) if seconds else None,
+    }
+
+
+def summary(outcomes: Sequence[Outcome]) -> str:
+    """All of it in two lines."""
+    sums = totals(outcomes)
+    told = f"{sums['kept']} kept, {sums['broken']} broken, {sums['left_out']} left out"
+    counts = ", ".join(f"{name} {sums[name]}" for name in ("lost", "doubled", "unreadable", "stray"))
+    times = f"recovery p50 {sums['recovery_p50_seconds']} s, slowest {sums['recovery_worst_seconds']} s"
+    return f"{sums['scenarios']} scenarios: {told}\n{counts}; {times}"
+
+
+def as_json(outcomes: Sequence[Outcome], machine: Mapping[str, Any]) -> str:
+    """Everything as one line."""
+    return json.dumps(
+        {"machine": machine, "totals": totals(outcomes), "scenarios": [asdict(each) for each in outcomes]},
+        separators=(",", ":"),
+    )
+
+
+def as_page(outcomes: Sequence[Outcome], machine: Mapping[str, Any], minutes: float) -> str:
+    """docs/RELIABILITY.md."""
+    about = f"{machine['processors']} processors, {machine['system']}, Python {machine['python']}"
+    head = f"{INTRODUCTION}\n{summary(outcomes)}; {minutes:.0f} minutes on {about}.\n"
+    return "\n".join((head, *_sections(outcomes)))
+
+
+def _sections(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    for group, members in groupby(outcomes, key=lambda outcome: outcome.group):
+        yield f"## {group[0].upper()}{group[1:]}\n"
+        yield _row(COLUMNS)
+        yield _row(["---"] * len(COLUMNS))
+        yield from (_row(_cells(outcome)) for outcome in members)
+        yield ""
+
+
+def _cells(outcome: Outcome) -> list[str]:
+    found = outcome.findings
+    if found is None:
+        reason = outcome.left_out or "the case could not be made"
+        return [outcome.title, outcome.promise, reason, *[""] * 6]
+    counts = (found.lost, found.doubled, found.unreadable, found.stray, found.read_again)
+    return [
+        outcome.title,
+        outcome.promise,
+        found.happened,
+        *map(str, counts),
+        f"{found.recovery_seconds:.1f} s",
+    ]
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"

@@ -1,0 +1,80 @@
+"""One thing that is proven: what is done to a pipeline, what Sluice promises then, and what was found.
+
+The command, the report and the runner know scenarios only; what a scenario does is its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from prove.stage import Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What happened, and what an audit found afterwards: the four counts must be 0.
+
+    ``lost`` counts records that are not in the table as they are in Kafka, ``doubled`` those that are there
+    more than once, ``unreadable`` what the metadata names and cannot be read or contradicts, ``stray`` data
+    files that nothing names. ``read_again`` are records that Kafka was asked for twice, ``may_read_again``
+    what the promise allows. ``recovery_seconds`` is the time of the runs that put it right.
+    """
+
+    happened: str
+    lost: int = 0
+    doubled: int = 0
+    unreadable: int = 0
+    stray: int = 0
+    read_again: int = 0
+    may_read_again: tuple[int, ...] = (0,)
+    recovery_seconds: float = 0.0
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the promise was kept."""
+        is_whole = not (self.lost or self.doubled or self.unreadable or self.stray)
+        return is_whole and self.read_again in self.may_read_again
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One case. ``needs`` are the servers beside Kafka: ``rest``, ``nessie``, ``spark``.
+
+    ``title`` says in words what is done; ``run`` raises when the case could not be made, which is a failure,
+    or ``LeftOut`` when this machine cannot make it.
+    """
+
+    name: str
+    group: str
+    title: str
+    promise: str
+    needs: frozenset[str]
+    is_quick: bool
+    run: Callable[[Stage], Findings]
+
+
+class LeftOut(Exception):
+    """The case cannot be made on this machine; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A scenario that was run: findings, or in ``failure`` why there are none; ``left_out`` if it was not."""
+
+    name: str
+    group: str
+    title: str
+    promise: str
+    seconds: float
+    findings: Findings | None = None
+    failure: str = ""
+    left_out: str = ""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether nothing speaks against the promise."""
+        return bool(self.left_out) or (self.findings is not None and self.findings.is_kept)

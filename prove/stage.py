@@ -1,0 +1,106 @@
+"""Where scenarios play: servers that all share, and for each a topic, a table and a folder of its own."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path  # noqa: TC003  (a field that travels between processes)
+from typing import TYPE_CHECKING, Any
+
+from prove.lab.fault_proxy import FaultProxy
+from prove.lab.kafka_server import KafkaBroker, Record, unique_name
+from prove.lab.new_lab import configure
+from prove.lab.pipeline_lab import Lab, make_lab, orders
+from prove.lab.s3 import new_bucket
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+PARTITIONS = 2
+SQLITE = "sqlite"
+REST = "rest"
+NESSIE = "nessie"
+CATALOG_NAMES = {
+    SQLITE: "the embedded catalog",
+    REST: "Iceberg's REST server over S3",
+    NESSIE: "Nessie over S3",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The servers' addresses; ``catalogs`` are PyIceberg's properties by name, without the embedded one."""
+
+    folder: Path
+    kafka: str
+    s3_endpoint: str = ""
+    spark_remote: str = ""
+    catalogs: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    @contextmanager
+    def play(self, catalog: str, *, on_spark: bool = False, **settings: Any) -> Iterator[Play]:
+        """A pipeline over a new, empty topic; ``settings`` are the pipeline's."""
+        broker = KafkaBroker(self.kafka)
+        topic = broker.new_topic(PARTITIONS, retention_ms=-1)
+        folder = self.folder / topic
+        folder.mkdir()
+        table = f"{unique_name('ns').replace('-', '_')}.orders"
+        remote = self.spark_remote or None
+        lab = make_lab(
+            folder, bootstrap=self.kafka, topic=topic, spark_remote=remote, table=table, **settings
+        )
+        play = Play(replace(lab, is_here=not on_spark), broker, folder)
+        if catalog == SQLITE:
+            yield play
+            return
+        with FaultProxy(self.catalogs[catalog]["uri"]) as proxy:
+            served = {**self.catalogs[catalog], "uri": proxy.url}
+            configure(lab, "catalog", {"warehouse": None, **served})
+            configure(lab, "", {"state": f"s3://{new_bucket(self.s3_endpoint)}/log"})
+            yield replace(play, proxy=proxy)
+
+
+@dataclass(slots=True)
+class Produced:
+    """What the topic holds."""
+
+    rows: int = 0
+    dead_letters: int = 0
+    tombstones: int = 0
+
+    @property
+    def records(self) -> int:
+        """All of it."""
+        return self.rows + self.dead_letters + self.tombstones
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """One scenario's pipeline. ``proxy`` stands before a catalog that is a server."""
+
+    lab: Lab
+    kafka: KafkaBroker
+    folder: Path
+    proxy: FaultProxy | None = None
+    produced: Produced = field(default_factory=Produced)
+
+    def produce(self, good: Sequence[bytes], bad: Sequence[bytes | None] = ()) -> None:
+        """Put records into the topic, evenly over its partitions; None is a tombstone."""
+        values = [*good, *bad]
+        topic = self.lab.pipeline.topic
+        self.kafka.produce(topic, [Record(v, partition=n % PARTITIONS) for n, v in enumerate(values)])
+        self.produced.rows += len(good)
+        self.produced.tombstones += bad.count(None)
+        self.produced.dead_letters += len(bad) - bad.count(None)
+
+    def produce_batch(self) -> None:
+        """One batch: forty orders, three records that cannot be decoded, a tombstone."""
+        self.produce(orders(0, 40), [b"not json", b"null", b"\xff\xfe", None])
+
+    def work(self, name: str = "drain") -> None:
+        """Do work in a process of its own, undisturbed."""
+        answer = self.lab.start(work=name).answer()
+        assert answer.error in {None, "batch-held"}, f"{name} ended with {answer.message}"
+
+
+BATCH = 44  # records of ``produce_batch``

@@ -1,0 +1,210 @@
+"""Zombies: a run that is stopped for longer than its replacement needs, and then goes on as if nothing was.
+
+Whatever it then believes, the table stays as its replacement left it: each record once, no file too many.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from prove.jobs import REPLAYED, REPLAYED_RECORDS
+from prove.lab.pipeline_lab import orders
+from prove.scenario import Findings, Scenario
+from prove.stage import BATCH, CATALOG_NAMES, NESSIE, REST, SQLITE
+from prove.verdict import look
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from prove.stage import Play, Stage
+
+MANY = 20
+CHANGES_NOTHING = "it commits nothing that is there, deletes nothing that is named"
+# What a run that was replaced may say when it goes on; that it has landed is no error.
+CONFLICTS = frozenset({None, "offsets-moved", "dead-letters-moved", "replay-overtaken", "taken-over"})
+QUICK = frozenset({"sqlite/zombie/first-batch", "sqlite/zombie/swept", "rest/zombie/rolled-back"})
+
+
+@dataclass(frozen=True, slots=True)
+class Zombie:
+    """``work`` stops at ``point`` after ``before``; ``meanwhile`` its replacement does what it does.
+
+    ``may_read_again`` are records of the stopped run's range that the replacement reads.
+    """
+
+    name: str
+    title: str
+    point: str
+    before: Callable[[Play], None]
+    meanwhile: Callable[[Play], int]
+    may_read_again: tuple[int, ...] = (0,)
+    work: str = "drain"
+    catalogs: tuple[str, ...] = (SQLITE, REST)
+
+    def scenario(self, catalog: str) -> Scenario:
+        """The case as the runner knows it."""
+        name = f"{catalog}/zombie/{self.name}"
+        return Scenario(
+            name=name,
+            group=f"a run that sleeps and goes on, on {CATALOG_NAMES[catalog]}",
+            title=self.title,
+            promise=CHANGES_NOTHING,
+            needs=frozenset({catalog} - {SQLITE}),
+            is_quick=name in QUICK,
+            run=lambda stage: self.run(stage, catalog),
+        )
+
+    def run(self, stage: Stage, catalog: str) -> Findings:
+        """Stop it, replace it, let it go on, look."""
+        with stage.play(catalog) as play:
+            self.before(play)
+            zombie = play.lab.start(self.point, signal.SIGSTOP, work=self.work)
+            try:
+                zombie.wait_until_stopped()
+                began = time.monotonic()
+                read_again = self.meanwhile(play)
+                seconds = time.monotonic() - began
+                zombie.go_on()
+                error = zombie.answer().error
+            finally:
+                zombie.kill()
+            assert error in CONFLICTS, f"it ended with {error}"
+            play.produce_batch()
+            play.work()
+            counts = look(play)
+        told = f"it ended with {error}" if error else "it found its batch landed, or nothing to do"
+        return Findings(
+            happened="; ".join((told, *counts.examples)),
+            lost=counts.lost,
+            doubled=counts.doubled,
+            unreadable=counts.unreadable,
+            stray=counts.stray,
+            read_again=read_again,
+            may_read_again=self.may_read_again,
+            recovery_seconds=seconds,
+        )
+
+
+def zombies() -> Iterator[Scenario]:
+    """Every case, in the report's order."""
+    for catalog in CATALOG_NAMES:
+        yield from (zombie.scenario(catalog) for zombie in ZOMBIES if catalog in zombie.catalogs)
+
+
+def _first(play: Play) -> None:
+    play.produce_batch()
+
+
+def _later(play: Play) -> None:
+    play.produce_batch()
+    play.work()
+    play.produce_batch()
+
+
+def _drained(play: Play) -> None:
+    play.produce_batch()
+    play.work()
+
+
+def _only_tombstones(play: Play) -> None:
+    _drained(play)
+    play.produce((), [None] * BATCH)
+
+
+def _replaced(play: Play) -> int:
+    answer = play.lab.start().answer()
+    assert answer.error is None, answer.message
+    return answer.records_read
+
+
+def _replaced_and_rolled_back(play: Play) -> int:
+    read = _replaced(play)
+    play.work("rollback")
+    return read
+
+
+def _many_commits(play: Play) -> int:
+    read = _replaced(play)
+    for n in range(MANY):
+        play.produce(orders(n, 2))
+        play.work()
+    return read
+
+
+def _replayed(play: Play) -> int:
+    answer = play.lab.start(work=f"replay {REPLAYED}").answer()
+    assert answer.error is None, answer.message
+    return answer.records_read
+
+
+def _folded(play: Play) -> int:
+    play.work("checkpoint")
+    return 0
+
+
+_ALL = (SQLITE, REST, NESSIE)
+ZOMBIES = (
+    Zombie(
+        "first-batch",
+        "a table's first batch, adopted",
+        "commit.before-swap",
+        _first,
+        _replaced,
+        catalogs=_ALL,
+    ),
+    Zombie(
+        "first-batch-swept",
+        "a table's first batch, done again and swept",
+        "drain.after-tasks",
+        _first,
+        _replaced,
+        (BATCH,),
+        catalogs=_ALL,
+    ),
+    Zombie("adopted", "a later batch, adopted", "commit.before-swap", _later, _replaced, catalogs=_ALL),
+    Zombie(
+        "swept", "between two row groups, its files swept", "split.after-chunk", _later, _replaced, (BATCH,)
+    ),
+    Zombie(
+        "landed", "after its commit, before its dead letters", "dead-letters.before-swap", _later, _replaced
+    ),
+    Zombie(
+        "rolled-back",
+        "its batch adopted and rolled back: the offsets are its own again",
+        "commit.before-swap",
+        _later,
+        _replaced_and_rolled_back,
+    ),
+    Zombie("many-commits", f"{MANY} commits later", "commit.before-swap", _later, _many_commits),
+    Zombie(
+        "many-commits-swept",
+        f"{MANY} commits after its sweep",
+        "drain.after-tasks",
+        _later,
+        _many_commits,
+        (BATCH,),
+    ),
+    Zombie(
+        "no-files", "a batch without files", "commit.before-swap", _only_tombstones, _replaced, catalogs=_ALL
+    ),
+    Zombie(
+        "replay",
+        "a replay that another one overtook",
+        "replay.before-swap",
+        _drained,
+        _replayed,
+        (REPLAYED_RECORDS,),
+        work=f"replay {REPLAYED}",
+    ),
+    Zombie(
+        "checkpoint",
+        "a fold that another one overtook",
+        "checkpoint.before-swap",
+        _drained,
+        _folded,
+        work="checkpoint",
+    ),
+)

@@ -1,0 +1,119 @@
+"""`./sluice prove` on servers of its own, and what it says of a promise that is not kept."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from prove.blows import Kill
+from prove.catalogue import all_scenarios, choose
+from prove.crash_matrix import Cell
+from prove.jobs import ADOPTED, DRAIN
+from prove.report import as_page, complaint
+from prove.scenario import Findings, Outcome
+from prove.stage import Stage
+from prove.verdict import look
+from prove.zombies import QUICK as QUICK_ZOMBIES
+
+if TYPE_CHECKING:
+    from prove.lab.kafka_server import KafkaBroker
+
+ROOT = Path(__file__).resolve().parents[2]
+MACHINE = {"processors": 2, "system": "a system", "python": "3.11"}
+KEPT = Outcome("sqlite/drain/kill-x", "a drain, here", "killed at x", "nothing", 1.0, Findings("died"))
+
+
+def test_one_scenario_alone() -> None:
+    """The command that a failure prints starts what it needs, runs that case and says so in JSON."""
+    name = "sqlite/drain/kill-commit.before-swap"
+    done = subprocess.run(
+        [sys.executable, "-m", "prove", "--only", name, "--json"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    said = json.loads(done.stdout.splitlines()[-1])
+    (scenario,) = said["scenarios"]
+    assert (scenario["name"], scenario["failure"], said["totals"]["kept"]) == (name, "", 1)
+    assert "adopted 1" in scenario["findings"]["happened"]
+
+
+def test_an_unknown_scenario_is_refused() -> None:
+    """A pattern that nothing matches starts no server."""
+    done = subprocess.run(
+        [sys.executable, "-m", "prove", "--only", "nothing"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "no scenario is named nothing" in done.stderr
+
+
+@pytest.mark.kafka
+@pytest.mark.faults
+def test_a_case_that_was_not_made_fails(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """A place that is never reached proves nothing, so the case must not pass."""
+    nowhere = replace(DRAIN, points={"drain.nowhere": ADOPTED})
+    scenario = Cell(nowhere, Kill("drain.nowhere"), "sqlite").scenario()
+    with pytest.raises(AssertionError, match=r"drain\.nowhere was not reached"):
+        scenario.run(Stage(tmp_path, str(kafka)))
+
+
+@pytest.mark.kafka
+def test_lost_doubled_and_stray_are_counted(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """What is not in the lake as produced, or lies there for nothing, shows in the counts."""
+    with Stage(tmp_path, str(kafka)).play("sqlite") as play:
+        play.produce_batch()
+        play.work()
+        assert look(play).examples == ()
+        data = Path(play.lab.table().location().removeprefix("file://")) / "data"
+        (data / "nobody.parquet").write_bytes(b"PAR1")
+        play.lab.table().delete("_kafka_offset = 3")
+        play.produced.dead_letters -= 1
+        counts = look(play)
+    assert (counts.lost, counts.doubled, counts.stray) == (2, 1, 1), counts
+
+
+def test_every_quick_scenario_exists() -> None:
+    """The selection is by name: one that was renamed would fall out of it in silence."""
+    from prove.crash_matrix import QUICK
+
+    assert {*QUICK, *QUICK_ZOMBIES} == {scenario.name for scenario in choose(is_quick=True)}
+    assert len(choose(only="sqlite/drain/*")) < len(choose(only="sqlite/*")) < len(all_scenarios())
+
+
+@pytest.mark.parametrize(
+    "findings",
+    [
+        Findings("died", lost=1),
+        Findings("died", doubled=1),
+        Findings("died", unreadable=1),
+        Findings("died", stray=1),
+        Findings("died", read_again=44),
+    ],
+)
+def test_a_broken_promise_is_named_with_its_command(findings: Findings) -> None:
+    """Any count above what was promised breaks it."""
+    broken = replace(KEPT, findings=findings)
+    assert KEPT.is_kept
+    assert not broken.is_kept
+    assert "./sluice prove --only 'sqlite/drain/kill-x'" in complaint(broken)
+
+
+def test_the_page_has_a_row_for_each_scenario() -> None:
+    """Those that could not be made say why instead of counts."""
+    left_out = replace(KEPT, findings=None, left_out="only root may")
+    page = as_page([KEPT, left_out], MACHINE, 3.0)
+    assert "2 scenarios: 1 kept, 0 broken, 1 left out" in page
+    assert "| killed at x | nothing | died | 0 | 0 | 0 | 0 | 0 | 0.0 s |" in page
+    assert "only root may" in page
