@@ -17,8 +17,8 @@ from prove.lab.tasks_here import tasks_here
 from resources.connections import open_connections
 from spark_jobs.drain import drain
 from spark_jobs.io.config_file import load_config
+from spark_jobs.io.tables import load_fresh
 from spark_jobs.table_figures import table_figures
-from spark_jobs.upkeep import load_fresh
 from spark_jobs.upkeep_jobs import run_upkeep, upkeep_due
 
 if TYPE_CHECKING:

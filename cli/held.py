@@ -12,7 +12,7 @@ from cli import output
 from cli.work import connections_for, load_pipeline
 
 if TYPE_CHECKING:
-    from spark_jobs.recover import HeldBatch
+    from spark_jobs.recover import AdoptedBatch, HeldBatch
 
 _reason = click.option("--reason", required=True, help="Why; kept with the table and in the log.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
@@ -61,11 +61,7 @@ def publish_held(pipeline: str, attempt: str | None, reason: str, as_json: bool)
         from spark_jobs.held import publish  # noqa: PLC0415  (pyiceberg: not for `--help`)
 
         landed = publish(chosen, connections, reason=reason, attempt=attempt)
-    if as_json:
-        output.json_line({"pipeline": chosen.name, "published": dataclasses.asdict(landed)})
-        return
-    rows = output.count(landed.balance.rows, "row")
-    output.say(f"{chosen.name}: published {rows} of {landed.ranges}, snapshot {landed.snapshot_id}")
+    _print_decided(chosen.name, "published", landed, f", snapshot {landed.snapshot_id}", as_json=as_json)
 
 
 @command.command("discard")
@@ -83,11 +79,17 @@ def discard_held(pipeline: str, attempt: str | None, reason: str, as_json: bool)
         from spark_jobs.held import discard  # noqa: PLC0415  (pyiceberg: not for `--help`)
 
         gone = discard(chosen, connections, reason=reason, attempt=attempt)
+    _print_decided(chosen.name, "discarded", gone, "; drains go on after them", as_json=as_json)
+
+
+def _print_decided(
+    pipeline: str, decided: str, batch: AdoptedBatch | HeldBatch, what_now: str, *, as_json: bool
+) -> None:
     if as_json:
-        output.json_line({"pipeline": chosen.name, "discarded": dataclasses.asdict(gone)})
+        output.json_line({"pipeline": pipeline, decided: dataclasses.asdict(batch)})
         return
-    rows = output.count(gone.balance.rows, "row")
-    output.say(f"{chosen.name}: discarded {rows} of {gone.ranges}; drains go on after them")
+    rows = output.count(batch.balance.rows, "row")
+    output.say(f"{pipeline}: {decided} {rows} of {batch.ranges}{what_now}")
 
 
 def _print(pipeline: str, held: tuple[HeldBatch, ...]) -> None:

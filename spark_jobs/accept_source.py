@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spark_jobs.act import logged_act, table_to_act_on
+from spark_jobs.act import logged_act
 from spark_jobs.audit import MAX_CHUNK_BYTES, differing_offsets, row_maker
 from spark_jobs.audit_removed import inside
 from spark_jobs.core.batch import BatchKind
@@ -27,7 +27,7 @@ from spark_jobs.io.kafka_reader import RangeReader
 from spark_jobs.io.landing import Intent, land
 from spark_jobs.io.metadata_columns import OFFSET
 from spark_jobs.io.swap import stage_append
-from spark_jobs.io.tables import progress_of
+from spark_jobs.io.tables import load_drained, progress_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -77,7 +77,7 @@ def compare_source(pipeline: PipelineConfig, connections: Connections) -> Source
 
     Raises ``ConfigError`` (``no-table-yet``) and what reading Kafka raises.
     """
-    table = table_to_act_on(pipeline, connections)
+    table = load_drained(pipeline, connections)
     progress = progress_of(table)
     source = connections.admin.source_state(pipeline.topic)
     reader = RangeReader(
@@ -130,7 +130,7 @@ def accept_source(
         intent = Intent(pipeline.table, batch.attempt, "accept", partial(stage, batch, summary))
         return land(connections.open_catalog, intent, connections.fail_points)
 
-    table = table_to_act_on(pipeline, connections)
+    table = load_drained(pipeline, connections)
     committed = logged_act(pipeline.name, table, connections, BatchKind.ACCEPT, reason=reason, commit=commit)
     there = committed.progress
     return Accepted(there.generation, starts is None, there.next_offsets, committed.snapshot_id)

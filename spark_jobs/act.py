@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 from spark_jobs import __version__
 from spark_jobs.batch_run import Steps
 from spark_jobs.core.batch import Batch
-from spark_jobs.core.errors import ConfigError
 from spark_jobs.core.offsets import OffsetRanges
 from spark_jobs.core.txlog import FlushComplete, IcebergSnapshotCreated, OffsetCommit
-from spark_jobs.io.catalog import close_catalog
 from spark_jobs.io.commit import commit_change
-from spark_jobs.io.tables import load_table, progress_of
+from spark_jobs.io.tables import progress_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from spark_jobs.core.batch import BatchKind
-    from spark_jobs.core.config import PipelineConfig
     from spark_jobs.core.progress import Progress
     from spark_jobs.core.txlog import Entry
     from spark_jobs.io.connections import Connections
@@ -94,24 +91,6 @@ def logged_act(
     log(IcebergSnapshotCreated(committed.snapshot_id, connections.run_id, connections.now_us()))
     log(FlushComplete(steps.durations_ms, None, connections.run_id, connections.now_us()))
     return committed
-
-
-def table_to_act_on(pipeline: PipelineConfig, connections: Connections) -> Table:
-    """The pipeline's table as it is now; raises ``ConfigError`` (``no-table-yet``) when there is none."""
-    catalog = connections.open_catalog()
-    try:
-        table = load_table(catalog, pipeline.table)
-    finally:
-        close_catalog(catalog)
-    if table is None:
-        raise ConfigError(
-            "the pipeline has no table yet, so there is nothing that could remember this",
-            code="no-table-yet",
-            hint=f"The first batch makes it: ./sluice drain {pipeline.name}. `start` says where that begins.",
-            pipeline=pipeline.name,
-            table=pipeline.table,
-        )
-    return table
 
 
 def _begun(batch: Batch, connections: Connections, reason: str) -> OffsetCommit:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_jobs.core.errors import ConfigError
 from spark_jobs.core.offsets import OffsetRanges
 from spark_jobs.core.quality import SuiteResult, When, merged, suite_result_from_json
 from spark_jobs.core.recovery import is_waiting
 from spark_jobs.core.txlog import Held
-from spark_jobs.io.catalog import close_catalog
-from spark_jobs.io.tables import load_table, progress_of
+from spark_jobs.io.tables import load_drained, progress_of
 from spark_jobs.quality.judge import columns_of, judge
 from spark_jobs.quality.rows import rows_of_ranges
 
@@ -42,9 +40,9 @@ def check_quality(
     """Judge what was committed from the offsets ``since`` on (by partition); without any, the last batch.
 
     Rows are judged in parts of at most a batch, so memory does not grow with how much that is. Raises
-    ``ConfigError`` (``nothing-to-judge``) before the first batch, and ``RetryableError``.
+    ``ConfigError`` (``no-table-yet``) before the first batch, and ``RetryableError``.
     """
-    table = _load(pipeline, connections)
+    table = load_drained(pipeline, connections)
     progress = progress_of(table)
     ranges = _committed(progress, since)
     found = []
@@ -92,20 +90,3 @@ def _holding(table: Table, progress: Progress, connections: Connections) -> dict
     held = [entry for each in unfinished if is_waiting(each, progress) and (entry := each.entry(Held))]
     results = [suite_result_from_json(each) for entry in held for each in entry.failed]
     return {result.suite: result for result in results}
-
-
-def _load(pipeline: PipelineConfig, connections: Connections) -> Table:
-    catalog = connections.open_catalog()
-    try:
-        table = load_table(catalog, pipeline.table)
-    finally:
-        close_catalog(catalog)
-    if table is None:
-        raise ConfigError(
-            "the table does not exist yet: there is nothing to judge",
-            code="nothing-to-judge",
-            hint=f"Drain first: ./sluice drain {pipeline.name}.",
-            pipeline=pipeline.name,
-            table=pipeline.table,
-        )
-    return table

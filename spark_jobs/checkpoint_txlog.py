@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.core.books import books_of, entry_of
 from spark_jobs.core.notice import owes_notice
 from spark_jobs.io.books import enter
-from spark_jobs.io.catalog import close_catalog
-from spark_jobs.io.tables import load_table
+from spark_jobs.io.tables import load_fresh
 from spark_jobs.notices import send_owed
 
 if TYPE_CHECKING:
@@ -91,9 +90,5 @@ def _foldable(pipeline: PipelineConfig, connections: Connections, table_uuid: st
 
 
 def _table_uuid(pipeline: PipelineConfig, connections: Connections) -> str | None:
-    catalog = connections.open_catalog()
-    try:
-        table = load_table(catalog, pipeline.table)
-    finally:
-        close_catalog(catalog)
+    table = load_fresh(connections, pipeline.table)
     return None if table is None else str(table.metadata.table_uuid)

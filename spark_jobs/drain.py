@@ -18,8 +18,7 @@ from spark_jobs.core.planning import bytes_per_record, plan_ranges, plan_splits
 from spark_jobs.core.source import check_identity
 from spark_jobs.halving import drain_whole_or_halved
 from spark_jobs.io.anchor import check_anchor
-from spark_jobs.io.catalog import close_catalog
-from spark_jobs.io.tables import load_table, progress_of
+from spark_jobs.io.tables import load_fresh, progress_of
 from spark_jobs.notices import NoticeSender
 from spark_jobs.recover import HeldBatch, RecoveryResult, recover
 from spark_jobs.table_columns import MAX_SPLIT_BYTES, Tables, ensure_tables
@@ -140,12 +139,8 @@ def _drain(
 
 
 def _progress(pipeline: PipelineConfig, connections: Connections) -> Progress | None:
-    catalog = connections.open_catalog()
-    try:
-        table = load_table(catalog, pipeline.table)
-        return progress_of(table) if table is not None else None
-    finally:
-        close_catalog(catalog)
+    table = load_fresh(connections, pipeline.table)
+    return progress_of(table) if table is not None else None
 
 
 def _not_begun(pipeline: PipelineConfig, progress: Progress) -> DrainResult:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.core.errors import ConfigError, SourceChanged
 from spark_jobs.core.quality import OnFailure
-from spark_jobs.io.catalog import close_catalog
-from spark_jobs.io.tables import load_table
+from spark_jobs.io.tables import load_fresh
 from spark_jobs.quality.judge import columns_of, judge
 from spark_jobs.quality.rows import rows_of_files
 
@@ -74,11 +73,7 @@ def can_reject(run: BatchRun, verdict: GateVerdict) -> bool:
 
 def _table_of(run: BatchRun) -> Table:
     """The table as it is now: the batch's own columns may have been added since it was planned."""
-    catalog = run.connections.open_catalog()
-    try:
-        table = load_table(catalog, run.plan.batch.table)
-    finally:
-        close_catalog(catalog)
+    table = load_fresh(run.connections, run.plan.batch.table)
     if table is None or table.metadata.table_uuid != run.plan.table.metadata.table_uuid:
         raise SourceChanged(
             "the table was dropped or replaced while its batch was being written",

@@ -15,8 +15,7 @@ from spark_jobs.core.errors import CommitConflict, ConfigError
 from spark_jobs.core.recovery import is_waiting, stands_at_starts
 from spark_jobs.core.skips import with_skipped
 from spark_jobs.core.txlog import Published
-from spark_jobs.io.catalog import close_catalog
-from spark_jobs.io.tables import load_table, progress_of
+from spark_jobs.io.tables import load_fresh, progress_of
 from spark_jobs.recover import held_batch, recover
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 def held_batches(pipeline: PipelineConfig, connections: Connections) -> tuple[HeldBatch, ...]:
     """The batches that wait for an operator, oldest first; reads only."""
-    table = _load(pipeline, connections)
+    table = load_fresh(connections, pipeline.table)
     if table is None:
         return ()
     waiting = _waiting(table, connections)
@@ -109,7 +108,7 @@ def discard(
 def _choose(
     pipeline: PipelineConfig, connections: Connections, attempt: str | None
 ) -> tuple[Table, Attempt, Batch]:
-    table = _load(pipeline, connections)
+    table = load_fresh(connections, pipeline.table)
     waiting = _waiting(table, connections) if table else []
     chosen = [each for each in waiting if attempt is None or each.uuid == attempt]
     look = f"./sluice held list {pipeline.name} shows what is."
@@ -137,11 +136,3 @@ def _waiting(table: Table, connections: Connections) -> list[Attempt]:
     progress = progress_of(table)
     unfinished = connections.txlog.unfinished(str(table.metadata.table_uuid), now_us=connections.now_us())
     return [attempt for attempt in unfinished if is_waiting(attempt, progress)]
-
-
-def _load(pipeline: PipelineConfig, connections: Connections) -> Table | None:
-    catalog = connections.open_catalog()
-    try:
-        return load_table(catalog, pipeline.table)
-    finally:
-        close_catalog(catalog)

@@ -13,7 +13,7 @@ from spark_jobs.core.recovery import is_held
 from spark_jobs.io.books import newest_first
 from spark_jobs.io.catalog import close_catalog
 from spark_jobs.io.row_filters import equals
-from spark_jobs.io.tables import load_table
+from spark_jobs.io.tables import load_fresh, load_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -51,11 +51,7 @@ def history(
 
     Raises ``RetryableError`` and ``ConfigError`` when catalog or log cannot be read.
     """
-    catalog = connections.open_catalog()
-    try:
-        table = load_table(catalog, pipeline.table)
-    finally:
-        close_catalog(catalog)
+    table = load_fresh(connections, pipeline.table)
     logged = _logged(table, connections) if table is not None else []
     lines = _merged(pipeline.table, logged, equals("table_name", pipeline.table), connections)
     return tuple(islice((line for line in lines if not kinds or line.entry.kind in kinds), limit))

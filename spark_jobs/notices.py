@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Self
 from spark_jobs.core.errors import SluiceError
 from spark_jobs.core.notice import is_expired, notice_of, owes_notice
 from spark_jobs.core.txlog import Notified, ParquetWritten
-from spark_jobs.io.catalog import close_catalog
 from spark_jobs.io.data_files import partition_path
 from spark_jobs.io.secrets import remember, resolve
-from spark_jobs.io.tables import load_table
+from spark_jobs.io.tables import load_fresh
 from spark_jobs.io.webhook import Delivery, post
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def send_owed(
     is missing and ``RetryableError`` when log or catalog are away.
     """
     url = _url(pipeline)
-    table = None if url is None else _load(pipeline, connections)
+    table = None if url is None else load_fresh(connections, pipeline.table)
     if url is None or table is None:
         return NoticesSent()
     log, table_uuid = connections.txlog, str(table.metadata.table_uuid)
@@ -174,11 +173,3 @@ def _url(pipeline: PipelineConfig) -> str | None:
     url = resolve({"notify.webhook": written.get_secret_value()})["notify.webhook"]
     remember(url)
     return url
-
-
-def _load(pipeline: PipelineConfig, connections: Connections) -> Table | None:
-    catalog = connections.open_catalog()
-    try:
-        return load_table(catalog, pipeline.table)
-    finally:
-        close_catalog(catalog)

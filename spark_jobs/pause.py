@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from spark_jobs.act import act, table_to_act_on
+from spark_jobs.act import act
 from spark_jobs.core.batch import BatchKind
 from spark_jobs.core.progress import Pause
-from spark_jobs.io.tables import progress_of
+from spark_jobs.io.tables import load_drained, progress_of
 
 if TYPE_CHECKING:
     from spark_jobs.core.config import PipelineConfig
@@ -27,7 +27,7 @@ def pause(pipeline: PipelineConfig, connections: Connections, *, reason: str) ->
     def change(progress: Progress) -> Progress:
         return replace(progress, paused=paused)
 
-    table = table_to_act_on(pipeline, connections)
+    table = load_drained(pipeline, connections)
     act(pipeline.name, table, connections, BatchKind.PAUSE, reason=reason, change=change)
     return paused
 
@@ -37,7 +37,7 @@ def resume(pipeline: PipelineConfig, connections: Connections, *, reason: str) -
 
     Raises as ``pause``.
     """
-    table = table_to_act_on(pipeline, connections)
+    table = load_drained(pipeline, connections)
     paused = progress_of(table).paused
     if paused is not None:
 

@@ -19,12 +19,11 @@ from spark_jobs.core.start_offsets import resolve_start
 from spark_jobs.decode.infer import observe
 from spark_jobs.decode.json import decode_chunk
 from spark_jobs.io.arrow_schema import arrow_schema
-from spark_jobs.io.catalog import close_catalog
 from spark_jobs.io.iceberg_types import declared_fields, iceberg_schema, known_fields
 from spark_jobs.io.kafka_reader import RangeReader
 from spark_jobs.io.metadata_columns import METADATA_COLUMNS, with_metadata_columns
 from spark_jobs.io.partitioning import partition_spec
-from spark_jobs.io.tables import load_table, progress_of
+from spark_jobs.io.tables import load_fresh, progress_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,7 +90,7 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
     does, ``ConfigError`` also for a partitioning that the table could not be made with.
     """
     source = connections.admin.source_state(pipeline.topic)
-    table = _load(pipeline, connections)
+    table = load_fresh(connections, pipeline.table)
     starts = _starts(pipeline, connections, source, table, max_records)
     chunks = _read(connections, source, starts, max_records)
     filled = [
@@ -120,14 +119,6 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
         dead_letters=dead_letters,
         partitioning=_partitioning(pipeline, table, columns, decoded),
     )
-
-
-def _load(pipeline: PipelineConfig, connections: Connections) -> Table | None:
-    catalog = connections.open_catalog()
-    try:
-        return load_table(catalog, pipeline.table)
-    finally:
-        close_catalog(catalog)
 
 
 def _starts(

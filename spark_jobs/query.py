@@ -18,9 +18,8 @@ import pyarrow as pa
 from spark_jobs.core.errors import ConfigError, RetryableError
 from spark_jobs.core.moments import Moment
 from spark_jobs.io.as_of import snapshot_at
-from spark_jobs.io.catalog import close_catalog
 from spark_jobs.io.duckdb_source import TableSource
-from spark_jobs.io.tables import dead_letters_of, load_table
+from spark_jobs.io.tables import dead_letters_of, load_drained, load_fresh
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +57,8 @@ def query(
     ``no-table-yet``, ``no-history``, ``no-such-snapshot``), ``RetryableError`` when catalog or storage are
     away.
     """
-    table, dead_letters = _load(pipeline, connections)
+    table = load_drained(pipeline, connections)
+    dead_letters = load_fresh(connections, dead_letters_of(pipeline.table))
     scan = _scan_at(table, as_of)
     with (
         tempfile.TemporaryDirectory(prefix="sluice-query-") as folder,
@@ -71,23 +71,6 @@ def query(
         engine.execute("SET lock_configuration = true")
         with _begun(engine, sql, pipeline.table) as answer:
             yield Answer(answer.schema, _translating(answer, pipeline.table))
-
-
-def _load(pipeline: PipelineConfig, connections: Connections) -> tuple[Table, Table | None]:
-    catalog = connections.open_catalog()
-    try:
-        table = load_table(catalog, pipeline.table)
-        dead_letters = load_table(catalog, dead_letters_of(pipeline.table))
-    finally:
-        close_catalog(catalog)
-    if table is None:
-        raise ConfigError(
-            "the table does not exist yet",
-            code="no-table-yet",
-            hint=f"The first drain makes it: ./sluice drain {pipeline.name}",
-            table=pipeline.table,
-        )
-    return table, dead_letters
 
 
 def _shut_in(folder: str) -> dict[str, str | bool | int | float | list[str]]:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.core.batch import Batch, BatchKind
 from spark_jobs.core.offsets import OffsetRanges
-from spark_jobs.io.catalog import close_catalog
 from spark_jobs.io.commit import commit_change
-from spark_jobs.io.tables import load_table, progress_of
+from spark_jobs.io.tables import load_fresh, progress_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,11 +30,7 @@ def reanchor(
     nothing is then taken for granted anew. Safe to repeat and beside drains. A table that does not exist is
     left alone.
     """
-    catalog = connections.open_catalog()
-    try:
-        table = load_table(catalog, identifier)
-    finally:
-        close_catalog(catalog)
+    table = load_fresh(connections, identifier)
     if table is None:
         return
     progress = progress_of(table)

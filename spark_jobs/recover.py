@@ -27,12 +27,11 @@ from spark_jobs.core.txlog import (
     Swept,
 )
 from spark_jobs.io.anchor import check_anchor
-from spark_jobs.io.catalog import close_catalog
 from spark_jobs.io.commit import commit_batch, commit_dead_letters, request_of
 from spark_jobs.io.data_files import normalise_path
 from spark_jobs.io.named_files import named_among
 from spark_jobs.io.sweep import data_location, sweep_files
-from spark_jobs.io.tables import dead_letters_of, load_table, progress_of
+from spark_jobs.io.tables import dead_letters_of, load_fresh, progress_of
 from spark_jobs.io.txlog_store import CLOSING_AFTER_US
 
 if TYPE_CHECKING:
@@ -181,11 +180,7 @@ class _Recovery:
 
     def load(self, identifier: str) -> Table | None:
         """The table through a new catalog object."""
-        catalog = self._connections.open_catalog()
-        try:
-            return load_table(catalog, identifier)
-        finally:
-            close_catalog(catalog)
+        return load_fresh(self._connections, identifier)
 
     def interrupt(self, attempt: Attempt) -> None:
         """Stop Spark work that may still run, so that it does not hold the cores; nothing depends on it."""

@@ -19,7 +19,8 @@ from spark_jobs.io.catalog_tables import drop_stillborn, locations_of, locations
 from spark_jobs.io.file_listing import modified_us
 from spark_jobs.io.metadata_files import named_of
 from spark_jobs.io.sweep import delete_file
-from spark_jobs.upkeep import Done, load_fresh, tables_of, tidy_tables
+from spark_jobs.io.tables import load_fresh
+from spark_jobs.upkeep import Done, tables_of, tidy_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,6 @@ from spark_jobs.core.schema import evolve
 from spark_jobs.decode.infer import observe
 from spark_jobs.decode.records import Origin
 from spark_jobs.io.arrow_schema import arrow_schema
-from spark_jobs.io.catalog import close_catalog
 from spark_jobs.io.evolution import evolved_schema
 from spark_jobs.io.iceberg_types import declared_fields, iceberg_type, known_fields
 from spark_jobs.io.kafka_reader import RangeReader
@@ -27,7 +26,7 @@ from spark_jobs.io.metadata_columns import (
     PARTITION,
     dead_letter_schema,
 )
-from spark_jobs.io.tables import dead_letters_of, load_table, progress_of
+from spark_jobs.io.tables import dead_letters_of, load_fresh, progress_of
 from spark_jobs.row_comparison import equal_values
 from spark_jobs.rows import NewFieldsSeen, RowMaker
 
@@ -93,11 +92,7 @@ def diff_replay(
     ``on_progress`` gets offsets done and in all. Raises ``RetryableError`` and ``ConfigError`` when the table
     or the topic cannot be read.
     """
-    catalog = connections.open_catalog()
-    try:
-        dead_letters = load_table(catalog, dead_letters_of(pipeline.table))
-    finally:
-        close_catalog(catalog)
+    dead_letters = load_fresh(connections, dead_letters_of(pipeline.table))
     differ = _Differ(pipeline, plan.table, dead_letters)
     reader = RangeReader(
         connections.kafka, pipeline.topic, max_chunk_bytes=MAX_CHUNK_BYTES, queue_bytes=4 * MAX_CHUNK_BYTES

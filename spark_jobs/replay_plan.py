@@ -11,9 +11,8 @@ from spark_jobs.core.replacing import Overlap, ReplacedOffsets
 from spark_jobs.core.replay_ranges import drained_part, require_held, window_bounds, window_ranges
 from spark_jobs.core.source import check_identity
 from spark_jobs.io.anchor import check_anchor
-from spark_jobs.io.catalog import close_catalog
 from spark_jobs.io.replace import affected_files, task_overlap
-from spark_jobs.io.tables import load_table, progress_of
+from spark_jobs.io.tables import load_drained, progress_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +48,7 @@ def plan_replay(
     when Kafka no longer holds a range, ``ConfigError`` when nothing is left to replay or there is no table,
     ``SourceChanged`` as a drain does.
     """
-    table = _load(pipeline, connections)
+    table = load_drained(pipeline, connections)
     source = connections.admin.source_state(pipeline.topic)
     progress = progress_of(table)
     check_identity(progress, source, table=pipeline.table)
@@ -89,23 +88,7 @@ def ranges_of_window(pipeline: PipelineConfig, connections: Connections, key: st
     for a text that names no window, or when there is no table.
     """
     start, end = window_bounds(key)
-    progress = progress_of(_load(pipeline, connections))
+    progress = progress_of(load_drained(pipeline, connections))
     source = connections.admin.source_state(pipeline.topic)
     found = window_ranges(key, source, progress.next_offsets)
     return found or tuple(OffsetRange(partition, start, end) for partition in sorted(progress.next_offsets))
-
-
-def _load(pipeline: PipelineConfig, connections: Connections) -> Table:
-    catalog = connections.open_catalog()
-    try:
-        table = load_table(catalog, pipeline.table)
-    finally:
-        close_catalog(catalog)
-    if table is None:
-        raise ConfigError(
-            "there is no table to replay into yet",
-            code="replay-without-table",
-            hint=f"Drain first: ./sluice drain {pipeline.name}",
-            table=pipeline.table,
-        )
-    return table

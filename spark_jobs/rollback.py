@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from spark_jobs.act import logged_act, table_to_act_on
+from spark_jobs.act import logged_act
 from spark_jobs.core.batch import BatchKind
 from spark_jobs.core.errors import ConfigError
 from spark_jobs.core.rewinding import Rewind, plan_rewind, refuse_lost, rewound
@@ -18,7 +18,7 @@ from spark_jobs.io.commit import batch_summary, commit_dead_letters
 from spark_jobs.io.history import EarlierState, snapshot_at, state_at
 from spark_jobs.io.landing import Intent, land
 from spark_jobs.io.rewind import stage_rewind
-from spark_jobs.io.tables import progress_of
+from spark_jobs.io.tables import load_drained, progress_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,7 +61,7 @@ def rollback(
     Kafka lacks some of what goes, ``SourceChanged`` and what a commit raises. A drain that commits meanwhile
     is rolled back with the rest.
     """
-    table = table_to_act_on(pipeline, connections)
+    table = load_drained(pipeline, connections)
     to_snapshot = snapshot_at(table, to_time_ms or 0) if to_snapshot is None else to_snapshot
     source = connections.admin.source_state(pipeline.topic)
     planned = _plan(pipeline, table, to_snapshot, source, force=force)[1]

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.act import act
 from spark_jobs.core.batch import BatchKind
 from spark_jobs.core.recovery import has_passed
-from spark_jobs.io.catalog import close_catalog
-from spark_jobs.io.tables import load_table, progress_of
+from spark_jobs.io.tables import load_fresh, progress_of
 from spark_jobs.recover import RecoveryResult, settle_replays
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ def settle_left_replays(
     own is refused, wherever it is, and its files can be deleted. Safe to repeat and beside drains; a replay
     that is alive ends with ``replay-overtaken``. Errors as ``recover``.
     """
-    table = _load(pipeline, connections)
+    table = load_fresh(connections, pipeline.table)
     if table is None:
         return RecoveryResult()
     unfinished = connections.txlog.unfinished(str(table.metadata.table_uuid), now_us=connections.now_us())
@@ -46,14 +45,6 @@ def settle_left_replays(
 
 def _is_replay(attempt: Attempt) -> bool:
     return attempt.batch is not None and attempt.batch.kind is BatchKind.REPLAY
-
-
-def _load(pipeline: PipelineConfig, connections: Connections) -> Table | None:
-    catalog = connections.open_catalog()
-    try:
-        return load_table(catalog, pipeline.table)
-    finally:
-        close_catalog(catalog)
 
 
 def _give_up(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from spark_jobs.act import act, table_to_act_on
+from spark_jobs.act import act
 from spark_jobs.core.batch import BatchKind
 from spark_jobs.core.errors import ConfigError
 from spark_jobs.core.skips import with_skipped
 from spark_jobs.core.source import check_identity
-from spark_jobs.io.tables import progress_of
+from spark_jobs.io.tables import load_drained, progress_of
 
 if TYPE_CHECKING:
     from spark_jobs.core.config import PipelineConfig
@@ -30,7 +30,7 @@ def skip(
     (``not-next-offset``, ``beyond-the-end``) otherwise, also when a drain was faster, ``SourceChanged``, and
     what ``act`` raises.
     """
-    table = table_to_act_on(pipeline, connections)
+    table = load_drained(pipeline, connections)
     source = connections.admin.source_state(pipeline.topic)
     check_identity(progress_of(table), source, table=pipeline.table)
     for wanted in ranges:

@@ -15,12 +15,11 @@ from spark_jobs.core.source import check_identity
 from spark_jobs.core.tracing import Judgement, KafkaSays, Where, judge_rowless
 from spark_jobs.history import HistoryLine, State, line_of
 from spark_jobs.io.books import covering
-from spark_jobs.io.catalog import close_catalog
 from spark_jobs.io.kafka_reader import RangeReader
 from spark_jobs.io.metadata_columns import KEY
 from spark_jobs.io.row_filters import equals
 from spark_jobs.io.row_place import RowPlace, Spot, count_rows, find_row, removed_by, spots_of
-from spark_jobs.io.tables import dead_letters_of, load_table, progress_of
+from spark_jobs.io.tables import dead_letters_of, load_drained, load_fresh, progress_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -105,28 +104,18 @@ def trace_key(
 
 def _gather(pipeline: PipelineConfig, connections: Connections) -> _Facts:
     source = connections.admin.source_state(pipeline.topic)
-    catalog = connections.open_catalog()
-    try:
-        table = load_table(catalog, pipeline.table)
-        if table is None:
-            raise ConfigError(
-                f"there is no table {pipeline.table} yet",
-                code="no-table-yet",
-                hint=f"Nothing was drained: ./sluice drain {pipeline.name} makes the table.",
-            )
-        # The log before the books: what a fold moves meanwhile is then seen in one of the two.
-        attempts = connections.txlog.attempts(str(table.metadata.table_uuid))
-        return _Facts(
-            pipeline,
-            connections,
-            source,
-            table,
-            load_table(catalog, dead_letters_of(pipeline.table)),
-            tuple(line for line in map(line_of, attempts) if line is not None),
-            load_table(catalog, books_of(pipeline.table)),
-        )
-    finally:
-        close_catalog(catalog)
+    table = load_drained(pipeline, connections)
+    # The log before the books: what a fold moves meanwhile is then seen in one of the two.
+    attempts = connections.txlog.attempts(str(table.metadata.table_uuid))
+    return _Facts(
+        pipeline,
+        connections,
+        source,
+        table,
+        load_fresh(connections, dead_letters_of(pipeline.table)),
+        tuple(line for line in map(line_of, attempts) if line is not None),
+        load_fresh(connections, books_of(pipeline.table)),
+    )
 
 
 def _trace(facts: _Facts, spot: Spot) -> Trace:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from spark_jobs.core.books import books_of
 from spark_jobs.io.anchor import check_anchor
-from spark_jobs.io.catalog import close_catalog
 from spark_jobs.io.spark_procedures import call_procedure, table_argument
-from spark_jobs.io.tables import dead_letters_of, load_table
+from spark_jobs.io.tables import dead_letters_of, load_fresh
 from spark_jobs.reanchor import reanchor
 from spark_jobs.table_figures import table_figures
 
@@ -131,12 +130,3 @@ def tidy_tables(
 def tables_of(pipeline: PipelineConfig) -> tuple[str, str, str]:
     """The pipeline's table, its dead letters, and the books, which it shares with its namespace."""
     return (pipeline.table, dead_letters_of(pipeline.table), books_of(pipeline.table))
-
-
-def load_fresh(connections: Connections, identifier: str) -> Table | None:
-    """The table through a catalog object of its own, closed again; its metadata and files stay readable."""
-    catalog = connections.open_catalog()
-    try:
-        return load_table(catalog, identifier)
-    finally:
-        close_catalog(catalog)

@@ -8,10 +8,11 @@ from spark_jobs.compact import compact
 from spark_jobs.core.books import is_due
 from spark_jobs.core.upkeep_conditions import Due, UpkeepKind, due_upkeep
 from spark_jobs.expire_snapshots import expire_snapshots
+from spark_jobs.io.tables import load_fresh
 from spark_jobs.remove_orphans import remove_orphans
 from spark_jobs.rewrite_manifests import rewrite_manifests
 from spark_jobs.table_figures import table_figures
-from spark_jobs.upkeep import load_fresh, tables_of
+from spark_jobs.upkeep import tables_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

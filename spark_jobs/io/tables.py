@@ -21,7 +21,7 @@ from pyiceberg.schema import assign_fresh_schema_ids
 from spark_jobs.core.config import DEAD_LETTERS_SUFFIX
 from spark_jobs.core.errors import ConfigError, SluiceError
 from spark_jobs.core.progress import has_progress, progress_from_properties
-from spark_jobs.io.catalog import catalog_error
+from spark_jobs.io.catalog import catalog_error, close_catalog
 from spark_jobs.io.metadata_columns import METADATA_COLUMNS, dead_letter_schema, with_metadata_columns
 from spark_jobs.io.partitioning import partition_spec
 from spark_jobs.io.swap import no_snapshot, send, stage_birth
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
 
+    from spark_jobs.core.config import PipelineConfig
     from spark_jobs.core.progress import Progress
+    from spark_jobs.io.connections import Connections
 
 # The level: Parquet with zstd 1 costs about 0.3 µs a row; higher levels cost more than they save here.
 TABLE_PROPERTIES = {
@@ -69,6 +71,29 @@ def load_table(catalog: Catalog, identifier: str) -> Table | None:
         )
     if table.metadata.current_snapshot_id is None:
         raise no_snapshot(table)
+    return table
+
+
+def load_fresh(connections: Connections, identifier: str) -> Table | None:
+    """``load_table`` through a catalog object of its own, closed again; metadata and files stay readable."""
+    catalog = connections.open_catalog()
+    try:
+        return load_table(catalog, identifier)
+    finally:
+        close_catalog(catalog)
+
+
+def load_drained(pipeline: PipelineConfig, connections: Connections) -> Table:
+    """The pipeline's table as it is now; raises ``ConfigError`` (``no-table-yet``) before its first batch."""
+    table = load_fresh(connections, pipeline.table)
+    if table is None:
+        raise ConfigError(
+            "the pipeline has no table yet",
+            code="no-table-yet",
+            hint=f"The first batch makes it: ./sluice drain {pipeline.name}. `start` says where that begins.",
+            pipeline=pipeline.name,
+            table=pipeline.table,
+        )
     return table
 
 
