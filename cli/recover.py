@@ -21,7 +21,8 @@ def command(pipeline: str | None) -> None:
 
     Every drain does this first, but for replays, which the next replay settles; this command does only this.
     """
-    from spark_jobs.recover import recover  # noqa: PLC0415  (pyiceberg: not for `--help`)
+    from spark_jobs.notices import tell_at_once  # noqa: PLC0415  (pyiceberg: not for `--help`)
+    from spark_jobs.recover import recover  # noqa: PLC0415
     from spark_jobs.settle_replays import settle_left_replays  # noqa: PLC0415
 
     config = load_config()
@@ -29,6 +30,7 @@ def command(pipeline: str | None) -> None:
         with connections_for(config, chosen, "recover") as connections:
             # A replay that is alive ends with a conflict, as a drain would.
             result = settle_left_replays(chosen, connections).then(recover(chosen, connections))
+            tell_at_once(chosen, connections)
         output.say(f"{chosen.name}: {summary_of(result)}")
 
 

@@ -9,7 +9,7 @@ from spark_jobs.core.books import books_of, entry_of
 from spark_jobs.core.notice import owes_notice
 from spark_jobs.io.books import enter
 from spark_jobs.io.tables import load_fresh
-from spark_jobs.notices import send_owed
+from spark_jobs.notices import send_owed, warn_of_owed
 
 if TYPE_CHECKING:
     from spark_jobs.core.config import PipelineConfig
@@ -82,7 +82,7 @@ def _foldable(pipeline: PipelineConfig, connections: Connections, table_uuid: st
     log = connections.txlog
     if pipeline.notify.webhook is None:
         return log.read(table_uuid, log.finished(table_uuid)[:MAX_FOLDED_ATTEMPTS])
-    send_owed(pipeline, connections)
+    warn_of_owed(pipeline, send_owed(pipeline, connections))
     untold = frozenset(log.untold(table_uuid))
     finished = sorted(log.finished(table_uuid), key=untold.__contains__)
     attempts = log.read(table_uuid, finished[:MAX_FOLDED_ATTEMPTS])

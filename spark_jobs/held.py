@@ -16,6 +16,7 @@ from spark_jobs.core.recovery import is_waiting, stands_at_starts
 from spark_jobs.core.skips import with_skipped
 from spark_jobs.core.txlog import Published
 from spark_jobs.io.tables import load_fresh, progress_of
+from spark_jobs.notices import tell_at_once
 from spark_jobs.recover import held_batch, recover
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def publish(
     connections.txlog.append(chosen.table_uuid, batch, word, reached=chosen.reached)
     connections.fail_points.reach("held.after-published")
     result = recover(pipeline, connections)
+    tell_at_once(pipeline, connections)
     landed = next((each for each in result.adopted if each.attempt == chosen.uuid), None)
     if landed is None:
         why = next((left.reason for left in result.left if left.attempt == chosen.uuid), "it was settled")

@@ -11,15 +11,16 @@ import math
 import threading
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
 
-from spark_jobs.core.errors import SluiceError
+from spark_jobs.core.errors import ConfigError, SluiceError
 from spark_jobs.core.notice import is_expired, notice_of, owes_notice
 from spark_jobs.core.txlog import Notified, ParquetWritten
 from spark_jobs.io.data_files import partition_path
 from spark_jobs.io.secrets import remember, resolve
 from spark_jobs.io.tables import load_fresh
-from spark_jobs.io.webhook import Delivery, post
+from spark_jobs.io.webhook import Delivery, Posted, post
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,17 +36,18 @@ _log = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
+_OWED = "notices of %s stay owed and are sent by a later run: %s"
 # A receiver that answers has the last commit's notice within this; a slow one gets it from the next run.
 FAREWELL_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class NoticesSent:
-    """``given_up`` were refused for good or too old; ``is_owing``: the receiver did not take them all yet."""
+    """``given_up`` were refused for good or too old; ``owing`` says why others are owed still, else empty."""
 
     delivered: int = 0
     given_up: int = 0
-    is_owing: bool = False
+    owing: str = ""
 
 
 def send_owed(
@@ -56,24 +58,35 @@ def send_owed(
 ) -> NoticesSent:
     """Send what is owed, oldest first, until the receiver is away or ``is_over``.
 
-    Two senders at once send a notice twice, which its ``id`` tells. Raises ``ConfigError`` for a secret that
-    is missing and ``RetryableError`` when log or catalog are away.
+    Two senders at once send a notice twice, which its ``id`` tells. A URL whose secret is missing is a
+    receiver that is away. Raises ``RetryableError`` when log or catalog are away.
     """
-    url = _url(pipeline)
-    table = None if url is None else load_fresh(connections, pipeline.table)
-    if url is None or table is None:
+    table = load_fresh(connections, pipeline.table) if pipeline.notify.webhook else None
+    if table is None:
         return NoticesSent()
+    to_receiver = _receiver(pipeline)
     log, table_uuid = connections.txlog, str(table.metadata.table_uuid)
     sent = NoticesSent()
     for attempt in filter(owes_notice, log.read_each(table_uuid, log.untold(table_uuid))):
-        outcome = None if is_over() else _send(url, attempt, table, connections)
+        if is_over():
+            return replace(sent, owing="the run ended first")
+        posted = _send(to_receiver, attempt, table, connections)
+        outcome = _outcome(posted, attempt, connections.now_us())
         if outcome is None:
-            return replace(sent, is_owing=True)
+            return replace(sent, owing=posted.detail)
         if outcome == Delivery.DELIVERED:
             sent = replace(sent, delivered=sent.delivered + 1)
         else:
             sent = replace(sent, given_up=sent.given_up + 1)
+            _lament(attempt, outcome, posted.detail)
+        _mark(attempt, outcome, connections)
     return sent
+
+
+def tell_at_once(pipeline: PipelineConfig, connections: Connections) -> None:
+    """Send what is owed, waiting no longer than a drain's end does; what fails is told and stays owed."""
+    with NoticeSender(pipeline, connections):
+        pass
 
 
 class NoticeSender:
@@ -86,6 +99,7 @@ class NoticeSender:
         self._something_landed.set()  # by an earlier run
         self._is_over = threading.Event()
         self._deadline = math.inf
+        self._warned_of = ""
         self._thread = threading.Thread(target=self._work, name="notices", daemon=True)
 
     def __enter__(self) -> Self:
@@ -126,50 +140,73 @@ class NoticeSender:
                 self._pipeline, self._connections, is_over=lambda: time.monotonic() >= self._deadline
             )
         except SluiceError as error:
-            _log.warning("notices of %s wait for the next run: %s", self._pipeline.name, error)
+            self._warn(str(error))
         except Exception:  # noqa: BLE001  (a notice must never end a drain; it stays owed)
-            _log.exception("notices of %s wait for the next run", self._pipeline.name)
+            _log.exception("notices of %s stay owed", self._pipeline.name)
         else:
-            return sent.is_owing
+            if sent.owing:
+                self._warn(sent.owing)
+            return bool(sent.owing)
         return True
 
+    def _warn(self, why: str) -> None:
+        """Once for each reason in a row: the receiver of a long run may be away for all of it."""
+        if why != self._warned_of:
+            _log.warning(_OWED, self._pipeline.name, why)
+        self._warned_of = why
 
-def _send(url: str, attempt: Attempt, table: Table, connections: Connections) -> str | None:
-    """The outcome to remember, None while the notice stays owed."""
+
+def warn_of_owed(pipeline: PipelineConfig, sent: NoticesSent) -> None:
+    """A line when not all was taken; the work itself goes on."""
+    if sent.owing:
+        _log.warning(_OWED, pipeline.name, sent.owing)
+
+
+def _send(
+    to_receiver: Callable[[dict[str, Any]], Posted], attempt: Attempt, table: Table, connections: Connections
+) -> Posted:
     written = attempt.entry(ParquetWritten)
     paths = {partition_path(file, table.metadata) for file in (written.data_files if written else ())}
     connections.fail_points.reach("notice.before-post")
-    posted = post(url, notice_of(attempt, paths))
+    posted = to_receiver(notice_of(attempt, paths))
     connections.fail_points.reach("notice.after-post")
-    outcome: str = posted.delivery
-    if posted.delivery is Delivery.AWAY:
-        if not is_expired(attempt, connections.now_us()):
-            _log.warning("the webhook of %s did not take a notice (%s)", _name(attempt), posted.detail)
-            return None
-        outcome = "expired"
-    if posted.delivery is not Delivery.DELIVERED:
-        _log.error(
-            "GIVEN UP: the notice of commit %s of %s (%s, %s): drop what you cached of it by hand",
-            attempt.uuid,
-            _name(attempt),
-            outcome,
-            posted.detail,
-        )
+    return posted
+
+
+def _outcome(posted: Posted, attempt: Attempt, now_us: int) -> str | None:
+    """What to remember of it, None while the notice stays owed."""
+    if posted.delivery is not Delivery.AWAY:
+        return posted.delivery
+    return "expired" if is_expired(attempt, now_us) else None
+
+
+def _lament(attempt: Attempt, outcome: str, detail: str) -> None:
+    _log.error(
+        "GIVEN UP: the notice of commit %s of %s (%s, %s): drop what you cached of it by hand",
+        attempt.uuid,
+        attempt.batch.table if attempt.batch else attempt.table_uuid,
+        outcome,
+        detail,
+    )
+
+
+def _mark(attempt: Attempt, outcome: str, connections: Connections) -> None:
+    """Remember that nothing is owed any more."""
     if attempt.batch is None:
         raise AssertionError("an attempt that cannot be read owes nothing")
     mark = Notified(outcome, connections.run_id, connections.now_us())
     connections.txlog.append(attempt.table_uuid, attempt.batch, mark, reached=attempt.reached)
-    return outcome
 
 
-def _name(attempt: Attempt) -> str:
-    return attempt.batch.table if attempt.batch else attempt.table_uuid
-
-
-def _url(pipeline: PipelineConfig) -> str | None:
+def _receiver(pipeline: PipelineConfig) -> Callable[[dict[str, Any]], Posted]:
+    """What takes a notice: the webhook, or one that is away when its URL cannot be resolved."""
     written = pipeline.notify.webhook
     if written is None:
-        return None
-    url = resolve({"notify.webhook": written.get_secret_value()})["notify.webhook"]
+        raise AssertionError("nobody is to be told")
+    try:
+        url = resolve({"notify.webhook": written.get_secret_value()})["notify.webhook"]
+    except ConfigError as error:
+        away = Posted(Delivery.AWAY, str(error))
+        return lambda _notice: away
     remember(url)
-    return url
+    return partial(post, url)

@@ -15,6 +15,7 @@ from spark_jobs.core.planning import bytes_per_record, plan_splits
 from spark_jobs.core.replay_ranges import cut_into_batches
 from spark_jobs.drain_batch import drain_batch
 from spark_jobs.io.tables import progress_of
+from spark_jobs.notices import NoticeSender
 from spark_jobs.replay_plan import plan_replay
 from spark_jobs.settle_replays import settle_left_replays
 from spark_jobs.table_columns import MAX_SPLIT_BYTES, ensure_tables
@@ -66,10 +67,13 @@ def replay(
     room = max(1, min(pipeline.max_batch_records, pipeline.max_batch_bytes // record_bytes))
     batches: list[BatchResult] = []
     done = 0
-    for part in cut_into_batches(planned.ranges, room):
-        batches.append(drain_batch(pipeline, connections, _plan_batch(pipeline, connections, part, reason)))
-        done += part.records
-        on_progress(batches[-1], done, planned.records)
+    with NoticeSender(pipeline, connections) as notices:
+        for part in cut_into_batches(planned.ranges, room):
+            plan = _plan_batch(pipeline, connections, part, reason)
+            batches.append(drain_batch(pipeline, connections, plan))
+            notices.tell()
+            done += part.records
+            on_progress(batches[-1], done, planned.records)
     return ReplayResult(
         pipeline.name, pipeline.table, planned.ranges, planned.ahead, tuple(batches), recovery
     )

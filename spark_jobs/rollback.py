@@ -19,6 +19,7 @@ from spark_jobs.io.history import EarlierState, snapshot_at, state_at
 from spark_jobs.io.landing import Intent, land
 from spark_jobs.io.rewind import stage_rewind
 from spark_jobs.io.tables import load_drained, progress_of
+from spark_jobs.notices import tell_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,6 +97,7 @@ def rollback(
     commit_dead_letters(
         connections.open_catalog, pipeline.table, committed.progress, summary, connections.fail_points
     )
+    tell_at_once(pipeline, connections)
     return RolledBack(
         to_snapshot, committed.snapshot_id, done[-1].undone, done[-1].lost, committed.progress.next_offsets
     )

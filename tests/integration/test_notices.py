@@ -12,14 +12,18 @@ from pydantic import SecretStr
 
 from prove.lab.new_lab import configure
 from prove.lab.pipeline_lab import orders
+from spark_jobs import notices
 from spark_jobs.checkpoint_txlog import checkpoint
 from spark_jobs.core.batch import BatchKind
 from spark_jobs.core.config import NotifySettings
 from spark_jobs.core.notice import KEPT_US
+from spark_jobs.core.offsets import OffsetRange
 from spark_jobs.core.txlog import FlushComplete, IcebergSnapshotCreated
+from spark_jobs.held import publish
 from spark_jobs.io import webhook
 from spark_jobs.io.secrets import scrub
-from spark_jobs.notices import NoticesSent, send_owed
+from spark_jobs.notices import NoticesSent, send_owed, tell_at_once
+from spark_jobs.rollback import rollback
 from tests.support.recovery_scene import SOON_US, FailAt, Killed, Scene
 from tests.support.webhook_receiver import Receiver, receiving
 
@@ -122,7 +126,7 @@ def test_a_receiver_that_fails_gets_it_later(
     attempts = [_land(told, 0, 10), _land(told, 10, 20)]
     receiver.status = status
     with caplog.at_level(logging.DEBUG, logger="spark_jobs"):
-        assert _send(told) == NoticesSent(is_owing=True)
+        assert _send(told) == NoticesSent(owing=f"HTTP {status}")
         assert checkpoint(told.pipeline, told.connections).folded_attempts == 0
     assert f"HTTP {status}" in caplog.text
     assert "s3cr3t" not in caplog.text
@@ -150,7 +154,7 @@ def test_a_receiver_that_is_away_for_a_day_loses_a_notice_loudly(
     """Up to then it is owed; the log does not grow for ever."""
     _land(told, 0, 10)
     receiver.status = 500
-    assert _send(told, now_us=lambda: SOON_US + KEPT_US - 1) == NoticesSent(is_owing=True)
+    assert _send(told, now_us=lambda: SOON_US + KEPT_US - 1) == NoticesSent(owing="HTTP 500")
     assert "GIVEN UP" not in caplog.text
     assert _send(told, now_us=lambda: SOON_US + KEPT_US) == NoticesSent(given_up=1)
     assert "GIVEN UP" in caplog.text
@@ -221,6 +225,51 @@ def test_a_slow_receiver_holds_nothing_up(
     receiver.released.set()
     _drain_until_told(lab, receiver, 2)
     assert {20, 5} <= {notice["rows"] for notice in receiver.taken}
+
+
+def test_replay_publish_and_rollback_tell_of_their_own_commits(
+    new_lab: NewLab, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No later run is needed, and one that the receiver does not take fails nothing and is told later."""
+    monkeypatch.setattr(notices, "FAREWELL_SECONDS", 60.0)
+    lab = _lab(new_lab, receiver)
+    lab.drain()
+    snapshot_id = lab.table().metadata.current_snapshot_id
+    lab.replay(OffsetRange(0, 0, 5))
+    strict = {"expect_column_values_to_be_between": {"column": "id", "max_value": 19}}
+    suite = {"name": "strict", "when": "gate", "expectations": [strict]}
+    configure(lab, "pipelines/orders", {"quality": [suite]})
+    new_lab.produce(lab, orders(20, 5))
+    assert lab.drain().stopped == "held"
+    with lab.connections() as connections:
+        publish(lab.pipeline, connections, reason="test")
+        receiver.status = 500
+        rollback(lab.pipeline, connections, to_snapshot=snapshot_id, reason="test", force=True)
+        assert [notice["kind"] for notice in receiver.taken] == ["drain", "replay", "drain"]
+        assert receiver.taken[-1]["offsets"] == {"0": [20, 25]}
+        receiver.status = 204
+        tell_at_once(lab.pipeline, connections)
+    assert [notice["kind"] for notice in receiver.taken][3:] == ["rollback"]
+
+
+def test_a_webhook_without_its_secret_holds_nothing_up(
+    new_lab: NewLab, receiver: Receiver, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The drain says once what is missing and goes on; the notice is sent once it is there."""
+    monkeypatch.setattr(notices, "FAREWELL_SECONDS", 60.0)
+    monkeypatch.delenv("CACHE_WEBHOOK", raising=False)
+    lab = new_lab(orders(0, 20), max_batch_records=10)
+    configure(lab, "pipelines/orders", {"notify": {"webhook": "${CACHE_WEBHOOK}"}})
+    with caplog.at_level(logging.WARNING, logger="spark_jobs.notices"):
+        assert lab.drain().stopped == "caught-up"
+    (line,) = caplog.messages
+    assert "missing-secret" in line
+    assert "CACHE_WEBHOOK" in line
+    with lab.connections() as connections:
+        assert checkpoint(lab.pipeline, connections).folded_attempts == 0
+    monkeypatch.setenv("CACHE_WEBHOOK", receiver.url)
+    lab.drain()
+    assert [notice["offsets"] for notice in receiver.taken] == [{"0": [0, 10]}, {"0": [10, 20]}]
 
 
 def test_the_url_is_a_secret(told: Scene, receiver: Receiver) -> None:
