@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.batch_run import BatchResult, Plan
 from spark_jobs.core.batch import Balance, Batch, total
 from spark_jobs.core.errors import BatchHeld, SluiceError
+from spark_jobs.core.narrowing import resumed
 from spark_jobs.core.planning import bytes_per_record, plan_ranges, plan_splits
 from spark_jobs.core.source import check_identity
 from spark_jobs.halving import drain_whole_or_halved
@@ -24,7 +25,7 @@ from spark_jobs.recover import HeldBatch, RecoveryResult, recover
 from spark_jobs.table_columns import MAX_SPLIT_BYTES, Tables, ensure_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from spark_jobs.core.config import PipelineConfig
     from spark_jobs.core.offsets import OffsetRanges
@@ -104,7 +105,8 @@ def _drain(
         goal = source.end if goal is None else goal
         paused = progress_of(tables.data).paused if tables else None
         is_free = not (held or paused)
-        plan = plan_batch(pipeline, connections, source, tables) if tables and is_free else None
+        tried = [left.ranges for left in recovery.left]
+        plan = plan_batch(pipeline, connections, source, tables, tried) if tables and is_free else None
         if plan is not None and not _is_due(plan.batch.ranges, goal, pipeline):
             plan = None
         if plan is None or (batches and time.monotonic() >= deadline):
@@ -163,13 +165,16 @@ def plan_batch(
     connections: Connections,
     source: SourceState,
     tables: Tables,
+    tried: Iterable[OffsetRanges] = (),
+    *,
     within: OffsetRanges | None = None,
 ) -> Plan | None:
     """The next batch, or None when the table has everything up to the last stable offsets.
 
-    ``within`` are ranges from the table's next offsets on to take instead of all that is there. Raises
-    ``SourceChanged`` when the topic or the table is not the one that was drained before and
-    ``OffsetsUnavailable`` when Kafka no longer holds the next offset.
+    ``tried`` are the ranges of attempts that did not finish, oldest first. ``within`` are ranges from the
+    table's next offsets on to take instead of all that is there. Raises ``SourceChanged`` when the topic or
+    the table is not the one that was drained before and ``OffsetsUnavailable`` when Kafka no longer holds
+    the next offset.
     """
     planned_at_us = connections.now_us()
     table = tables.data
@@ -177,12 +182,15 @@ def plan_batch(
     check_identity(progress, source, table=pipeline.table)
     check_anchor(table)
     record_bytes = bytes_per_record(progress.last_drain)
-    ranges = within or plan_ranges(
-        progress.next_offsets,
-        source,
-        max_records=pipeline.max_batch_records,
-        max_bytes=pipeline.max_batch_bytes,
-        bytes_per_record=record_bytes,
+    ranges = within or resumed(
+        plan_ranges(
+            progress.next_offsets,
+            source,
+            max_records=pipeline.max_batch_records,
+            max_bytes=pipeline.max_batch_bytes,
+            bytes_per_record=record_bytes,
+        ),
+        tried,
     )
     if not ranges:
         return None
@@ -209,7 +217,7 @@ def _replan(pipeline: PipelineConfig, connections: Connections, ranges: OffsetRa
     """A batch of exactly these ranges, on the tables as they are now."""
     source = connections.admin.source_state(pipeline.topic)
     tables = ensure_tables(pipeline, connections, source)
-    plan = plan_batch(pipeline, connections, source, tables, ranges) if tables else None
+    plan = plan_batch(pipeline, connections, source, tables, within=ranges) if tables else None
     if plan is None:
         raise AssertionError("a batch is planned again on a table that it was planned on before")
     return plan

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_jobs.core.batch import Balance, BatchKind, total
 from spark_jobs.core.errors import CommitConflict, RetryableError, SourceChanged
+from spark_jobs.core.offsets import OffsetRanges
 from spark_jobs.core.quality import suite_result_from_json
 from spark_jobs.core.recovery import Decision, decide
 from spark_jobs.core.source import check_identity
@@ -66,6 +67,7 @@ class LeftAttempt:
 
     attempt: str
     reason: str
+    ranges: OffsetRanges
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,13 +217,13 @@ class _Recovery:
         """Decide about one attempt on what the table says now, and do it."""
         table = self.load(self._pipeline.table)
         if table is None or str(table.metadata.table_uuid) != attempt.table_uuid:
-            self._left.append(LeftAttempt(attempt.uuid, "the table was dropped or replaced meanwhile"))
+            self._leave(attempt, "the table was dropped or replaced meanwhile")
             return
         verdict = _decide(attempt, table)
         if attempt.batch is not None and _is_paused(table, attempt.batch, verdict):
-            self._left.append(LeftAttempt(attempt.uuid, "the pipeline is paused"))
+            self._leave(attempt, "the pipeline is paused")
         elif attempt.batch is None or verdict.decision is Decision.LEAVE:
-            self._left.append(LeftAttempt(attempt.uuid, verdict.reason))
+            self._leave(attempt, verdict.reason)
         elif verdict.decision is Decision.MARK:
             self._mark(attempt, attempt.batch, table)
         elif verdict.decision is Decision.SWEEP:
@@ -230,6 +232,10 @@ class _Recovery:
             self._held.append(held_batch(attempt, attempt.batch))
         else:
             self._adopt(attempt, attempt.batch, table)
+
+    def _leave(self, attempt: Attempt, reason: str) -> None:
+        ranges = attempt.batch.ranges if attempt.batch else OffsetRanges(())
+        self._left.append(LeftAttempt(attempt.uuid, reason, ranges))
 
     def _mark(self, attempt: Attempt, batch: Batch, table: Table) -> None:
         dead_letters = self.finish_dead_letters(progress_of(table))
@@ -255,7 +261,7 @@ class _Recovery:
             committed = commit_batch(connections.open_catalog, request, connections.fail_points)
         except (CommitConflict, SourceChanged) as error:
             # Neither is final here: the next recovery marks or sweeps it, the drain reports a changed source.
-            self._left.append(LeftAttempt(attempt.uuid, f"adoption was refused: {error.message}"))
+            self._leave(attempt, f"adoption was refused: {error.message}")
             return
         self._reach("after-adoption")
         dead_letters = self.finish_dead_letters(committed.progress)

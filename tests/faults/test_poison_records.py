@@ -32,10 +32,15 @@ def test_the_record_a_worker_dies_of_is_named(new_lab: NewLab) -> None:
     assert progress(lab).next_offsets == {0: 8, 1: 5}
     assert lab.rows().num_rows == 13
     assert len(poison.ranges()) <= 5, "a batch of 16 records is halved four times"
+    new_lab.produce(lab, [Record(value, partition=1) for value in orders(16, 4)])
+    poison.deaths.unlink()
+    with pytest.raises(BadRecord):
+        lab.drain(fail_points=poison)
+    assert poison.ranges() == ["split.decode-1:5-6"], "the log remembers what the run before closed in on"
     with lab.connections() as connections:
         skip(lab.pipeline, connections, OffsetRanges.of([OffsetRange(1, 5, 6)]), reason="kills the decoder")
     lab.drain(fail_points=poison)
     found = lab.audit()
     assert found.is_clean, found
-    assert (found.rows, found.skipped, found.lag) == (15, 1, 0)
+    assert (found.rows, found.skipped, found.lag) == (19, 1, 0)
     assert lab.stray_files() == set()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.core.narrowing import first_half, rest
+from spark_jobs.core.narrowing import first_half, rest, resumed
 from spark_jobs.core.offsets import OffsetRange, OffsetRanges
 
 if TYPE_CHECKING:
@@ -62,3 +62,33 @@ def test_the_poison_is_found_and_all_before_it_is_committed(data: st.DataObject)
     assert len(tries) <= suspects.records.bit_length() + 1
     landed = [offset for tried, died in tries if not died for offset in _offsets(tried)]
     assert landed == offsets[: offsets.index(poison)]
+
+
+@given(st.data(), st.integers(2, 5))
+def test_runs_that_end_too_early_name_the_poison_between_them(data: st.DataObject, tries_a_run: int) -> None:
+    """Each is cut off after a few tries and finds more behind it: they go on where the last one was."""
+    suspects = data.draw(_ranges().filter(bool))
+    poison = data.draw(st.sampled_from(_offsets(suspects)))
+    starts, ends = suspects.starts, suspects.ends
+    unfinished: list[OffsetRanges] = []
+    for run in range(2 * suspects.records.bit_length() ** 2):
+        backlog = OffsetRanges.of(
+            OffsetRange(p, starts[p], end + run * (p == poison[0])) for p, end in ends.items()
+        )
+        first = resumed(backlog, unfinished)
+        tries = [(first, True), *_tries(first, poison)] if poison in _offsets(first) else [(first, False)]
+        for ranges, dies in tries[:tries_a_run]:
+            if not dies:
+                starts |= ranges.ends
+            elif ranges.records == 1:
+                return
+            else:
+                unfinished.append(ranges)
+    raise AssertionError(f"{poison} was not named in {len(unfinished)} tries")
+
+
+@given(st.lists(st.integers(2, 5000), min_size=1, max_size=5))
+def test_a_backlog_that_only_grew_was_not_halved(backlogs: list[int]) -> None:
+    """Runs that were killed at an ever larger backlog make no later batch smaller."""
+    *killed, now = (OffsetRanges((OffsetRange(0, 7, 7 + n),)) for n in sorted(backlogs))
+    assert resumed(now, killed) == now
