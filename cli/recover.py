@@ -11,7 +11,7 @@ from cli.work import connections_for, pipelines_named
 from spark_jobs.io.config_file import load_config
 
 if TYPE_CHECKING:
-    from spark_jobs.recover import RecoveryResult
+    from spark_jobs.recovered import RecoveryResult
 
 
 @click.command("recover")

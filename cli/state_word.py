@@ -11,7 +11,7 @@ from spark_jobs.core.health import stalled_after_seconds
 if TYPE_CHECKING:
     from spark_jobs.core.errors import SluiceError
     from spark_jobs.core.progress import Pause
-    from spark_jobs.recover import HeldBatch
+    from spark_jobs.recovered import HeldBatch
 
 
 class StateWord(StrEnum):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from resources.upkeep_survey import UpkeepState
     from spark_jobs.core.config import PipelineConfig, SluiceConfig
     from spark_jobs.io.connections import Connections
-    from spark_jobs.recover import HeldBatch
+    from spark_jobs.recovered import HeldBatch
 
 ACTOR = "dagster"
 

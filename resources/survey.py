@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from spark_jobs.core.txlog import Attempt
     from spark_jobs.io.kafka_admin import KafkaAdmin
     from spark_jobs.io.txlog_store import TxlogStore
-    from spark_jobs.recover import HeldBatch
+    from spark_jobs.recovered import HeldBatch
 
 # Reading a table is mostly parsing; a few threads hide the waiting of remote catalogs.
 CATALOG_READERS = 8
@@ -121,7 +121,7 @@ class Surveyor:
         """The pipeline's batches that failed a quality gate and wait for an operator; reads its log."""
         from spark_jobs.core.recovery import is_waiting  # noqa: PLC0415
         from spark_jobs.io.txlog_store import TxlogStore  # noqa: PLC0415  (pyarrow, never at import)
-        from spark_jobs.recover import held_batch  # noqa: PLC0415
+        from spark_jobs.recovered import held_batch  # noqa: PLC0415
 
         if seen.table is None:
             return ()

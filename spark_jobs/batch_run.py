@@ -10,31 +10,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyiceberg.table import Table
-
-    from spark_jobs.core.batch import Balance, Batch, Split
+    from spark_jobs.batch_plan import Plan
+    from spark_jobs.core.batch import Balance
     from spark_jobs.core.config import PipelineConfig
-    from spark_jobs.core.progress import Progress
-    from spark_jobs.core.source import SourceState
     from spark_jobs.core.txlog import Entry
     from spark_jobs.io.connections import Connections
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A batch about to be drained, with what was true when it was planned.
-
-    ``reason`` is that of the person who asked for it.
-    """
-
-    batch: Batch
-    splits: tuple[Split, ...]
-    source: SourceState
-    table: Table
-    dead_letter_table: Table
-    progress: Progress
-    bytes_per_record: int
-    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

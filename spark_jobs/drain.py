@@ -11,22 +11,25 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from spark_jobs.batch_run import BatchResult, Plan
-from spark_jobs.core.batch import Balance, Batch, total
+from spark_jobs.batch_plan import plan_of
+from spark_jobs.core.batch import Balance, total
 from spark_jobs.core.errors import BatchHeld, SluiceError
 from spark_jobs.core.narrowing import resumed
-from spark_jobs.core.planning import bytes_per_record, plan_ranges, plan_splits
+from spark_jobs.core.planning import bytes_per_record, plan_ranges
 from spark_jobs.core.source import check_identity
 from spark_jobs.halving import drain_whole_or_halved
 from spark_jobs.io.anchor import check_anchor
 from spark_jobs.io.tables import load_fresh, progress_of
 from spark_jobs.notices import NoticeSender
-from spark_jobs.recover import HeldBatch, RecoveryResult, recover
-from spark_jobs.table_columns import MAX_SPLIT_BYTES, Tables, ensure_tables
+from spark_jobs.recover import recover
+from spark_jobs.recovered import HeldBatch, RecoveryResult
+from spark_jobs.table_columns import Tables, ensure_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from spark_jobs.batch_plan import Plan
+    from spark_jobs.batch_run import BatchResult
     from spark_jobs.core.config import PipelineConfig
     from spark_jobs.core.offsets import OffsetRanges
     from spark_jobs.core.progress import Pause, Progress
@@ -176,41 +179,21 @@ def plan_batch(
     the table is not the one that was drained before and ``OffsetsUnavailable`` when Kafka no longer holds
     the next offset.
     """
-    planned_at_us = connections.now_us()
     table = tables.data
     progress = progress_of(table)
     check_identity(progress, source, table=pipeline.table)
     check_anchor(table)
-    record_bytes = bytes_per_record(progress.last_drain)
     ranges = within or resumed(
         plan_ranges(
             progress.next_offsets,
             source,
             max_records=pipeline.max_batch_records,
             max_bytes=pipeline.max_batch_bytes,
-            bytes_per_record=record_bytes,
+            bytes_per_record=bytes_per_record(progress.last_drain),
         ),
         tried,
     )
-    if not ranges:
-        return None
-    batch = Batch(
-        pipeline=pipeline.name,
-        table=pipeline.table,
-        topic=pipeline.topic,
-        generation=progress.generation,
-        ranges=ranges,
-        attempt=connections.new_attempt(),
-        ingested_at_us=planned_at_us,
-        epoch=progress.rollbacks,
-    )
-    splits = plan_splits(
-        ranges,
-        bytes_per_record=record_bytes,
-        max_split_bytes=MAX_SPLIT_BYTES,
-        parallelism=connections.parallelism,
-    )
-    return Plan(batch, splits, source, table, tables.dead_letters, progress, record_bytes)
+    return plan_of(pipeline, connections, tables, source, ranges) if ranges else None
 
 
 def _replan(pipeline: PipelineConfig, connections: Connections, ranges: OffsetRanges) -> Plan:

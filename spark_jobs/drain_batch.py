@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_jobs import __version__
-from spark_jobs.batch_run import BatchResult, BatchRun, Plan
+from spark_jobs.batch_run import BatchResult, BatchRun
 from spark_jobs.breaker import stop_above_share
 from spark_jobs.core.batch import BatchKind, total
 from spark_jobs.core.errors import BatchHeld, ConfigError
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
+    from spark_jobs.batch_plan import Plan
     from spark_jobs.core.config import PipelineConfig
     from spark_jobs.core.outcomes import SplitOutcome
     from spark_jobs.io.commit import CommitRequest

@@ -17,7 +17,8 @@ from spark_jobs.io.spark_tasks import is_crash
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from spark_jobs.batch_run import BatchResult, Plan
+    from spark_jobs.batch_plan import Plan
+    from spark_jobs.batch_run import BatchResult
     from spark_jobs.core.config import PipelineConfig
     from spark_jobs.core.offsets import OffsetRanges
     from spark_jobs.io.connections import Connections

@@ -17,7 +17,8 @@ from spark_jobs.core.skips import with_skipped
 from spark_jobs.core.txlog import Published
 from spark_jobs.io.tables import load_fresh, progress_of
 from spark_jobs.notices import tell_at_once
-from spark_jobs.recover import held_batch, recover
+from spark_jobs.recover import recover
+from spark_jobs.recovered import held_batch
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from spark_jobs.core.progress import Progress
     from spark_jobs.core.txlog import Attempt
     from spark_jobs.io.connections import Connections
-    from spark_jobs.recover import AdoptedBatch, HeldBatch
+    from spark_jobs.recovered import AdoptedBatch, HeldBatch
 
 
 def held_batches(pipeline: PipelineConfig, connections: Connections) -> tuple[HeldBatch, ...]:

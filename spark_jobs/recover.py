@@ -8,19 +8,17 @@ it is done.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from spark_jobs.core.batch import Balance, BatchKind, total
+from spark_jobs.core.batch import BatchKind
 from spark_jobs.core.errors import CommitConflict, RetryableError, SourceChanged
 from spark_jobs.core.offsets import OffsetRanges
-from spark_jobs.core.quality import suite_result_from_json
 from spark_jobs.core.recovery import Decision, decide
 from spark_jobs.core.source import check_identity
 from spark_jobs.core.txlog import (
     Closed,
     FlushComplete,
-    Held,
     IcebergSnapshotCreated,
     OffsetCommit,
     ParquetWritten,
@@ -34,6 +32,7 @@ from spark_jobs.io.named_files import named_among
 from spark_jobs.io.sweep import data_location, sweep_files
 from spark_jobs.io.tables import dead_letters_of, load_fresh, progress_of
 from spark_jobs.io.txlog_store import CLOSING_AFTER_US
+from spark_jobs.recovered import LeftAttempt, RecoveryResult, adopted_batch, held_batch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,71 +45,7 @@ if TYPE_CHECKING:
     from spark_jobs.core.recovery import Verdict
     from spark_jobs.core.txlog import Attempt
     from spark_jobs.io.connections import Connections
-
-
-@dataclass(frozen=True, slots=True)
-class AdoptedBatch:
-    """A batch of an earlier run that was committed from its files."""
-
-    batch_id: str
-    attempt: str
-    snapshot_id: int
-    ranges: str
-    balance: Balance
-    data_files: int
-    file_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class LeftAttempt:
-    """An attempt left alone: its range is done again, and it is swept once the table is past it."""
-
-    attempt: str
-    reason: str
-    ranges: OffsetRanges
-
-
-@dataclass(frozen=True, slots=True)
-class HeldBatch:
-    """A batch that failed a quality gate and waits, with its files, for an operator.
-
-    ``suites`` are those that failed, in words for people; ``held_at_us`` microseconds since the epoch, None
-    when the object that says more cannot be read.
-    """
-
-    batch_id: str
-    attempt: str
-    ranges: str
-    balance: Balance
-    file_bytes: int
-    suites: str
-    story: str
-    held_at_us: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class RecoveryResult:
-    """What was settled; ``marked`` and ``swept`` are attempts, ``records_read`` what Kafka was asked for."""
-
-    marked: tuple[str, ...] = ()
-    adopted: tuple[AdoptedBatch, ...] = ()
-    left: tuple[LeftAttempt, ...] = ()
-    swept: tuple[str, ...] = ()
-    swept_files: int = 0
-    records_read: int = 0
-    held: tuple[HeldBatch, ...] = ()
-
-    def then(self, later: RecoveryResult) -> RecoveryResult:
-        """Both recoveries of one run; what is still left is what the later one left."""
-        return RecoveryResult(
-            self.marked + later.marked,
-            self.adopted + later.adopted,
-            later.left,
-            self.swept + later.swept,
-            self.swept_files + later.swept_files,
-            self.records_read + later.records_read,
-            later.held,
-        )
+    from spark_jobs.recovered import AdoptedBatch, HeldBatch
 
 
 def recover(pipeline: PipelineConfig, connections: Connections) -> RecoveryResult:
@@ -268,7 +203,7 @@ class _Recovery:
         if (landed := self.load(self._pipeline.table)) is not None:
             self._swept_files += self.delete_unnamed(attempt, landed)
         self._log_landed(attempt, batch, committed.snapshot_id, dead_letters)
-        self._adopted.append(_adopted(batch, written, committed.snapshot_id))
+        self._adopted.append(adopted_batch(batch, written, committed.snapshot_id))
 
     def _sweep(self, attempt: Attempt, batch: Batch, table: Table) -> None:
         connections = self._connections
@@ -350,36 +285,8 @@ def _snapshot_of(attempt: Attempt, table: Table) -> int | None:
     return None
 
 
-def held_batch(attempt: Attempt, batch: Batch) -> HeldBatch:
-    """What the log says about a held attempt."""
-    written, held = attempt.entry(ParquetWritten), attempt.entry(Held)
-    suites = [suite_result_from_json(each) for each in held.failed] if held else []
-    return HeldBatch(
-        batch_id=batch.batch_id,
-        attempt=batch.attempt,
-        ranges=str(batch.ranges),
-        balance=total(written.balances.values()) if written else Balance(),
-        file_bytes=written.file_bytes if written else 0,
-        suites=held.suite if held else "?",
-        story="; ".join(suite.story for suite in suites),
-        held_at_us=held.held_at_us if held else None,
-    )
-
-
 def _published_by(attempt: Attempt) -> dict[str, str]:
     published = attempt.entry(Published)
     if published is None:
         return {}
     return {"sluice.published-by": published.actor, "sluice.reason": published.reason}
-
-
-def _adopted(batch: Batch, written: ParquetWritten, snapshot_id: int) -> AdoptedBatch:
-    return AdoptedBatch(
-        batch_id=batch.batch_id,
-        attempt=batch.attempt,
-        snapshot_id=snapshot_id,
-        ranges=str(batch.ranges),
-        balance=total(written.balances.values()),
-        data_files=len(written.data_files),
-        file_bytes=written.file_bytes,
-    )

@@ -9,24 +9,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_jobs.batch_run import BatchResult, Plan
-from spark_jobs.core.batch import Balance, Batch, BatchKind, total
-from spark_jobs.core.planning import bytes_per_record, plan_splits
+from spark_jobs.batch_plan import plan_of
+from spark_jobs.core.batch import Balance, BatchKind, total
+from spark_jobs.core.planning import bytes_per_record
 from spark_jobs.core.replay_ranges import cut_into_batches
 from spark_jobs.drain_batch import drain_batch
 from spark_jobs.io.tables import progress_of
 from spark_jobs.notices import NoticeSender
 from spark_jobs.replay_plan import plan_replay
 from spark_jobs.settle_replays import settle_left_replays
-from spark_jobs.table_columns import MAX_SPLIT_BYTES, ensure_tables
+from spark_jobs.table_columns import ensure_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from spark_jobs.batch_plan import Plan
+    from spark_jobs.batch_run import BatchResult
     from spark_jobs.core.config import PipelineConfig
     from spark_jobs.core.offsets import OffsetRange, OffsetRanges
     from spark_jobs.io.connections import Connections
-    from spark_jobs.recover import RecoveryResult
+    from spark_jobs.recovered import RecoveryResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,25 +89,6 @@ def _plan_batch(
     tables = ensure_tables(pipeline, connections, planned.source)
     if tables is None:
         raise AssertionError("the table was there a moment ago")
-    progress = progress_of(tables.data)
-    record_bytes = bytes_per_record(progress.last_drain)
-    batch = Batch(
-        pipeline=pipeline.name,
-        table=pipeline.table,
-        topic=pipeline.topic,
-        generation=progress.generation,
-        ranges=ranges,
-        attempt=connections.new_attempt(),
-        ingested_at_us=connections.now_us(),
-        kind=BatchKind.REPLAY,
-        epoch=progress.replay_epoch,
-    )
-    splits = plan_splits(
-        ranges,
-        bytes_per_record=record_bytes,
-        max_split_bytes=MAX_SPLIT_BYTES,
-        parallelism=connections.parallelism,
-    )
-    return Plan(
-        batch, splits, planned.source, tables.data, tables.dead_letters, progress, record_bytes, reason
+    return plan_of(
+        pipeline, connections, tables, planned.source, ranges, kind=BatchKind.REPLAY, reason=reason
     )

@@ -12,7 +12,8 @@ from spark_jobs.act import act
 from spark_jobs.core.batch import BatchKind
 from spark_jobs.core.recovery import has_passed
 from spark_jobs.io.tables import load_fresh, progress_of
-from spark_jobs.recover import RecoveryResult, settle_replays
+from spark_jobs.recover import settle_replays
+from spark_jobs.recovered import RecoveryResult
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -17,7 +17,8 @@ from spark_jobs.io import kafka_statistics
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from spark_jobs.batch_run import BatchRun, Plan
+    from spark_jobs.batch_plan import Plan
+    from spark_jobs.batch_run import BatchRun
     from spark_jobs.core.outcomes import SplitOutcome
 
 

@@ -10,15 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_jobs.core.batch import Balance, BatchKind, total
-from spark_jobs.core.txlog import (
-    PHASE_NUMBERS,
-    Closed,
-    FlushComplete,
-    IcebergSnapshotCreated,
-    OffsetCommit,
-    ParquetWritten,
-    Phase,
-)
+from spark_jobs.core.log_names import PHASE_NUMBERS, Phase
+from spark_jobs.core.txlog import Closed, FlushComplete, IcebergSnapshotCreated, OffsetCommit, ParquetWritten
 
 if TYPE_CHECKING:
     from spark_jobs.core.offsets import OffsetRanges

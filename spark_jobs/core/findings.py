@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_jobs.core.batch import BatchKind
-from spark_jobs.core.txlog import PHASE_NUMBERS, Closed, Phase, Swept
+from spark_jobs.core.log_names import PHASE_NUMBERS, Phase
+from spark_jobs.core.txlog import Closed, Swept
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator

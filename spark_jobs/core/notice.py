@@ -6,14 +6,8 @@ import datetime as dt
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.core.batch import BatchKind, total
-from spark_jobs.core.txlog import (
-    PHASE_NUMBERS,
-    FlushComplete,
-    IcebergSnapshotCreated,
-    Notified,
-    ParquetWritten,
-    Phase,
-)
+from spark_jobs.core.log_names import PHASE_NUMBERS, Phase
+from spark_jobs.core.txlog import FlushComplete, IcebergSnapshotCreated, Notified, ParquetWritten
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -19,18 +19,9 @@ from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from spark_jobs.core.errors import ConfigError, RetryableError
+from spark_jobs.core.log_names import Phase, has_mark, is_complete, is_finished, is_settled, object_name
 from spark_jobs.core.storage_paths import is_inside
-from spark_jobs.core.txlog import (
-    Attempt,
-    Phase,
-    entry_to_json,
-    fold,
-    has_mark,
-    is_complete,
-    is_finished,
-    is_settled,
-    object_name,
-)
+from spark_jobs.core.txlog import Attempt, entry_to_json, fold
 from spark_jobs.io.file_listing import StoredFile, list_files
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from spark_jobs.io.data_files import normalise_path
 from spark_jobs.io.sweep import sweep_files
 from spark_jobs.io.tables import progress_of
 from spark_jobs.io.txlog_store import CLOSING_AFTER_US, TxlogStore
-from spark_jobs.recover import RecoveryResult
+from spark_jobs.recovered import RecoveryResult
 from tests.support.lake import TOPIC, write_rows
 
 if TYPE_CHECKING:

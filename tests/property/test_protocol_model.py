@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from spark_jobs.core import progress
+from spark_jobs.core.log_names import is_settled
 from spark_jobs.core.recovery import Decision, Verdict, decide
-from spark_jobs.core.txlog import is_settled
 from tests.support.protocol_model import Model, Rules, progress_of
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from spark_jobs.core.batch import Balance, Batch, BatchKind
 from spark_jobs.core.json_fields import _READERS
+from spark_jobs.core.log_names import object_name
 from spark_jobs.core.offsets import OffsetRange, OffsetRanges
-from spark_jobs.core.txlog import _ENTRY_TYPES, entry_to_json, fold, object_name
+from spark_jobs.core.txlog import _ENTRY_TYPES, entry_to_json, fold
 
 integers = st.integers(0, 2**63)
 texts = st.text(max_size=20)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from spark_jobs.core.log_names import is_settled, object_name, reached_phase
 from spark_jobs.core.recovery import Decision, decide, stands_at_starts, unnamed_files
 from spark_jobs.core.txlog import (
     Attempt,
@@ -24,9 +25,6 @@ from spark_jobs.core.txlog import (
     IcebergSnapshotCreated,
     ParquetWritten,
     Swept,
-    is_settled,
-    object_name,
-    reached_phase,
 )
 from tests.support.log_entries import TABLE_UUID, make_batch, make_progress, offset_commit, parquet_written
 

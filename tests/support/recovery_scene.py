@@ -18,12 +18,13 @@ from spark_jobs.io.file_listing import list_files
 from spark_jobs.io.sweep import data_location
 from spark_jobs.io.tables import dead_letters_of
 from spark_jobs.io.txlog_store import TxlogStore
-from spark_jobs.recover import RecoveryResult, recover
+from spark_jobs.recover import recover
 from tests.support.lake import TOPIC, Lake
 from tests.support.log_entries import buffer_snapshot, offset_commit
 
 if TYPE_CHECKING:
     from spark_jobs.io.commit import CommitRequest
+    from spark_jobs.recovered import RecoveryResult
 
 PLANNED_US = 1_767_225_600_000_000
 SOON_US = PLANNED_US + 1_000_000

@@ -8,6 +8,7 @@ import pytest
 
 from spark_jobs.core.batch import Balance, BatchKind
 from spark_jobs.core.books import books_of, entry_of, is_due
+from spark_jobs.core.log_names import object_name
 from spark_jobs.core.txlog import (
     Attempt,
     Closed,
@@ -16,7 +17,6 @@ from spark_jobs.core.txlog import (
     IcebergSnapshotCreated,
     entry_to_json,
     fold,
-    object_name,
 )
 from tests.support.log_entries import TABLE_UUID, finished_phases, make_batch, offset_commit
 

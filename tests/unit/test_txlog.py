@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_jobs.core.errors import CorruptLog
+from spark_jobs.core.log_names import is_finished, is_settled, object_name, reached_phase
 from spark_jobs.core.txlog import (
     Closed,
     IcebergSnapshotCreated,
@@ -16,10 +17,6 @@ from spark_jobs.core.txlog import (
     Swept,
     entry_to_json,
     fold,
-    is_finished,
-    is_settled,
-    object_name,
-    reached_phase,
 )
 from tests.support.log_entries import TABLE_UUID, finished_phases, make_batch, offset_commit
 
