@@ -74,7 +74,7 @@ def start_kafka(settings: KafkaSettings) -> KafkaServer:
         )
     )
     bootstrap_servers = f"127.0.0.1:{settings.port}"
-    process.wait_until(lambda: _answers(settings.port, bootstrap_servers), _START_TIMEOUT_SECONDS)
+    process.wait_until(lambda: _answers(settings, bootstrap_servers), _START_TIMEOUT_SECONDS)
     return KafkaServer(bootstrap_servers, process)
 
 
@@ -161,13 +161,16 @@ def _refuse_taken_ports(settings: KafkaSettings) -> None:
             )
 
 
-def _answers(port: int, bootstrap_servers: str) -> bool:
-    if not is_listening(port):
+def _answers(settings: KafkaSettings, bootstrap_servers: str) -> bool:
+    """Whether it is this broker that answers: another program may have taken the port in between."""
+    if not is_listening(settings.port):
         return False
+    written = (settings.home / "data" / "meta.properties").read_text().splitlines()
     properties: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
     client = AdminClient(properties | {"error_cb": lambda _error: None})
     try:
-        # An empty list while the broker is fenced: topics made then fail.
-        return bool(client.list_topics(timeout=2).brokers)
+        found = client.list_topics(timeout=2)
+        # No brokers while it is fenced: topics made then fail.
+        return bool(found.brokers) and f"cluster.id={found.cluster_id}" in written
     except KafkaException:
         return False

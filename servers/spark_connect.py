@@ -23,6 +23,7 @@ TASK_ATTEMPTS = 4  # `local[n]` alone never tries a failed task again
 REDACTED = "(?i)secret|password|passwd|token|access[._-]?key|credential|sasl|jaas|ssl[.]key|authorization"
 
 _START_TIMEOUT_SECONDS = 120.0
+_STARTED = b"Spark Connect server started at: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +51,18 @@ class SparkConnectServer:
 
 
 def start_spark_connect(settings: SparkConnectSettings) -> SparkConnectServer:
-    """Start the server and wait until it accepts connections."""
+    """Start the server and wait until it accepts connections.
+
+    Raises ``ConfigError`` (``port-taken``), and ``RetryableError`` (``server-start``) when it ends instead,
+    also because another program took the port in between.
+    """
     if is_listening(settings.port):
         raise ConfigError(
             f"port {settings.port} on 127.0.0.1 is taken, so Spark Connect cannot start there",
             code="port-taken",
             hint="Stop what listens there, or `./sluice down` if it is an earlier Sluice.",
         )
+    said_before = settings.log_path.stat().st_size if settings.log_path.exists() else 0
     spark_home = Path(pyspark.__file__).parent
     conf = [part for item in _conf(settings).items() for part in ("--conf", "=".join(item))]
     process = ServerProcess(
@@ -80,8 +86,15 @@ def start_spark_connect(settings: SparkConnectSettings) -> SparkConnectServer:
             dies_with_parent=settings.dies_with_parent,
         )
     )
-    process.wait_until(lambda: is_listening(settings.port), _START_TIMEOUT_SECONDS)
+    process.wait_until(lambda: _has_started(settings.log_path, said_before), _START_TIMEOUT_SECONDS)
     return SparkConnectServer(f"sc://127.0.0.1:{settings.port}", process)
+
+
+def _has_started(log_path: Path, said_before: int) -> bool:
+    """Whether the server itself says so; who listens on the port could be anybody."""
+    with log_path.open("rb") as log:
+        log.seek(said_before)
+        return _STARTED in log.read()
 
 
 def _conf(settings: SparkConnectSettings) -> dict[str, str]:

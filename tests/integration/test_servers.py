@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,6 +14,8 @@ from pyiceberg.catalog import load_catalog
 from prove.lab.kafka_server import KafkaBroker, Record, kafka_settings
 from prove.lab.server_folder import ServerFolder
 from servers.kafka import start_kafka
+from servers.spark_connect import SparkConnectSettings, start_spark_connect
+from spark_jobs.core.errors import RetryableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,6 +58,38 @@ def test_killed_kafka_comes_back_with_its_records(tmp_path: Path) -> None:
         assert AdminClient({"bootstrap.servers": broker}).list_topics(timeout=10).cluster_id == cluster
     finally:
         server.process.stop()
+
+
+@pytest.mark.kafka
+def test_a_broker_of_somebody_else_is_not_taken_for_ours(
+    kafka: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A port that another broker takes after it was found free: ours ends, and its starter says so."""
+    settings = kafka_settings(ServerFolder(tmp_path, "kafka-late"))
+    taken = replace(settings, port=int(kafka.rpartition(":")[2]))
+    monkeypatch.setattr("servers.kafka._refuse_taken_ports", lambda _settings: None)
+    with pytest.raises(RetryableError, match="kafka-late ended while starting"):
+        start_kafka(taken)
+
+
+@pytest.mark.spark
+def test_a_spark_server_of_somebody_else_is_not_taken_for_ours(
+    spark_remote: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a broker; a run would send its secrets to it."""
+    folder = ServerFolder(tmp_path, "spark-late")
+    settings = SparkConnectSettings(
+        home=folder.home,
+        run_folder=folder.run_folder,
+        log_path=folder.log_path,
+        port=int(spark_remote.rpartition(":")[2]),
+        cores=1,
+        dies_with_parent=True,
+        name="spark-late",
+    )
+    monkeypatch.setattr("servers.spark_connect.is_listening", lambda _port: False)
+    with pytest.raises(RetryableError, match="spark-late ended while starting"):
+        start_spark_connect(settings)
 
 
 @pytest.mark.spark
