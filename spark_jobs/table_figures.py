@@ -10,6 +10,7 @@ from pyiceberg.manifest import DataFileContent, ManifestContent
 
 from spark_jobs.core.errors import RetryableError
 from spark_jobs.core.table_figures import MEDIUM, MIB, MIN_FILES_TO_MERGE, SMALL, TableFigures
+from spark_jobs.io.table_facts import shows_history
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -39,7 +40,7 @@ def snapshot_figures(metadata: TableMetadata, files: TableFigures) -> TableFigur
         snapshots=len(metadata.snapshots),
         expirable_snapshots=len(expirable),
         oldest_expirable_ms=min(expirable, default=None),
-        shows_history=_shows_history(metadata),
+        shows_history=shows_history(metadata),
         keeps_garbage=metadata.properties.get("gc.enabled", "true").lower() == "false",
     )
 
@@ -106,14 +107,6 @@ class _Count:
             mergeable_small_files=_mergeable(self.small),
             mergeable_medium_files=_mergeable(self.medium),
         )
-
-
-def _shows_history(metadata: TableMetadata) -> bool:
-    """Whether main's origin is shown; a rewritten table could else not be told from a rolled back one."""
-    snapshot = metadata.current_snapshot()
-    if snapshot is None:
-        return False
-    return snapshot.sequence_number == 1 or snapshot.parent_snapshot_id is not None
 
 
 def _mergeable(by_partition: Counter[Hashable]) -> int:

@@ -226,7 +226,10 @@ def _dead_letters(pipeline: PipelineConfig, facts: HealthFacts) -> _Verdict:
     share = sums.dead_letters / records if records else 0.0
     limit = _dead_letter_limit(pipeline)
     numbers = {"dead_letters": float(sums.dead_letters), "records": float(records), "share": share}
-    fact = f"{sums.dead_letters:,} of the {records:,} records drained within a day ({share:.2%})"
+    when = (
+        "within a day" if facts.table.shows_history else "by the last commit, which is all the catalog shows"
+    )
+    fact = f"{sums.dead_letters:,} of the {records:,} records drained {when} ({share:.2%})"
     mend = f"./sluice query {pipeline.name} 'SELECT * FROM dead_letters'"  # noqa: S608  (shown, not run)
     return _Verdict(share <= limit, _within(fact, f"{limit:.2%}"), numbers, mend)
 
@@ -237,7 +240,8 @@ def _schema(pipeline: PipelineConfig, facts: HealthFacts) -> _Verdict:
         return _no_table()
     numbers: dict[str, float] = {"changes": len(table.schema_changes)}
     if not table.schema_changes:
-        return _Verdict(passed=True, fact="no column changed lately", numbers=numbers)
+        fact = "no column changed lately" if table.shows_history else "the catalog shows no earlier schema"
+        return _Verdict(passed=True, fact=fact, numbers=numbers)
     told = ", ".join(table.schema_changes[:10])
     more = len(table.schema_changes) - 10
     fact = told + (f" and {more} more" if more > 0 else "")

@@ -58,7 +58,8 @@ class TableFacts:
     """What a table's metadata tells. Times are milliseconds since the epoch.
 
     ``batches`` are the drains among the kept snapshots, oldest first; ``holes`` name commits that do not
-    begin where the one before ended. ``schema_changes`` happened after ``schema_since_ms``.
+    begin where the one before ended. ``schema_changes`` happened after ``schema_since_ms``. Without
+    ``shows_history`` the newest snapshot is all that the catalog shows.
     """
 
     valid_through_ms: int | None
@@ -70,6 +71,7 @@ class TableFacts:
     schema_since_ms: int | None = None
     paused: Pause | None = None
     snapshots: int = 0
+    shows_history: bool = True
 
 
 @dataclass(frozen=True, slots=True)

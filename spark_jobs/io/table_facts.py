@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
 ATTEMPT = "sluice.attempt"
@@ -41,7 +42,16 @@ def table_facts(table: Table, *, schema_since_ms: int) -> TableFacts:
         schema_since_ms=schema_since_ms,
         paused=progress.paused,
         snapshots=len(table.metadata.snapshots),
+        shows_history=shows_history(table.metadata),
     )
+
+
+def shows_history(metadata: TableMetadata) -> bool:
+    """Whether main's origin is shown; a rewritten table could else not be told from a rolled back one."""
+    snapshot = metadata.current_snapshot()
+    if snapshot is None:
+        return False
+    return snapshot.sequence_number == 1 or snapshot.parent_snapshot_id is not None
 
 
 def main_history(table: Table) -> list[Snapshot]:

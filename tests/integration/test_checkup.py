@@ -6,14 +6,17 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from pyiceberg.expressions import EqualTo
 
 from prove.lab.kafka_server import KafkaBroker, Record
-from prove.lab.new_lab import NewLab, as_json
+from prove.lab.new_lab import NewLab, as_json, configure, serve_from
 from prove.lab.pipeline_lab import make_lab
+from resources.audit_notes import audit_newest
 from resources.checkup import Health, check_up
 from resources.survey import Surveyor
 from spark_jobs.core.offsets import OffsetRange, OffsetRanges
 from spark_jobs.io.kafka_times import first_record_times
+from spark_jobs.io.table_facts import shows_history
 from spark_jobs.pause import pause, resume
 from spark_jobs.skip import skip
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from prove.lab.pipeline_lab import Lab
+    from prove.lab.s3 import S3
 
 HOUR_MS = 3_600_000
 
@@ -102,6 +106,55 @@ def test_an_idle_topic_stays_fresh_and_a_backlog_ages(new_lab: NewLab) -> None:
     assert late.waiting == 1
     assert late.valid_through_ms is not None
     assert late.valid_through_ms < late.now_ms
+
+
+@pytest.fixture(
+    params=[
+        "sqlite",
+        pytest.param("rest", marks=pytest.mark.rest),
+        pytest.param("nessie", marks=pytest.mark.nessie),
+    ]
+)
+def anywhere(new_lab: NewLab, request: pytest.FixtureRequest) -> Lab:
+    """A pipeline in each of the catalogs, without records."""
+    lab = new_lab()
+    if request.param != "sqlite":
+        s3: S3 = request.getfixturevalue("s3")
+        serve_from(lab, request.getfixturevalue(f"{request.param}_catalog_properties"), s3)
+    return lab
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_the_verdicts_are_right_on_every_catalog(anywhere: Lab, new_lab: NewLab) -> None:
+    """A whole table passes all checks; what then goes wrong fails the check that is made for it, no other."""
+    lab = anywhere
+    configure(lab, "pipelines/orders", {"checks": {"lag": {"limit": 3}}})
+    new_lab.produce(lab, as_json(*({"id": n} for n in range(10))))
+    lab.drain()
+    assert failing(lab) == set()
+    new_lab.produce(lab, as_json(*({"id": n, "note": "new"} for n in range(4)), "no object"))
+    assert failing(lab) == {"lag"}
+    lab.drain()
+    knows_schemas = shows_history(lab.table().metadata)
+    assert failing(lab) == ({"dead_letters", "schema"} if knows_schemas else {"dead_letters"})
+    assert fact(look(lab), "schema") == (
+        not knows_schemas,
+        "added note (string)" if knows_schemas else "the catalog shows no earlier schema",
+    )
+    # A row that a defect of ours lost: the snapshot says that it is ours.
+    lab.table().delete(EqualTo("_kafka_offset", 4), snapshot_properties={"sluice.attempt": "a defect"})
+    assert "complete" in failing(lab)
+    lab.table().delete(EqualTo("_kafka_offset", 5))
+    assert "stall" in failing(lab)
+
+
+def failing(lab: Lab) -> set[str]:
+    """The checks that fail, after an audit."""
+    with lab.connections() as connections:
+        uuid = str(lab.table().metadata.table_uuid)
+        audit_newest(lab.config.home, lab.pipeline, connections, uuid)
+    return {str(result.name) for result in look(lab).results if not result.passed}
 
 
 @pytest.mark.kafka
