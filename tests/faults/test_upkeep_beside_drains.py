@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from prove.lab.new_lab import progress, serve_from
-from prove.lab.pipeline_lab import orders
+from prove.lab.pipeline_lab import TABLE, orders
+from spark_jobs.checkpoint_txlog import checkpoint
 from spark_jobs.compact import compact
+from spark_jobs.core.books import books_of
 from spark_jobs.expire_snapshots import expire_snapshots
 from spark_jobs.io.anchor import check_anchor
 from spark_jobs.remove_orphans import remove_orphans
@@ -62,6 +64,10 @@ class _Drains:
         except Exception as error:  # noqa: BLE001  (told by the test's own thread)
             self._failure = error
 
+    def has_done(self, times: int) -> bool:
+        """Whether there were so many, or no more can come."""
+        return self.done >= times or not self._thread.is_alive()
+
     def finish(self) -> int:
         """Stop after the drain under way; how many there were."""
         self._stop.set()
@@ -105,6 +111,26 @@ def test_all_upkeep_while_drains_run(lab: Lab, new_lab: NewLab) -> None:
     check_anchor(lab.table())
     assert progress(lab).compacted_files >= 1
     expect_whole(lab, FIRST_DRAINS + drains.done)
+
+
+def test_folds_while_drains_run(new_lab: NewLab) -> None:
+    """Every attempt is in the books exactly once, and what they say of each adds up to all offsets."""
+    lab = new_lab()
+    folds = 0
+    with draining(lab, new_lab) as drains, lab.connections() as connections:
+        while not drains.has_done(8):
+            folds += checkpoint(lab.pipeline, connections).folded_attempts > 0
+    assert folds >= 2
+    with lab.connections() as connections:
+        checkpoint(lab.pipeline, connections)
+        assert connections.txlog.attempts(str(lab.table().metadata.table_uuid)) == ()
+    booked = lab.rows(books_of(TABLE)).to_pylist()
+    assert len(booked) == len({row["attempt"] for row in booked}) == drains.done
+    (next_offset,) = progress(lab).next_offsets.values()
+    bounds = sorted((each["start"], each["end"]) for row in booked for each in row["ranges"])
+    assert [start for start, _ in [*bounds, (next_offset, 0)]] == [0, *(end for _, end in bounds)]
+    assert sum(row["rows"] + row["dead_letters"] for row in booked) == next_offset == 11 * drains.done
+    expect_whole(lab, drains.done)
 
 
 KILLED_AT = {

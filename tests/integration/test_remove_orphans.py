@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from moto.server import ThreadedMotoServer
 
-from prove.lab.new_lab import DEAD_LETTERS
+from prove.lab.new_lab import DEAD_LETTERS, configure
+from prove.lab.pipeline_lab import TABLE, orders
+from prove.lab.s3 import S3, new_bucket
 from spark_jobs.core.errors import ConfigError
+from spark_jobs.held import publish
 from spark_jobs.io.data_files import normalise_path
 from spark_jobs.remove_orphans import remove_orphans
-from tests.support.upkeep_lab import drain_often, expect_whole, tidy
+from tests.support.upkeep_lab import BROKEN, drain_often, expect_whole, tidy
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyiceberg.io import InputFile
+    from pyiceberg.table import Table
+
     from prove.lab.new_lab import NewLab
     from prove.lab.pipeline_lab import Lab
 
@@ -87,6 +97,67 @@ def test_the_files_of_a_batch_between_write_and_commit_stay(new_lab: NewLab) -> 
     assert found.is_clean, found
     assert (found.rows, found.dead_letters, found.lag) == (11, 2, 0)
     assert lab.rows().num_rows == 11
+
+
+def test_the_files_of_a_held_batch_stay(new_lab: NewLab) -> None:
+    """However long its operator takes: published in the end, its rows can be read."""
+    cheap = {"expect_column_values_to_be_between": {"column": "id", "max_value": 99}}
+    lab = new_lab(quality=[{"name": "strict", "when": "gate", "expectations": [cheap]}])
+    drain_often(lab, new_lab, 1)
+    new_lab.produce(lab, [*orders(100, 10), BROKEN])
+    assert lab.drain().stopped == "held"
+    age(Path(lab.config.state))
+    for identifier in (TABLE, DEAD_LETTERS):
+        age(folder_of(lab, identifier))
+    done = tidy(lab, remove_orphans)
+    assert [table.done.counts["deleted"] for table in done.tables] == [0, 0]
+    assert [table.done.counts["kept_unfinished"] for table in done.tables] == [1, 1]
+    with lab.connections() as connections:
+        publish(lab.pipeline, connections, reason="test")
+    expect_whole(lab, 2)
+
+
+@pytest.fixture
+def aged_s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
+    """An object store that dates objects five days back, for as long as the test does not end that."""
+    then = dt.datetime.now(dt.UTC).replace(tzinfo=None) - dt.timedelta(seconds=DAYS_AGO)
+    monkeypatch.setattr("moto.s3.models.utcnow", lambda: then)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    yield S3(endpoint, "sluice", "test-secret-key", new_bucket(endpoint))
+    server.stop()
+
+
+def test_strays_in_an_object_store(new_lab: NewLab, aged_s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Old ones go; young ones, the tables' files and those of a run stopped before its commit stay."""
+    lab = new_lab()
+    warehouse = f"s3://{aged_s3.bucket}/lake"
+    configure(lab, "catalog", {"warehouse": warehouse, **aged_s3.pyiceberg_properties})
+    configure(lab, "", {"state": f"s3://{aged_s3.bucket}/log"})
+    drain_often(lab, new_lab, 2)
+    strays = [_store(lab.table(name), "data/x.parquet") for name in (TABLE, DEAD_LETTERS)]
+    new_lab.produce(lab, [*orders(20, 10), BROKEN])
+    with lab.stopped_at("commit.before-swap") as stopped:
+        monkeypatch.undo()
+        young = _store(lab.table(), "data/young.parquet")
+        done = tidy(lab, remove_orphans)
+        assert [table.done.counts["deleted"] for table in done.tables] == [1, 1]
+        assert done.tables[0].done.counts["kept_unfinished"] >= 1
+        assert not any(stray.exists() for stray in strays)
+        assert young.exists()
+        stopped.go_on()
+        assert stopped.answer().error is None
+    expect_whole(lab, 3)
+
+
+def _store(table: Table, name: str) -> InputFile:
+    """Put a file that nothing knows below the table's location."""
+    location = f"{table.location()}/{name}"
+    with table.io.new_output(location).create() as stream:
+        stream.write(b"stray")
+    return table.io.new_input(location)
 
 
 def test_a_shared_location_is_refused(new_lab: NewLab) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -60,6 +61,31 @@ def test_a_table_through_all_its_upkeep(lab: Lab, new_lab: NewLab) -> None:
     drain_often(lab, new_lab, 1)
     expect_whole(lab, DRAINS + 3)
     assert tidy(lab, compact).tables[0].done.note == "no partition has enough small files to merge"
+
+
+def test_expiry_keeps_what_a_person_holds_and_takes_what_is_old(new_lab: NewLab) -> None:
+    """A tag's snapshot and a branch's stay, whatever their age; main keeps its newest, and drains go on."""
+    lab = new_lab()
+    drain_often(lab, new_lab, 4)
+    oldest, second, *_ = sorted(lab.table().metadata.snapshots, key=lambda each: each.sequence_number)
+    with lab.table().manage_snapshots() as manage:
+        manage.create_tag(oldest.snapshot_id, "audited")
+    with lab.table().manage_snapshots() as manage:
+        manage.create_branch(second.snapshot_id, "experiment")
+    rows = lab.table().scan(snapshot_id=second.snapshot_id).to_arrow()
+    assert tidy(lab, expire_snapshots).tables[0].done.note == "no snapshot is beyond what is kept"
+    in_a_year_us = int((time.time() + 365 * 86_400) * 1e6)
+    tidy(lab, expire_snapshots, changes={"now_us": lambda: in_a_year_us})
+    table = lab.table()
+    main = table.metadata.current_snapshot_id
+    assert {each.snapshot_id for each in table.metadata.snapshots} == {
+        oldest.snapshot_id,
+        second.snapshot_id,
+        main,
+    }
+    assert table.scan(snapshot_id=second.snapshot_id).to_arrow().equals(rows)
+    drain_often(lab, new_lab, 1)
+    expect_whole(lab, 5)
 
 
 def test_the_books_are_tidied_with_the_tables_they_are_of(new_lab: NewLab) -> None:
