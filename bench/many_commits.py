@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bench.records import generate
 from prove.lab.tasks_here import tasks_here
@@ -115,11 +115,11 @@ class _Beside:
         self.seconds += time.monotonic() - began
 
 
-def measure_many_commits(lab: Lab, commits: int) -> ManyCommitsResult:
-    """Drain a backlog in ``commits`` batches with upkeep between them."""
+def measure_many_commits(lab: Lab, commits: int, **settings: Any) -> ManyCommitsResult:
+    """Drain a backlog in ``commits`` batches with upkeep between them; ``settings`` are the pipeline's."""
     generate(lab.bootstrap_servers, TOPIC, commits * RECORDS)
     with lab.spark("spark-many") as spark:
-        config = load_config(lab.configure("many", TOPIC, spark, max_batch_records=RECORDS))
+        config = load_config(lab.configure("many", TOPIC, spark, max_batch_records=RECORDS, **settings))
         (pipeline,) = config.pipelines
         with open_connections(config, pipeline.name, kind="upkeep", actor="bench", run_id="bench") as real:
             beside, began = _Beside(pipeline, real), time.monotonic()

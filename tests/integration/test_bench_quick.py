@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 
 from bench.catch_up import measure_catch_up
-from bench.lab import open_lab
+from bench.lab import Lab, open_lab
 from bench.many_commits import measure_many_commits
 from bench.memory import MemoryResult, drain_alone
 from bench.report import catch_up_rows, many_commits_rows, memory_rows, print_json, small_batches_rows
@@ -18,16 +19,29 @@ from bench.small_batches import measure_small_batches
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bench.lab import Lab
+    from servers.spark_connect import SparkConnectServer
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
+@dataclass(frozen=True, slots=True)
+class SmallLab(Lab):
+    """One Spark server for all parts: at these sizes nothing is measured, and every start would be paid."""
+
+    server: SparkConnectServer
+
+    @contextmanager
+    def spark(self, name: str) -> Iterator[SparkConnectServer]:
+        """The server, whatever the part calls it."""
+        assert name
+        yield self.server
+
+
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """The benchmark's own broker."""
-    with open_lab(tmp_path_factory.mktemp("bench")) as opened:
-        yield opened
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallLab]:
+    """The benchmark's own broker and Spark server."""
+    with open_lab(tmp_path_factory.mktemp("bench")) as opened, opened.spark("spark") as server:
+        yield SmallLab(opened.folder, opened.kafka, server)
 
 
 def test_bench_catch_up_reads_everything_both_ways(lab: Lab) -> None:
@@ -63,11 +77,11 @@ def test_bench_small_batches_tells_where_the_time_goes(lab: Lab, capsys: pytest.
 
 def test_bench_many_commits_keeps_the_table_small(lab: Lab) -> None:
     """Upkeep runs by its own conditions beside the commits, nothing is lost, and counts stay bounded."""
-    result = measure_many_commits(lab, 140)
-    assert result.rows == result.expected_rows == 140 * result.records_per_commit
-    assert len(result.commit_ms) == 140
+    result = measure_many_commits(lab, 60, upkeep={"keep_snapshots": 30, "compact_above": 30})
+    assert result.rows == result.expected_rows == 60 * result.records_per_commit
+    assert len(result.commit_ms) == 60
     assert {"compaction", "snapshots"} <= result.upkeep_runs.keys()
-    assert result.looks[-1].snapshots <= 125
-    assert result.most.data_files < 140
+    assert result.looks[-1].snapshots <= 60
+    assert result.most.data_files < 60
     assert result.ratio > 0
     assert many_commits_rows(result)
