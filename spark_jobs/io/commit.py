@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.core.batch import BatchKind
+from spark_jobs.core.dead_letters import is_stale, with_dead_letters
 from spark_jobs.core.errors import CommitConflict, SourceChanged
 from spark_jobs.core.offsets import OffsetRanges
 from spark_jobs.core.progress import LastDrain, PendingDeadLetters
@@ -245,11 +246,9 @@ def _surviving(table: Table, pending: PendingDeadLetters) -> tuple[dict[str, Any
 
 
 def _advance_dead_letters(table: Table, progress: Progress, pending: PendingDeadLetters) -> Progress:
-    """The dead-letter table's progress after the commit; its offsets jump over batches that have none."""
+    """The dead-letter table's progress after the commit."""
     there = progress_of(table)
-    is_same = there.generation == progress.generation
-    known = there.next_offsets if is_same else {}
-    if _is_stale(there, progress, pending):
+    if is_stale(there, progress, pending):
         raise CommitConflict(
             "the dead-letter table is past the batch whose dead letters were to be added",
             code="dead-letters-moved",
@@ -257,32 +256,7 @@ def _advance_dead_letters(table: Table, progress: Progress, pending: PendingDead
             table=".".join(table.name()),
             attempt=pending.attempt,
         )
-    ends = {} if pending.replaces else pending.ends
-    # After a rollback the data table stands below: what is drained again must not look committed here.
-    reached = {p: min(offset, progress.next_offsets.get(p, offset)) for p, offset in (known | ends).items()}
-    advanced = replace(
-        progress,
-        next_offsets=reached,
-        earlier=there.earlier if is_same else {**there.earlier, there.generation: there.next_offsets},
-        last_commits=there.last_commits,
-        pending_dead_letters=None,
-    )
-    return advanced.recorded(pending.attempt, pending.starts, pending.ends)
-
-
-def _is_stale(there: Progress, progress: Progress, pending: PendingDeadLetters) -> bool:
-    """Whether the dead letters came in long ago and ``progress`` is from before that.
-
-    No later batch is committed before them, so the dead-letter table shows it: in offsets it has reached, or,
-    for those that replace others, in the epoch that their own commit would have brought.
-    """
-    if there.generation != progress.generation:
-        return there.generation > progress.generation
-    if pending.replaces:
-        return there.replay_epoch >= progress.replay_epoch
-    known = there.next_offsets
-    is_past = any(known.get(partition, start) > start for partition, start in pending.starts.items())
-    return is_past or there.replay_epoch > progress.replay_epoch
+    return with_dead_letters(there, progress, pending)
 
 
 def _overtaken(request: CommitRequest, progress: Progress) -> CommitConflict:

@@ -1,0 +1,218 @@
+"""What runs of the protocol's model do, one step at a time: settle what is left, then drain or replay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from spark_jobs.core.batch import BatchKind
+from spark_jobs.core.log_names import reached_phase
+from spark_jobs.core.recovery import Decision, has_passed
+from spark_jobs.core.txlog import Closed, FlushComplete, FlushStart, IcebergSnapshotCreated, Swept
+from tests.support.log_entries import offset_commit
+from tests.support.protocol_dead_letters import DeadLetterSteps, dead_files, finishing, pending_of
+from tests.support.protocol_world import (
+    Commit,
+    Request,
+    Run,
+    World,
+    arrived,
+    attempt_name,
+    batch_of,
+    committed,
+    dead_files_of,
+    logged,
+    named_files,
+    next_offset,
+    objects_of,
+    progress_of,
+    written,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.protocol_model import Model
+    from tests.support.protocol_world import History
+
+
+class Turn(NamedTuple):
+    """Whose step it is, and when; only the fresh runs of ``settle`` come so late that attempts are closed."""
+
+    name: str
+    now_us: int = 0
+
+
+@dataclass(frozen=True)
+class Steps(DeadLetterSteps):
+    """The steps, under a model's rules."""
+
+    model: Model
+
+    def of(self, world: World, run: Run, turn: Turn) -> Iterator[tuple[World, Run]]:
+        """The outcomes of a run's next step, the undisturbed one first; none when it has stopped."""
+        if run.step != "stopped":
+            yield from getattr(self, f"_{run.step}")(world, run, turn)
+
+    def _start(self, world: World, run: Run, turn: Turn) -> Iterator[tuple[World, Run]]:
+        if self.model.broken:
+            yield world, finishing(run, world.history, "list")
+        else:
+            yield from self._list(world, run, turn)
+
+    def _finishing(self, run: Run, history: History, after: str) -> Run:
+        """Bring in what is owed first, in a model that has dead letters."""
+        return finishing(run, history, after) if self.model.broken else run._replace(step=after)
+
+    def _list(self, world: World, run: Run, turn: Turn) -> Iterator[tuple[World, Run]]:
+        todo = self.model.due(world, now_us=turn.now_us, kind=run.kind)
+        logs = tuple(objects_of(world, attempt) for attempt in todo)
+        is_replay = run.kind is BatchKind.REPLAY
+        yield world, run._replace(step="give_up" if is_replay else "look", todo=todo, logs=logs)
+
+    def _give_up(self, world: World, run: Run, _turn: Turn) -> Iterator[tuple[World, Run]]:
+        """Which replays may still land, and in which epoch the table is."""
+        progress = progress_of(world.history)
+        alive = [a for a in run.todo if not has_passed(progress, batch_of(a)) and not progress.has_landed(a)]
+        step = "cancel" if alive else "look"
+        yield world, run._replace(step=step, seen=progress.replay_epoch if alive else None)
+
+    def _cancel(self, world: World, run: Run, turn: Turn) -> Iterator[tuple[World, Run]]:
+        looking = run._replace(step="look", seen=None)
+        if progress_of(world.history).replay_epoch > run.seen:
+            yield world, looking
+            return
+        cancel = attempt_name(BatchKind.CANCEL, 0, 0, run.seen, f"{turn.name}.{run.begun}")
+        yield committed(world, Commit(cancel)), looking
+
+    def _look(self, world: World, run: Run, _turn: Turn) -> Iterator[tuple[World, Run]]:
+        if run.todo:
+            yield world, run._replace(step="judge", seen=world.history)
+        else:
+            yield world, (stopped(run) if run.is_held else run._replace(step="plan", seen=None))
+
+    def _judge(self, world: World, run: Run, _turn: Turn) -> Iterator[tuple[World, Run]]:
+        attempt, log = run.todo[0], run.logs[0]
+        files = self.model.files_of(attempt)
+        verdict = self.model.rules.decide(
+            self.model.read_objects(attempt, log),
+            progress_of(run.seen),
+            has_all_files=lambda: files <= world.storage,
+            names_its_files=lambda: bool(files & named_files(run.seen)),
+        )
+        match verdict.decision:
+            case Decision.LEAVE:
+                yield world, next_attempt(run)
+            case Decision.HOLD:
+                yield world, next_attempt(run)._replace(is_held=True)
+            case Decision.MARK:
+                yield world, self._finishing(run._replace(seen=None), run.seen, "mark")
+            case Decision.ADOPT:
+                commit = Commit(attempt, files)
+                yield world, run._replace(step="load", commit=commit, is_adopting=True, seen=None)
+            case Decision.SWEEP:
+                found = sorted(f for f in world.storage if f.startswith(attempt))
+                named = named_files(run.seen) | dead_files(world.dead)
+                pending = pending_of(run.seen)
+                owed = frozenset(file["path"] for file in pending.files) if pending else frozenset()
+                doomed = self.model.rules.unnamed_files(found, named=named, owed=owed)
+                yield world, run._replace(step="delete", seen=tuple(doomed))
+
+    def _mark(self, world: World, run: Run, turn: Turn) -> Iterator[tuple[World, Run]]:
+        marked = logged(world, run.todo[0], IcebergSnapshotCreated(None, turn.name, 0))
+        yield marked, run._replace(step="mark_complete")
+
+    def _mark_complete(self, world: World, run: Run, turn: Turn) -> Iterator[tuple[World, Run]]:
+        yield logged(world, run.todo[0], FlushComplete({}, None, turn.name, 0)), next_attempt(run)
+
+    def _delete(self, world: World, run: Run, turn: Turn) -> Iterator[tuple[World, Run]]:
+        if run.seen:
+            yield world._replace(storage=world.storage - {run.seen[0]}), run._replace(seen=run.seen[1:])
+            return
+        mark = Closed(0, turn.name, 0) if turn.now_us else Swept(0, turn.name, 0)
+        yield logged(world, run.todo[0], mark, reached_phase(run.logs[0])), next_attempt(run)
+
+    def _plan(self, world: World, run: Run, turn: Turn) -> Iterator[tuple[World, Run]]:
+        progress = progress_of(world.history)
+        reached = next_offset(world.history)
+        if reached == (0 if run.kind is BatchKind.REPLAY else self.model.last_offset):
+            yield world, stopped(run)
+            return
+        start, end, epoch = reached, reached + 1, progress.rollbacks
+        if run.kind is BatchKind.REPLAY:
+            start, end, epoch = 0, reached, progress.replay_epoch
+        mark = "!" if self.model.broken & set(range(start, end)) else ""
+        attempt = attempt_name(run.kind, start, end, epoch, f"{turn.name}.{run.begun}{mark}")
+        commit = Commit(attempt, self.model.files_of(attempt))
+        begun = logged(world, attempt, offset_commit(batch_of(attempt)))
+        yield begun, Run("flush", run.kind, run.begun + 1, commit)
+
+    def _flush(self, world: World, run: Run, _turn: Turn) -> Iterator[tuple[World, Run]]:
+        yield logged(world, run.commit.attempt, FlushStart("", "", None)), run._replace(step="write")
+
+    def _write(self, world: World, run: Run, _turn: Turn) -> Iterator[tuple[World, Run]]:
+        files = run.commit.files | dead_files_of(run.commit.attempt)
+        there = world._replace(storage=world.storage | files)
+        yield there, run._replace(step="log_written")
+
+    def _log_written(self, world: World, run: Run, _turn: Turn) -> Iterator[tuple[World, Run]]:
+        attempt = run.commit.attempt
+        is_gated = self.model.is_gated(attempt)
+        known = logged(world, attempt, written(attempt, is_gated=is_gated))
+        yield known, (stopped(run) if is_gated else run._replace(step="load"))
+
+    def _load(self, world: World, run: Run, _turn: Turn) -> Iterator[tuple[World, Run]]:
+        progress, commit, rules = progress_of(world.history), run.commit, self.model.rules
+        may = rules.may_replay if run.kind is BatchKind.REPLAY else rules.may_commit
+        if progress.has_landed(commit.attempt):
+            yield world, run._replace(step="landed", seen=world.history)
+        elif may(progress, batch_of(commit.attempt)):
+            yield world, self._finishing(run._replace(seen=len(world.history)), world.history, "send")
+        else:
+            gone = commit.files if rules.deletes_on_conflict else frozenset()
+            world = world._replace(storage=world.storage - gone)
+            yield world, (next_attempt(run) if run.is_adopting else stopped(run))
+
+    def _send(self, world: World, run: Run, _turn: Turn) -> Iterator[tuple[World, Run]]:
+        request = Request(run.seen, run.commit)
+        if request.expected == len(world.history):
+            landed = arrived(world, request)
+            yield landed, run._replace(step="landed", seen=landed.history)
+            yield landed, run._replace(step="read_back", seen=None)
+            on_its_way = world._replace(requests=world.requests | {request})
+            yield on_its_way, run._replace(step="read_back", seen=None)
+        else:
+            yield world, run._replace(step="read_back", seen=None)
+
+    def _read_back(self, world: World, run: Run, _turn: Turn) -> Iterator[tuple[World, Run]]:
+        if progress_of(world.history).has_landed(run.commit.attempt):
+            yield world, run._replace(step="landed", seen=world.history)
+            return
+        if self.model.rules.deletes_when_unknown:
+            world = world._replace(storage=world.storage - run.commit.files)
+        yield world, run._replace(step="load")  # refused: try the same files while the offsets stand
+        yield world, stopped(run)  # unknown: the next recovery settles it
+
+    def _landed(self, world: World, run: Run, turn: Turn) -> Iterator[tuple[World, Run]]:
+        created = IcebergSnapshotCreated(1, turn.name, 0)
+        known = logged(world, run.commit.attempt, created)
+        yield known, self._finishing(run._replace(seen=None), run.seen, "complete")
+
+    def _complete(self, world: World, run: Run, turn: Turn) -> Iterator[tuple[World, Run]]:
+        done = logged(world, run.commit.attempt, FlushComplete({}, None, turn.name, 0))
+        if run.is_adopting:
+            yield done, next_attempt(run)
+        elif run.kind is BatchKind.REPLAY:
+            yield done, stopped(run)
+        else:
+            yield done, Run("plan", run.kind, run.begun)
+
+
+def next_attempt(run: Run) -> Run:
+    """The run once it is done with the first attempt of its list."""
+    return Run("look", run.kind, run.begun, None, run.todo[1:], run.logs[1:], is_held=run.is_held)
+
+
+def stopped(run: Run) -> Run:
+    """The run once it has ended."""
+    return Run("stopped", run.kind, run.begun)

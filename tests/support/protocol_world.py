@@ -1,0 +1,255 @@
+"""What the runs of the protocol's model share: table, storage, log, requests on their way.
+
+What a commit does to the table's progress is done by the functions of ``spark_jobs.core``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from spark_jobs.core.batch import BatchKind
+from spark_jobs.core.log_names import Phase, has_mark, object_name, reached_phase
+from spark_jobs.core.offsets import OffsetRanges
+from spark_jobs.core.progress import PendingDeadLetters
+from spark_jobs.core.rewinding import Rewind, rewound
+from spark_jobs.core.skips import with_skipped
+from spark_jobs.core.txlog import (
+    Attempt,
+    Entry,
+    FlushStart,
+    IcebergSnapshotCreated,
+    ParquetWritten,
+    Published,
+)
+from tests.support.log_entries import (
+    TABLE_UUID,
+    held_written,
+    make_batch,
+    make_progress,
+    offset_commit,
+    parquet_written,
+)
+
+if TYPE_CHECKING:
+    from spark_jobs.core.batch import Batch
+    from spark_jobs.core.progress import Progress
+
+SKIPPED = "skipped"
+
+
+class Commit(NamedTuple):
+    """One commit of the table: the attempt, which says what it is for, and the files it named."""
+
+    attempt: str
+    files: frozenset[str] = frozenset()
+
+
+History = tuple[Commit, ...]
+
+
+class Request(NamedTuple):
+    """A swap that was sent: it lands if the table still has ``expected`` commits."""
+
+    expected: int
+    commit: Commit
+
+
+class Run(NamedTuple):
+    """A run of one ``kind``: what it does next and what it remembers. ``begun`` counts its attempts."""
+
+    step: str
+    kind: BatchKind = BatchKind.DRAIN
+    begun: int = 0
+    commit: Commit | None = None
+    todo: tuple[str, ...] = ()
+    logs: tuple[frozenset[str], ...] = ()
+    seen: Any = None
+    is_adopting: bool = False
+    is_held: bool = False
+    owing: History = ()
+    after: str = ""
+    dead_seen: int = 0
+
+    @property
+    def is_recovering(self) -> bool:
+        """Whether it is still settling what others left."""
+        return self.after != "complete" and self.commit is None
+
+
+class World(NamedTuple):
+    """All that is shared, and the runs. ``log`` holds ``(attempt, object name)``.
+
+    ``dead`` are the commits of the dead-letter table, each the history that owed them; ``dead_requests``
+    those on their way, with the number of commits they compare with.
+    """
+
+    history: History
+    storage: frozenset[str]
+    log: frozenset[tuple[str, str]]
+    requests: frozenset[Request]
+    runs: tuple[Run, ...]
+    dead: tuple[History, ...] = ()
+    dead_requests: frozenset[tuple[int, History]] = frozenset()
+
+
+def attempt_name(kind: BatchKind, start: int, end: int, epoch: int, who: str) -> str:
+    """An attempt's name, which is all of its batch: no world has to hold batches."""
+    return f"{kind}:{start}:{end}:{epoch}:{who}"
+
+
+@cache
+def batch_of(attempt: str) -> Batch:
+    """The batch of an attempt."""
+    kind, start, end, epoch, _who = attempt.split(":")
+    batch = make_batch(attempt, start=int(start), end=int(end))
+    return replace(batch, kind=BatchKind(kind), epoch=int(epoch))
+
+
+def bounds_of(attempt: str) -> tuple[int, int]:
+    """First offset of the attempt's range, and the one after its last."""
+    _kind, start, end, _epoch, _who = attempt.split(":")
+    return int(start), int(end)
+
+
+def kind_of(attempt: str) -> BatchKind:
+    """What the attempt is for."""
+    return batch_of(attempt).kind
+
+
+@cache
+def progress_of(history: History) -> Progress:
+    """The progress after these commits, made by the real code."""
+    if not history:
+        return make_progress()
+    before, attempt = progress_of(history[:-1]), history[-1].attempt
+    batch = batch_of(attempt)
+    starts, ends = batch.ranges.starts, batch.ranges.ends
+    if batch.kind is BatchKind.DRAIN:
+        owed = PendingDeadLetters(attempt, starts, ends, _described(dead_files_of(attempt)))
+        return before.advanced(batch, owed if owed.files else None)
+    if batch.kind is BatchKind.REPLAY:
+        owed = PendingDeadLetters(attempt, starts, ends, _described(dead_files_of(attempt)), replaces=True)
+        return before.replayed(batch, owed)
+    return _after_act(before, batch).recorded(attempt, starts, ends)
+
+
+def dead_files_of(attempt: str) -> frozenset[str]:
+    """The dead-letter file of an attempt whose name says that it has one."""
+    return frozenset({f"{attempt}.dead.parquet"}) if attempt.endswith("!") else frozenset()
+
+
+def _described(files: frozenset[str]) -> tuple[dict[str, Any], ...]:
+    return tuple({"path": file} for file in sorted(files))
+
+
+def _after_act(before: Progress, batch: Batch) -> Progress:
+    match batch.kind:
+        case BatchKind.ROLLBACK:
+            rewind = Rewind({0: 0}, OffsetRanges.between({0: 0}, before.next_offsets), OffsetRanges(()))
+            return rewound(before, rewind, None, attempt=batch.attempt, reason="")
+        case BatchKind.DISCARD:
+            passed = with_skipped(before.skipped, 0, batch.ranges, "")
+            return replace(before, next_offsets={**before.next_offsets, **batch.ranges.ends}, skipped=passed)
+        case BatchKind.CANCEL:
+            return replace(before, replay_epoch=before.replay_epoch + 1)
+        case _:
+            return before
+
+
+@cache
+def rows_of(history: History) -> tuple[str, ...]:
+    """By offset the attempt whose row a reader sees; a rollback goes back to the empty table."""
+    if not history:
+        return ()
+    before, attempt = rows_of(history[:-1]), history[-1].attempt
+    start, end = bounds_of(attempt)
+    match kind_of(attempt):
+        case BatchKind.DRAIN | BatchKind.DISCARD:
+            assert start == len(before), f"offset {min(start, len(before))} doubled or lost"
+            return (
+                *before,
+                *((attempt if kind_of(attempt) is BatchKind.DRAIN else SKIPPED),) * (end - start),
+            )
+        case BatchKind.REPLAY:
+            assert end <= len(before), f"offset {end - 1} is replayed before it is drained"
+            return (*before[:start], *(attempt,) * (end - start), *before[end:])
+        case BatchKind.ROLLBACK:
+            return ()
+        case _:
+            return before
+
+
+@cache
+def named_files(history: History) -> frozenset[str]:
+    """Every file that a snapshot names: all of them are kept."""
+    return frozenset(file for commit in history for file in commit.files)
+
+
+def check_table(world: World, gated: frozenset[int] = frozenset()) -> None:
+    """Every offset once and in order, every named file there, nothing of ``gated`` that nobody published."""
+    rows = rows_of(world.history)
+    assert len(rows) == next_offset(world.history), "the offsets do not say what the table holds"
+    missing = named_files(world.history) - world.storage
+    assert not missing, f"the table names files that are gone: {set(missing)}"
+    for offset, attempt in enumerate(rows):
+        if offset in gated and attempt != SKIPPED:
+            assert has_mark(objects_of(world, attempt), Phase.PUBLISHED), f"{attempt} was held and is there"
+
+
+def next_offset(history: History) -> int:
+    """Where the next drain begins."""
+    return progress_of(history).next_offsets[0]
+
+
+def objects_of(world: World, attempt: str) -> frozenset[str]:
+    """Names of an attempt's log objects."""
+    return frozenset(name for owner, name in world.log if owner == attempt)
+
+
+def logged(world: World, attempt: str, entry: Entry, reached: int = 0) -> World:
+    """The world with one more log object."""
+    return world._replace(log=world.log | {(attempt, object_name(entry, reached))})
+
+
+def committed(world: World, commit: Commit) -> World:
+    """The world with one more commit; requests whose comparison fails from now on change nothing any more."""
+    return forget_hopeless(world._replace(history=(*world.history, commit)))
+
+
+def arrived(world: World, request: Request) -> World:
+    """The world once the catalog has seen the request."""
+    landed = world.history
+    if request.expected == len(landed):
+        landed = (*landed, request.commit)
+    return world._replace(history=landed, requests=world.requests - {request})
+
+
+def forget_hopeless(world: World) -> World:
+    """A request whose comparison fails for ever changes nothing any more."""
+    alive = frozenset(r for r in world.requests if r.expected == len(world.history))
+    return world if alive == world.requests else world._replace(requests=alive)
+
+
+@cache
+def attempt_of(attempt: str, names: frozenset[str], *, is_gated: bool) -> Attempt:
+    """What the real log would give for these objects."""
+    batch = batch_of(attempt)
+    known: list[Entry] = [
+        offset_commit(batch),
+        FlushStart("", "", None),
+        written(attempt, is_gated=is_gated),
+        IcebergSnapshotCreated(1, "", 0),
+    ]
+    entries = [entry for entry in known if object_name(entry, 0) in names]
+    if has_mark(names, Phase.PUBLISHED):
+        entries.append(Published("", "", "", 0))
+    return Attempt(TABLE_UUID, attempt, batch, tuple(entries), (), reached_phase(names))
+
+
+@cache
+def written(attempt: str, *, is_gated: bool) -> ParquetWritten:
+    """The fourth phase; a batch at a gated offset is held."""
+    make = held_written if is_gated else parquet_written
+    return make(batch_of(attempt), {"path": f"{attempt}.parquet"})
