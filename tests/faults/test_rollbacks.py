@@ -1,4 +1,4 @@
-"""A rollback beside live drains, and over one that sleeps: in the end every record is there once."""
+"""Rollbacks beside live drains, over sleeping ones, and killed: in the end every record is there once."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from prove.lab.new_lab import progress
 from prove.lab.pipeline_lab import orders
+from prove.lab.work_loop import looping
 from spark_jobs.rollback import rollback
 
 if TYPE_CHECKING:
@@ -18,11 +19,40 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
 
 FEW = [*orders(0, 40), b"not json", None]
+# What a drain may end with when its batch was rolled back, or the table under it.
+OVERTAKEN = {None, "offsets-moved", "dead-letters-moved"}
+DRAIN_POINTS = (
+    "drain.after-offset-commit",
+    "drain.after-tasks",
+    "drain.after-parquet-written",
+    "commit.after-swap",
+    "dead-letters.before-swap",
+    "drain.after-dead-letters",
+)
+# Where a rollback dies, and whether it has happened then.
+KILLED_AT = {
+    "act.after-offset-commit": False,
+    "rollback.before-swap": False,
+    "rollback.after-swap": True,
+    "act.after-iceberg-snapshot-created": True,
+    "act.after-flush-complete": True,
+    "dead-letters.before-swap": True,
+    "dead-letters.after-swap": True,
+}
 
 
 def _roll_back(lab: Lab, to: int) -> RolledBack:
     with lab.connections() as connections:
         return rollback(lab.pipeline, connections, to_snapshot=to, reason="wrong rows")
+
+
+def _lab(new_lab: NewLab) -> tuple[Lab, int]:
+    """A table of one batch, and the snapshot to go back to."""
+    lab = new_lab(FEW, partitions=2)
+    lab.drain()
+    first = lab.table().metadata.current_snapshot_id
+    assert first is not None
+    return lab, first
 
 
 def _expect_whole(lab: Lab, times: int) -> None:
@@ -33,10 +63,7 @@ def _expect_whole(lab: Lab, times: int) -> None:
 
 def test_a_rollback_under_a_drain_that_sleeps_and_one_that_runs(new_lab: NewLab) -> None:
     """The sleeper finds its batch adopted, does it again with the rest; the runner's goes or comes after."""
-    lab = new_lab(FEW, partitions=2)
-    lab.drain()
-    first = lab.table().metadata.current_snapshot_id
-    assert first is not None
+    lab, first = _lab(new_lab)
     new_lab.produce(lab, FEW)
     with lab.stopped_at("commit.before-swap", once=f"{lab.path}.slept") as sleeper:
         lab.drain()
@@ -48,6 +75,60 @@ def test_a_rollback_under_a_drain_that_sleeps_and_one_that_runs(new_lab: NewLab)
     new_lab.produce(lab, FEW)
     runner = lab.start()
     _roll_back(lab, first)
-    assert runner.answer().error in {None, "offsets-moved", "dead-letters-moved"}
+    assert runner.answer().error in OVERTAKEN
     lab.drain()
     _expect_whole(lab, 3)
+
+
+def test_rollbacks_while_drains_run(new_lab: NewLab) -> None:
+    """A drain ends well or with a named error, and the drains after it fill the table again."""
+    lab, first = _lab(new_lab)
+    ended: set[str | None] = set()
+
+    def drain(_number: int) -> None:
+        new_lab.produce(lab, FEW)
+        ended.add(lab.start().answer().error)
+
+    with looping(drain) as drains:
+        for times in range(3):
+            drains.wait_for(drains.done + 1)
+            _roll_back(lab, first)
+            assert progress(lab).rollbacks == times + 1
+    assert ended <= OVERTAKEN
+    lab.drain()
+    _expect_whole(lab, 1 + drains.done)
+    assert lab.stray_files() == set()
+
+
+def test_a_drain_stopped_anywhere_wakes_on_a_table_that_was_rolled_back(new_lab: NewLab) -> None:
+    """Whatever it had done by then, it lands nothing of before; the next one has all of it."""
+    lab, first = _lab(new_lab)
+    times = 1
+    for point in DRAIN_POINTS:
+        new_lab.produce(lab, FEW)
+        lab.drain()
+        new_lab.produce(lab, FEW)
+        times += 2
+        with lab.stopped_at(point, once=f"{lab.path}.{point}") as sleeper:
+            _roll_back(lab, first)
+            sleeper.go_on()
+            assert sleeper.answer().error in OVERTAKEN, point
+        lab.drain()
+        _expect_whole(lab, times)
+        assert lab.stray_files() == set(), point
+
+
+def test_a_rollback_killed_anywhere_has_happened_or_not(new_lab: NewLab) -> None:
+    """Before its swap nothing has changed; after it the next drain finishes it and fills the table again."""
+    lab, _first = _lab(new_lab)
+    for number, (point, is_done) in enumerate(KILLED_AT.items()):
+        new_lab.produce(lab, FEW)
+        lab.drain()
+        before = progress(lab)
+        lab.kill_at(point, work="rollback")
+        after = progress(lab)
+        assert after.rollbacks - before.rollbacks == int(is_done), point
+        assert (after.next_offsets != before.next_offsets) is is_done, point
+        lab.drain()
+        _expect_whole(lab, 2 + number)
+        assert lab.stray_files() == set(), point
