@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.forked_command import run_forked
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 Sluice = Callable[..., "subprocess.CompletedProcess[str]"]
 UP_SECONDS = 120.0
+COMMAND_SECONDS = 600.0  # the demo, twice as long as promised: the suite runs beside it
 
 
 @pytest.fixture(scope="session")
@@ -56,14 +59,11 @@ def sluice(tmp_path: Path) -> Sluice:
     def run(
         *arguments: str, home: Path | None = None, **environment: str
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "cli", *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
+        return run_forked(
+            arguments,
             cwd=tmp_path,
-            timeout=600,  # the demo, twice as long as promised: the suite runs beside it
-            env={**os.environ, "SLUICE_HOME": str(home or tmp_path / "home"), **environment},
+            environment={**os.environ, "SLUICE_HOME": str(home or tmp_path / "home"), **environment},
+            timeout_seconds=COMMAND_SECONDS,
         )
 
     return run
