@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
+from pyiceberg.table.snapshots import Operation
 
 from prove.lab.new_lab import DEAD_LETTERS, progress, serve_from
 from spark_jobs.checkpoint_txlog import checkpoint
@@ -16,6 +18,8 @@ from spark_jobs.rewrite_manifests import rewrite_manifests
 from tests.support.upkeep_lab import drain_often, expect_whole, set_upkeep, tidy
 
 if TYPE_CHECKING:
+    from pyiceberg.table.snapshots import Snapshot
+
     from prove.lab.new_lab import NewLab
     from prove.lab.pipeline_lab import Lab
     from prove.lab.s3 import S3
@@ -53,8 +57,8 @@ def test_a_table_through_all_its_upkeep(lab: Lab, new_lab: NewLab) -> None:
     merged = tidy(lab, rewrite_manifests)
     assert [table.after.manifests for table in merged.tables] == [1, 1]
     for identifier in (lab.pipeline.table, DEAD_LETTERS):
-        table = lab.table(identifier)
-        assert progress(lab, identifier).anchor == table.metadata.current_snapshot_id
+        main = lab.table(identifier).metadata.current_snapshot_id
+        assert progress(lab, identifier).anchor == main
 
     expired = tidy(lab, expire_snapshots)
     assert [table.after.snapshots for table in expired.tables] == [3, 3]
@@ -63,11 +67,35 @@ def test_a_table_through_all_its_upkeep(lab: Lab, new_lab: NewLab) -> None:
     assert tidy(lab, compact).tables[0].done.note == "no partition has enough small files to merge"
 
 
+def test_cold_partitions_are_merged_first_and_each_is_committed_by_itself(new_lab: NewLab) -> None:
+    """What a compaction that is stopped had done stays done, and it began where no drain writes any more."""
+    lab = new_lab(partition_by=["id"])
+    set_upkeep(lab, compact_above=5)
+    yesterday_us = int((time.time() - 86_400) * 1e6)
+    for value in (b'{"id": 2}', b'{"id": 1}', b'{"id": 3}'):
+        for _ in range(5):
+            new_lab.produce(lab, [value])
+            lab.drain(**({"now_us": lambda: yesterday_us} if b"2" in value else {}))
+    before = {snapshot.snapshot_id for snapshot in lab.table().metadata.snapshots}
+    compacted = tidy(lab, compact).tables[0]
+    assert (compacted.before.data_files, compacted.after.data_files) == (15, 3)
+    table = lab.table()
+    made = [s for s in table.metadata.snapshots if s.snapshot_id not in before and replaces(s)]
+    assert len(made) == 3
+    files = [task.file for task in table.scan(snapshot_id=made[0].snapshot_id).plan_files()]
+    assert Counter(file.partition[0] for file in files) == {1: 5, 2: 1, 3: 5}
+
+
+def replaces(snapshot: Snapshot) -> bool:
+    """Whether the snapshot is a compaction's."""
+    return snapshot.summary is not None and snapshot.summary.operation is Operation.REPLACE
+
+
 def test_expiry_keeps_what_a_person_holds_and_takes_what_is_old(new_lab: NewLab) -> None:
     """A tag's snapshot and a branch's stay, whatever their age; main keeps its newest, and drains go on."""
     lab = new_lab()
     drain_often(lab, new_lab, 4)
-    oldest, second, *_ = sorted(lab.table().metadata.snapshots, key=lambda each: each.sequence_number)
+    oldest, second, *_ = lab.table().metadata.snapshots
     with lab.table().manage_snapshots() as manage:
         manage.create_tag(oldest.snapshot_id, "audited")
     with lab.table().manage_snapshots() as manage:
