@@ -13,6 +13,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
+from pyiceberg.manifest import DataFileContent, ManifestContent
 
 from spark_jobs.core.errors import ConfigError, RetryableError
 from spark_jobs.core.replacing import FileBounds, Overlap, ReplacedOffsets
@@ -138,19 +139,8 @@ def affected_files(table: Table, replaced: ReplacedOffsets) -> Iterator[FileScan
     """The files that may hold rows of the ranges, with the delete files that apply to them."""
     if not replaced.ranges:
         return
-    scan = table.scan(row_filter=_row_filter(replaced))
-    try:
-        tasks = list(scan.plan_files())
-    except ValueError as error:
-        if "equality deletes" not in str(error):
-            raise
-        raise ConfigError(
-            "another engine wrote equality deletes, which cannot be applied to rows that stay",
-            code="equality-deletes",
-            hint="Compact the table once (./sluice upkeep PIPELINE --only compaction): that applies them.",
-            table=".".join(table.name()),
-        ) from error
-    for task in tasks:
+    _refuse_equality_deletes(table)
+    for task in table.scan(row_filter=_row_filter(replaced)).plan_files():
         if task_overlap(table, task, replaced) is not Overlap.NONE:
             yield task
 
@@ -158,6 +148,27 @@ def affected_files(table: Table, replaced: ReplacedOffsets) -> Iterator[FileScan
 def task_overlap(table: Table, task: FileScanTask, replaced: ReplacedOffsets) -> Overlap:
     """How one planned file relates to the ranges."""
     return replaced.overlap(_bounds(table, task.file))
+
+
+def _refuse_equality_deletes(table: Table) -> None:
+    """Raise ``ConfigError`` where there are any.
+
+    PyIceberg's plan refuses those that it meets. It leaves out those whose bounds lie beside the range, and
+    rows of theirs may be in a straddling file, which is newer than they are once it is written again.
+    """
+    snapshot = table.metadata.current_snapshot()
+    for manifest in snapshot.manifests(table.io) if snapshot else ():
+        if manifest.content is not ManifestContent.DELETES:
+            continue
+        for entry in manifest.fetch_manifest_entry(table.io):
+            if entry.data_file.content is DataFileContent.EQUALITY_DELETES:
+                raise ConfigError(
+                    "another engine wrote equality deletes, which cannot be applied to rows that stay",
+                    code="equality-deletes",
+                    hint="Have Spark apply them: CALL system.rewrite_data_files(table => '...', options =>"
+                    " map('delete-file-threshold', '1', 'remove-dangling-deletes', 'true')); then replay.",
+                    table=".".join(table.name()),
+                )
 
 
 def _row_filter(replaced: ReplacedOffsets) -> str:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table.snapshots import Operation
 
+from spark_jobs.core.errors import ConfigError
 from spark_jobs.core.fail_points import NoFailPoints
 from spark_jobs.core.offsets import OffsetRange
 from spark_jobs.core.replacing import ReplacedOffsets
@@ -21,6 +22,7 @@ from spark_jobs.io.landing import Intent, land
 from spark_jobs.io.parquet_writer import SplitWriter
 from spark_jobs.io.replace import Rewriter, stage_replace
 from spark_jobs.io.tables import progress_of
+from tests.support.foreign_deletes import delete_by_equality, delete_by_position
 from tests.support.lake import Once, write_rows
 
 if TYPE_CHECKING:
@@ -227,3 +229,32 @@ def test_nested_nulls_stay_nulls(sqlite_lake: Lake) -> None:
     with lake.load().io.new_input(file).open() as stream:
         headers = pq.read_table(stream, columns=["_kafka_headers"]).column(0)
     assert headers.null_count == len(headers) == 19
+
+
+def test_rows_another_engine_deleted_come_back_in_the_range_only(lake: Lake) -> None:
+    """A straddling file is written again without them; what the replay brings is in the table."""
+    lake.make_table()
+    for start in (0, 10, 20, 30):
+        lake.drain(start, start + 10)
+    merge_files(lake)
+    (file,) = paths(lake)
+    delete_by_position(lake.load(), file, (3, 17, 35))
+    assert lake.offsets() == [o for o in range(40) if o not in (3, 17, 35)]
+    replace_rows(lake, (0, 10, 20), offsets=(10, 17))
+    assert lake.offsets() == [0, 1, 2, *range(4, 10), 10, 17, *range(20, 35), *range(36, 40)]
+
+
+@pytest.mark.parametrize("deleted", [17, 35], ids=["inside", "outside"])
+def test_equality_deletes_are_refused_wherever_their_rows_are(sqlite_lake: Lake, deleted: int) -> None:
+    """Also where a plan by bounds would not see them: the rows they delete would come back unasked."""
+    lake = sqlite_lake
+    lake.make_table()
+    for start in (0, 10, 20, 30):
+        lake.drain(start, start + 10)
+    merge_files(lake)
+    delete_by_equality(lake.load(), "_kafka_offset", [deleted])
+    before = lake.load().metadata.current_snapshot_id
+    with pytest.raises(ConfigError) as refused:
+        replace_rows(lake, (0, 10, 20), offsets=(10,))
+    assert refused.value.code == "equality-deletes"
+    assert lake.load().metadata.current_snapshot_id == before

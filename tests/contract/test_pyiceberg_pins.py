@@ -5,11 +5,15 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.io.fileformat import FileFormatFactory
+from pyiceberg.io.pyarrow import _read_all_delete_files
 from pyiceberg.manifest import DataFile, FileFormat
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetPropertiesUpdate
 from requests import Session
+
+from tests.support.foreign_deletes import delete_by_position
 
 if TYPE_CHECKING:
     from tests.support.lake import Lake
@@ -52,3 +56,21 @@ def test_the_rest_client_sends_everything_through_one_session_method() -> None:
     assert "_create_session" in vars(RestCatalog)
     assert "return self.request(" in inspect.getsource(Session.post)
     assert "return self.request(" in inspect.getsource(Session.get)
+
+
+def test_delete_files_are_read_as_positions_by_data_file(sqlite_lake: Lake) -> None:
+    """A replay leaves deleted rows out by them: of all tasks' delete files, by the data file's very path."""
+    assert list(inspect.signature(_read_all_delete_files).parameters) == ["io", "tasks"]
+    sqlite_lake.make_table()
+    sqlite_lake.drain(0, 10)
+    table = sqlite_lake.load()
+    (task,) = table.scan().plan_files()
+    assert _read_all_delete_files(table.io, [task]) == {}
+    for positions in ((1, 4), (7,)):
+        delete_by_position(sqlite_lake.load(), task.file.file_path, positions)
+    (task,) = sqlite_lake.load().scan().plan_files()
+    found = _read_all_delete_files(table.io, [task])
+    assert list(found) == [task.file.file_path]
+    (columns,) = found.values()
+    assert {(type(column), column.type) for column in columns} == {(pa.ChunkedArray, pa.int64())}
+    assert sorted(column.to_pylist() for column in columns) == [[1, 4], [7]]
