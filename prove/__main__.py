@@ -7,6 +7,7 @@ import platform
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ from servers.environment import clean_environment
 from servers.java import java_home
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from prove.scenario import Outcome, Scenario
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "RELIABILITY.md"
@@ -69,9 +72,23 @@ def _run(chosen: list[Scenario], jobs: int) -> list[Outcome]:
     print(f"{len(chosen)} scenarios; starting {', '.join(('kafka', *sorted(needs)))}", flush=True)
     with (
         tempfile.TemporaryDirectory(prefix="sluice-prove-", ignore_cleanup_errors=True) as folder,
+        _murmuring_to(Path(folder) / "scenarios.log"),
         running_servers(Path(folder), needs) as stage,
     ):
         return run_scenarios(chosen, stage, jobs=jobs, on_outcome=tell)
+
+
+@contextmanager
+def _murmuring_to(log: Path) -> Iterator[None]:
+    """Let standard error go there: proxies and runs that are killed say much."""
+    kept = os.dup(2)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _machine() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Every scenario there is, by name: a name is all that travels to the process that runs it."""
+"""Every scenario there is, by name."""
 
 from __future__ import annotations
 

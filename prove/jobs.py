@@ -43,7 +43,7 @@ TIDIED = Promise("run again, it is done; nothing is read again")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """``work`` is struck and ``again`` run after it (names of ``prove.lab.drain_process.Work``).
+    """``work`` is struck, ``again`` run after it in turn (names of ``prove.lab.drain_process.Work``).
 
     ``outcome`` is the promise for whatever the commit's outcome is; None when it is not struck so. ``swap``
     is the fail points' name of that commit, ``struck`` its table: the pipeline's table, its ``dead-letters``
@@ -56,7 +56,7 @@ class Job:
     points: Mapping[str, Promise]
     outcome: Promise | None = None
     work: str = "drain"
-    again: str = "drain"
+    again: tuple[str, ...] = ("drain",)
     swap: str = "commit"
     struck: str = "table"
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -211,7 +211,7 @@ CHECKPOINT = Job(
     dict.fromkeys(_CHECKPOINT, BOOKED),
     outcome=BOOKED,
     work="checkpoint",
-    again="checkpoint",
+    again=("checkpoint",),
     swap="checkpoint",
     struck="books",
 )
@@ -222,7 +222,8 @@ REPLAY = Job(
     dict.fromkeys(_REPLAY, REPLAYED_ONCE),
     outcome=REPLAYED_ONCE,
     work=f"replay {REPLAYED}",
-    again=f"replay {REPLAYED}",
+    # The next tick comes first, and neither finishes a replay nor disturbs it.
+    again=("drain", f"replay {REPLAYED}"),
     swap="replay",
 )
 ROLLBACK = Job(
@@ -295,7 +296,7 @@ COMPACTION = Job(
     ),
     outcome=TIDIED,
     work="compaction",
-    again="compaction",
+    again=("compaction",),
     swap="act",
 )
 EXPIRY = Job(
@@ -304,7 +305,7 @@ EXPIRY = Job(
     _many_small_files,
     dict.fromkeys(("expire.after-reanchor", "expire.after-procedure"), TIDIED),
     work="snapshots",
-    again="snapshots",
+    again=("snapshots",),
     settings={"upkeep": {"keep_snapshots": 2}},
 )
 SPARK_JOBS = (DRAIN_ON_SPARK, COMPACTION, EXPIRY)

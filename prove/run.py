@@ -1,21 +1,16 @@
-"""Runs scenarios side by side, each in one of a few processes of their own."""
+"""Runs scenarios side by side. What is struck is a process of its own; who strikes and looks is a thread."""
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import sys
 import time
 import traceback
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TYPE_CHECKING
 
-from prove.catalogue import all_scenarios
 from prove.scenario import LeftOut, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from prove.scenario import Scenario
     from prove.stage import Stage
@@ -28,26 +23,22 @@ def run_scenarios(
     jobs: int,
     on_outcome: Callable[[Outcome], None] = lambda _outcome: None,
 ) -> list[Outcome]:
-    """Run them all, whatever becomes of each; outcomes in the order of ``scenarios``.
-
-    What the processes say goes to a log in the stage's folder.
-    """
-    context = multiprocessing.get_context("spawn")
-    log = stage.folder / "logs" / "scenarios.log"
-    log.parent.mkdir(exist_ok=True)
+    """Run them all, whatever becomes of each; outcomes in the order of ``scenarios``."""
     outcomes: dict[str, Outcome] = {}
-    with ProcessPoolExecutor(jobs, context, initializer=_speak_to, initargs=(log,)) as pool:
-        running = [pool.submit(run_one, scenario.name, stage) for scenario in scenarios]
-        for done in as_completed(running):
-            outcome = done.result()
-            outcomes[outcome.name] = outcome
-            on_outcome(outcome)
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            for done in as_completed([pool.submit(run_one, scenario, stage) for scenario in scenarios]):
+                outcome = done.result()
+                outcomes[outcome.name] = outcome
+                on_outcome(outcome)
+        finally:
+            # After Ctrl-C the pool would go on to the last scenario; those under way end in seconds.
+            pool.shutdown(cancel_futures=True)
     return [outcomes[scenario.name] for scenario in scenarios]
 
 
-def run_one(name: str, stage: Stage) -> Outcome:
-    """One scenario in this process."""
-    scenario = all_scenarios()[name]
+def run_one(scenario: Scenario, stage: Stage) -> Outcome:
+    """One scenario, and how long it took."""
     findings, failure, left_out = None, "", ""
     began = time.monotonic()
     try:
@@ -66,11 +57,3 @@ def run_one(name: str, stage: Stage) -> Outcome:
         failure=failure,
         left_out=left_out,
     )
-
-
-def _speak_to(log: Path) -> None:
-    """Let this process and all that it starts write there: proxies and killed runs say much."""
-    with log.open("ab") as file:
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-            os.dup2(file.fileno(), stream.fileno())

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from prove.jobs import REPLAYED, REPLAYED_RECORDS
 from prove.lab.pipeline_lab import orders
 from prove.scenario import Findings, Scenario
-from prove.stage import BATCH, CATALOG_NAMES, NESSIE, REST, SQLITE
+from prove.stage import BATCH, CATALOG_NAMES, REST, SQLITE
 from prove.verdict import look
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ QUICK = frozenset({"sqlite/zombie/first-batch", "sqlite/zombie/swept", "rest/zom
 
 @dataclass(frozen=True, slots=True)
 class Zombie:
-    """``work`` stops at ``point`` after ``before``; ``meanwhile`` its replacement does what it does.
+    """``work`` stops at ``point`` after ``before``; its replacement does the same work, and then ``later``.
 
     ``may_read_again`` are records of the stopped run's range that the replacement reads.
     """
@@ -39,10 +39,10 @@ class Zombie:
     title: str
     point: str
     before: Callable[[Play], None]
-    meanwhile: Callable[[Play], int]
+    catalogs: tuple[str, ...]
     may_read_again: tuple[int, ...] = (0,)
     work: str = "drain"
-    catalogs: tuple[str, ...] = (SQLITE, REST)
+    later: Callable[[Play], None] = lambda _play: None
 
     def scenario(self, catalog: str) -> Scenario:
         """The case as the runner knows it."""
@@ -61,12 +61,15 @@ class Zombie:
         """Stop it, replace it, let it go on, look."""
         with stage.play(catalog) as play:
             self.before(play)
-            zombie = play.lab.start(self.point, signal.SIGSTOP, work=self.work)
+            slept = str(play.folder / "slept")
+            zombie = play.lab.start(self.point, signal.SIGSTOP, once=slept, work=self.work)
             try:
                 zombie.wait_until_stopped()
                 began = time.monotonic()
-                read_again = self.meanwhile(play)
+                replacement = play.lab.start(work=self.work).answer()
                 seconds = time.monotonic() - began
+                assert replacement.error is None, replacement.message
+                self.later(play)
                 zombie.go_on()
                 error = zombie.answer().error
             finally:
@@ -82,7 +85,7 @@ class Zombie:
             doubled=counts.doubled,
             unreadable=counts.unreadable,
             stray=counts.stray,
-            read_again=read_again,
+            read_again=replacement.records_read,
             may_read_again=self.may_read_again,
             recovery_seconds=seconds,
         )
@@ -114,88 +117,76 @@ def _only_tombstones(play: Play) -> None:
     play.produce((), [None] * BATCH)
 
 
-def _replaced(play: Play) -> int:
-    answer = play.lab.start().answer()
-    assert answer.error is None, answer.message
-    return answer.records_read
-
-
-def _replaced_and_rolled_back(play: Play) -> int:
-    read = _replaced(play)
+def _rolled_back(play: Play) -> None:
     play.work("rollback")
-    return read
 
 
-def _many_commits(play: Play) -> int:
-    read = _replaced(play)
+def _many_commits(play: Play) -> None:
     for n in range(MANY):
         play.produce(orders(n, 2))
         play.work()
-    return read
 
 
-def _replayed(play: Play) -> int:
-    answer = play.lab.start(work=f"replay {REPLAYED}").answer()
-    assert answer.error is None, answer.message
-    return answer.records_read
-
-
-def _folded(play: Play) -> int:
-    play.work("checkpoint")
-    return 0
-
-
-_ALL = (SQLITE, REST, NESSIE)
+_ALL = tuple(CATALOG_NAMES)
+_MOST = (SQLITE, REST)
 ZOMBIES = (
-    Zombie(
-        "first-batch",
-        "a table's first batch, adopted",
-        "commit.before-swap",
-        _first,
-        _replaced,
-        catalogs=_ALL,
-    ),
+    Zombie("first-batch", "a table's first batch, adopted", "commit.before-swap", _first, _ALL),
     Zombie(
         "first-batch-swept",
         "a table's first batch, done again and swept",
         "drain.after-tasks",
         _first,
-        _replaced,
+        _ALL,
         (BATCH,),
-        catalogs=_ALL,
     ),
-    Zombie("adopted", "a later batch, adopted", "commit.before-swap", _later, _replaced, catalogs=_ALL),
+    Zombie("adopted", "a later batch, adopted", "commit.before-swap", _later, _ALL),
     Zombie(
-        "swept", "between two row groups, its files swept", "split.after-chunk", _later, _replaced, (BATCH,)
+        "swept",
+        "between two chunks, what it wrote swept",
+        "split.after-chunk",
+        _later,
+        _MOST,
+        (BATCH,),
     ),
     Zombie(
-        "landed", "after its commit, before its dead letters", "dead-letters.before-swap", _later, _replaced
+        "landed",
+        "after its commit, before its dead letters",
+        "dead-letters.before-swap",
+        _later,
+        _MOST,
     ),
     Zombie(
         "rolled-back",
         "its batch adopted and rolled back: the offsets are its own again",
         "commit.before-swap",
         _later,
-        _replaced_and_rolled_back,
+        _MOST,
+        later=_rolled_back,
     ),
-    Zombie("many-commits", f"{MANY} commits later", "commit.before-swap", _later, _many_commits),
+    Zombie(
+        "many-commits",
+        f"{MANY} commits later",
+        "commit.before-swap",
+        _later,
+        _MOST,
+        later=_many_commits,
+    ),
     Zombie(
         "many-commits-swept",
         f"{MANY} commits after its sweep",
         "drain.after-tasks",
         _later,
-        _many_commits,
+        _MOST,
         (BATCH,),
+        later=_many_commits,
     ),
-    Zombie(
-        "no-files", "a batch without files", "commit.before-swap", _only_tombstones, _replaced, catalogs=_ALL
-    ),
+    Zombie("no-files", "a batch without files", "commit.before-swap", _only_tombstones, _ALL),
     Zombie(
         "replay",
         "a replay that another one overtook",
         "replay.before-swap",
         _drained,
-        _replayed,
+        _MOST,
         (REPLAYED_RECORDS,),
         work=f"replay {REPLAYED}",
     ),
@@ -204,7 +195,7 @@ ZOMBIES = (
         "a fold that another one overtook",
         "checkpoint.before-swap",
         _drained,
-        _folded,
+        _MOST,
         work="checkpoint",
     ),
 )

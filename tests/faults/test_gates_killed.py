@@ -73,27 +73,6 @@ def test_killed_once_it_is_held_it_stays_held(new_lab: NewLab) -> None:
     _expect(lab, rows=42)
 
 
-@pytest.mark.parametrize(
-    "point",
-    [
-        "held.after-published",
-        "recover.before-adoption",
-        "commit.before-swap",
-        "commit.after-swap",
-        "recover.after-adoption",
-        "recover.after-iceberg-snapshot-created",
-    ],
-)
-def test_a_publish_that_was_killed_is_finished_by_the_next_drain(new_lab: NewLab, point: str) -> None:
-    """The operator's word is in the log before anything moves: its rows are in the table once."""
-    lab = _lab(new_lab)
-    assert lab.drain().stopped == "held"
-    lab.kill_at(point, work="publish")
-    result = lab.drain()
-    assert (result.stopped, result.held) == ("caught-up", ())
-    _expect(lab, rows=42)
-
-
 @pytest.mark.parametrize("point", ["act.after-offset-commit", "act.before-swap", "act.after-swap"])
 def test_a_discard_that_was_killed_is_done_or_not(new_lab: NewLab, point: str) -> None:
     """Before its swap the batch is still held and can be discarded; after it the offsets are passed once."""

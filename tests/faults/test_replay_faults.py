@@ -24,23 +24,6 @@ pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
 FEW = [*orders(0, 40), b"not json", None]
 RANGE = OffsetRange(0, 5, 18)
 WORK = f"replay {RANGE}"
-NOT_LANDED = (
-    "replay.after-offset-commit",
-    "replay.after-buffer-snapshot",
-    "replay.after-flush-start",
-    "replay.after-tasks",
-    "replay.after-parquet-written",
-    "replay.before-swap",
-)
-LANDED = (
-    "replay.after-swap",
-    "replay.after-commit",
-    "replay.after-iceberg-snapshot-created",
-    "dead-letters.before-swap",
-    "dead-letters.after-swap",
-    "replay.after-dead-letters",
-    "replay.after-flush-complete",
-)
 
 
 def _expect_whole(lab: Lab, times: int) -> None:
@@ -51,21 +34,6 @@ def _expect_whole(lab: Lab, times: int) -> None:
     assert lab.rows().num_rows == 40 * times
     assert len(by_offset(lab, DEAD_LETTERS)) == times
     assert lab.stray_files() == set()
-
-
-@pytest.mark.parametrize("point", [*NOT_LANDED, *LANDED])
-def test_a_replay_killed_anywhere_is_run_again(new_lab: NewLab, point: str) -> None:
-    """A drain between the two neither finishes nor disturbs it; the second replay leaves everything whole."""
-    lab = new_lab(FEW, partitions=2)
-    lab.drain()
-    lab.kill_at(point, work=WORK)
-    new_lab.produce(lab, FEW)
-    lab.drain()
-    result = lab.replay(RANGE)
-    assert result.batches
-    settled = (*result.recovery.swept, *result.recovery.marked)
-    assert len(settled) == (0 if point == "replay.after-flush-complete" else 1), result.recovery
-    _expect_whole(lab, 2)
 
 
 @pytest.mark.parametrize("point", ["replay.after-tasks", "replay.before-swap"])

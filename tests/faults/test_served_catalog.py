@@ -1,4 +1,4 @@
-"""The kill points over a REST catalog and S3, and what a catalog's false answers do to a whole drain."""
+"""The kill points over a REST catalog and S3, and one that is down; `tests/prove` has its false answers."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from prove.lab.fault_proxy import Fault, FaultProxy, is_table_commit
+from prove.lab.fault_proxy import FaultProxy
 from prove.lab.new_lab import configure, serve_from
 from prove.lab.pipeline_lab import Lab, orders
-from spark_jobs.core.errors import CommitStateUnknown, RetryableError
-from spark_jobs.io import landing
+from spark_jobs.core.errors import RetryableError
 from tests.support.lake import Once
 
 if TYPE_CHECKING:
@@ -28,8 +27,6 @@ POINTS = (
     "commit.after-swap",
     "dead-letters.before-swap",
 )
-LANDING = (Fault.LANDED_409, Fault.LATE_504, Fault.CUT_AFTER)
-FAULTS = (*LANDING, Fault.CUT_BEFORE, Fault.REFUSED_503)
 
 
 @pytest.fixture
@@ -56,26 +53,6 @@ def test_drains_over_a_served_catalog_killed_at_each_point(lab: Lab, new_lab: Ne
         lab.drain()
         _expect_whole(lab, times)
         new_lab.produce(lab, FEW)
-
-
-def test_false_answers_of_a_catalog(
-    lab: Lab, new_lab: NewLab, monkeypatch: pytest.MonkeyPatch, rest_catalog_properties: dict[str, str]
-) -> None:
-    """409 and 504 for commits that land, and cut connections: the drain or the next one ends clean."""
-    monkeypatch.setattr(landing, "READ_BACK_PAUSES_SECONDS", (0.0, 0.1, 0.5, 2.0))
-    with FaultProxy(rest_catalog_properties["uri"]) as proxy:
-        configure(lab, "catalog", {"uri": proxy.url})
-        for times, fault in enumerate(FAULTS, start=2):
-            proxy.arm(fault, is_table_commit)
-            if fault in LANDING:
-                lab.drain()
-            else:
-                with pytest.raises(CommitStateUnknown):
-                    lab.drain()
-                assert len(lab.drain().recovery.adopted) == 1
-            assert len(proxy.faulted()) == times - 1
-            _expect_whole(lab, times)
-            new_lab.produce(lab, FEW)
 
 
 def test_a_catalog_that_is_down_before_or_during_a_run(

@@ -13,7 +13,7 @@ import pytest
 
 from prove.blows import Kill
 from prove.catalogue import all_scenarios, choose
-from prove.crash_matrix import Cell
+from prove.crash_matrix import QUICK, Cell
 from prove.jobs import ADOPTED, DRAIN
 from prove.report import as_page, complaint
 from prove.scenario import Findings, Outcome
@@ -86,9 +86,7 @@ def test_lost_doubled_and_stray_are_counted(kafka: KafkaBroker, tmp_path: Path) 
 
 def test_every_quick_scenario_exists() -> None:
     """The selection is by name: one that was renamed would fall out of it in silence."""
-    from prove.crash_matrix import QUICK
-
-    assert {*QUICK, *QUICK_ZOMBIES} == {scenario.name for scenario in choose(is_quick=True)}
+    assert all(choose(only=pattern, is_quick=True) for pattern in (*QUICK, *QUICK_ZOMBIES))
     assert len(choose(only="sqlite/drain/*")) < len(choose(only="sqlite/*")) < len(all_scenarios())
 
 
