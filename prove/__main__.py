@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import signal
 import sys
 import tempfile
 import time
@@ -47,6 +48,8 @@ def main(*, quick: bool, only: str, jobs: int, is_json: bool) -> None:
     os.environ |= clean_environment(java_home())
     for name in ("SLUICE_CONFIG", "SLUICE_HOME"):
         os.environ.pop(name, None)
+    # A terminated run unmounts and deletes what it made, as an interrupted one does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     began = time.monotonic()
     outcomes = _run(chosen, jobs)
     for outcome in outcomes:

@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 JOBS = 2
 
 # It holds dozens of cases; on a busy machine the suite's limit for one test is too short.
-pytestmark = [pytest.mark.timeout(2400), pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark, pytest.mark.rest]
+pytestmark = [
+    pytest.mark.timeout(2400),
+    pytest.mark.faults,
+    pytest.mark.kafka,
+    pytest.mark.spark,
+    pytest.mark.rest,
+]
 
 
 def test_the_quick_selection_keeps_every_promise(
