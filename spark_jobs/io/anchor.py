@@ -73,13 +73,33 @@ def is_harmless(snapshot: Snapshot) -> bool:
     return any(name.startswith("sluice.") for name in summary.additional_properties)
 
 
+def may_be_meant(snapshot: Snapshot) -> bool:
+    """Whether another writer's snapshot took out or changed rows: a DELETE, a time-to-live, an UPDATE.
+
+    A person may take it over. Rows that were added have no offsets of ours and never belong here.
+    """
+    return snapshot.summary is not None and snapshot.summary.operation in {
+        Operation.DELETE,
+        Operation.OVERWRITE,
+    }
+
+
 def _raise_rewritten(table: Table, progress: Progress, snapshot: Snapshot) -> NoReturn:
     operation = snapshot.summary.operation.value if snapshot.summary else "unknown"
+    main = table.metadata.current_snapshot_id
+    if not may_be_meant(snapshot):
+        raise SourceChanged(
+            f"another writer added rows to the table: snapshot {snapshot.snapshot_id} ({operation})",
+            code="table-rewritten",
+            hint=f"./sluice rollback PIPELINE --to {progress.anchor} --reason '...' takes them out; keep"
+            " other writers to tables of their own.",
+            table=".".join(table.name()),
+        )
     raise SourceChanged(
         f"another writer changed the table's rows: snapshot {snapshot.snapshot_id} ({operation})",
         code="table-rewritten",
-        hint=f"./sluice rollback PIPELINE --to {progress.anchor} --reason '...' takes its rows out; keep"
-        " other writers to tables of their own.",
+        hint=f"If that was meant, ./sluice rollback PIPELINE --to {main} --reason '...' takes it over, and"
+        f" the rows stay as they are now. If not, --to {progress.anchor} takes it back.",
         table=".".join(table.name()),
     )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.core.batch import BatchKind
 from spark_jobs.core.errors import ConfigError
 from spark_jobs.core.progress import LastDrain
-from spark_jobs.io.anchor import is_harmless
+from spark_jobs.io.anchor import is_harmless, may_be_meant
 from spark_jobs.io.as_of import keeps_history
 from spark_jobs.io.tables import progress_of
 
@@ -41,12 +41,12 @@ def state_at(table: Table, snapshot_id: int) -> EarlierState:
     """The state at a snapshot that main or the last commit descends from.
 
     Raises ``ConfigError``: ``no-history`` on a catalog that shows none, ``no-such-snapshot``, and
-    ``not-our-snapshot`` when what the snapshot holds was not all written by Sluice.
+    ``not-our-snapshot`` when another writer added rows by then; what it took out or changed is as it is.
     """
     since = _after(table, snapshot_id)
     ours = None
     for snapshot in _ancestors(table, snapshot_id):
-        if not is_harmless(snapshot):
+        if not is_harmless(snapshot) and not may_be_meant(snapshot):
             raise _not_ours(table, snapshot)
         if "sluice.next-offsets" in _said(snapshot):
             ours = snapshot

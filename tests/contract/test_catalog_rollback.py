@@ -127,6 +127,40 @@ def test_a_rollback_made_with_another_tool_is_taken_over(scene: Scene) -> None:
     assert lake.offsets() == list(range(20))
 
 
+def test_what_another_engine_removed_on_purpose_may_stay_removed(scene: Scene) -> None:
+    """The next drain names both ways on; taken over, the offsets stay and the rows stay away."""
+    lake = scene.lake
+    lake.drain(0, 10)
+    lake.load().delete("id = 3")
+    meant = lake.load().metadata.current_snapshot_id
+    with pytest.raises(SourceChanged) as noticed:
+        check_anchor(lake.load())
+    assert noticed.value.code == "table-rewritten"
+    assert f"rollback PIPELINE --to {meant}" in noticed.value.hint
+    assert meant is not None
+    assert not _roll_back(scene, meant).undone
+    check_anchor(lake.load())
+    lake.drain(10, 20)
+    assert lake.offsets() == [offset for offset in range(20) if offset != 3]
+
+
+def test_rows_that_another_engine_added_are_not_taken_over(scene: Scene) -> None:
+    """They have no offsets of ours: only the way back is named, and nothing else works."""
+    lake = scene.lake
+    first = lake.drain(0, 10)
+    lake.load().append(lake.load().scan().to_arrow())
+    added = lake.load().metadata.current_snapshot_id
+    assert added is not None
+    with pytest.raises(SourceChanged) as noticed:
+        check_anchor(lake.load())
+    assert str(added) not in noticed.value.hint
+    with pytest.raises(ConfigError) as refused:
+        _roll_back(scene, added)
+    assert refused.value.code == "not-our-snapshot"
+    _roll_back(scene, first.snapshot_id)
+    assert lake.offsets() == list(range(10))
+
+
 def test_what_kafka_has_no_more_is_not_rolled_back_unless_told(scene: Scene) -> None:
     """Then the loss is remembered as skipped, and the offsets go on after it."""
     lake = scene.lake
