@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -36,6 +37,9 @@ def pytest_configure() -> None:
     """Tests see neither the user's Spark, Dagster and AWS set-up nor another Sluice's."""
     for name in [name for name in os.environ if name.startswith(_FOREIGN_PREFIXES)]:
         del os.environ[name]
+    # A script's background job ignores SIGINT. Dagster hands that on to SIGTERM, servers inherit both, and
+    # every one of them would have to be killed after its grace.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # Servers share the cores with the examples, so slowness says nothing about a strategy or a property.
     slow_is_fine = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
     examples = 100 if "CI" in os.environ else 25
