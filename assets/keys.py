@@ -31,8 +31,8 @@ def table_key(pipeline: PipelineConfig) -> AssetKey:
 
 
 def txlog_key(pipeline: PipelineConfig) -> AssetKey:
-    """``txlog/<pipeline>``."""
-    return AssetKey(["txlog", pipeline.name])
+    """``upkeep/<pipeline>/log``."""
+    return AssetKey(["upkeep", pipeline.name, "log"])
 
 
 def replay_key(pipeline: PipelineConfig) -> AssetKey:

@@ -74,7 +74,7 @@ def replay_asset(pipeline: PipelineConfig) -> AssetsDefinition:
         key = context.partition_key
         with (
             named_failures(),
-            sluice.connections(pipeline.name, kind="replay", run_id=context.run_id) as connections,
+            sluice.connections(pipeline.name, kind="replay", run_id=context.run.run_id) as connections,
         ):
             ranges = tuple(map(parse_range, config.ranges))
             result = replay(

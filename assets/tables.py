@@ -26,7 +26,7 @@ def table_asset(pipeline: PipelineConfig) -> AssetsDefinition:
 
         with (
             named_failures(),
-            sluice.connections(pipeline.name, kind="drain", run_id=context.run_id) as connections,
+            sluice.connections(pipeline.name, kind="drain", run_id=context.run.run_id) as connections,
         ):
             result = drain(
                 pipeline,

@@ -33,7 +33,7 @@ def txlog_asset(pipeline: PipelineConfig) -> AssetsDefinition:
 
         with (
             named_failures(),
-            sluice.connections(pipeline.name, kind="checkpoint", run_id=context.run_id) as connections,
+            sluice.connections(pipeline.name, kind="checkpoint", run_id=context.run.run_id) as connections,
         ):
             # The longest any run may last: a replay that is older is dead.
             before_us = connections.now_us() - UPKEEP_MAX_RUNTIME_SECONDS * 1_000_000

@@ -47,7 +47,7 @@ def _upkeep_asset(pipeline: PipelineConfig, kind: UpkeepKind) -> AssetsDefinitio
 
         with (
             named_failures(),
-            sluice.connections(pipeline.name, kind="upkeep", run_id=context.run_id) as connections,
+            sluice.connections(pipeline.name, kind="upkeep", run_id=context.run.run_id) as connections,
         ):
             result = run_upkeep(kind, pipeline, connections, context.log.info)
             return MaterializeResult(metadata=upkeep_metadata(result))

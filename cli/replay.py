@@ -13,7 +13,7 @@ from cli import output
 from cli.work import connections_for, load_pipeline
 from spark_jobs.core.errors import ConfigError
 from spark_jobs.core.offsets import OffsetRange
-from spark_jobs.core.replay_ranges import parse_range
+from spark_jobs.core.replay_ranges import cut_at, parse_range
 
 if TYPE_CHECKING:
     from spark_jobs.batch_run import BatchResult
@@ -135,15 +135,19 @@ def _print_plan(plan: ReplayPlan) -> dict[str, Any]:
         [(r.partition, r.start, r.end, len(r)) for r in plan.ranges],
         numbers=("partition", "from", "to", "records"),
     )
-    for r in plan.ahead:
+    ahead, beyond = cut_at(plan.ahead, plan.source.end)
+    for r in ahead:
         output.say(f"left to the live flow, not drained yet: {r}")
+    for r in beyond:
+        output.say(f"past the end of the topic, nothing to read: {r}")
     output.say(
         f"{output.count(plan.records, 'offset')} are read again; of the table's files {files.inside} are "
         f"dropped and {files.straddling} written again without these rows"
     )
     return {
         "ranges": [str(r) for r in plan.ranges],
-        "ahead": [str(r) for r in plan.ahead],
+        "ahead": [str(r) for r in ahead],
+        "beyond_end": [str(r) for r in beyond],
         "records": plan.records,
         "files_dropped": files.inside,
         "files_rewritten": files.straddling,

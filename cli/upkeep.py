@@ -38,7 +38,7 @@ def command(pipeline: str, only: str | None, *, dry_run: bool, as_json: bool) ->
     """
     config, chosen = load_pipeline(pipeline)
     with connections_for(config, chosen, "upkeep") as connections:
-        reasons = {only: "asked for"} if only else _due(chosen, connections)
+        reasons = {only: "asked for with --only"} if only else _due(chosen, connections)
         for kind, reason in reasons.items():
             output.say(f"{kind}: {reason}")
         if not reasons:
@@ -52,6 +52,8 @@ def command(pipeline: str, only: str | None, *, dry_run: bool, as_json: bool) ->
             f"log: {output.count(folded.folded_attempts, 'attempt')} folded, "
             f"{folded.objects_before:,} objects became {folded.objects_after:,}"
         )
+    if dry_run:
+        output.say("nothing was changed")
     if as_json:
         output.json_line(_as_json(reasons, results, folded))
 
@@ -61,13 +63,14 @@ def print_upkeep(results: Iterable[UpkeepResult]) -> None:
     rows = [_row(result.kind, table) for result in results for table in result.tables]
     if rows:
         names = [name.replace("_", " ") for name in _FIGURES]
-        output.table(["upkeep", "table", *names, "time", ""], rows, numbers=[*names, "time"])
+        output.table(["upkeep", "table", *names, "time", "outcome"], rows, numbers=[*names, "time"])
 
 
 def _row(kind: UpkeepKind, table: TableUpkeep) -> list[str]:
     figures = [_change(getattr(table.before, name), getattr(table.after, name)) for name in _FIGURES]
     counts = ", ".join(f"{name.replace('_', ' ')} {n:,}" for name, n in table.done.counts.items() if n)
-    return [kind.value, table.table, *figures, output.seconds(table.milliseconds), table.done.note or counts]
+    outcome = table.done.note or counts or "nothing to do"
+    return [kind.value, table.table, *figures, output.seconds(table.milliseconds), outcome]
 
 
 def _change(before: int, after: int) -> str:

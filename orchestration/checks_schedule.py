@@ -44,6 +44,7 @@ def checks_schedule(job: Any) -> ScheduleDefinition:
         job=job,
         cron_schedule=EVERY_FIVE_MINUTES,
         default_status=DefaultScheduleStatus.RUNNING,
+        description="Judges every pipeline, unless the last judgement is still under way.",
     )
     def checks(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
         under_way = context.instance.get_runs(RunsFilter(job_name=job.name, statuses=UNDER_WAY), limit=1)

@@ -82,5 +82,6 @@ event_log_upkeep_schedule = ScheduleDefinition(
     name="event_log_upkeep",
     job=event_log_upkeep_job,
     cron_schedule="23 * * * *",
+    description="Deletes runs older than two days with their event logs; the newest of each asset stays.",
     default_status=DefaultScheduleStatus.RUNNING,
 )

@@ -81,9 +81,10 @@ class _Removal:
             for path in verdicts.deletable:
                 hand.connections.fail_points.reach("orphans.before-delete")
                 delete_file(hand.table, path)
-        hand.say(f"{hand.identifier}: {len(verdicts.deletable):,} of {len(listed):,} files may go")
+        deletable = "to delete" if self.dry_run else "deleted"
+        hand.say(f"{hand.identifier}: {len(listed):,} found, {len(verdicts.deletable):,} {deletable}")
         counts = {
-            "found" if self.dry_run else "deleted": len(verdicts.deletable),
+            "deletable" if self.dry_run else "deleted": len(verdicts.deletable),
             "dropped_tables": stillborn,
         }
         return Done(counts | {f"kept_{reason}": number for reason, number in verdicts.kept.items()})

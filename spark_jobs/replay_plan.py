@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.core.errors import ConfigError
 from spark_jobs.core.offsets import OffsetRange
 from spark_jobs.core.replacing import Overlap, ReplacedOffsets
-from spark_jobs.core.replay_ranges import drained_part, require_held, window_bounds, window_ranges
+from spark_jobs.core.replay_ranges import cut_at, require_held, window_bounds, window_ranges
 from spark_jobs.core.source import check_identity
 from spark_jobs.io.anchor import check_anchor
 from spark_jobs.io.replace import affected_files, task_overlap
@@ -53,7 +53,7 @@ def plan_replay(
     progress = progress_of(table)
     check_identity(progress, source, table=pipeline.table)
     check_anchor(table)
-    drained, ahead = drained_part(ranges, progress.next_offsets)
+    drained, ahead = cut_at(ranges, progress.next_offsets)
     if not drained:
         raise ConfigError(
             f"nothing of {' '.join(map(str, ranges)) or 'the range'} has been drained yet",

@@ -85,18 +85,18 @@ def between(
     return tuple(found)
 
 
-def drained_part(
-    ranges: Iterable[OffsetRange], next_offsets: Mapping[int, int]
+def cut_at(
+    ranges: Iterable[OffsetRange], offsets: Mapping[int, int]
 ) -> tuple[tuple[OffsetRange, ...], tuple[OffsetRange, ...]]:
-    """The ranges cut at the next offsets: what can be replayed, and what the live flow has yet to drain."""
-    drained, ahead = [], []
+    """What of the ranges is before an offset of each partition (0 if it has none), and what is from it on."""
+    before, beyond = [], []
     for r in merge(ranges):
-        reached = next_offsets.get(r.partition, 0)
-        if r.start < reached:
-            drained.append(OffsetRange(r.partition, r.start, min(r.end, reached)))
-        if r.end > reached:
-            ahead.append(OffsetRange(r.partition, max(r.start, reached), r.end))
-    return tuple(drained), tuple(ahead)
+        offset = offsets.get(r.partition, 0)
+        if r.start < offset:
+            before.append(OffsetRange(r.partition, r.start, min(r.end, offset)))
+        if r.end > offset:
+            beyond.append(OffsetRange(r.partition, max(r.start, offset), r.end))
+    return tuple(before), tuple(beyond)
 
 
 def require_held(ranges: Iterable[OffsetRange], source: SourceState) -> None:

@@ -50,7 +50,7 @@ def due_upkeep(
 ) -> tuple[Due, ...]:
     """What a pipeline is due for; ``figures`` are of its table and its dead-letter table.
 
-    ``seconds_since_orphans`` is since orphans were last removed or looked for first; None asks for it now.
+    ``seconds_since_orphans`` is since orphans were last removed or looked for first; None makes them due.
     """
     rewritable = [f for f in figures if f.shows_history]
     collectable = [f for f in figures if not f.keeps_garbage]
@@ -118,7 +118,7 @@ def expiry_cutoff_ms(newest_first_ms: Sequence[int], settings: UpkeepSettings, n
 
 def _orphans_due(seconds_since: float | None) -> str | None:
     if seconds_since is None:
-        return "asked for"
+        return "looked for every time"
     return (
         f"orphans were last looked for {seconds_since / 3600:.0f} h ago"
         if seconds_since >= ORPHANS_EVERY_SECONDS

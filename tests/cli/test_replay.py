@@ -33,6 +33,7 @@ def test_a_replay_by_hand(sluice: Sluice, new_lab: NewLab) -> None:
         [Record(json.dumps({"id": n}).encode(), timestamp_ms=1_767_225_600_000 + n * 1000) for n in range(20)]
     )
     lab.drain()
+    new_lab.produce(lab, [json.dumps({"id": n}).encode() for n in range(20, 25)])
     before = by_offset(lab)
     environment = {"SLUICE_CONFIG": str(lab.path)}
     ranges = ("--range", "0:2-5", "--range", "0:10-30")
@@ -40,7 +41,10 @@ def test_a_replay_by_hand(sluice: Sluice, new_lab: NewLab) -> None:
     dry = sluice("replay", "orders", *ranges, "--dry-run", "--json", **environment)
     assert dry.returncode == 0, dry.stderr
     told = json.loads(dry.stdout.splitlines()[-1])
-    assert (told["ranges"], told["ahead"], told["records"]) == (["0:2-5", "0:10-20"], ["0:20-30"], 13)
+    assert (told["ranges"], told["records"]) == (["0:2-5", "0:10-20"], 13)
+    assert (told["ahead"], told["beyond_end"]) == (["0:20-25"], ["0:25-30"])
+    assert "left to the live flow, not drained yet: 0:20-25\n" in dry.stdout
+    assert "past the end of the topic, nothing to read: 0:25-30\n" in dry.stdout
     assert (told["files_dropped"], told["files_rewritten"]) == (0, 1)
 
     unasked = sluice("replay", "orders", *ranges, "--diff", "--reason", "test", **environment)

@@ -54,8 +54,8 @@ def test_definitions_have_the_promised_shape() -> None:
         "lake/us/delays": ("tables", table, [], ["kafka/flights"]),
         "replay/flights": ("replay", table, ["ops@example.com", "team:data"], ["lake/flights"]),
         "replay/delays-1": ("replay", table, [], ["lake/us/delays"]),
-        "txlog/flights": ("upkeep", ["iceberg"], ["ops@example.com", "team:data"], ["lake/flights"]),
-        "txlog/delays-1": ("upkeep", ["iceberg"], [], ["lake/us/delays"]),
+        "upkeep/flights/log": ("upkeep", ["iceberg"], ["ops@example.com", "team:data"], ["lake/flights"]),
+        "upkeep/delays-1/log": ("upkeep", ["iceberg"], [], ["lake/us/delays"]),
         **{
             f"upkeep/{name}/{kind}": ("upkeep", ["iceberg", "spark"], owners, [table])
             for name, owners, table in (

@@ -74,10 +74,15 @@ def test_small_files_are_noticed_and_merged(
     monkeypatch.setenv("SLUICE_CONFIG", str(lab.path))
     assert main(["upkeep", "orders", "--only", "manifests", "--json"]) == 0
     printed = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert printed["due"] == {"manifests": "asked for"}
+    assert printed["due"] == {"manifests": "asked for with --only"}
     assert [table["after"]["data_files"] for table in printed["tables"]] == [1, 1]
     assert main(["upkeep", "orders", "--dry-run", "--json"]) == 0
-    printed = json.loads(capsys.readouterr().out.splitlines()[-1])
+    printout = capsys.readouterr().out
+    assert "orphans: looked for every time\n" in printout
+    assert ": 0 found, 0 to delete\n" in printout
+    assert "outcome" in printout
+    assert "nothing was changed\n" in printout
+    printed = json.loads(printout.splitlines()[-1])
     assert list(printed["due"]) == ["orphans"]
-    assert [table["done"]["counts"]["found"] for table in printed["tables"]] == [0, 0]
+    assert [table["done"]["counts"]["deletable"] for table in printed["tables"]] == [0, 0]
     expect_whole(lab, files)

@@ -68,7 +68,7 @@ def test_old_strays_go_and_everything_else_stays(new_lab: NewLab) -> None:
     age(dead_letters)
     young = stray(data, "data/young.parquet")
     looked = tidy(lab, remove_orphans, dry_run=True)
-    assert [table.done.counts["found"] for table in looked.tables] == [2, 1]
+    assert [table.done.counts["deletable"] for table in looked.tables] == [2, 1]
     assert all(path.exists() for path in old)
     done = tidy(lab, remove_orphans)
     assert [table.done.counts["deleted"] for table in done.tables] == [2, 1]

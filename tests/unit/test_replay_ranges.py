@@ -10,8 +10,8 @@ from spark_jobs.core.errors import ConfigError, OffsetsUnavailable
 from spark_jobs.core.offsets import OffsetRange
 from spark_jobs.core.replay_ranges import (
     WINDOW_OFFSETS,
+    cut_at,
     cut_into_batches,
-    drained_part,
     parse_range,
     require_held,
     window_bounds,
@@ -71,7 +71,7 @@ def test_windows_reach_from_kafkas_earliest_to_the_next_offset() -> None:
 
 def test_what_is_ahead_of_the_table_is_told_apart() -> None:
     """Cut at the next offset of each partition; a partition the table does not know is wholly ahead."""
-    drained, ahead = drained_part(
+    drained, ahead = cut_at(
         [OffsetRange(0, 5, 20), OffsetRange(0, 18, 40), OffsetRange(1, 50, 60), OffsetRange(2, 0, 1)],
         {0: 30, 1: 50},
     )
