@@ -32,7 +32,7 @@ def table_key(pipeline: PipelineConfig) -> AssetKey:
 
 def txlog_key(pipeline: PipelineConfig) -> AssetKey:
     """``upkeep/<pipeline>/log``."""
-    return AssetKey(["upkeep", pipeline.name, "log"])
+    return AssetKey([GROUP_UPKEEP, pipeline.name, "log"])
 
 
 def replay_key(pipeline: PipelineConfig) -> AssetKey:
@@ -42,7 +42,7 @@ def replay_key(pipeline: PipelineConfig) -> AssetKey:
 
 def upkeep_key(pipeline: PipelineConfig, kind: UpkeepKind) -> AssetKey:
     """``upkeep/<pipeline>/<kind>``."""
-    return AssetKey(["upkeep", pipeline.name, kind.value])
+    return AssetKey([GROUP_UPKEEP, pipeline.name, kind.value])
 
 
 def step_name(verb: str, name: str) -> str:

@@ -116,7 +116,8 @@ def _balanced(table: TableFacts) -> _Verdict:
         "holes": len(table.holes),
         "removed": removed,
     }
-    parts = [f"{len(table.batches):,} batches balance over {sums.offsets:,} offsets"]
+    batches = "1 batch balances" if len(table.batches) == 1 else f"{len(table.batches):,} batches balance"
+    parts = [f"{batches} over {sums.offsets:,} offsets"]
     passed = not unaccounted and not table.holes
     if not passed:
         parts = [f"{unaccounted:,} offsets or rows are unaccounted for", *table.holes[:3]]

@@ -1,4 +1,4 @@
-"""A browser over a Dagster that drains a pipeline; both are started once for all tests here."""
+"""A browser over a Dagster that drains a pipeline, and what a person did there: each once for all tests."""
 
 from __future__ import annotations
 
@@ -7,18 +7,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from dagster import DagsterRunStatus
 
+from assets.keys import GROUP_UPKEEP, replay_key
 from prove.lab.server_folder import ServerFolder
+from spark_jobs.core.replay_ranges import window_key
 from tests.support.browser import Page, open_browser
 from tests.support.dagster_scene import Scene, open_scene
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from dagster._core.execution.backfill import PartitionBackfill
+
     from prove.lab.kafka_server import KafkaBroker
 
 # SLUICE_SCREENSHOTS=docs/images ./sluice test tests/browser: takes the README's pictures anew.
 SCREENSHOTS = "SLUICE_SCREENSHOTS"
+DIALOG_HEIGHT = 860
+
+WINDOWS = (window_key(0), window_key(500_000))
 
 
 @pytest.fixture(scope="module")
@@ -41,3 +49,39 @@ def screenshots(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where pictures go: nowhere that lasts unless they are asked for."""
     asked = os.environ.get(SCREENSHOTS)
     return Path(asked) if asked else tmp_path_factory.mktemp("screenshots")
+
+
+@pytest.fixture(scope="module")
+def tended(scene: Scene, page: Page) -> None:
+    """A person asked for all upkeep of the table."""
+    page.open(f"{scene.url}/locations/sluice/asset-groups/{GROUP_UPKEEP}/lineage")
+    page.click("Materialize all")
+    status = scene.wait_for_run(
+        lambda run: any(key.path[0] == GROUP_UPKEEP for key in run.asset_selection or ())
+    )
+    assert status is DagsterRunStatus.SUCCESS, scene.failures()
+
+
+@pytest.fixture(scope="module")
+def judged(scene: Scene, page: Page) -> None:
+    """A person asked for all checks of the table."""
+    page.open(f"{scene.table_url}?view=checks")
+    page.click("Execute all")
+    status = scene.wait_for_run(lambda run: bool(run.asset_check_selection))
+    assert status is DagsterRunStatus.SUCCESS, scene.failures()
+
+
+@pytest.fixture(scope="module")
+def replayed(scene: Scene, page: Page, screenshots: Path) -> PartitionBackfill:
+    """A person chose two windows of offsets and launched their backfill, which has ended."""
+    scene.wait_for_windows(len(WINDOWS))
+    page.open(f"{scene.url}/assets/{replay_key(scene.lab.pipeline).to_user_string()}?view=partitions")
+    page.click("Materialize…")
+    page.click("Select a partition or create one")
+    for window, chosen in zip(WINDOWS, ("1 partition\n", "2 partitions\n"), strict=True):
+        page.click(window, within="label *")
+        page.wait_for(chosen)
+    page.screenshot(screenshots / "backfill.png", height=DIALOG_HEIGHT)
+    page.click("Partition selection")  # closes the list, which covers the button
+    page.click("Launch backfill")
+    return scene.wait_for_backfill()

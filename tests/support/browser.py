@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from prove.lab.server_folder import ServerFolder
 
-WIDTH, HEIGHT = 1600, 900
+WIDTH, HEIGHT = 1600, 1320  # the whole graph fits
 START_SECONDS = 60.0
 ANSWER_SECONDS = 60.0
 
@@ -57,6 +57,7 @@ _FIND = """
   return null;
 })(%s, %s)
 """
+_STILL = "document.getAnimations().every(a => !(a instanceof CSSTransition) || a.playState !== 'running')"
 
 
 @dataclass(slots=True)
@@ -92,20 +93,29 @@ class Page:
         """What a person can read now."""
         return str(self.evaluate("document.body ? document.body.innerText : ''"))
 
-    def wait_for(self, *texts: str, seconds: float = 60.0) -> None:
-        """Wait until the page shows all these texts."""
+    def wait_for(self, *texts: str, times: int = 1, seconds: float = 60.0) -> None:
+        """Wait until the page shows all these texts, each so many times."""
         deadline = time.monotonic() + seconds
-        while missing := [text for text in texts if text not in self.text]:
+        while missing := [text for text in texts if self.text.count(text) < times]:
             assert time.monotonic() < deadline, f"{missing} not shown within {seconds:.0f} s:\n{self.text}"
             time.sleep(_POLL_SECONDS)
 
+    def wait_until(self, condition: str, *, seconds: float = 60.0) -> None:
+        """Wait until a JavaScript expression is true."""
+        deadline = time.monotonic() + seconds
+        while not self.evaluate(condition):
+            assert time.monotonic() < deadline, f"not {condition} within {seconds:.0f} s:\n{self.text}"
+            time.sleep(_POLL_SECONDS)
+
     def place(self, text: str, *, within: str = "*", seconds: float = 60.0) -> dict[str, float]:
-        """Where the element that says exactly this is, once uncovered; ``within`` is a CSS selector."""
+        """Where the element that says exactly this is, uncovered and still; ``within`` is a CSS selector."""
         deadline = time.monotonic() + seconds
         find = _FIND % (json.dumps(text), json.dumps(within))
-        while (place := self.evaluate(find)) is None:
+        before, place = None, self.evaluate(find)
+        while place is None or place != before:
             assert time.monotonic() < deadline, f"nothing to click says {text!r}:\n{self.text}"
             time.sleep(_POLL_SECONDS)
+            before, place = place, self.evaluate(find)
         return dict(place)
 
     def click(self, text: str, *, within: str = "*", seconds: float = 60.0) -> None:
@@ -120,7 +130,8 @@ class Page:
         self.call("Input.insertText", text=text)
 
     def screenshot(self, path: Path, *, height: int = HEIGHT) -> None:
-        """The upper ``height`` pixels of what is on the screen, as PNG."""
+        """The upper ``height`` pixels of what is on the screen, as PNG, once nothing fades in or out."""
+        self.wait_until(_STILL)
         clip = {"x": 0, "y": 0, "width": WIDTH, "height": height, "scale": 1}
         taken = self.call("Page.captureScreenshot", format="png", clip=clip)
         path.parent.mkdir(parents=True, exist_ok=True)

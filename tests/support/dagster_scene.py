@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dagster import DagsterInstance, DagsterRunStatus, RunsFilter
+from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 
+from assets.keys import table_key
+from assets.replays import windows_of
 from prove.lab.pipeline_lab import Lab, make_lab
 from servers.dagster import DagsterSettings, start_dagster
 from servers.process import free_ports
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from prove.lab.kafka_server import KafkaBroker
@@ -44,6 +47,39 @@ class Scene:
             while not instance.get_runs(succeeded):
                 assert time.monotonic() < deadline, [run.status for run in instance.get_runs()]
                 time.sleep(_POLL_SECONDS)
+
+    @property
+    def table_url(self) -> str:
+        """The table's page."""
+        return f"{self.url}/assets/{table_key(self.lab.pipeline).to_user_string()}"
+
+    def wait_for_windows(self, number: int) -> None:
+        """Wait until the sensor has registered so many windows that can be replayed."""
+        with DagsterInstance.from_config(str(self.dagster_home)) as instance:
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            name = windows_of(self.lab.pipeline).name or ""
+            while len(there := instance.get_dynamic_partitions(name)) < number:
+                assert time.monotonic() < deadline, there
+                time.sleep(_POLL_SECONDS)
+
+    def wait_for_run(self, is_meant: Callable[[DagsterRun], bool]) -> DagsterRunStatus:
+        """Wait until the run that a person started in the UI and that is meant has ended; how it did."""
+        with DagsterInstance.from_config(str(self.dagster_home)) as instance:
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            by_hand = RunsFilter(tags={"dagster/from_ui": "true"})
+            while True:
+                meant = [run for run in instance.get_runs(by_hand) if is_meant(run)]
+                if meant and meant[0].is_finished:
+                    return meant[0].status
+                assert time.monotonic() < deadline, [run.status for run in meant]
+                time.sleep(_POLL_SECONDS)
+
+    def failures(self) -> str:
+        """What failed runs say, one paragraph each."""
+        with DagsterInstance.from_config(str(self.dagster_home)) as instance:
+            failed = instance.get_runs(RunsFilter(statuses=[DagsterRunStatus.FAILURE]))
+            logs = [instance.all_logs(run.run_id) for run in failed]
+        return "\n\n".join(str(event) for log in logs for event in log if event.level >= logging.ERROR)
 
     def wait_for_backfill(self) -> PartitionBackfill:
         """Wait until the newest backfill has ended, however it did."""
