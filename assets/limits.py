@@ -38,3 +38,8 @@ def quality_pool(pipeline: PipelineConfig) -> str:
 def checks_pool(pipeline: PipelineConfig) -> str:
     """Pool of the runs that judge the table; they read beside drains and upkeep."""
     return f"checks_{pipeline.table}"
+
+
+def pools_of(pipeline: PipelineConfig) -> frozenset[str]:
+    """All pools of the table."""
+    return frozenset(pool(pipeline) for pool in (drain_pool, upkeep_pool, quality_pool, checks_pool))

@@ -14,6 +14,7 @@ from dagster import (
 
 from assets.keys import table_key
 from orchestration.jobs import drain_job
+from orchestration.pools import announce_pools
 from orchestration.run_requests import RunHistory
 from orchestration.triggers import Backlog, should_drain, state_key, uncompacted_files
 from resources.sluice import Sluice
@@ -35,6 +36,7 @@ SECONDS_BETWEEN_TICKS = 5
 )
 def backlog_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice]) -> SensorResult:
     """One tick. The cursor remembers only which problems and pauses were already logged."""
+    announce_pools(context.instance, sluice.config.pipelines)
     looked = sluice.survey()
     now = time.time()
     history = RunHistory(context.instance, drain_job.name, now)

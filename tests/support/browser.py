@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from prove.lab.server_folder import ServerFolder
 
-WIDTH, HEIGHT = 1600, 1320  # the whole graph fits
+WIDTH, HEIGHT = 1500, 1280  # the whole graph fits
 START_SECONDS = 60.0
 ANSWER_SECONDS = 60.0
 
