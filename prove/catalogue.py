@@ -6,6 +6,9 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from prove.crash_matrix import crash_matrix
+from prove.hostile_broker import hostile_brokers
+from prove.hostile_kafka import hostile_topics
+from prove.hostile_lake import hostile_lakes
 from prove.zombies import zombies
 
 if TYPE_CHECKING:
@@ -14,7 +17,13 @@ if TYPE_CHECKING:
 
 def all_scenarios() -> dict[str, Scenario]:
     """By name, in the report's order."""
-    scenarios = (*crash_matrix(), *zombies())
+    scenarios = (
+        *crash_matrix(),
+        *zombies(),
+        *hostile_topics(),
+        *hostile_brokers(),
+        *hostile_lakes(),
+    )
     by_name = {scenario.name: scenario for scenario in scenarios}
     assert len(by_name) == len(scenarios), "two scenarios have the same name"
     return by_name

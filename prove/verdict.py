@@ -24,8 +24,11 @@ class Counts:
     examples: tuple[str, ...]
 
 
-def look(play: Play) -> Counts:
-    """Audit table, dead letters, metadata, books and storage."""
+def look(play: Play, *, of_earlier: int = 0) -> Counts:
+    """Audit table, dead letters, metadata, books and storage.
+
+    ``of_earlier`` are records of generations before the table's current one, which an audit does not judge.
+    """
     lab, produced = play.lab, play.produced
     found = lab.audit()
     with lab.connections() as connections:
@@ -34,7 +37,8 @@ def look(play: Play) -> Counts:
     dead_letters = lab.rows(lab.tables[1]).num_rows
     excess = max(0, rows - produced.rows) + max(0, dead_letters - produced.dead_letters)
     lacking = max(0, produced.rows - rows) + max(0, produced.dead_letters - dead_letters)
-    lacking = max(lacking, found.missing + found.differing + found.lag, produced.records - found.records)
+    not_judged = produced.records - of_earlier - found.records
+    lacking = max(lacking, found.missing + found.differing + found.lag, not_judged)
     stray = lab.stray_files()
     said = (*found.examples, *(f"{each.what} ({each.where})" for each in metadata.findings), *sorted(stray))
     return Counts(

@@ -25,7 +25,7 @@ from spark_jobs.core.txlog import (
     Published,
     Swept,
 )
-from spark_jobs.io.anchor import check_anchor
+from spark_jobs.io.anchor import check_anchor, check_properties
 from spark_jobs.io.commit import commit_batch, commit_dead_letters, request_of
 from spark_jobs.io.data_files import normalise_path
 from spark_jobs.io.named_files import named_among
@@ -52,13 +52,14 @@ def recover(pipeline: PipelineConfig, connections: Connections) -> RecoveryResul
     """Settle every unfinished attempt of the pipeline's table and the dead letters it owes.
 
     Raises ``RetryableError`` and ``CommitStateUnknown`` when a part is away: run it again. ``ConfigError``
-    when the log lies under the table, ``CorruptLog`` for objects of a newer version.
+    when the log lies under the table, ``CorruptLog`` for objects of a newer version or offsets set by hand.
     """
     recovery = _Recovery(pipeline, connections)
     table = recovery.load(pipeline.table)
     if table is None:
         return RecoveryResult()
     connections.txlog.refuse_location(pipeline.table, table.location(), data_location(table))
+    check_properties(table)
     recovery.finish_dead_letters(progress_of(table))
     unfinished = connections.txlog.unfinished(str(table.metadata.table_uuid), now_us=connections.now_us())
     # A replay may be alive beside this; the next replay settles it, and no offset of a drain waits for it.

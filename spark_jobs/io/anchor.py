@@ -2,22 +2,24 @@
 
 A rollback or a rewrite by another tool keeps the table's properties, so that the next offsets look right
 while rows are missing. Snapshots of ours and ``replace`` ones (compaction) after the anchor are fine.
+Properties that were set by hand are told by the last commit's summary, which repeats them.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from pyiceberg.manifest import DataFileContent
-from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.snapshots import Operation, ancestors_of
 
-from spark_jobs.core.errors import SourceChanged
+from spark_jobs.core.errors import CorruptLog, SourceChanged
 from spark_jobs.io.metadata_columns import GENERATION, OFFSET, PARTITION
 from spark_jobs.io.tables import progress_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
@@ -38,7 +40,7 @@ def check_anchor(table: Table) -> None:
     """Return when main is the anchor or descends from it by our commits and by compaction.
 
     Where history cannot be walked (expired, or a catalog that shows none) the files' bounds decide.
-    Raises ``SourceChanged``.
+    Raises ``SourceChanged``, and ``CorruptLog`` like ``check_properties``.
     """
     progress = progress_of(table)
     snapshot = table.metadata.current_snapshot()
@@ -48,6 +50,7 @@ def check_anchor(table: Table) -> None:
         parent = snapshot.parent_snapshot_id
         snapshot = table.metadata.snapshot_by_id(parent) if parent is not None else None
     if snapshot is not None:
+        check_properties(table)
         return
     anchor_is_known = (
         progress.anchor is not None and table.metadata.snapshot_by_id(progress.anchor) is not None
@@ -61,6 +64,43 @@ def check_anchor(table: Table) -> None:
             f" is missing is drained again. If not, set main to snapshot {progress.anchor} again.",
             table=".".join(table.name()),
         )
+
+
+def check_properties(table: Table) -> None:
+    """Return when the offsets are those that the last commit wrote, as far as main shows it.
+
+    Whoever sets them back has rows read twice, whoever sets them forward has rows left out and the files of
+    an unfinished batch swept. Raises ``CorruptLog``.
+    """
+    progress = progress_of(table)
+    last: Snapshot | None = None
+    for snapshot in ancestors_of(table.metadata.current_snapshot(), table.metadata):
+        if last is None and "sluice.next-offsets" in _said(snapshot):
+            last = snapshot
+        if snapshot.snapshot_id == progress.anchor:
+            break
+    else:
+        return  # rolled back, or expired: for ``check_anchor``
+    if last is None or _progress_said(last) == (progress.generation, progress.next_offsets):
+        return
+    raise CorruptLog(
+        "the table's offsets are not those that its last commit wrote: its sluice.* properties were changed",
+        code="damaged-progress",
+        hint="They are written by commits only. Set sluice.offsets to what the summary of snapshot"
+        f" {last.snapshot_id} says (sluice.generation, sluice.next-offsets); ./sluice audit shows if all is"
+        " there.",
+        table=".".join(table.name()),
+    )
+
+
+def _progress_said(snapshot: Snapshot) -> tuple[int, dict[int, int]]:
+    said = _said(snapshot)
+    offsets = json.loads(said["sluice.next-offsets"])
+    return int(said["sluice.generation"]), {int(partition): offset for partition, offset in offsets.items()}
+
+
+def _said(snapshot: Snapshot) -> Mapping[str, str]:
+    return snapshot.summary.additional_properties if snapshot.summary else {}
 
 
 def is_harmless(snapshot: Snapshot) -> bool:

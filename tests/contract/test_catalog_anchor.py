@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.core.errors import SourceChanged
-from spark_jobs.io.anchor import check_anchor
+from spark_jobs.core.errors import CorruptLog, SourceChanged
+from spark_jobs.core.progress import PROPERTY_OFFSETS
+from spark_jobs.io.anchor import check_anchor, check_properties
 
 if TYPE_CHECKING:
     from tests.support.lake import Lake
@@ -121,3 +123,32 @@ def test_rows_past_the_offsets_are_an_error(lake_with_history: Lake) -> None:
     lake.compact()
     _keep_only_main(lake)
     assert _code(lake) == "table-rolled-back"
+
+
+@pytest.mark.parametrize("moved", [-3, 3])
+def test_offsets_set_by_hand_are_an_error(lake: Lake, moved: int) -> None:
+    """Set back, rows would come twice; forward, rows would be left out and unfinished files swept."""
+    lake.make_table()
+    lake.drain(0, 10)
+    document = json.loads(lake.load().properties[PROPERTY_OFFSETS])
+    (generations,) = document.values()
+    next(iter(generations.values()))["0"] += moved
+    with lake.load().transaction() as transaction:
+        transaction.set_properties({PROPERTY_OFFSETS: json.dumps(document)})
+    for check in (check_anchor, check_properties):
+        with pytest.raises(CorruptLog) as caught:
+            check(lake.load())
+        assert caught.value.code == "damaged-progress"
+
+
+def test_properties_of_an_earlier_commit_are_an_error(lake_with_history: Lake) -> None:
+    """All of them set back together, the anchor too: a later commit of ours is on main."""
+    lake = lake_with_history
+    lake.make_table()
+    lake.drain(0, 10)
+    properties = dict(lake.load().properties)
+    lake.drain(10, 20)
+    with lake.load().transaction() as transaction:
+        transaction.set_properties({k: v for k, v in properties.items() if k.startswith("sluice.")})
+    with pytest.raises(CorruptLog):
+        check_anchor(lake.load())

@@ -1,0 +1,207 @@
+"""Hostile brokers: each case has one of its own, whose process and log files it lays hands on."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from prove.hostile import Told, drained, judge, put_right, refused
+from prove.hostile_kafka import GROUP, accepted, other_topic
+from prove.lab.kafka_server import Record, kafka_settings, unique_name
+from prove.lab.pipeline_lab import orders
+from prove.lab.server_folder import ServerFolder
+from prove.scenario import Findings, Scenario
+from prove.stage import BATCH, CATALOG_NAMES, SQLITE
+from servers.kafka import start_kafka
+from spark_jobs.core.offsets import OffsetRange
+from spark_jobs.io.kafka_reader import RangeReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from prove.stage import Play, Stage
+    from servers.kafka import KafkaServer, KafkaSettings
+
+COMPACTION_SECONDS = 60.0
+KEYED = 200
+# Compaction leaves one of each of three keys, and what its newest segment holds.
+FEW = 50
+EAGERLY = {"segment_ms": 100, "min_cleanable_dirty_ratio": 0.01, "max_compaction_lag_ms": 100}
+
+
+@dataclass(slots=True)
+class OwnBroker:
+    """A broker that may be killed, and started again on what it left."""
+
+    settings: KafkaSettings
+    server: KafkaServer
+
+    def start(self) -> None:
+        """Start it again."""
+        self.server = start_kafka(self.settings)
+
+    def log_of(self, topic: str, partition: int) -> Path:
+        """The first segment of a partition's log."""
+        return self.settings.home / "data" / f"{topic}-{partition}" / f"{0:020}.log"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerCase:
+    """``happen`` is done to a pipeline over a broker of its own."""
+
+    name: str
+    title: str
+    promise: str
+    happen: Callable[[Play, OwnBroker], Told]
+    may_read_again: tuple[int, ...] = (0,)
+
+    def scenario(self) -> Scenario:
+        """The case as the runner knows it."""
+        return Scenario(
+            name=f"{SQLITE}/{self.name}",
+            group=f"{GROUP}, on {CATALOG_NAMES[SQLITE]}",
+            title=self.title,
+            promise=self.promise,
+            needs=frozenset(),
+            is_quick=False,
+            run=self.run,
+        )
+
+    def run(self, stage: Stage) -> Findings:
+        """Harm, put right, go on, look."""
+        folder = ServerFolder(stage.folder, unique_name("kafka"))
+        settings = kafka_settings(folder, **{"log.cleaner.backoff.ms": "100"})
+        broker = OwnBroker(settings, start_kafka(settings))
+        try:
+            with replace(stage, kafka=broker.server.bootstrap_servers).play(SQLITE) as play:
+                return judge(play, self.happen(play, broker), self.may_read_again)
+        finally:
+            broker.server.process.stop()
+
+
+def hostile_brokers() -> Iterator[Scenario]:
+    """Every case, in the report's order."""
+    yield from (case.scenario() for case in CASES)
+
+
+def _killed(play: Play, broker: OwnBroker) -> Told:
+    drained(play)
+    play.produce_batch()
+    with play.lab.stopped_at("split.after-chunk", once=str(play.folder / "slept")) as drain:
+        broker.server.process.kill()
+        broker.start()
+        drain.go_on()
+        error = drain.answer().error
+    assert error in {None, "broker-away"}, error
+    ended = f"the run ended with {error}" if error else "the run went on"
+    return put_right(ended, play)
+
+
+def _damaged(play: Play, broker: OwnBroker) -> Told:
+    drained(play)
+    play.produce_batch()
+    log = broker.log_of(play.lab.pipeline.topic, 0)
+    place = log.read_bytes().rindex(b"customer")
+    _write(log, place, b"C")
+    ended = refused(play, "records-damaged")
+    _write(log, place, b"c")
+    return put_right(ended, play)
+
+
+def _write(path: Path, place: int, byte: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(place)
+        file.write(byte)
+
+
+def _truncated(play: Play, broker: OwnBroker) -> Told:
+    drained(play)
+    log = broker.log_of(play.lab.pipeline.topic, 0)
+    size = log.stat().st_size
+    drained(play)
+    broker.server.process.kill()
+    os.truncate(log, size)
+    broker.start()
+    ended = refused(play, "log-truncated")
+    # The next generation has them as well: all but partition 0's second half batch.
+    play.produced.rows += 60
+    play.produced.dead_letters += 4
+    play.produced.tombstones += 2
+    return accepted(play, ended, of_earlier=2 * BATCH)
+
+
+def _compacted(play: Play, _broker: OwnBroker) -> Told:
+    topic = other_topic(play, cleanup_policy="compact", **EAGERLY)
+    keyed = [Record(value, key=b"%d" % (n % 3), partition=0) for n, value in enumerate(orders(0, KEYED))]
+    play.kafka.produce(topic, keyed)
+    _wait_for_compaction(play, topic)
+    play.produced.rows = left = _count(play, topic)
+    play.work()
+    rows = play.lab.rows().num_rows
+    assert rows == left, f"{rows} rows of {left} records that compaction left"
+    return Told(f"of {KEYED} records compaction left {left}: they are rows, the others are gaps")
+
+
+def _wait_for_compaction(play: Play, topic: str) -> None:
+    """Until few are left; one more record comes each time, so that a segment ends. Then none is compacted."""
+    deadline = time.monotonic() + COMPACTION_SECONDS
+    while _count(play, topic) > FEW:
+        assert time.monotonic() < deadline, "nothing was compacted"
+        play.kafka.produce(topic, [Record(orders(KEYED, 1)[0], key=b"0", partition=0)])
+        time.sleep(0.3)
+    kept = ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[kept])
+    client = AdminClient({"bootstrap.servers": play.kafka})
+    client.incremental_alter_configs([resource])[resource].result(COMPACTION_SECONDS)
+
+
+def _count(play: Play, topic: str) -> int:
+    """Records of partition 0 that can be read."""
+    with play.lab.connections() as connections:
+        end = connections.admin.source_state(topic).end[0]
+        reader = RangeReader(connections.kafka, topic, max_chunk_bytes=1 << 20, queue_bytes=4 << 20)
+        try:
+            return sum(len(chunk.offsets) for chunk in reader.read(OffsetRange(0, 0, end)))
+        finally:
+            reader.close()
+
+
+CASES = (
+    BrokerCase(
+        "broker-killed",
+        "the broker killed and started again while a task reads",
+        "the run goes on, or ends with a named error and the next one reads the range again",
+        _killed,
+        may_read_again=(0, BATCH),
+    ),
+    BrokerCase(
+        "batch-damaged",
+        "a byte changed in the broker's log",
+        "a named error and no commit; mended, it is read",
+        _damaged,
+        may_read_again=(BATCH,),
+    ),
+    BrokerCase(
+        "log-truncated",
+        "the log ends below what the table has",
+        "a named error; once accepted, what is left is the next generation",
+        _truncated,
+    ),
+    BrokerCase(
+        "compacted",
+        "a compacted topic with gaps",
+        "what compaction left is there, the rest is counted as gaps",
+        _compacted,
+    ),
+)
