@@ -42,6 +42,7 @@ MAX_FORGOTTEN_SESSIONS = 1000
 CONNECT_PORT = 15002  # Spark Connect's own default
 CONNECT_SECONDS = 10.0
 TASK_ATTEMPTS = 4  # local masters otherwise never retry a task
+PARALLELISM = "spark.default.parallelism"
 REDACTION_REGEX = r"(?i)secret|password|passwd|token|credential|access[.-]?key|sasl|\buser(name)?\b|uri$"
 
 _logger = logging.getLogger(__name__)
@@ -55,10 +56,15 @@ def spark_session(config: SluiceConfig, pipeline: str, kind: str) -> Callable[[]
 
 
 def spark_parallelism(config: SluiceConfig) -> int:
-    """How many tasks to plan for: ``local[n]``'s n, else this machine's processors."""
+    """How many tasks to plan for: the configured number, ``local[n]``'s n, else this machine's processors.
+
+    A Connect client is not told how many cores the cluster behind its server has.
+    """
+    said = config.spark.conf.get(PARALLELISM, "")
     master = config.spark.master or ""
     inside = master.partition("[")[2].split(",")[0].rstrip("]")
-    return int(inside) if inside.isdigit() else os.cpu_count() or 1
+    numbers = (int(text) for text in (said, inside) if text.isdigit())
+    return next(numbers, os.cpu_count() or 1)
 
 
 @dataclass(frozen=True, slots=True)

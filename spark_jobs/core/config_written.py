@@ -210,7 +210,11 @@ class WrittenSpark(Frozen):
         description="Memory one task may use; reading, decoding and writing are sized to stay within it.",
         json_schema_extra={"default": format_size(DEFAULT_TASK_MEMORY_BYTES)},
     )
-    conf: Properties = Field(default_factory=dict, description="Any Spark configuration, `spark.…`.")
+    conf: Properties = Field(
+        default_factory=dict,
+        description="Any Spark configuration, `spark.…`. Batches are cut for as many cores as"
+        " `spark.default.parallelism` says; otherwise for as many as this machine has.",
+    )
 
 
 Pipelines = Annotated[dict[PipelineName, WrittenPipeline], BeforeValidator(nothing_is_empty)]

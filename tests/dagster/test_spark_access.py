@@ -13,7 +13,7 @@ import pytest
 
 from resources.connections import open_connections
 from resources.shipped_code import package_zip
-from resources.spark import PipelineSpark, connect_url, spark_parallelism
+from resources.spark import PARALLELISM, PipelineSpark, connect_url, spark_parallelism
 from spark_jobs.core.config import CatalogSettings, SluiceConfig, SparkSettings
 from spark_jobs.core.errors import ConfigError, RetryableError
 
@@ -73,6 +73,13 @@ def test_a_server_that_is_away_is_one_clear_line_at_once(tmp_path: Path) -> None
 def test_parallelism_follows_the_master(tmp_path: Path, master: str, expected: int) -> None:
     """Splits are planned for as many tasks as run at once."""
     assert spark_parallelism(config_of(tmp_path, SparkSettings(master=master))) == expected
+
+
+def test_parallelism_of_a_cluster_is_what_the_configuration_says(tmp_path: Path) -> None:
+    """A larger cluster than this machine is used whole; without a word the machine's processors count."""
+    remote = SparkSettings(remote=SERVER, conf={PARALLELISM: "64"})
+    assert spark_parallelism(config_of(tmp_path, remote)) == 64
+    assert spark_parallelism(config_of(tmp_path, SparkSettings(remote=SERVER))) == os.cpu_count()
 
 
 def test_shipped_code_is_the_same_for_the_same_sources(tmp_path: Path) -> None:

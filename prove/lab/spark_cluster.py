@@ -1,0 +1,133 @@
+"""A standalone Spark cluster on loopback: a master, two workers, and a Connect server in front of them.
+
+It is somebody else's: its Python has the packages that tasks need, and not Sluice.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyspark
+
+from prove.lab.server_folder import ServerFolder
+from servers.environment import LOG_SETTINGS, clean_environment
+from servers.jars import jar_paths
+from servers.java import java_home
+from servers.process import ServerProcess, free_ports, is_listening
+from servers.spark_connect import SERVER_CLASS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WORKERS = 2
+_SPARK_HOME = Path(pyspark.__file__).parent
+_START_SECONDS = 120.0
+# Without `site` an interpreter sees no editable install, only the packages it is pointed to.
+_PYTHON = """#!/bin/sh
+PYTHONPATH="$PYTHONPATH:{packages}" exec "{python}" -S "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkCluster:
+    """A running cluster; ``worker_folders`` is where executors keep what was sent to them."""
+
+    remote: str
+    python: Path
+    worker_folders: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Starter:
+    """Starts one server after another; the stack stops them in the opposite order."""
+
+    root: Path
+    environment: dict[str, str]
+    stack: ExitStack
+
+    def start(self, name: str, *command: str) -> ServerProcess:
+        """Start a program of Spark's own."""
+        script, *arguments = command
+        folder = ServerFolder(self.root, name)
+        process = folder.start([str(_SPARK_HOME / "bin" / script), *arguments], self.environment)
+        self.stack.callback(process.stop)
+        return process
+
+
+@contextmanager
+def spark_cluster(root: Path) -> Iterator[SparkCluster]:
+    """Start the cluster with its files below ``root`` and stop it."""
+    master_port, connect_port = free_ports(2)
+    master = f"spark://127.0.0.1:{master_port}"
+    python = _python_without_sluice(root)
+    folders = tuple(root / f"spark-worker-{number}" / "work" for number in range(WORKERS))
+    with ExitStack() as stack:
+        starter = _Starter(root, _environment(root, python), stack)
+        address = ("--host", "127.0.0.1", "--webui-port", "0")
+        process = starter.start(
+            "spark-master",
+            *("spark-class", "org.apache.spark.deploy.master.Master", *address, "--port", str(master_port)),
+        )
+        process.wait_until(lambda: is_listening(master_port), _START_SECONDS)
+        for number, folder in enumerate(folders):
+            size = ("--cores", "1", "--memory", "1g", "--work-dir", str(folder))
+            starter.start(
+                f"spark-worker-{number}",
+                *("spark-class", "org.apache.spark.deploy.worker.Worker", *address, *size, master),
+            )
+        conf = [part for item in _connect_conf(connect_port).items() for part in ("--conf", "=".join(item))]
+        process = starter.start(
+            "spark-cluster-connect",
+            *("spark-submit", "--master", master, "--driver-memory", "512m"),
+            *("--class", SERVER_CLASS, *conf, "spark-internal"),
+        )
+        process.wait_until(lambda: is_listening(connect_port), _START_SECONDS)
+        yield SparkCluster(f"sc://127.0.0.1:{connect_port}", python, folders)
+
+
+def _python_without_sluice(root: Path) -> Path:
+    root.mkdir(parents=True, exist_ok=True)
+    python = root / "python"
+    python.write_text(_PYTHON.format(packages=sysconfig.get_path("purelib"), python=sys.executable))
+    python.chmod(0o755)
+    return python
+
+
+def _environment(root: Path, python: Path) -> dict[str, str]:
+    return clean_environment(java_home()) | {
+        "PYSPARK_PYTHON": str(python),
+        "PYSPARK_DRIVER_PYTHON": str(python),
+        "SPARK_HOME": str(_SPARK_HOME),
+        "SPARK_CONF_DIR": str(root / "no-conf"),
+        "SPARK_LOCAL_DIRS": str(root / "spark-local"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
+    }
+
+
+def _connect_conf(port: int) -> dict[str, str]:
+    """Executors need Iceberg as the driver does: upkeep's tasks run there."""
+    class_path = os.pathsep.join(str(path) for path in jar_paths("spark"))
+    return {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraClassPath": class_path,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
+        "spark.executor.extraClassPath": class_path,
+        "spark.executor.memory": "512m",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.ui.enabled": "false",
+        # No task before all workers are there, so that each gets some.
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{_START_SECONDS:.0f}s",
+    }
