@@ -110,8 +110,11 @@ class PipelineSpark:
         from pyspark.errors import PySparkException  # noqa: PLC0415  (half a second, never at import)
 
         _refuse_silence(remote)
+        # Workers of a session keep what they imported, so other code gets another session.
+        code = package_zip(self._folder()) if remote == self.config.spark.remote else None
+        work = f"{self.kind}|{code.stem}" if code else self.kind
         for forgotten in range(MAX_FORGOTTEN_SESSIONS):
-            url = connect_url(remote, self.pipeline, self.kind, forgotten)
+            url = connect_url(remote, self.pipeline, work, forgotten)
             session: Any = _attach(url, resolve(self.config.spark.conf))
             client = session.client
             try:
@@ -127,8 +130,8 @@ class PipelineSpark:
             else:
                 # Left to the interpreter's end, closing waits for a thread that is gone by then.
                 atexit.register(client.close)
-                if remote == self.config.spark.remote:
-                    session.addArtifacts(str(package_zip(self._folder())), pyfile=True)
+                if code:
+                    session.addArtifacts(str(code), pyfile=True)
                 return session  # type: ignore[no-any-return]
         raise _no_answer(remote, None)
 
@@ -150,7 +153,7 @@ class PipelineSpark:
         return folder
 
 
-def connect_url(remote: str, pipeline: str, kind: str, forgotten: int) -> str:
+def connect_url(remote: str, pipeline: str, work: str, forgotten: int) -> str:
     """``sc://host:port/;...`` with our session id; parameters of the configured URL are kept."""
     if urlsplit(remote).scheme != "sc":
         raise ConfigError(
@@ -159,7 +162,7 @@ def connect_url(remote: str, pipeline: str, kind: str, forgotten: int) -> str:
             hint="Write it as sc://host:15002, or set spark.master for a session in the run's own process.",
             remote=scrub(remote),
         )
-    session_id = uuid.uuid5(SESSION_NAMESPACE, f"{pipeline}|{kind}|{forgotten}")
+    session_id = uuid.uuid5(SESSION_NAMESPACE, f"{pipeline}|{work}|{forgotten}")
     base, _, parameters = remote.partition("/;")
     kept = [p for p in parameters.split(";") if p and p.partition("=")[0] not in {"session_id", "user_id"}]
     return ";".join([base.rstrip("/") + "/", *kept, f"session_id={session_id}", f"user_id={USER_ID}"])

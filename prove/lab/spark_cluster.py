@@ -30,7 +30,7 @@ _SPARK_HOME = Path(pyspark.__file__).parent
 _START_SECONDS = 120.0
 # Without `site` an interpreter sees no editable install, only the packages it is pointed to.
 _PYTHON = """#!/bin/sh
-PYTHONPATH="$PYTHONPATH:{packages}" exec "{python}" -S "$@"
+PYTHONPATH="${{PYTHONPATH:+$PYTHONPATH:}}{packages}" exec "{python}" -S "$@"
 """
 
 
@@ -128,6 +128,7 @@ def _connect_conf(port: int) -> dict[str, str]:
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.ui.enabled": "false",
         # No task before all workers are there, so that each gets some.
+        "spark.cores.max": str(WORKERS),
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{_START_SECONDS:.0f}s",
     }

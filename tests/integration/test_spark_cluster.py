@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+import zipfile
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from prove.lab.new_lab import configure
 from prove.lab.pipeline_lab import TABLE, make_lab, orders
 from prove.lab.spark_cluster import spark_cluster
+from resources.shipped_code import package_zip
 from resources.spark import PARALLELISM
 from spark_jobs.compact import compact
 from spark_jobs.io.metadata_columns import INGESTED_AT, OFFSET
 from tests.support.upkeep_lab import tidy
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
-
-    import pyarrow as pa
 
     from prove.lab.kafka_server import KafkaBroker
     from prove.lab.pipeline_lab import Lab
+    from prove.lab.spark_cluster import SparkCluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -29,26 +33,68 @@ RECORDS = 20_500  # more than one task takes
 TASKS = 4
 
 
-def _content(lab: Lab) -> pa.Table:
-    """Every column but the time of ingestion, in the order of the topic."""
-    return lab.rows().drop_columns([INGESTED_AT]).sort_by(OFFSET)
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    """A master, two workers and a Connect server."""
+    with spark_cluster(tmp_path_factory.mktemp("cluster")) as started:
+        yield started
 
 
-def test_a_standalone_cluster_does_the_same(kafka: KafkaBroker, tmp_path: Path) -> None:
+def test_a_standalone_cluster_does_the_same(
+    kafka: KafkaBroker, cluster: SparkCluster, tmp_path: Path
+) -> None:
     """Both workers take part with the code that came along; rows are the same, and upkeep runs there."""
+    asked = [cluster.python, "-c", "import spark_jobs"]
+    assert subprocess.run(asked, cwd=tmp_path, capture_output=True, check=False).returncode == 1
     topic = kafka.new_topic(1, retention_ms=-1)
     kafka.produce(topic, [*orders(0, RECORDS), b"not json"])
     alone = make_lab(tmp_path / "alone", bootstrap=kafka, topic=topic, spark_remote=None)
     alone.drain()
-    with spark_cluster(tmp_path / "cluster") as cluster:
-        asked = [cluster.python, "-c", "import spark_jobs"]
-        assert subprocess.run(asked, cwd=tmp_path, capture_output=True, check=False).returncode == 1
-        lab = make_lab(tmp_path / "spread", bootstrap=kafka, topic=topic, spark_remote=cluster.remote)
-        configure(lab, "spark", {"conf": {PARALLELISM: str(TASKS)}})
-        (batch,) = lab.drain().batches
-        assert (batch.balance.rows, batch.balance.dead_letters) == (RECORDS, 1)
-        assert all(list(folder.rglob("spark_jobs-*.zip")) for folder in cluster.worker_folders)
-        assert len(list(lab.table(TABLE).scan().plan_files())) == TASKS
-        tidy(lab, compact)
-        assert len(list(lab.table(TABLE).scan().plan_files())) == 1
+    lab = make_lab(tmp_path / "spread", bootstrap=kafka, topic=topic, spark_remote=cluster.remote)
+    configure(lab, "spark", {"conf": {PARALLELISM: str(TASKS)}})
+    (batch,) = lab.drain().batches
+    assert (batch.balance.rows, batch.balance.dead_letters) == (RECORDS, 1)
+    assert all(list(folder.rglob("spark_jobs-*.zip")) for folder in cluster.worker_folders)
+    assert _files(lab) == TASKS
+    tidy(lab, compact)
+    assert _files(lab) == 1
     assert _content(lab) == _content(alone)
+
+
+def test_other_code_never_meets_workers_of_the_old(
+    cluster: SparkCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an upgrade tasks run the new code, although workers that imported the old one are still there."""
+
+    def words(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from spark_jobs import words  # type: ignore[attr-defined]
+
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"word": [words.WORD] * batch.num_rows})
+
+    lab = make_lab(tmp_path, bootstrap="127.0.0.1:1", topic="none", spark_remote=cluster.remote)
+    for word in ("old", "new"):
+        monkeypatch.setattr("resources.spark.package_zip", lambda folder, word=word: _with_word(folder, word))
+        monkeypatch.setattr("resources.spark._sessions", {})
+        with lab.connections() as connections:
+            rows = connections.spark().range(0, 4, 1, 4).mapInArrow(words, "word string").collect()
+        assert {row.word for row in rows} == {word}
+
+
+def _with_word(folder: Path, word: str) -> Path:
+    """The code that is shipped, and a module more."""
+    package = package_zip(folder)
+    changed = package.with_stem(f"{package.stem}-{word}")
+    shutil.copyfile(package, changed)
+    with zipfile.ZipFile(changed, "a") as archive:
+        archive.writestr("spark_jobs/words.py", f"WORD = {word!r}\n")
+    return changed
+
+
+def _files(lab: Lab) -> int:
+    return len(list(lab.table(TABLE).scan().plan_files()))
+
+
+def _content(lab: Lab) -> pa.Table:
+    """Every column but the time of ingestion, in the order of the topic."""
+    return lab.rows().drop_columns([INGESTED_AT]).sort_by(OFFSET)
