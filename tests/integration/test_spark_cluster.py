@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 RECORDS = 20_500  # more than one task takes
-TASKS = 4
+TASKS = 6  # files enough for a compaction
 
 
 @pytest.fixture(scope="module")
