@@ -113,9 +113,11 @@ class PipelineSpark:
         # Workers of a session keep what they imported, so other code gets another session.
         code = package_zip(self._folder()) if remote == self.config.spark.remote else None
         work = f"{self.kind}|{code.stem}" if code else self.kind
+        conf = resolve(self.config.spark.conf)
+        conf.pop(PARALLELISM, None)  # no session may set it, and each would warn
         for forgotten in range(MAX_FORGOTTEN_SESSIONS):
             url = connect_url(remote, self.pipeline, work, forgotten)
-            session: Any = _attach(url, resolve(self.config.spark.conf))
+            session: Any = _attach(url, conf)
             client = session.client
             try:
                 session.version  # noqa: B018  (asks the server, which may have forgotten this session)

@@ -41,7 +41,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
 
 
 def test_a_standalone_cluster_does_the_same(
-    kafka: KafkaBroker, cluster: SparkCluster, tmp_path: Path
+    kafka: KafkaBroker, cluster: SparkCluster, tmp_path: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
     """Both workers take part with the code that came along; rows are the same, and upkeep runs there."""
     asked = [cluster.python, "-c", "import spark_jobs"]
@@ -53,6 +53,7 @@ def test_a_standalone_cluster_does_the_same(
     lab = make_lab(tmp_path / "spread", bootstrap=kafka, topic=topic, spark_remote=cluster.remote)
     configure(lab, "spark", {"conf": {PARALLELISM: str(TASKS)}})
     (batch,) = lab.drain().batches
+    assert not [warning for warning in recwarn if PARALLELISM in str(warning.message)]
     assert (batch.balance.rows, batch.balance.dead_letters) == (RECORDS, 1)
     assert all(list(folder.rglob("spark_jobs-*.zip")) for folder in cluster.worker_folders)
     assert _files(lab) == TASKS
