@@ -84,8 +84,7 @@ def spark_cluster(root: Path) -> Iterator[SparkCluster]:
         conf = [part for item in _connect_conf(connect_port).items() for part in ("--conf", "=".join(item))]
         process = starter.start(
             "spark-cluster-connect",
-            *("spark-submit", "--master", master, "--driver-memory", "512m"),
-            *("--class", SERVER_CLASS, *conf, "spark-internal"),
+            *("spark-submit", "--master", master, "--class", SERVER_CLASS, *conf, "spark-internal"),
         )
         process.wait_until(lambda: is_listening(connect_port), _START_SECONDS)
         yield SparkCluster(f"sc://127.0.0.1:{connect_port}", python, folders)
@@ -107,7 +106,7 @@ def _environment(root: Path, python: Path) -> dict[str, str]:
         "SPARK_CONF_DIR": str(root / "no-conf"),
         "SPARK_LOCAL_DIRS": str(root / "spark-local"),
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_MEMORY": "512m",  # the Connect server's too
         "SPARK_DAEMON_JAVA_OPTS": f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
     }
 
