@@ -33,7 +33,8 @@ def iceberg_type(text: str) -> IcebergType:
 def check_columns(table: Table, declared: Mapping[str, str], *, key_is_binary: bool = False) -> None:
     """Return when the table has Sluice's columns, and the declared ones where it has them, with these types.
 
-    Raises ``ConfigError`` naming the types that clash.
+    A struct may have more fields than were declared, at any depth: records brought them. Raises
+    ``ConfigError`` naming the types that clash.
     """
     ours = with_metadata_columns(Schema(), key_is_binary=key_is_binary)
     expected = {name: ours.find_type(name) for name in METADATA_COLUMNS}
@@ -42,7 +43,7 @@ def check_columns(table: Table, declared: Mapping[str, str], *, key_is_binary: b
     for name, kind in expected.items():
         if name in METADATA_COLUMNS and name not in there:
             raise _clash(table, f"the table has no column {name}, which Sluice writes as {_shape(kind)}")
-        if name in there and _shape(there[name]) != _shape(kind):
+        if name in there and not _holds(there[name], kind):
             raise _clash(table, f"column {name} is {_shape(there[name])}, not {_shape(kind)}")
 
 
@@ -53,6 +54,19 @@ def _clash(table: Table, message: str) -> ConfigError:
         hint="Make the declared type the table's own, or give the pipeline another `table`.",
         table=".".join(table.name()),
     )
+
+
+def _holds(there: IcebergType, declared: IcebergType) -> bool:
+    """Whether every value of the declared type is one of the table's."""
+    if isinstance(there, StructType) and isinstance(declared, StructType):
+        fields = {field.name: field.field_type for field in there.fields}
+        return all(f.name in fields and _holds(fields[f.name], f.field_type) for f in declared.fields)
+    if isinstance(there, ListType) and isinstance(declared, ListType):
+        return _holds(there.element_type, declared.element_type)
+    if isinstance(there, MapType) and isinstance(declared, MapType):
+        is_same_key = _shape(there.key_type) == _shape(declared.key_type)
+        return is_same_key and _holds(there.value_type, declared.value_type)
+    return _shape(there) == _shape(declared)
 
 
 def _shape(kind: IcebergType) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import pytest
@@ -48,6 +49,29 @@ def test_the_declared_types_are_the_tables(sqlite_lake: Lake) -> None:
         check_columns(table, {"id": "string"})
     assert caught.value.code == "column-clash"
     assert caught.value.message == "column id is long, not string"
+
+
+@pytest.mark.parametrize(
+    ("there", "declared", "fits"),
+    [
+        ("struct<a: int, b: long>", "struct<a: int>", True),
+        ("list<struct<b: long, a: int>>", "list<struct<a: int>>", True),
+        ("map<string, struct<a: int, b: long>>", "map<string, struct<a: int>>", True),
+        ("struct<a: int>", "struct<a: int, b: long>", False),
+        ("struct<a: long>", "struct<a: int>", False),
+        ("list<int>", "struct<a: int>", False),
+        ("map<int, int>", "map<long, int>", False),
+    ],
+)
+def test_a_declared_struct_may_have_gained_fields(
+    sqlite_lake: Lake, there: str, declared: str, fits: bool
+) -> None:
+    """Records bring fields that nobody declared; those that were declared are there with their types."""
+    table = sqlite_lake.make_table()
+    with table.update_schema() as update:
+        update.add_column("nested", iceberg_type(there))
+    with nullcontext() if fits else pytest.raises(ConfigError):
+        check_columns(sqlite_lake.load(), {"nested": declared})
 
 
 def test_the_keys_format_is_the_tables(sqlite_lake: Lake) -> None:

@@ -132,6 +132,20 @@ def test_declared_columns_win(new_lab: NewLab) -> None:
     assert by_offset(lab)[0, 3]["later"] == datetime(2026, 1, 1, tzinfo=UTC)
 
 
+def test_a_declared_struct_gains_the_fields_that_records_bring(new_lab: NewLab) -> None:
+    """In the drain that meets the first of them and in every one after it."""
+    lab = new_lab(as_json({"at": {"x": 1}}), columns={"at": "struct<x: int>"})
+    lab.drain()
+    for value in ({"x": 2, "note": "new"}, {"x": 3, "note": "again"}):
+        new_lab.produce(lab, as_json({"at": value}))
+        lab.drain()
+    assert [row["at"] for _, row in sorted(by_offset(lab).items())] == [
+        {"x": 1, "note": None},
+        {"x": 2, "note": "new"},
+        {"x": 3, "note": "again"},
+    ]
+
+
 def test_a_type_declared_for_a_table_that_exists_wins_as_well(new_lab: NewLab) -> None:
     """The column is there with that type before the first record that has the field."""
     lab = new_lab(as_json({"id": 1}))
