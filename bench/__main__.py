@@ -21,18 +21,23 @@ from bench.report import (
     memory_rows,
     print_json,
     print_table,
+    shapes_rows,
     small_batches_rows,
+    splits_rows,
     tick_rows,
 )
+from bench.shapes import measure_shapes
 from bench.small_batches import measure_small_batches
+from bench.splits import measure_splits
 from bench.tick import measure_tick
 from servers.environment import clean_environment
 from servers.java import java_home
 
 if TYPE_CHECKING:
-    from bench.lab import Lab
+    from collections.abc import Callable
 
-PARTS = ("catch_up", "memory", "small_batches", "tick", "many_commits")
+    from bench.lab import Lab
+    from bench.report import Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,8 @@ class Sizes:
     """How much each part does."""
 
     catch_up_records: int
+    splits_records: int
+    shapes_records: int
     memory_records: int
     small_runs: int
     small_batches_per_run: int
@@ -47,30 +54,36 @@ class Sizes:
     commits: int
 
 
-FULL = Sizes(5_000_000, 1_000_000, 5, 10, 8, 2_000)
-QUICK = Sizes(300_000, 100_000, 3, 5, 3, 200)
+FULL = Sizes(5_000_000, 600_000, 2_000_000, 1_000_000, 5, 10, 20, 2_000)
+QUICK = Sizes(300_000, 100_000, 200_000, 100_000, 3, 5, 3, 200)
 
 
-def measure(lab: Lab, part: str, sizes: Sizes) -> tuple[Any, list[tuple[str, str, str]]]:
-    """One part's result and its rows."""
-    if part == "catch_up":
-        catch_up = measure_catch_up(lab, sizes.catch_up_records)
-        return catch_up, catch_up_rows(catch_up)
-    if part == "memory":
-        memory = measure_memory(lab, sizes.memory_records)
-        return memory, memory_rows(memory)
-    if part == "small_batches":
-        small = measure_small_batches(lab, runs=sizes.small_runs, batches_per_run=sizes.small_batches_per_run)
-        return small, small_batches_rows(small)
-    if part == "many_commits":
-        many = measure_many_commits(lab, sizes.commits)
-        return many, many_commits_rows(many)
-    tick = measure_tick(lab, sizes.tick_rounds)
-    return tick, tick_rows(tick)
+@dataclass(frozen=True, slots=True)
+class Part:
+    """How one part is measured and shown."""
+
+    measure: Callable[[Lab, Sizes], Any]
+    rows: Callable[[Any], list[Row]]
+
+
+PARTS = {
+    "catch_up": Part(lambda lab, sizes: measure_catch_up(lab, sizes.catch_up_records), catch_up_rows),
+    "splits": Part(lambda lab, sizes: measure_splits(lab, sizes.splits_records), splits_rows),
+    "shapes": Part(lambda lab, sizes: measure_shapes(lab, sizes.shapes_records), shapes_rows),
+    "memory": Part(lambda lab, sizes: measure_memory(lab, sizes.memory_records), memory_rows),
+    "small_batches": Part(
+        lambda lab, sizes: measure_small_batches(
+            lab, runs=sizes.small_runs, batches_per_run=sizes.small_batches_per_run
+        ),
+        small_batches_rows,
+    ),
+    "tick": Part(lambda lab, sizes: measure_tick(lab, sizes.tick_rounds), tick_rows),
+    "many_commits": Part(lambda lab, sizes: measure_many_commits(lab, sizes.commits), many_commits_rows),
+}
 
 
 @click.command()
-@click.argument("parts", nargs=-1, type=click.Choice(PARTS))
+@click.argument("parts", nargs=-1, type=click.Choice(list(PARTS)))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 @click.option("--quick", is_flag=True, help="Small sizes: a few minutes; ratios are rougher.")
 @click.option("--records", type=click.IntRange(min=1), help="Records of the catch-up.")
@@ -84,8 +97,8 @@ def main(parts: tuple[str, ...], *, as_json: bool, quick: bool, records: int | N
     results: dict[str, Any] = {"machine": machine()}
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder, open_lab(Path(folder)) as lab:
         for part in parts or PARTS:
-            results[part], rows = measure(lab, part, sizes)
-            print_table(part, rows)
+            results[part] = PARTS[part].measure(lab, sizes)
+            print_table(part, PARTS[part].rows(results[part]))
     if as_json:
         print_json(results)
 

@@ -16,7 +16,7 @@ import pyarrow.json
 import pyarrow.parquet as pq
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from bench.records import JSON_SCHEMA, PARTITIONS
+from bench.records import PARTITIONS
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -26,6 +26,7 @@ PROCESSES = 2
 
 _CHUNK_RECORDS = 5_000
 _ROW_GROUP_ROWS = 200_000
+_ROW_GROUP_BYTES = 64 << 20
 _TIMEOUT_SECONDS = 600.0
 # The fastest known for one long read of whole partitions.
 _CONSUMER = {
@@ -42,14 +43,11 @@ _CONSUMER = {
     "fetch.message.max.bytes": 1 << 20,
 }
 _PARQUET = {"compression": "zstd", "compression_level": 1, "dictionary_pagesize_limit": 512 << 10}
-_SCHEMA = pa.schema(
-    [
-        *JSON_SCHEMA,
-        ("kafka_partition", pa.int32()),
-        ("kafka_offset", pa.int64()),
-        ("kafka_timestamp", pa.timestamp("us", "UTC")),
-        ("kafka_key", pa.string()),
-    ]
+_ORIGIN = (
+    pa.field("kafka_partition", pa.int32()),
+    pa.field("kafka_offset", pa.int64()),
+    pa.field("kafka_timestamp", pa.timestamp("us", "UTC")),
+    pa.field("kafka_key", pa.string()),
 )
 
 
@@ -63,8 +61,13 @@ class BareResult:
     file_bytes: int
 
 
-def run_bare_loop(bootstrap_servers: str, topic: str, first_offset: int, folder: Path) -> BareResult:
-    """Read all partitions from an offset on into Parquet files in ``folder``, shared by two processes."""
+def run_bare_loop(
+    bootstrap_servers: str, topic: str, first_offset: int, folder: Path, schema: pa.Schema
+) -> BareResult:
+    """Read all partitions from an offset on into Parquet files in ``folder``, shared by two processes.
+
+    ``schema`` has the types of the JSON.
+    """
     folder.mkdir(parents=True)
     context = multiprocessing.get_context("spawn")
     workers = []
@@ -72,7 +75,11 @@ def run_bare_loop(bootstrap_servers: str, topic: str, first_offset: int, folder:
         ours, theirs = context.Pipe()
         starts = dict.fromkeys(range(number, PARTITIONS, PROCESSES), first_offset)
         path = folder / f"{number}.parquet"
-        process = context.Process(target=_work, args=(bootstrap_servers, topic, starts, path, theirs))
+        process = context.Process(
+            target=_work,
+            args=(bootstrap_servers, topic, starts, path),
+            kwargs={"schema": schema, "pipe": theirs},
+        )
         process.start()
         workers.append((process, ours))
     for _, pipe in workers:
@@ -95,22 +102,29 @@ def _receive(pipe: Connection) -> tuple[int, int]:
     return outcome
 
 
-def _work(bootstrap_servers: str, topic: str, starts: dict[int, int], path: Path, pipe: Connection) -> None:
+def _work(
+    bootstrap_servers: str,
+    topic: str,
+    starts: dict[int, int],
+    path: Path,
+    *,
+    schema: pa.Schema,
+    pipe: Connection,
+) -> None:
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, **_CONSUMER})
     consumer.list_topics(topic, timeout=30)
     pipe.send((0, 0))
     pipe.recv()
     began = time.process_time_ns()
-    rows = _read_and_write(consumer, [TopicPartition(topic, *start) for start in starts.items()], path)
+    consumer.assign([TopicPartition(topic, *start) for start in starts.items()])
+    rows = _read_and_write(consumer, set(starts), path, schema)
     pipe.send((rows, (time.process_time_ns() - began) // 1000))
     consumer.close()
 
 
-def _read_and_write(consumer: Consumer, starts: list[TopicPartition], path: Path) -> int:
-    consumer.assign(starts)
-    unfinished = {start.partition for start in starts}
-    rows, waiting, gathered = 0, [], 0
-    with pq.ParquetWriter(path, _SCHEMA, **_PARQUET) as writer:
+def _read_and_write(consumer: Consumer, unfinished: set[int], path: Path, schema: pa.Schema) -> int:
+    rows, waiting, gathered, gathered_bytes = 0, [], 0, 0
+    with pq.ParquetWriter(path, pa.schema([*schema, *_ORIGIN]), **_PARQUET) as writer:
         while unfinished:
             records = []
             for message in consumer.consume(_CHUNK_RECORDS, 0.2):
@@ -122,20 +136,21 @@ def _read_and_write(consumer: Consumer, starts: list[TopicPartition], path: Path
                 else:
                     raise RuntimeError(error.str())
             if records:
-                waiting.append(_table(records))
-                gathered += len(records)
-            if gathered >= _ROW_GROUP_ROWS or (gathered and not unfinished):
+                waiting.append(_table(records, schema))
+                gathered, gathered_bytes = gathered + len(records), gathered_bytes + waiting[-1].nbytes
+            is_full = gathered >= _ROW_GROUP_ROWS or gathered_bytes >= _ROW_GROUP_BYTES
+            if is_full or (gathered and not unfinished):
                 writer.write_table(pa.concat_tables(waiting))
-                rows, waiting, gathered = rows + gathered, [], 0
+                rows, waiting, gathered, gathered_bytes = rows + gathered, [], 0, 0
     return rows
 
 
-def _table(records: list[Message]) -> pa.Table:
+def _table(records: list[Message], schema: pa.Schema) -> pa.Table:
     block = b"\n".join([message.value() or b"" for message in records])
     decoded = pyarrow.json.read_json(
         pa.BufferReader(block),
         read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(block) + 1),
-        parse_options=pyarrow.json.ParseOptions(explicit_schema=JSON_SCHEMA),
+        parse_options=pyarrow.json.ParseOptions(explicit_schema=schema),
     )
     times = pa.array(
         [timestamp for _, timestamp in map(Message.timestamp, records)], pa.timestamp("ms", "UTC")
@@ -147,4 +162,4 @@ def _table(records: list[Message]) -> pa.Table:
         times.cast(pa.timestamp("us", "UTC")),
         pa.array(map(Message.key, records), pa.binary()).cast(pa.string()),
     ]
-    return pa.Table.from_arrays(columns, schema=_SCHEMA)
+    return pa.Table.from_arrays(columns, schema=pa.schema([*schema, *_ORIGIN]))

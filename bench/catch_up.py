@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from bench.bare_loop import run_bare_loop
 from bench.drain_process import run_drains
-from bench.records import PARTITIONS, delete_topic, fill, generate
+from bench.records import ORDERS, PARTITIONS, delete_topic, fill, generate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from bench.bare_loop import BareResult
     from bench.drain_process import MeasuredDrain
     from bench.lab import Lab
+    from bench.records import Shape
     from servers.spark_connect import SparkConnectServer
 
 ROUNDS = 2
-TOPIC, WARM_UP = "catch-up", "catch-up-warm-up"
 FIRST_RECORDS = 4_000  # the tables are made from these; also what warms a session up
 GOAL_RATIO = 0.9
 
@@ -112,33 +112,61 @@ class CatchUpResult:
         return median(r.bare_cpu_us for r in self.rounds) / self.records
 
 
-def measure_catch_up(lab: Lab, records: int, rounds: int = ROUNDS) -> CatchUpResult:
+def measure_catch_up(lab: Lab, records: int, rounds: int = ROUNDS, shape: Shape = ORDERS) -> CatchUpResult:
     """Fill a topic and read it both ways, ``rounds`` times, each drain into a table of its own.
 
     The tables are there already, made from a few records: a new table's first batch is read twice.
     """
-    generate(lab.bootstrap_servers, WARM_UP, FIRST_RECORDS)
-    generate(lab.bootstrap_servers, TOPIC, FIRST_RECORDS)
-    with lab.spark("spark-catch-up") as spark:
-        warm_up = lab.configure("warm-up", WARM_UP, spark)
-        paths = [lab.configure(f"catch-up-{number}", TOPIC, spark) for number in range(rounds)]
+    topic = f"catch-up-{shape.name}"
+    before = f"{topic}-warm-up"
+    generate(lab.bootstrap_servers, before, FIRST_RECORDS)
+    generate(lab.bootstrap_servers, topic, FIRST_RECORDS, shape)
+    with lab.spark(f"spark-{topic}") as spark:
+        warm_up = lab.configure(before, before, spark)
+        paths = [lab.configure(f"{topic}-{number}", topic, spark) for number in range(rounds)]
         run_drains(spark, warm_up, *paths)
-        made = fill(lab.bootstrap_servers, TOPIC, FIRST_RECORDS, records)
+        made = fill(lab.bootstrap_servers, topic, FIRST_RECORDS, records, shape)
         measured = []
         for number, path in enumerate(paths):
-            fill(lab.bootstrap_servers, WARM_UP, 0, FIRST_RECORDS)
-            measured.append(_round(lab, spark, [warm_up, path], is_drain_first=number % 2 == 0))
-    delete_topic(lab.bootstrap_servers, TOPIC)
+            fill(lab.bootstrap_servers, before, 0, FIRST_RECORDS)
+            both = _BothWays(lab, spark, topic, shape, (warm_up, path))
+            measured.append(_round(both, is_drain_first=number % 2 == 0))
+    delete_topic(lab.bootstrap_servers, topic)
     return CatchUpResult(records, made.value_bytes_per_record, made.records_per_second, tuple(measured))
 
 
-def _round(lab: Lab, spark: SparkConnectServer, paths: list[Path], *, is_drain_first: bool) -> CatchUpRound:
+@dataclass(frozen=True, slots=True)
+class _BothWays:
+    """One topic, to be read by a drain and by the bare loop; the first of ``configs`` warms the drain up."""
+
+    lab: Lab
+    spark: SparkConnectServer
+    topic: str
+    shape: Shape
+    configs: tuple[Path, Path]
+
+    def drain(self) -> MeasuredDrain:
+        process = run_drains(self.spark, *self.configs)
+        shutil.rmtree(self.configs[-1].parent)
+        return process.drains[-1]
+
+    def bare(self) -> BareResult:
+        folder = self.lab.folder / "bare-loop"
+        first_offset = FIRST_RECORDS // PARTITIONS
+        result = run_bare_loop(
+            self.lab.bootstrap_servers, self.topic, first_offset, folder, self.shape.schema
+        )
+        shutil.rmtree(folder)
+        return result
+
+
+def _round(both: _BothWays, *, is_drain_first: bool) -> CatchUpRound:
     if is_drain_first:
-        drained = _drain(spark, paths)
-        bare = _bare(lab)
+        drained = both.drain()
+        bare = both.bare()
     else:
-        bare = _bare(lab)
-        drained = _drain(spark, paths)
+        bare = both.bare()
+        drained = both.drain()
     return CatchUpRound(
         order="drain, bare loop" if is_drain_first else "bare loop, drain",
         drain_seconds=drained.seconds,
@@ -153,17 +181,3 @@ def _round(lab: Lab, spark: SparkConnectServer, paths: list[Path], *, is_drain_f
         bare_file_bytes=bare.file_bytes,
         bare_cpu_us=bare.cpu_us,
     )
-
-
-def _drain(spark: SparkConnectServer, paths: list[Path]) -> MeasuredDrain:
-    """The last of a process's drains; the ones before it make the process warm."""
-    process = run_drains(spark, *paths)
-    shutil.rmtree(paths[-1].parent)
-    return process.drains[-1]
-
-
-def _bare(lab: Lab) -> BareResult:
-    folder = lab.folder / "bare-loop"
-    result = run_bare_loop(lab.bootstrap_servers, TOPIC, FIRST_RECORDS // PARTITIONS, folder)
-    shutil.rmtree(folder)
-    return result

@@ -34,6 +34,7 @@ class MeasuredBatch:
     durations_ms: dict[str, int]
     cpu_us: dict[str, int]
     peak_task_rss_bytes: int
+    data_files: int
     file_bytes: int
 
 
@@ -62,6 +63,11 @@ class MeasuredDrain:
         """Wall time of all batches by step."""
         steps = sorted({step for batch in self.batches for step in batch.durations_ms})
         return {step: sum(batch.durations_ms.get(step, 0) for batch in self.batches) for step in steps}
+
+    @property
+    def data_files(self) -> int:
+        """How many were written."""
+        return sum(batch.data_files for batch in self.batches)
 
     @property
     def file_bytes(self) -> int:
@@ -95,6 +101,7 @@ class _Laps:
                 durations_ms=dict(batch.durations_ms),
                 cpu_us=dict(batch.cpu_us),
                 peak_task_rss_bytes=batch.peak_task_rss_bytes,
+                data_files=batch.data_files,
                 file_bytes=batch.file_bytes,
             )
         )

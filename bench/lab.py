@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from resources.spark import PARALLELISM
 from servers.kafka import KafkaSettings, free_kafka_ports, start_kafka
 from servers.process import free_ports
 from servers.spark_connect import SparkConnectSettings, start_spark_connect
@@ -55,18 +56,23 @@ class Lab:
         finally:
             server.process.stop()
 
-    def configure(self, name: str, topic: str, spark: SparkConnectServer, **settings: Any) -> Path:
+    def configure(
+        self, name: str, topic: str, spark: SparkConnectServer, *, tasks: int | None = None, **settings: Any
+    ) -> Path:
         """A configuration file with one pipeline into an embedded lake of its own.
 
         The pipeline's name is always the same, so that all use one Spark session. ``settings`` are the
-        pipeline's. Servers are named as ``./sluice up`` names them, in the state folder.
+        pipeline's. ``tasks`` is how many a batch is cut into. Servers are named as ``./sluice up`` names
+        them, in the state folder.
         """
         home = self.folder / name / ".sluice"
         (home / "run").mkdir(parents=True)
         write_endpoints(str(home), Endpoints(self.bootstrap_servers, spark.remote))
         path = home.parent / "sluice.yaml"
         pipeline = {"topic": topic, "table": "bench.orders", **settings}
-        path.write_text(yaml.safe_dump({"version": 1, "pipelines": {PIPELINE: pipeline}}))
+        conf = {} if tasks is None else {PARALLELISM: str(tasks)}
+        document = {"version": 1, "spark": {"conf": conf}, "pipelines": {PIPELINE: pipeline}}
+        path.write_text(yaml.safe_dump(document))
         return path
 
 

@@ -1,4 +1,4 @@
-"""Whether a task's memory grows with the backlog: the same drain of a small and of a long one."""
+"""Whether a task's memory grows with the backlog, or with how many table partitions it writes at once."""
 
 from __future__ import annotations
 
@@ -15,12 +15,17 @@ if TYPE_CHECKING:
 TIMES_LONGER = 10
 GOAL_GROWTH = 0.2
 FIRST_RECORDS = 4_000  # the tables are made from these
+PARTITIONS_WRITTEN = (1, 10, 100)
 _WHOLE_BACKLOG = {"max_batch_records": 1_000_000_000, "max_batch_bytes": "1TiB"}
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryResult:
-    """Largest resident memory any task's process ever had, in bytes, by backlog."""
+    """Largest resident memory any task's process ever had, in bytes, by backlog.
+
+    ``by_partitions`` is that of the short backlog by number of table partitions, whose rows come mixed;
+    ``files_by_partitions`` is how many data files it became.
+    """
 
     short_records: int
     short_rows: int
@@ -28,11 +33,22 @@ class MemoryResult:
     long_records: int
     long_rows: int
     long_peak_bytes: int
+    by_partitions: dict[int, int]
+    files_by_partitions: dict[int, int]
 
     @property
     def growth(self) -> float:
         """How much more the longer backlog took: 0.2 is a fifth more."""
         return self.long_peak_bytes / self.short_peak_bytes - 1
+
+
+@dataclass(frozen=True, slots=True)
+class DrainedAlone:
+    """One backlog: its rows, its data files, and the largest memory a task's process ever had, in bytes."""
+
+    rows: int
+    files: int
+    peak_bytes: int
 
 
 def measure_memory(lab: Lab, records: int) -> MemoryResult:
@@ -41,20 +57,32 @@ def measure_memory(lab: Lab, records: int) -> MemoryResult:
     One batch, because batches have a bound of their own: here the backlog has none but what tasks keep. A
     server of its own, because its workers stay, and the kernel tells only the largest memory they ever had.
     """
-    short_rows, short_peak = drain_alone(lab, records)
-    long_rows, long_peak = drain_alone(lab, records * TIMES_LONGER)
-    return MemoryResult(records, short_rows, short_peak, records * TIMES_LONGER, long_rows, long_peak)
+    short = drain_alone(lab, records)
+    long = drain_alone(lab, records * TIMES_LONGER)
+    spread = {number: drain_alone(lab, records, partitions=number) for number in PARTITIONS_WRITTEN}
+    return MemoryResult(
+        records,
+        short.rows,
+        short.peak_bytes,
+        records * TIMES_LONGER,
+        long.rows,
+        long.peak_bytes,
+        {number: one.peak_bytes for number, one in spread.items()},
+        {number: one.files for number, one in spread.items()},
+    )
 
 
-def drain_alone(lab: Lab, records: int) -> tuple[int, int]:
-    """Rows of one backlog and the largest memory a task's process ever had, in bytes."""
-    name = f"memory-{records}"
+def drain_alone(lab: Lab, records: int, *, partitions: int = 0) -> DrainedAlone:
+    """Drain one backlog into a table with so many partitions, or without any."""
+    name = f"memory-{records}-{partitions}"
+    layout = {"partition_by": f"bucket({partitions}, order_id)"} if partitions else {}
     generate(lab.bootstrap_servers, name, FIRST_RECORDS)
     with lab.spark(f"spark-{name}") as spark:
-        path = lab.configure(name, name, spark, **_WHOLE_BACKLOG)
+        path = lab.configure(name, name, spark, **_WHOLE_BACKLOG, **layout)
         run_drains(spark, path)
         fill(lab.bootstrap_servers, name, FIRST_RECORDS, records)
         drained = run_drains(spark, path).drains[0]
     shutil.rmtree(path.parent)
     delete_topic(lab.bootstrap_servers, name)
-    return drained.table_rows - FIRST_RECORDS, max(batch.peak_task_rss_bytes for batch in drained.batches)
+    peak_bytes = max(batch.peak_task_rss_bytes for batch in drained.batches)
+    return DrainedAlone(drained.table_rows - FIRST_RECORDS, drained.data_files, peak_bytes)

@@ -1,4 +1,4 @@
-"""The records everything is measured with: JSON orders of about 240 bytes and 11 fields, and their topics."""
+"""Topics full of records: JSON orders of about 240 bytes and 11 fields, unless another shape is asked for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 PARTITIONS = 4
 PRODUCERS = 2
@@ -88,31 +88,47 @@ def order_keys(first: int, count: int) -> list[bytes]:
     return [b"customer-%06d" % (n * 31 % 200_003) for n in range(first, first + count)]
 
 
-def generate(bootstrap_servers: str, topic: str, records: int) -> GenerateResult:
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What records look like: ``values`` gives the JSON of so many from a number on, ``schema`` its types."""
+
+    name: str
+    schema: pa.Schema
+    values: Callable[[int, int], list[bytes]]
+
+
+ORDERS = Shape("orders", JSON_SCHEMA, order_values)
+
+
+def generate(bootstrap_servers: str, topic: str, records: int, shape: Shape = ORDERS) -> GenerateResult:
     """Make a topic of ``PARTITIONS`` partitions, lz4, and fill it evenly."""
     create_topic(bootstrap_servers, topic)
-    return fill(bootstrap_servers, topic, 0, records)
+    return fill(bootstrap_servers, topic, 0, records, shape)
 
 
-def fill(bootstrap_servers: str, topic: str, first: int, records: int) -> GenerateResult:
-    """Append orders numbered from ``first``, evenly over the partitions; many by several processes."""
+def fill(
+    bootstrap_servers: str, topic: str, first: int, records: int, shape: Shape = ORDERS
+) -> GenerateResult:
+    """Append records numbered from ``first``, evenly over the partitions; many by several processes."""
     parts = [(bootstrap_servers, topic, *part) for part in _parts(first, records)]
     began = time.monotonic()
     if records < _FEW_RECORDS:
         for part in parts:
-            fill_partition(*part)
+            fill_partition(*part, shape=shape)
     else:
         spawn = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(PRODUCERS, mp_context=spawn) as pool:
-            for done in [pool.submit(fill_partition, *part) for part in parts]:
+            for done in [pool.submit(fill_partition, *part, shape=shape) for part in parts]:
                 done.result()
     seconds = time.monotonic() - began
-    sample = order_values(first, min(records, 10_000))
+    sample = shape.values(first, min(records, 10_000))
     return GenerateResult(topic, records, PARTITIONS, sum(map(len, sample)) / len(sample), seconds)
 
 
-def fill_partition(bootstrap_servers: str, topic: str, partition: int, first: int, count: int) -> None:
-    """Append ``count`` orders to one partition and wait until the broker has them all."""
+def fill_partition(
+    bootstrap_servers: str, topic: str, partition: int, first: int, count: int, *, shape: Shape = ORDERS
+) -> None:
+    """Append ``count`` records to one partition and wait until the broker has them all."""
     failures: list[str] = []
     producer = Producer(
         {
@@ -132,7 +148,7 @@ def fill_partition(bootstrap_servers: str, topic: str, partition: int, first: in
             producer.poll(0.01)
         messages = [
             {"key": key, "value": value}
-            for key, value in zip(order_keys(start, number), order_values(start, number), strict=True)
+            for key, value in zip(order_keys(start, number), shape.values(start, number), strict=True)
         ]
         if producer.produce_batch(topic, messages, partition) != number:
             failures.append("librdkafka's queue is full")
@@ -142,10 +158,10 @@ def fill_partition(bootstrap_servers: str, topic: str, partition: int, first: in
         raise RuntimeError(f"{left} records were not acknowledged; {failures[:1]}")
 
 
-def create_topic(bootstrap_servers: str, topic: str) -> None:
+def create_topic(bootstrap_servers: str, topic: str, partitions: int = PARTITIONS) -> None:
     """Make an empty topic."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    new = NewTopic(topic, num_partitions=PARTITIONS, replication_factor=1)
+    new = NewTopic(topic, num_partitions=partitions, replication_factor=1)
     admin.create_topics([new], operation_timeout=_TIMEOUT_SECONDS)[topic].result(_TIMEOUT_SECONDS)
 
 

@@ -15,7 +15,7 @@ from bench.catch_up import GOAL_RATIO
 from bench.many_commits import GOAL_RATIO as MANY_COMMITS_GOAL_RATIO
 from bench.memory import GOAL_GROWTH
 from bench.small_batches import GOAL_FIRST_SECONDS, GOAL_LATER_SECONDS
-from bench.tick import GOAL_SECONDS
+from bench.tick import GOAL_P50_SECONDS, GOAL_P95_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from bench.many_commits import ManyCommitsResult
     from bench.memory import MemoryResult
     from bench.small_batches import SmallBatchesResult
+    from bench.splits import SplitsResult
     from bench.tick import TickResult
 
 MIB = 1024 * 1024
@@ -65,6 +66,39 @@ def memory_rows(result: MemoryResult) -> list[Row]:
         (f"task's peak, {result.short_records:,} records", f"{result.short_peak_bytes / MIB:,.0f} MiB", ""),
         (f"task's peak, {result.long_records:,} records", f"{result.long_peak_bytes / MIB:,.0f} MiB", ""),
         ("growth", f"{result.growth:+.0%}", f"<= {GOAL_GROWTH:+.0%}"),
+        *(
+            (f"task's peak, {number} table partitions", f"{peak_bytes / MIB:,.0f} MiB", "")
+            for number, peak_bytes in result.by_partitions.items()
+        ),
+        ("  their data files", " · ".join(map(str, result.files_by_partitions.values())), ""),
+    ]
+
+
+def splits_rows(result: SplitsResult) -> list[Row]:
+    """Speed and CPU a row by number of tasks over one Kafka partition."""
+    rows: list[Row] = []
+    for tasks, drained in result.by_tasks.items():
+        speed = f"{drained.rows_per_second:,.0f} rows/s; {result.gain(tasks):.2f} of one task"
+        name = f"{result.records:,} records of one partition, {tasks} task{'s'[: tasks > 1]}"
+        rows.append((name, f"{speed}; CPU µs a row {_ratio(drained.cpu_us_per_row)}", ""))
+    return rows
+
+
+def shapes_rows(results: Mapping[str, CatchUpResult]) -> list[Row]:
+    """Each shape's drain beside the bare loop over the same records."""
+    return [row for name, result in results.items() for row in _shape_rows(name, result)]
+
+
+def _shape_rows(name: str, result: CatchUpResult) -> list[Row]:
+    steps = " · ".join(f"{step} {us:.2f}" for step, us in result.cpu_us_per_row_by_step.items())
+    speed = f"{result.drain_rows_per_second:,.0f} rows/s, {result.drain_megabytes_per_second:,.0f} MB/s"
+    own, bare = _ratio(result.drain_cpu_us_per_row), f"{result.bare_cpu_us_per_row:.2f}"
+    by_cpu = _ratio(result.cpu_ratio)
+    return [
+        (f"{name}, {result.records:,} of {result.value_bytes_per_record:,.0f} bytes", speed, ""),
+        ("  drain / bare loop, by time; by CPU time", f"{result.ratio:.2f}; {by_cpu}", ""),
+        ("  CPU µs a row, drain; bare loop", f"{own}; {bare}", ""),
+        ("  tasks' CPU µs a row, by step", steps, ""),
     ]
 
 
@@ -108,12 +142,17 @@ def many_commits_rows(result: ManyCommitsResult) -> list[Row]:
 
 
 def tick_rows(result: TickResult) -> list[Row]:
-    """Sensor tick to commit."""
+    """Sensor tick to commit, and a tick with nothing to do."""
+    empty = result.empty
     return [
-        ("sensor tick to commit, p50", f"{result.p50_seconds:.1f} s", f"<= {GOAL_SECONDS:.0f} s"),
-        ("sensor tick to commit, slowest", f"{result.worst_seconds:.1f} s", ""),
+        ("sensor tick to commit, p50", f"{result.p50_seconds:.1f} s", f"<= {GOAL_P50_SECONDS:.0f} s"),
+        ("sensor tick to commit, p95", f"{result.p95_seconds:.1f} s", f"<= {GOAL_P95_SECONDS:.0f} s"),
         *_steps("of that, p50 s", result.p50_stretches, 1),
         ("before: wait for the tick, p50", f"{result.p50_waited_seconds:.1f} s", ""),
+        ("empty tick, p50", f"{empty.p50_seconds * 1000:.0f} ms", ""),
+        ("empty tick, p95", f"{empty.p95_seconds * 1000:.0f} ms", ""),
+        *_steps("of that, p50 ms", {"look at tables": empty.tables_ms, "look at topics": empty.topics_ms}, 0),
+        ("daemon and code server while idle, cores", _ratio(empty.idle_cores), ""),
     ]
 
 

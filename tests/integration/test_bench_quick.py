@@ -13,8 +13,18 @@ from bench.catch_up import measure_catch_up
 from bench.lab import Lab, open_lab
 from bench.many_commits import measure_many_commits
 from bench.memory import MemoryResult, drain_alone
-from bench.report import catch_up_rows, many_commits_rows, memory_rows, print_json, small_batches_rows
+from bench.report import (
+    catch_up_rows,
+    many_commits_rows,
+    memory_rows,
+    print_json,
+    shapes_rows,
+    small_batches_rows,
+    splits_rows,
+)
+from bench.shapes import NESTED, measure_shapes
 from bench.small_batches import measure_small_batches
+from bench.splits import measure_splits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,12 +64,34 @@ def test_bench_catch_up_reads_everything_both_ways(lab: Lab) -> None:
     assert catch_up_rows(result)
 
 
+def test_bench_splits_cut_one_partition(lab: Lab) -> None:
+    """One partition is drained whole by one task and by two, which write a file each."""
+    result = measure_splits(lab, 24_000, tasks=(1, 2), rounds=1)
+    assert {tasks: (one.rows, one.files) for tasks, one in result.by_tasks.items()} == {
+        1: (24_000, 1),
+        2: (24_000, 2),
+    }
+    assert result.gain(2) > 0
+    assert splits_rows(result)
+
+
+def test_bench_shapes_read_everything_both_ways(lab: Lab) -> None:
+    """Records of another shape are drained into their columns, and the bare loop reads them all too."""
+    results = measure_shapes(lab, 2_000, ((NESTED, 1.0),))
+    (only,) = results["nested"].rounds
+    assert (only.drain_rows, only.bare_rows) == (2_000, 2_000)
+    assert shapes_rows(results)
+
+
 def test_bench_memory_of_one_backlog(lab: Lab) -> None:
-    """A backlog is drained whole and its peak is known; growth is between two of them."""
-    rows, peak_bytes = drain_alone(lab, 4_000)
-    assert rows == 4_000
-    assert peak_bytes > 0
-    result = MemoryResult(4_000, rows, peak_bytes, 40_000, 40_000, peak_bytes * 2)
+    """A backlog is drained whole, a file for each partition, and its peak is known; growth is between two."""
+    drained = drain_alone(lab, 4_000, partitions=10)
+    assert (drained.rows, drained.files) == (4_000, 10)
+    assert drained.peak_bytes > 0
+    peak_bytes, files = {10: drained.peak_bytes}, {10: drained.files}
+    result = MemoryResult(
+        4_000, 4_000, drained.peak_bytes, 40_000, 40_000, drained.peak_bytes * 2, peak_bytes, files
+    )
     assert result.growth == 1.0
     assert memory_rows(result)
 

@@ -1,0 +1,98 @@
+"""A tick of the sensor with nothing to do: how long, what of it is which look, and what idleness costs."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from dagster._core.scheduler.instigation import TickStatus
+
+from bench.percentile import p95
+from bench.processor_time import tree_cpu_seconds
+from resources.survey import Surveyor, table_state
+from spark_jobs.io.config_file import load_config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from dagster import DagsterInstance
+
+LOOKS = 10
+_TIMEOUT_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyTicks:
+    """``seconds`` of each tick, from its begin to its end, as the daemon wrote them down.
+
+    ``tables_ms`` and ``topics_ms`` are medians of the sensor's two looks, made in this process.
+    ``idle_cores`` is what daemon and code server together take of a core, all their sensors included.
+    """
+
+    seconds: tuple[float, ...]
+    tables_ms: float
+    topics_ms: float
+    idle_cores: float | None
+
+    @property
+    def p50_seconds(self) -> float:
+        """The median tick."""
+        return median(self.seconds)
+
+    @property
+    def p95_seconds(self) -> float:
+        """Of less than 20 ticks the slowest."""
+        return p95(self.seconds)
+
+
+def measure_empty_ticks(
+    instance: DagsterInstance, sensor: str, daemon_pid: int, config: Path, ticks: int
+) -> EmptyTicks:
+    """Wait for so many ticks that ask for nothing, then look as the sensor does."""
+    since, cpu_before = time.time(), tree_cpu_seconds(daemon_pid)
+    seconds = _skipped(instance, sensor, since, ticks)
+    elapsed, cpu_after = time.time() - since, tree_cpu_seconds(daemon_pid)
+    surveyor = Surveyor(load_config(config))
+    return EmptyTicks(
+        seconds=seconds,
+        tables_ms=_median_ms(
+            lambda: surveyor.for_each_table(
+                lambda pipeline, table: None if table is None else table_state(table, pipeline.table)
+            )
+        ),
+        topics_ms=_median_ms(surveyor.sources),
+        idle_cores=None if cpu_before is None or cpu_after is None else (cpu_after - cpu_before) / elapsed,
+    )
+
+
+def _skipped(instance: DagsterInstance, sensor: str, since: float, ticks: int) -> tuple[float, ...]:
+    """Seconds of the first ticks after ``since`` that asked for nothing."""
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    while time.monotonic() < deadline:
+        found = [
+            tick.end_timestamp - tick.timestamp
+            for state in instance.all_instigator_state()
+            if state.instigator_name == sensor
+            for tick in instance.get_ticks(
+                state.instigator_origin_id, state.selector_id, after=since, statuses=[TickStatus.SKIPPED]
+            )
+            if tick.end_timestamp is not None
+        ]
+        if len(found) >= ticks:
+            return tuple(found)
+        time.sleep(1)
+    raise RuntimeError(f"{sensor} did not tick {ticks} times in {_TIMEOUT_SECONDS:.0f} s")
+
+
+def _median_ms(look: Callable[[], object]) -> float:
+    """Milliseconds of the later looks: the first one connects."""
+    look()
+    taken = []
+    for _ in range(LOOKS):
+        began = time.monotonic()
+        look()
+        taken.append((time.monotonic() - began) * 1000)
+    return median(taken)

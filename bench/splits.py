@@ -1,0 +1,91 @@
+"""One Kafka partition drained by 1, 2 and 4 tasks: what a long partition gains from being cut.
+
+A topic with one partition cannot be spread by its partitions; its offset range can. Every number of tasks
+drains the same records into a table of its own, in an order that turns round every time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bench.drain_process import run_drains
+from bench.records import create_topic, delete_topic, fill, fill_partition, generate
+
+if TYPE_CHECKING:
+    from bench.drain_process import MeasuredDrain
+    from bench.lab import Lab
+
+TOPIC, WARM_UP = "splits", "splits-warm-up"
+FIRST_RECORDS = 4_000  # the tables are made from these
+TASKS = (1, 2, 4)
+ROUNDS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class SplitDrain:
+    """All drains of one number of tasks; ``cpu_us`` is of driver, server and workers, None where not told.
+
+    ``files`` is how many data files a drain wrote: each task writes one.
+    """
+
+    rows: int
+    files: int
+    seconds: float
+    cpu_us: float | None
+
+    @property
+    def rows_per_second(self) -> float:
+        """Rows committed a second."""
+        return self.rows / self.seconds
+
+    @property
+    def cpu_us_per_row(self) -> float | None:
+        """CPU microseconds a row."""
+        return None if self.cpu_us is None else self.cpu_us / self.rows
+
+
+@dataclass(frozen=True, slots=True)
+class SplitsResult:
+    """By number of tasks; ``records`` is what each drained in each round."""
+
+    records: int
+    by_tasks: dict[int, SplitDrain]
+
+    def gain(self, tasks: int) -> float:
+        """How many times as fast as one task."""
+        return self.by_tasks[tasks].rows_per_second / self.by_tasks[1].rows_per_second
+
+
+def measure_splits(
+    lab: Lab, records: int, *, tasks: tuple[int, ...] = TASKS, rounds: int = ROUNDS
+) -> SplitsResult:
+    """Fill one partition again and again, and drain it by each number of tasks, each as one batch."""
+    generate(lab.bootstrap_servers, WARM_UP, FIRST_RECORDS)
+    create_topic(lab.bootstrap_servers, TOPIC, partitions=1)
+    fill_partition(lab.bootstrap_servers, TOPIC, 0, 0, FIRST_RECORDS)
+    measured: defaultdict[int, list[MeasuredDrain]] = defaultdict(list)
+    with lab.spark("spark-splits") as spark:
+        warm_up = lab.configure(WARM_UP, WARM_UP, spark)
+        paths = {number: lab.configure(f"{TOPIC}-{number}", TOPIC, spark, tasks=number) for number in tasks}
+        run_drains(spark, warm_up, *paths.values())
+        for turn in range(rounds):
+            fill(lab.bootstrap_servers, WARM_UP, 0, FIRST_RECORDS)
+            fill_partition(lab.bootstrap_servers, TOPIC, 0, FIRST_RECORDS + turn * records, records)
+            order = list(paths)[:: -1 if turn % 2 else 1]
+            drains = run_drains(spark, warm_up, *(paths[number] for number in order)).drains[1:]
+            for number, drained in zip(order, drains, strict=True):
+                measured[number].append(drained)
+    delete_topic(lab.bootstrap_servers, TOPIC)
+    return SplitsResult(records, {number: _summed(measured[number]) for number in tasks})
+
+
+def _summed(drains: list[MeasuredDrain]) -> SplitDrain:
+    cpu = [drained.cpu_seconds for drained in drains]
+    return SplitDrain(
+        rows=sum(drained.rows for drained in drains),
+        files=drains[0].data_files,
+        seconds=sum(drained.seconds for drained in drains),
+        cpu_us=None if None in cpu else sum(seconds for seconds in cpu if seconds is not None) * 1e6,
+    )
