@@ -44,7 +44,7 @@ def command(pipeline: str, limit: int, kinds: tuple[str, ...], *, as_json: bool)
     What is finished comes from the books (the table sluice_batches), the rest from the log. Reads only.
     """  # noqa: D301  (click's mark for a block it must not wrap)
     config, chosen = load_pipeline(pipeline)
-    with connections_for(config, chosen, "history") as connections:
+    with connections_for(config, chosen, "history", needs_kafka=False) as connections:
         from spark_jobs.history import history  # noqa: PLC0415  (pyiceberg: not for `--help`)
 
         lines = history(chosen, connections, limit=limit, kinds=kinds)

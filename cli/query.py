@@ -38,7 +38,7 @@ def command(pipeline: str, sql: str, as_of: str | None, as_json: bool, as_csv: b
     if as_json and as_csv:
         raise click.UsageError("--json and --csv are two outputs: choose one")
     config, chosen = load_pipeline(pipeline)
-    with connections_for(config, chosen, "query") as connections:
+    with connections_for(config, chosen, "query", needs_kafka=False) as connections:
         from spark_jobs.core.moments import parse_moment  # noqa: PLC0415  (with what it is for)
         from spark_jobs.query import query  # noqa: PLC0415  (DuckDB, pyiceberg: not for `--help`)
 

@@ -42,12 +42,19 @@ def pipelines_named(config: SluiceConfig, name: str | None) -> tuple[PipelineCon
 
 
 def connections_for(
-    config: SluiceConfig, pipeline: PipelineConfig, kind: str
+    config: SluiceConfig, pipeline: PipelineConfig, kind: str, *, needs_kafka: bool = True
 ) -> AbstractContextManager[Connections]:
     """Connections of a piece of work typed by a person; every client connects on first use."""
     from resources.connections import open_connections  # noqa: PLC0415  (pyiceberg, Kafka: not for `--help`)
 
-    return open_connections(config, pipeline.name, kind=kind, actor=_person(), run_id=f"cli-{uuid.uuid4()}")
+    return open_connections(
+        config,
+        pipeline.name,
+        kind=kind,
+        actor=_person(),
+        run_id=f"cli-{uuid.uuid4()}",
+        needs_kafka=needs_kafka,
+    )
 
 
 def _person() -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_connections(
-    config: SluiceConfig, pipeline: str, *, kind: str, actor: str, run_id: str
+    config: SluiceConfig, pipeline: str, *, kind: str, actor: str, run_id: str, needs_kafka: bool = True
 ) -> Iterator[Connections]:
     """Connections for ``kind`` of work (``drain``, ``checkpoint``, ...); clients connect on first use.
 
@@ -35,6 +35,7 @@ def open_connections(
         parallelism=spark_parallelism(config),
         actor=actor,
         run_id=run_id,
+        needs_kafka=needs_kafka,
     )
     attempts: list[str] = []
 

@@ -12,12 +12,16 @@ if TYPE_CHECKING:
     from spark_jobs.core.config import SluiceConfig
 
 
-def resolve_connection_properties(config: SluiceConfig) -> tuple[dict[str, str], dict[str, str]]:
-    """Properties for librdkafka and for PyIceberg, read now; they hold secrets and never reach a log.
+def resolve_connection_properties(
+    config: SluiceConfig, *, needs_kafka: bool = True
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Properties for librdkafka, none unless needed, and for PyIceberg, read now.
 
-    Raises ``ConfigError``: ``no-broker`` when none is configured and none of ours runs, ``missing-secret``.
+    They hold secrets and never reach a log. Raises ``ConfigError``: ``no-broker`` when none is configured and
+    none of ours runs, ``missing-secret``.
     """
-    return resolve_kafka_properties(config), resolve(config.catalog.properties)
+    kafka = resolve_kafka_properties(config) if needs_kafka else {}
+    return kafka, resolve(config.catalog.properties)
 
 
 def resolve_kafka_properties(config: SluiceConfig) -> dict[str, str]:

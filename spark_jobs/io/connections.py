@@ -59,12 +59,14 @@ def connect(
     parallelism: int,
     actor: str,
     run_id: str,
+    needs_kafka: bool = True,
 ) -> Connections:
     """Resolve secrets and addresses now; every client connects on first use.
 
-    Raises ``ConfigError``: no broker is configured or running, or a secret is missing.
+    Work that only reads the lake does not need Kafka, and runs where there is none. Raises ``ConfigError``:
+    no broker is configured or running, or a secret is missing.
     """
-    kafka, catalog = resolve_connection_properties(config)
+    kafka, catalog = resolve_connection_properties(config, needs_kafka=needs_kafka)
     return Connections(
         kafka=kafka,
         admin=KafkaAdmin(kafka),

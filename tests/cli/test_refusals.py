@@ -33,6 +33,14 @@ def test_no_broker_is_one_line_and_a_hint(sluice: Sluice, command: list[str]) ->
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("command", [["query", "flights", "SELECT 1"], ["history", "flights"]])
+def test_the_lake_can_be_read_without_a_broker(sluice: Sluice, command: list[str]) -> None:
+    """What is asked for is the table, and that is what is missing here."""
+    done = sluice(*command)
+    assert "no-broker" not in done.stderr
+    assert "no-table-yet" in done.stderr or "nothing was done yet" in done.stdout, done.stdout + done.stderr
+
+
 def test_status_without_up_says_stopped_and_what_to_type(sluice: Sluice) -> None:
     """The embedded broker down is a state, not a crash, and needs a person."""
     done = sluice("status", "--json")
