@@ -20,27 +20,19 @@ from dagster import (
 from assets.replays import replay_asset, windows_of
 from orchestration.build import build_definitions
 from orchestration.windows_sensor import windows_sensor
-from prove.lab.new_lab import NewLab, by_offset, progress
+from prove.lab.new_lab import by_offset, progress
 from prove.lab.pipeline_lab import orders
 from resources.sluice import Sluice
 from spark_jobs.core import replay_ranges
 from spark_jobs.core.replay_ranges import window_key
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from prove.lab.kafka_server import KafkaBroker
+    from prove.lab.new_lab import NewLab
     from prove.lab.pipeline_lab import Lab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 WIDTH = 20
-
-
-@pytest.fixture
-def new_lab(kafka: KafkaBroker, spark_remote: str, tmp_path: Path) -> NewLab:
-    """Makes the test's pipelines, each over a topic of its own."""
-    return NewLab(kafka, spark_remote, tmp_path)
 
 
 def _tick(lab: Lab, instance: DagsterInstance) -> SensorResult:
