@@ -9,6 +9,19 @@ if TYPE_CHECKING:
     from spark_jobs.core.progress import PendingDeadLetters, Progress
 
 
+def is_of_another_table(there: Progress, progress: Progress) -> bool:
+    """Whether the dead letters belong to an earlier data table of this name: they are ahead, unexplained.
+
+    ``progress`` is no older than ``there``; a rollback or a new source sets it back before they follow.
+    """
+    if there.topic != progress.topic or there.generation > progress.generation:
+        return True
+    if there.generation < progress.generation or there.replay_epoch < progress.replay_epoch:
+        return False
+    known = there.next_offsets
+    return any(offset > progress.next_offsets.get(partition, offset) for partition, offset in known.items())
+
+
 def is_stale(there: Progress, progress: Progress, pending: PendingDeadLetters) -> bool:
     """Whether the dead letters came in long ago and the data table's ``progress`` is from before that.
 

@@ -19,6 +19,7 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import assign_fresh_schema_ids
 
 from spark_jobs.core.config import DEAD_LETTERS_SUFFIX
+from spark_jobs.core.dead_letters import is_of_another_table
 from spark_jobs.core.errors import ConfigError, SluiceError
 from spark_jobs.core.progress import has_progress, progress_from_properties
 from spark_jobs.io.catalog import catalog_error, close_catalog
@@ -147,7 +148,7 @@ def create_dead_letter_table(
             properties=properties,
             progress=unknowing,
         )
-    _refuse_older_dead_letters(table, identifier, progress)
+    _refuse_older_dead_letters(catalog, table, identifier, progress)
     return table
 
 
@@ -207,12 +208,13 @@ def _without_reserved(schema: Schema, identifier: str) -> Schema:
     return schema
 
 
-def _refuse_older_dead_letters(table: Table, identifier: str, progress: Progress) -> None:
+def _refuse_older_dead_letters(catalog: Catalog, table: Table, identifier: str, progress: Progress) -> None:
     there = progress_of(table)
-    is_other = there.topic != progress.topic or there.generation > progress.generation
-    known = there.next_offsets if there.generation == progress.generation else {}
-    ahead = any(offset > progress.next_offsets.get(partition, offset) for partition, offset in known.items())
-    if is_other or ahead:
+    if not is_of_another_table(there, progress):
+        return
+    # Another run may have taken both tables on since ``progress`` was read; what is read now is no older.
+    data = load_table(catalog, identifier)
+    if data is None or is_of_another_table(there, progress_of(data)):
         raise ConfigError(
             "the dead-letter table is that of an earlier table of this name",
             code="dead-letters-of-another-table",

@@ -9,7 +9,7 @@ import pytest
 
 from spark_jobs.core.errors import CommitConflict, ConfigError, SourceChanged
 from spark_jobs.io.metadata_columns import METADATA_COLUMNS
-from spark_jobs.io.tables import load_table, progress_of
+from spark_jobs.io.tables import create_dead_letter_table, load_table, progress_of
 from tests.support.lake import SCHEMA, Lake
 
 if TYPE_CHECKING:
@@ -126,3 +126,14 @@ def test_dead_letters_of_an_earlier_table_are_refused(sqlite_lake: Lake) -> None
     with pytest.raises(ConfigError) as caught:
         lake.make_table()
     assert caught.value.code == "dead-letters-of-another-table"
+
+
+def test_dead_letters_that_moved_on_with_their_table_are_not_refused(sqlite_lake: Lake) -> None:
+    """A run that read the table's progress before another one committed meets newer dead letters."""
+    lake = sqlite_lake
+    before = progress_of(lake.make_table())
+    catalog = lake.open()
+    lake.drain(0, 10, dead_letters=[3])
+    lake.drain(10, 20, dead_letters=[13])
+    table = create_dead_letter_table(catalog, lake.name(), {}, before)
+    assert progress_of(table).next_offsets == {0: 10}

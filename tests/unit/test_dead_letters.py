@@ -1,0 +1,31 @@
+"""Whose dead letters are there: pure rules over two tables' progress."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from spark_jobs.core.dead_letters import is_of_another_table
+from spark_jobs.core.progress import Progress
+
+DATA = Progress("orders", 2, {0: 20, 1: 5}, replay_epoch=3)
+
+
+@pytest.mark.parametrize(
+    ("there", "is_another"),
+    [
+        pytest.param({}, False, id="as-far"),
+        pytest.param({"next_offsets": {}}, False, id="knows-no-partition"),
+        pytest.param({"next_offsets": {0: 10}}, False, id="behind"),
+        pytest.param({"next_offsets": {0: 21}}, True, id="ahead"),
+        pytest.param({"next_offsets": {7: 1}}, False, id="a-partition-the-table-has-not-begun"),
+        pytest.param({"next_offsets": {0: 21}, "replay_epoch": 2}, False, id="before-a-rollback"),
+        pytest.param({"next_offsets": {0: 21}, "generation": 1}, False, id="of-an-earlier-source"),
+        pytest.param({"next_offsets": {}, "generation": 3}, True, id="of-a-later-source"),
+        pytest.param({"next_offsets": {}, "topic": "payments"}, True, id="of-another-topic"),
+    ],
+)
+def test_dead_letters_ahead_are_of_another_table(there: dict[str, object], is_another: bool) -> None:
+    """Unless a rollback or a new source explains it."""
+    assert is_of_another_table(replace(DATA, **there), DATA) is is_another
