@@ -29,6 +29,9 @@ SOURCES = (
     "tests",
 )
 
+# The whole suite in two processes with servers of their own; `xdist_group` keeps together what shares more.
+SPREAD = ("-n", "2", "--dist", "loadgroup", "--durations", "25")
+
 LINT = (
     ("format", ("ruff", "format", "--check", "--quiet", *SOURCES)),
     ("lint", ("ruff", "check", "--quiet", *SOURCES)),
@@ -59,7 +62,9 @@ def launch(arguments: list[str]) -> int:
         return lint(places, environment)
     if command == "test":
         os.chdir(ROOT)
-        return _become(places, ["-m", "pytest", *arguments[1:]], environment)
+        names_some = any(argument.startswith("tests") for argument in arguments)
+        spread = () if names_some else SPREAD
+        return _become(places, ["-m", "pytest", *spread, *arguments[1:]], environment)
     # -P: a `cli` or `assets` folder in the user's working directory is not ours.
     return _become(places, ["-P", "-m", "cli", *(arguments or ["--help"])], environment)
 

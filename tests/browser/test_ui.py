@@ -21,7 +21,12 @@ if TYPE_CHECKING:
     from tests.support.dagster_scene import Scene
 
 # The first test also waits for Kafka, Spark, Dagster and the first drains.
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.spark,
+    pytest.mark.timeout(1800),
+    pytest.mark.xdist_group("browser"),
+]
 
 IN_ORDER = ("topics", "tables", "upkeep")
 GROUPS = (*IN_ORDER, "replay")

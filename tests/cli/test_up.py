@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from tests.cli.conftest import Sluice
 
+pytestmark = pytest.mark.xdist_group("up")
+
 STOP_SECONDS = 15
 SCRAPE_SECONDS = 60
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from servers.spark_connect import SparkConnectServer
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.xdist_group("bench")]
 
 
 @dataclass(frozen=True, slots=True)

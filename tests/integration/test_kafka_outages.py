@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from servers.kafka import KafkaServer
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka-outages")]
 
 MIB = 1024 * 1024
 

@@ -8,39 +8,42 @@ import pytest
 
 from prove.catalogue import choose
 from prove.report import complaint
-from prove.run import run_scenarios
+from prove.run import run_one
 from prove.stage import Stage
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from prove.lab.kafka_server import KafkaBroker
     from prove.lab.s3 import S3Server
+    from prove.scenario import Scenario
 
-JOBS = 2
+QUICK = choose(is_quick=True)
 
-# It holds dozens of cases; on a busy machine the suite's limit for one test is too short.
 pytestmark = [
-    pytest.mark.timeout(2400),
     pytest.mark.faults,
     pytest.mark.kafka,
     pytest.mark.spark,
     pytest.mark.rest,
+    # One worker, so that the slower of two does not start a catalog and a Spark server for a few cases.
+    pytest.mark.xdist_group("prove"),
 ]
 
 
-def test_the_quick_selection_keeps_every_promise(
+@pytest.fixture(scope="module")
+def stage(
     kafka: KafkaBroker,
     spark_remote: str,
     s3_server: S3Server,
     rest_catalog_properties: dict[str, str],
-    tmp_path: Path,
-) -> None:
-    """Struck at each of these points, no pipeline loses, doubles, leaves or needlessly reads a record."""
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Stage:
+    """The servers of the test run."""
     catalogs = {"rest": rest_catalog_properties}
-    stage = Stage(tmp_path, str(kafka), s3_server.endpoint, spark_remote, catalogs)
-    chosen = choose(is_quick=True)
-    assert {need for scenario in chosen for need in scenario.needs} == {"rest", "spark"}
-    outcomes = run_scenarios(chosen, stage, jobs=JOBS)
-    assert not [complaint(outcome) for outcome in outcomes if not outcome.is_kept]
-    assert {outcome.name for outcome in outcomes if outcome.left_out} <= {"sqlite/drain/disk-full"}
+    return Stage(tmp_path_factory.mktemp("prove"), str(kafka), s3_server.endpoint, spark_remote, catalogs)
+
+
+@pytest.mark.parametrize("scenario", QUICK, ids=[scenario.name for scenario in QUICK])
+def test_the_promise_is_kept(scenario: Scenario, stage: Stage) -> None:
+    """Struck there, no pipeline loses, doubles, leaves or needlessly reads a record."""
+    outcome = run_one(scenario, stage)
+    assert outcome.is_kept, complaint(outcome)
+    assert not outcome.left_out or scenario.name == "sqlite/drain/disk-full"
