@@ -17,7 +17,15 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+def _stay_deaf(_number: int, _frame: FrameType | None) -> None:
+    """What ignoring would do, here only: a handler is not handed on to the processes that are started."""
+
+
 if __name__ == "__main__":
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A script's background job. Servers that inherit it end only when they are killed, and Dagster lets
+        # its runs ignore a termination the same way.
+        signal.signal(signal.SIGINT, _stay_deaf)
     signal.signal(signal.SIGTERM, _interrupt)
     signal.signal(signal.SIGHUP, _interrupt)
     sys.exit(main(sys.argv[1:]))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Sluice = Callable[..., "subprocess.CompletedProcess[str]"]
 UP_SECONDS = 120.0
+IN_BACKGROUND = """trap '' INT; exec "$@" """  # as a script starts it with an ampersand
 COMMAND_SECONDS = 600.0  # the demo, twice as long as promised: the suite runs beside it
 
 
@@ -34,7 +35,7 @@ def sluice_up(up_home: Path) -> Iterator[subprocess.Popen[str]]:
     log = up_home.parent / "up.out"
     with log.open("w") as out:
         process = subprocess.Popen(
-            [sys.executable, "-m", "cli", "up", "--port", "0"],
+            ["sh", "-c", IN_BACKGROUND, "up", sys.executable, "-m", "cli", "up", "--port", "0"],
             stdout=out,
             stderr=subprocess.STDOUT,
             cwd=up_home.parent,

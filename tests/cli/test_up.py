@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,8 +18,6 @@ import pytest
 from cli.run_record import read_up
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.cli.conftest import Sluice
 
 pytestmark = pytest.mark.xdist_group("up")
@@ -41,6 +41,13 @@ def runs(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def ignores_interrupts(pid: int) -> bool:
+    """Whether the process was started with SIGINT ignored and left it so."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    ignored = next(line for line in status.splitlines() if line.startswith("SigIgn:"))
+    return bool(int(ignored.split()[1], 16) & 1 << (signal.SIGINT - 1))
 
 
 def scraped(printed: Path) -> str:
@@ -83,6 +90,7 @@ def test_up_is_refused_twice_answers_beside_and_stops_from_elsewhere(
     pids = recorded_pids(up_home)
     servers = {"kafka", "spark-connect", "dagster-daemon", "dagster-webserver", "sample-stream", "metrics"}
     assert set(pids) == servers
+    assert {name for name, pid in pids.items() if ignores_interrupts(pid)} == {"sample-stream"}
     told = scraped(up_home.parent / "up.out")
     assert 'sluice_pipeline_readable{pipeline="flights"} 1.0' in told
     began = time.monotonic()
