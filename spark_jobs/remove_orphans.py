@@ -17,7 +17,7 @@ from spark_jobs.core.upkeep_conditions import UpkeepKind
 from spark_jobs.io.catalog import close_catalog
 from spark_jobs.io.catalog_tables import drop_stillborn, locations_of, locations_of_others
 from spark_jobs.io.file_listing import modified_us
-from spark_jobs.io.metadata_files import named_of
+from spark_jobs.io.named_files import named_of
 from spark_jobs.io.sweep import delete_file
 from spark_jobs.io.tables import load_fresh
 from spark_jobs.upkeep import Done, tables_of, tidy_tables

@@ -75,13 +75,13 @@ def check_properties(table: Table) -> None:
     progress = progress_of(table)
     last: Snapshot | None = None
     for snapshot in ancestors_of(table.metadata.current_snapshot(), table.metadata):
-        if last is None and "sluice.next-offsets" in _said(snapshot):
+        if last is None and "sluice.next-offsets" in said_by(snapshot):
             last = snapshot
         if snapshot.snapshot_id == progress.anchor:
             break
     else:
         return  # rolled back, or expired: for ``check_anchor``
-    if last is None or _progress_said(last) == (progress.generation, progress.next_offsets):
+    if last is None or offsets_said(last) == (progress.generation, progress.next_offsets):
         return
     raise CorruptLog(
         "the table's offsets are not those that its last commit wrote: its sluice.* properties were changed",
@@ -93,13 +93,15 @@ def check_properties(table: Table) -> None:
     )
 
 
-def _progress_said(snapshot: Snapshot) -> tuple[int, dict[int, int]]:
-    said = _said(snapshot)
+def offsets_said(snapshot: Snapshot) -> tuple[int, dict[int, int]]:
+    """Generation and next offsets in the summary of one of our commits that moved them."""
+    said = said_by(snapshot)
     offsets = json.loads(said["sluice.next-offsets"])
     return int(said["sluice.generation"]), {int(partition): offset for partition, offset in offsets.items()}
 
 
-def _said(snapshot: Snapshot) -> Mapping[str, str]:
+def said_by(snapshot: Snapshot) -> Mapping[str, str]:
+    """What the snapshot's summary says beside its operation."""
     return snapshot.summary.additional_properties if snapshot.summary else {}
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_jobs.core.batch import BatchKind
 from spark_jobs.core.errors import ConfigError
 from spark_jobs.core.progress import LastDrain
-from spark_jobs.io.anchor import is_harmless, may_be_meant
+from spark_jobs.io.anchor import is_harmless, may_be_meant, offsets_said, said_by
 from spark_jobs.io.as_of import keeps_history
 from spark_jobs.io.tables import progress_of
 
@@ -48,21 +47,21 @@ def state_at(table: Table, snapshot_id: int) -> EarlierState:
     for snapshot in _ancestors(table, snapshot_id):
         if not is_harmless(snapshot) and not may_be_meant(snapshot):
             raise _not_ours(table, snapshot)
-        if "sluice.next-offsets" in _said(snapshot):
+        if "sluice.next-offsets" in said_by(snapshot):
             ours = snapshot
             break
     if ours is None:
         raise _not_ours(table, table.metadata.snapshot_by_id(snapshot_id))
     target = table.metadata.snapshot_by_id(snapshot_id)
-    counts = _said(target) if target else {}
+    after = [said_by(snapshot) for snapshot in since]
+    counts = said_by(target) if target else {}
     return EarlierState(
         snapshot_id,
         target.timestamp_ms if target else 0,
-        int(_said(ours)["sluice.generation"]),
-        {int(p): offset for p, offset in json.loads(_said(ours)["sluice.next-offsets"]).items()},
+        *offsets_said(ours),
         _last_drain(table, snapshot_id),
         int(counts.get("total-data-files", 0)),
-        tuple(_said(s)["sluice.batch-id"] for s in since if _said(s).get("sluice.kind") == BatchKind.REPLAY),
+        tuple(said["sluice.batch-id"] for said in after if said.get("sluice.kind") == BatchKind.REPLAY),
     )
 
 
@@ -101,7 +100,7 @@ def _ancestors(table: Table, snapshot_id: int) -> Iterator[Snapshot]:
 
 def _last_drain(table: Table, snapshot_id: int) -> LastDrain | None:
     for snapshot in _ancestors(table, snapshot_id):
-        said = _said(snapshot)
+        said = said_by(snapshot)
         if said.get("sluice.kind") == BatchKind.DRAIN:
             through = said.get("sluice.valid-through")
             return LastDrain(
@@ -112,10 +111,6 @@ def _last_drain(table: Table, snapshot_id: int) -> LastDrain | None:
                 int(through) if through is not None else None,
             )
     return None
-
-
-def _said(snapshot: Snapshot) -> dict[str, str]:
-    return dict(snapshot.summary.additional_properties) if snapshot.summary else {}
 
 
 def _require_history(table: Table) -> None:

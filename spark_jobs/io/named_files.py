@@ -1,35 +1,78 @@
-"""Which files the snapshots of a table name: what must never be deleted."""
+"""Which files the metadata of a table names, of those asked about: what must never be deleted."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from spark_jobs.core.errors import RetryableError
+from spark_jobs.core.progress import has_progress
+from spark_jobs.core.storage_paths import comparable
 from spark_jobs.io.data_files import normalise_path
+from spark_jobs.io.tables import progress_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
 
 
 def named_among(table: Table, paths: frozenset[str]) -> frozenset[str]:
-    """Those of the normalised ``paths`` that any snapshot of the table's loaded metadata names.
+    """Those of the normalised ``paths`` of data files that any snapshot of the loaded metadata names.
 
-    Reads each manifest once. Raises ``RetryableError`` when one cannot be read: then nothing is known.
+    Raises ``RetryableError`` when a manifest cannot be read: then nothing is known.
     """
-    named: set[str] = set()
-    seen: set[str] = set()
     if not paths:
         return frozenset()
-    try:
-        for snapshot in table.metadata.snapshots:
-            for manifest in snapshot.manifests(table.io):
-                if manifest.manifest_path in seen:
-                    continue
+    with _manifests_readable(table):
+        named = (normalise_path(path) for each in _manifests(table) for path in _data_paths(table, each))
+        return frozenset(path for path in named if path in paths)
+
+
+def named_of(table: Table, asked: frozenset[str]) -> frozenset[str]:
+    """Those of ``asked`` (spelled by ``comparable``) that the loaded metadata names in any way.
+
+    As metadata, manifest, statistics or data, or as owed to the dead-letter table. Raises as ``named_among``.
+    """
+    if not asked:
+        return frozenset()
+    with _manifests_readable(table):
+        return frozenset(name for path in _all_paths(table) if (name := comparable(path)) in asked)
+
+
+def _all_paths(table: Table) -> Iterator[str]:
+    metadata = table.metadata
+    yield table.metadata_location
+    yield from (entry.metadata_file for entry in metadata.metadata_log)
+    yield from (file.statistics_path for file in (*metadata.statistics, *metadata.partition_statistics))
+    if has_progress(metadata.properties) and (owed := progress_of(table).pending_dead_letters) is not None:
+        yield from (file["path"] for file in owed.files)
+    yield from (snapshot.manifest_list for snapshot in metadata.snapshots)
+    for manifest in _manifests(table):
+        yield manifest.manifest_path
+        yield from _data_paths(table, manifest)
+
+
+def _manifests(table: Table) -> Iterator[ManifestFile]:
+    """Each once: snapshots share most of theirs."""
+    seen: set[str] = set()
+    for snapshot in table.metadata.snapshots:
+        for manifest in snapshot.manifests(table.io):
+            if manifest.manifest_path not in seen:
                 seen.add(manifest.manifest_path)
-                for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
-                    path = normalise_path(entry.data_file.file_path)
-                    if path in paths:
-                        named.add(path)
+                yield manifest
+
+
+def _data_paths(table: Table, manifest: ManifestFile) -> Iterator[str]:
+    for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+        yield entry.data_file.file_path
+
+
+@contextmanager
+def _manifests_readable(table: Table) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise RetryableError(
             f"a manifest of the table could not be read: {error}",
@@ -37,4 +80,3 @@ def named_among(table: Table, paths: frozenset[str]) -> frozenset[str]:
             hint="It may have been expired just now; the next run tries again. Nothing was deleted.",
             table=".".join(table.name()),
         ) from error
-    return frozenset(named)
