@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from prove.lab.kafka_server import KafkaBroker, start_test_kafka, unique_name
 from prove.lab.nessie import start_nessie
+from prove.lab.new_lab import NewLab
 from prove.lab.rest_catalog import start_rest_catalog
 from prove.lab.s3 import S3, S3Server, start_s3
 from prove.lab.server_folder import ServerFolder
@@ -96,6 +97,12 @@ def spark_remote(servers_folder: Path) -> Iterator[str]:
     )
     yield server.remote
     server.process.stop()
+
+
+@pytest.fixture
+def new_lab(kafka: KafkaBroker, spark_remote: str, tmp_path: Path) -> NewLab:
+    """Makes the test's pipelines, each over a topic of its own."""
+    return NewLab(kafka, spark_remote, tmp_path)
 
 
 @pytest.fixture(scope="session")

@@ -13,9 +13,7 @@ from prove.lab.new_lab import NewLab, configure, progress
 from prove.lab.pipeline_lab import orders
 
 if TYPE_CHECKING:
-    from pathlib import Path
 
-    from prove.lab.kafka_server import KafkaBroker
     from prove.lab.pipeline_lab import Lab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -23,12 +21,6 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 Command = Callable[..., tuple[int, str]]
 REASON = ("--reason", "a test")
 STRICT = {"expect_column_values_to_be_between": {"column": "id", "max_value": 99}}
-
-
-@pytest.fixture
-def new_lab(kafka: KafkaBroker, spark_remote: str, tmp_path: Path) -> NewLab:
-    """Makes the test's pipelines, each over a topic of its own."""
-    return NewLab(kafka, spark_remote, tmp_path)
 
 
 @pytest.fixture

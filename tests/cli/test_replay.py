@@ -7,24 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from prove.lab.kafka_server import KafkaBroker, Record
+from prove.lab.kafka_server import Record
 from prove.lab.new_lab import NewLab, as_json, by_offset, configure, progress
 from spark_jobs.core.offsets import OffsetRange
 from spark_jobs.replay_diff import Change, diff_replay
 from spark_jobs.replay_plan import plan_replay
 
 if TYPE_CHECKING:
-    from pathlib import Path
 
     from tests.cli.conftest import Sluice
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
-
-
-@pytest.fixture
-def new_lab(kafka: KafkaBroker, spark_remote: str, tmp_path: Path) -> NewLab:
-    """Makes the test's pipelines, each over a topic of its own."""
-    return NewLab(kafka, spark_remote, tmp_path)
 
 
 def test_a_replay_by_hand(sluice: Sluice, new_lab: NewLab) -> None:

@@ -21,17 +21,10 @@ if TYPE_CHECKING:
 
     from dagster import AssetCheckEvaluation
 
-    from prove.lab.kafka_server import KafkaBroker
     from prove.lab.pipeline_lab import Lab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 TABLE_KEY = AssetKey(["lab", "orders"])
-
-
-@pytest.fixture
-def new_lab(kafka: KafkaBroker, spark_remote: str, tmp_path: Path) -> NewLab:
-    """Makes the test's pipelines, each over a topic of its own."""
-    return NewLab(kafka, spark_remote, tmp_path)
 
 
 @pytest.fixture
