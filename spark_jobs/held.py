@@ -14,11 +14,11 @@ from spark_jobs.core.batch import BatchKind
 from spark_jobs.core.errors import CommitConflict, ConfigError
 from spark_jobs.core.recovery import is_waiting, stands_at_starts
 from spark_jobs.core.skips import with_skipped
-from spark_jobs.core.txlog import Published
+from spark_jobs.core.txlog import IcebergSnapshotCreated, ParquetWritten, Published
 from spark_jobs.io.tables import load_fresh, progress_of
 from spark_jobs.notices import tell_at_once
 from spark_jobs.recover import recover
-from spark_jobs.recovered import held_batch
+from spark_jobs.recovered import adopted_batch, held_batch
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -45,6 +45,8 @@ def publish(
 ) -> AdoptedBatch:
     """Commit a held batch as it is. Should this die half-way, the next recovery finishes it.
 
+    A drain that runs may commit it first, which is the same.
+
     ``attempt`` may be left out when only one is held. Raises ``ConfigError`` (``nothing-held``,
     ``several-held``), ``CommitConflict`` when the table moved on meanwhile, and what recovery raises.
     """
@@ -55,7 +57,7 @@ def publish(
     connections.fail_points.reach("held.after-published")
     result = recover(pipeline, connections)
     tell_at_once(pipeline, connections)
-    landed = next((each for each in result.adopted if each.attempt == chosen.uuid), None)
+    landed = _landed(connections, chosen)
     if landed is None:
         why = next((left.reason for left in result.left if left.attempt == chosen.uuid), "it was settled")
         raise CommitConflict(
@@ -106,6 +108,15 @@ def discard(
     )
     recover(pipeline, connections)
     return discarded
+
+
+def _landed(connections: Connections, chosen: Attempt) -> AdoptedBatch | None:
+    """The batch as the log knows it, whoever committed it."""
+    for attempt in connections.txlog.read(chosen.table_uuid, [chosen.uuid]):
+        written, created = attempt.entry(ParquetWritten), attempt.entry(IcebergSnapshotCreated)
+        if attempt.batch and written and created and created.snapshot_id is not None:
+            return adopted_batch(attempt.batch, written, created.snapshot_id)
+    return None
 
 
 def _choose(

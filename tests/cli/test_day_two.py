@@ -13,7 +13,6 @@ from prove.lab.new_lab import NewLab, configure, progress
 from prove.lab.pipeline_lab import orders
 
 if TYPE_CHECKING:
-
     from prove.lab.pipeline_lab import Lab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]

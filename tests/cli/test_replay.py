@@ -14,7 +14,6 @@ from spark_jobs.replay_diff import Change, diff_replay
 from spark_jobs.replay_plan import plan_replay
 
 if TYPE_CHECKING:
-
     from tests.cli.conftest import Sluice
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-
 @pytest.fixture
 def scene(sqlite_catalog_properties: dict[str, str], tmp_path: Path) -> Scene:
     """The embedded catalog and folders."""
