@@ -51,7 +51,8 @@ class RunHistory:
         )
         attempts_made = 1 + int(last[0].dagster_run.tags[TAG_ATTEMPT]) if last else 0
         ended = (last[0].end_time or last[0].create_timestamp.timestamp()) if last else 0.0
-        if self._now - ended < retry_delay_seconds(attempts_made):
+        # An end that is yet to come is of a clock that was set back: it says nothing.
+        if 0 <= self._now - ended < retry_delay_seconds(attempts_made):
             return None
         return RunRequest(
             run_key=f"{pipeline}:{state}:{attempts_made}",

@@ -61,6 +61,8 @@ def _with_table(backlog: Backlog, age_seconds: float, pipeline: PipelineConfig) 
         return f"{backlog.records:,} records wait, a full batch by count"
     if backlog.bytes >= pipeline.max_batch_bytes:
         return f"about {backlog.bytes:,} bytes wait, a full batch by size"
+    if age_seconds < 0:
+        return f"{backlog.records:,} records wait and a clock was set back since the last commit"
     factor = patience(backlog.uncompacted_files, pipeline)
     if age_seconds >= pipeline.freshness_seconds * factor:
         why = f"; waited longer for {backlog.uncompacted_files:,} uncompacted files" if factor > 1 else ""

@@ -69,7 +69,7 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
         raise catalog_error(error, "could not be opened", catalog=name) from error
     except _SETTINGS_ERRORS as error:
         raise ConfigError(
-            f"the catalog's properties do not open a catalog: {_first_line(error)}",
+            f"the catalog's properties do not open a catalog: {first_line(error)}",
             code="catalog-settings",
             hint="Check the properties under `catalog:`; they are PyIceberg's names.",
             catalog=name,
@@ -88,7 +88,7 @@ def close_catalog(catalog: Catalog) -> None:
 
 def catalog_error(error: Exception, action: str, **where: object) -> SluiceError:
     """What a catalog's exception means for the caller, when it is known that nothing was committed."""
-    message = f"the catalog {action}: {_first_line(error)}"
+    message = f"the catalog {action}: {first_line(error)}"
     if isinstance(error, (UnauthorizedError, ForbiddenError, OAuthError)):
         return ConfigError(
             message,
@@ -104,7 +104,8 @@ def catalog_error(error: Exception, action: str, **where: object) -> SluiceError
     )
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """What an exception of a library says, for one line of ours."""
     lines = str(error).splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 

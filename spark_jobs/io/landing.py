@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.exceptions import CommitFailedException
 
 from spark_jobs.core.errors import CommitStateUnknown, RetryableError, SluiceError, SourceChanged
-from spark_jobs.io.catalog import catalog_error, close_catalog
+from spark_jobs.io.catalog import catalog_error, close_catalog, first_line
 from spark_jobs.io.swap import send
 from spark_jobs.io.tables import load_table, progress_of
 
@@ -197,7 +197,7 @@ def _too_many_conflicts(intent: Intent) -> RetryableError:
 
 def _unknown(intent: Intent, failure: Exception) -> CommitStateUnknown:
     return CommitStateUnknown(
-        f"the commit was sent and is not in the table yet: {type(failure).__name__}",
+        f"the commit was sent and is not in the table yet: {first_line(failure)}",
         code="commit-state-unknown",
         hint="The next run looks again: it marks the commit, adopts its files or does the range again.",
         table=intent.identifier,

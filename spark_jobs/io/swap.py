@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyiceberg.table import Table
-from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID
+from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, AssertTableUUID
 
 from spark_jobs.core.errors import SourceChanged
 
@@ -114,10 +114,23 @@ def _stage(table: Table, snapshot: Producer, progress: Progress, summary: Mappin
     transaction.set_properties(anchored.to_properties())
     return Swap(
         (*transaction._requirements, AssertTableUUID(uuid=table.metadata.table_uuid)),  # noqa: SLF001  (no public way)
-        transaction._updates,  # noqa: SLF001  (no public way; a test pins both names)
+        # No public way to either; a test pins both names.
+        tuple(_not_before(table.metadata, update) for update in transaction._updates),  # noqa: SLF001
         snapshot_id,
         anchored,
     )
+
+
+def _not_before(metadata: TableMetadata, update: TableUpdate) -> TableUpdate:
+    """The same, a snapshot later than the table's last change: clocks differ, and may be set back.
+
+    Java refuses a table whose times run backwards by more than a minute: catalog servers the commit, engines
+    to read it.
+    """
+    if not isinstance(update, AddSnapshotUpdate):
+        return update
+    at_ms = max(update.snapshot.timestamp_ms, metadata.last_updated_ms + 1)
+    return update.model_copy(update={"snapshot": update.snapshot.model_copy(update={"timestamp_ms": at_ms})})
 
 
 def _without_past(table: Table) -> Table:

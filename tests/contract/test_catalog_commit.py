@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pyiceberg.catalog import Catalog
+
+DAY_SECONDS = 24 * 3600
 
 
 def test_a_batch_lands_with_its_offsets(lake: Lake) -> None:
@@ -55,6 +58,23 @@ def test_a_new_partition_starts_where_its_batch_does(lake: Lake) -> None:
     lake.drain(5, 8, partition=3)
     assert lake.next_offset(partition=3) == 8
     assert lake.next_offset() == 0
+
+
+def test_a_clock_that_is_set_back_makes_no_earlier_snapshot(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit a day behind the one before is later all the same: Java takes and reads no other table."""
+    lake.make_table()
+    lake.drain(0, 10)
+    now = time.time
+    with monkeypatch.context() as behind:
+        behind.setattr(time, "time", lambda: now() - DAY_SECONDS)
+        lake.drain(10, 20)
+    lake.drain(20, 30)
+    times = [entry.timestamp_ms for entry in lake.load().metadata.snapshot_log]
+    assert times == sorted(set(times))
+    assert times[-1] / 1000 > now() - DAY_SECONDS / 2
+    assert lake.offsets() == list(range(30))
 
 
 def test_staging_copies_no_earlier_snapshot(sqlite_lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,6 +73,8 @@ def test_a_commit_that_did_not_land_is_unknown_and_done_again(
     with pytest.raises(CommitStateUnknown) as caught:
         lake.commit(request)
     assert caught.value.code == "commit-state-unknown"
+    said = "made up by the proxy" if fault is Fault.REFUSED_503 else "ConnectionError"
+    assert said in caught.value.message
     assert [seen.method for seen in proxy.faulted()] == ["POST"]
     assert not has_landed(lake.open, lake.name(), request.batch.attempt)
     assert all(lake.load().io.new_input(file["path"]).exists() for file in request.data_files)

@@ -77,6 +77,13 @@ def test_a_failure_is_paused_after_and_a_changed_state_is_not(instance: DagsterI
     assert changed.run_key == "orders:s2:0"
 
 
+def test_a_failure_of_a_time_to_come_pauses_nothing(instance: DagsterInstance) -> None:
+    """After a clock was set back a run that seems to end tomorrow would hold its pipeline until then."""
+    record(instance, request(instance), DagsterRunStatus.FAILURE)
+    (stored,) = instance.get_run_records()
+    assert request(instance, stored.create_timestamp.timestamp() - 3600) is not None
+
+
 @pytest.mark.parametrize("status", [DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTED])
 def test_a_run_under_way_is_seen_whoever_started_it(
     instance: DagsterInstance, status: DagsterRunStatus

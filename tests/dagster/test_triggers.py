@@ -35,6 +35,8 @@ PIPELINE = PipelineConfig(
         (Backlog(records=1, bytes=9, seconds_since_commit=60.0), "the last commit was 60 s ago"),
         (Backlog(records=1000, bytes=9, seconds_since_commit=0.0), "a full batch by count"),
         (Backlog(records=10, bytes=10_000, seconds_since_commit=0.0), "a full batch by size"),
+        (Backlog(records=1, bytes=9, seconds_since_commit=-1.0), "a clock was set back"),
+        (Backlog(records=0, bytes=0, seconds_since_commit=-1.0), None),
         (Backlog(records=0, bytes=0, seconds_since_commit=None), None),
         (Backlog(records=1, bytes=1, seconds_since_commit=None), "the table does not exist"),
         (Backlog(0, 0, 1.0, disagreement="the topic was re-created"), "re-created"),
