@@ -103,16 +103,34 @@ def as_page(outcomes: Sequence[Outcome], machine: Mapping[str, Any], minutes: fl
     """docs/RELIABILITY.md."""
     about = f"{machine['processors']} processors, {machine['system']}, Python {machine['python']}"
     head = f"{INTRODUCTION}\n{summary(outcomes)}; {minutes:.0f} minutes on {about}.\n"
-    return "\n".join((head, *_sections(outcomes)))
+    return "\n".join((head, *_overview(outcomes), *_sections(outcomes)))
+
+
+def _overview(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    names = ("scenarios", "kept", "broken", "left_out", "lost", "doubled", "unreadable", "stray")
+    yield _row(("what is struck", *(name.replace("_", " ") for name in names), "slowest recovery"))
+    yield _row(["---"] * (len(names) + 2))
+    for group, members in groupby(outcomes, key=lambda outcome: outcome.group):
+        sums = totals(list(members))
+        title = _title(group)
+        link = "".join(c for c in title.lower() if c.isalnum() or c in " -").replace(" ", "-")
+        slowest = sums["recovery_worst_seconds"]
+        seconds = "" if slowest is None else f"{slowest:.1f} s"
+        yield _row([f"[{title}](#{link})", *(str(sums[name]) for name in names), seconds])
+    yield ""
 
 
 def _sections(outcomes: Sequence[Outcome]) -> Iterator[str]:
     for group, members in groupby(outcomes, key=lambda outcome: outcome.group):
-        yield f"## {group[0].upper()}{group[1:]}\n"
+        yield f"## {_title(group)}\n"
         yield _row(COLUMNS)
         yield _row(["---"] * len(COLUMNS))
         yield from (_row(_cells(outcome)) for outcome in members)
         yield ""
+
+
+def _title(group: str) -> str:
+    return f"{group[0].upper()}{group[1:]}"
 
 
 def _cells(outcome: Outcome) -> list[str]:

@@ -80,6 +80,10 @@ class DrainProcess:
         assert code is not None, "the drain did not end"
         return -code if code < 0 else None
 
+    def last_words(self) -> str:
+        """What one that has ended said, for who expected another end."""
+        return str(self.receiver.recv()) if self.process.exitcode == 0 and self.receiver.poll() else "nothing"
+
     def answer(self) -> Answer:
         """Wait for a drain that ends by itself."""
         assert self.receiver.poll(FINISH_SECONDS), "the drain did not answer"

@@ -101,7 +101,9 @@ class Lab:
 
     def kill_at(self, fail_at: str, *, work: str = "drain") -> None:
         """Run a drain (or a checkpoint) that must die at the fail point."""
-        assert self.start(fail_at, work=work).died_of() == signal.SIGKILL, f"{fail_at} was not reached"
+        process = self.start(fail_at, work=work)
+        is_killed = process.died_of() == signal.SIGKILL
+        assert is_killed, f"{fail_at} was not reached; it said: {process.last_words()}"
 
     @contextmanager
     def stopped_at(self, fail_at: str, *, once: str = "") -> Iterator[DrainProcess]:

@@ -119,3 +119,4 @@ def test_the_page_has_a_row_for_each_scenario() -> None:
     assert "2 scenarios: 1 kept, 0 broken, 1 left out" in page
     assert "| killed at x | nothing | died | 0 | 0 | 0 | 0 | 0 | 0.0 s |" in page
     assert "only root may" in page
+    assert "| [A drain, here](#a-drain-here) | 2 | 1 | 0 | 1 | 0 | 0 | 0 | 0 | 0.0 s |" in page
