@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from servers.environment import LOG_SETTINGS, clean_environment
 from servers.jars import jar_paths
-from servers.java import java_home
+from servers.java import FRUGAL_OPTIONS, java_home
 from servers.process import Launch, ServerProcess, free_ports, is_listening, last_line
 from spark_jobs.core.errors import ConfigError
 
@@ -93,6 +93,7 @@ def spelled_cluster_id(identity: uuid.UUID) -> str:
 def _java_options() -> list[str]:
     class_path = os.pathsep.join(str(path) for path in jar_paths("kafka"))
     return [
+        *FRUGAL_OPTIONS,
         "-XX:+ExitOnOutOfMemoryError",
         "-Djava.awt.headless=true",
         f"-Dlog4j2.configurationFile={LOG_SETTINGS}",

@@ -11,7 +11,7 @@ import pyspark
 
 from servers.environment import LOG_SETTINGS, clean_environment
 from servers.jars import jar_paths
-from servers.java import java_home
+from servers.java import FRUGAL_OPTIONS, java_home
 from servers.process import Launch, ServerProcess, is_listening
 from spark_jobs.core.errors import ConfigError
 
@@ -101,7 +101,8 @@ def _conf(settings: SparkConnectSettings) -> dict[str, str]:
     class_path = os.pathsep.join(str(path) for path in jar_paths(*settings.jar_sets))
     java_options = (
         f"-Dlog4j2.configurationFile={LOG_SETTINGS} -Dderby.system.home={settings.home} "
-        f"-Djava.io.tmpdir={_made(settings.home / 'tmp')} -XX:+ExitOnOutOfMemoryError"
+        f"-Djava.io.tmpdir={_made(settings.home / 'tmp')} -XX:+ExitOnOutOfMemoryError "
+        f"{' '.join(FRUGAL_OPTIONS)}"
     )
     return {
         "spark.master": f"local[{settings.cores},{TASK_ATTEMPTS}]",

@@ -10,7 +10,7 @@ from prove.lab.rest_catalog import TEST_LOCK, CatalogServer
 from prove.lab.s3 import REGION
 from servers.environment import clean_environment
 from servers.jars import jar_paths
-from servers.java import java_21
+from servers.java import FRUGAL_OPTIONS, java_21
 from servers.process import free_ports, is_listening
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def start_nessie(folder: ServerFolder, s3: S3) -> CatalogServer:
     (jar,) = jar_paths("nessie", lock=TEST_LOCK)
     options = [f"-D{name}={value}" for name, value in _settings(s3, port, management_port).items()]
     process = folder.start(
-        [str(java_21() / "bin" / "java"), "-Xmx768m", "-XX:TieredStopAtLevel=1", *options, "-jar", str(jar)],
+        [str(java_21() / "bin" / "java"), "-Xmx768m", *FRUGAL_OPTIONS, *options, "-jar", str(jar)],
         clean_environment(java_21()),
     )
     uri = f"http://127.0.0.1:{port}/iceberg"

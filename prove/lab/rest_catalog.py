@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from prove.lab.s3 import REGION
 from servers.environment import LOG_SETTINGS, clean_environment
 from servers.jars import jar_paths
-from servers.java import java_home
+from servers.java import FRUGAL_OPTIONS, java_home
 from servers.process import ServerProcess, free_ports, is_listening
 
 if TYPE_CHECKING:
@@ -33,9 +33,15 @@ def start_rest_catalog(folder: ServerFolder, s3: S3) -> CatalogServer:
     (port,) = free_ports(1)
     home = java_home()
     class_path = os.pathsep.join(str(path) for path in jar_paths("rest", lock=TEST_LOCK))
-    command = [str(home / "bin" / "java"), "-Xmx512m", f"-Dlog4j2.configurationFile={LOG_SETTINGS}"]
+    java = [str(home / "bin" / "java"), "-Xmx512m", *FRUGAL_OPTIONS]
     process = folder.start(
-        [*command, "-cp", class_path, "org.apache.iceberg.rest.RESTCatalogServer"],
+        [
+            *java,
+            f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
+            "-cp",
+            class_path,
+            "org.apache.iceberg.rest.RESTCatalogServer",
+        ],
         clean_environment(home) | _settings(folder, s3, port),
     )
     process.wait_until(lambda: is_listening(port), 60)

@@ -18,7 +18,7 @@ import pyspark
 from prove.lab.server_folder import ServerFolder
 from servers.environment import LOG_SETTINGS, clean_environment
 from servers.jars import jar_paths
-from servers.java import java_home
+from servers.java import FRUGAL_OPTIONS, java_home
 from servers.process import ServerProcess, free_ports, is_listening
 from servers.spark_connect import SERVER_CLASS
 
@@ -107,7 +107,7 @@ def _environment(root: Path, python: Path) -> dict[str, str]:
         "SPARK_LOCAL_DIRS": str(root / "spark-local"),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "512m",  # the Connect server's too
-        "SPARK_DAEMON_JAVA_OPTS": f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
+        "SPARK_DAEMON_JAVA_OPTS": " ".join((f"-Dlog4j2.configurationFile={LOG_SETTINGS}", *FRUGAL_OPTIONS)),
     }
 
 
