@@ -62,9 +62,8 @@ class RowMaker:
         ``step`` is entered around "decode" and "shape". Raises ``NewFieldsSeen``.
         """
         with step("decode"):
-            present = [i for i, value in enumerate(chunk.values) if value is not None]
-            tombstones = len(chunk.values) - len(present)
-            records = chunk.take(present) if tombstones else chunk
+            tombstones = chunk.values.count(None)
+            records = _with_values(chunk) if tombstones else chunk
             decoded = decode_chunk(cast("list[bytes]", records.values), self.json_schema)
             if decoded.new_fields is not None:
                 raise NewFieldsSeen
@@ -78,6 +77,10 @@ class RowMaker:
         return ChunkRows(
             shaped.rows, dead_letters, Balance(shaped.rows.num_rows, dead_letters.num_rows, tombstones)
         )
+
+
+def _with_values(chunk: Chunk) -> Chunk:
+    return chunk.take([i for i, value in enumerate(chunk.values) if value is not None])
 
 
 def _without(rejected: Mapping[int, str], shaped: Shaped, records: Records) -> Shaped:

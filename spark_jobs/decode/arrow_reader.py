@@ -11,9 +11,9 @@ are missing or too many (times are read as text and cast, which is strict).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _DAY_US = 86_400_000_000
 _MAX_BLOCK_BYTES = 2**31 - 2
-_OPEN, _CLOSE = {ord("{")}, {ord("}")}
+_OPEN, _CLOSE = ord("{"), ord("}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +70,11 @@ def read_schema(schema: pa.Schema) -> pa.Schema | None:
 
 def read_chunk(values: Sequence[bytes], schema: pa.Schema, read_as: pa.Schema) -> FastRead | None:
     """All values as rows of ``schema``, or None when one of them may not be one. Never kills the process."""
-    if not are_objects(values) or _may_be_too_deep(values):
+    lengths = _lengths(values)
+    if lengths.sum() + len(values) > _MAX_BLOCK_BYTES or _may_be_too_deep(values, lengths):
         return None
     block = b"\n".join(values)
-    if len(block) > _MAX_BLOCK_BYTES:
+    if not _holds_objects(block, lengths):
         return None
     try:
         raw = _read_block(block, read_as)
@@ -94,16 +95,25 @@ def read_chunk(values: Sequence[bytes], schema: pa.Schema, read_as: pa.Schema) -
 
 def are_objects(values: Sequence[bytes]) -> bool:
     """Whether every value starts and ends like an object; one with blanks around it does not."""
-    try:
-        return set(map(itemgetter(0), values)) == _OPEN and set(map(itemgetter(-1), values)) == _CLOSE
-    except IndexError:
-        return False
+    return _holds_objects(b"\n".join(values), _lengths(values))
 
 
-def _may_be_too_deep(values: Sequence[bytes]) -> bool:
-    if max(map(len, values)) <= SHORT_BYTES:
-        return False
-    return any(len(value) > SHORT_BYTES and is_too_deep(value) for value in values)
+def _lengths(values: Sequence[bytes]) -> np.ndarray:
+    return np.fromiter(map(len, values), np.int64, len(values))
+
+
+def _holds_objects(block: bytes, lengths: np.ndarray) -> bool:
+    """The same of values joined by newlines: the block is looked at where each begins and ends."""
+    letters = np.frombuffer(block, np.uint8)
+    ends = np.cumsum(lengths + 1) - 1
+    is_filled = lengths.min() > 0  # else what stands there is another value's
+    return bool(
+        is_filled and (letters[ends - lengths] == _OPEN).all() and (letters[ends - 1] == _CLOSE).all()
+    )
+
+
+def _may_be_too_deep(values: Sequence[bytes], lengths: np.ndarray) -> bool:
+    return any(is_too_deep(values[index]) for index in np.flatnonzero(lengths > SHORT_BYTES).tolist())
 
 
 def _read_block(block: bytes, read_as: pa.Schema) -> pa.Table:

@@ -47,7 +47,7 @@ def pick(column: Sequence[_T], rows: Sequence[int] | None) -> Sequence[_T]:
     return column if rows is None else [column[row] for row in rows]
 
 
-def is_unshowable(timestamps_ms: Sequence[int]) -> np.ndarray:
+def is_unshowable(timestamps_ms: Sequence[int] | np.ndarray) -> np.ndarray:
     """Which of these times lie outside the years that a table can hold."""
     times = np.asarray(timestamps_ms, np.int64)
     return (times < FIRST_TIMESTAMP_MS) | (times > LAST_TIMESTAMP_MS)
@@ -55,5 +55,5 @@ def is_unshowable(timestamps_ms: Sequence[int]) -> np.ndarray:
 
 def _timestamps(timestamps_ms: Sequence[int]) -> pa.Array:
     times = np.asarray(timestamps_ms, np.int64)
-    is_null = (times == NO_TIMESTAMP) | is_unshowable(timestamps_ms)
+    is_null = (times == NO_TIMESTAMP) | is_unshowable(times)
     return pa.array(np.where(is_null, 0, times) * 1000, pa.timestamp("us", "UTC"), mask=is_null)

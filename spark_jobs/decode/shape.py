@@ -11,7 +11,7 @@ from spark_jobs.decode.decoded import BadValue, Phase
 from spark_jobs.decode.origin_columns import headers_column, is_unshowable, origin_columns, pick
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from spark_jobs.decode.decoded import Decoded
     from spark_jobs.decode.records import Origin, Records
@@ -35,16 +35,16 @@ def shape(decoded: Decoded, records: Records, origin: Origin, schema: pa.Schema)
     table = decoded.table
     rows: Sequence[int] | None = decoded.rows
     keys = _as_keys(pick(records.keys, rows), key_type)
-    misplaced = is_unshowable(pick(records.timestamps_ms, rows))
+    columns = origin_columns(records, rows, origin)
     bad: list[BadValue] = []
-    if keys is None or misplaced.any():
+    if keys is None or _has_misplaced(columns, pick(records.timestamps_ms, rows)):
         decoded_rows = range(len(records.offsets)) if rows is None else rows
         bad = _bad_origins(records, decoded_rows, is_text=key_type != pa.binary())
         at_fault = {value.index for value in bad}
         kept = [position for position, row in enumerate(decoded_rows) if row not in at_fault]
         table, rows = table.take(kept), [decoded_rows[position] for position in kept]
         keys = _as_keys(pick(records.keys, rows), key_type)
-    columns = origin_columns(records, rows, origin)
+        columns = origin_columns(records, rows, origin)
     columns["_kafka_key"] = keys
     columns["_kafka_headers"] = headers_column(
         pick(records.headers, rows), schema.field("_kafka_headers").type
@@ -54,6 +54,11 @@ def shape(decoded: Decoded, records: Records, origin: Origin, schema: pa.Schema)
         pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema),
         tuple(sorted((*decoded.bad, *bad), key=lambda value: value.index)),
     )
+
+
+def _has_misplaced(columns: Mapping[str, pa.Array], timestamps_ms: Sequence[int]) -> bool:
+    """Whether a record has a time that the table cannot hold; it is null there, as one without a time is."""
+    return columns["_kafka_timestamp"].null_count > 0 and bool(is_unshowable(timestamps_ms).any())
 
 
 def _as_keys(keys: Sequence[bytes | None], kind: pa.DataType) -> pa.Array | None:
