@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_jobs.io import catalog, landing, rest_catalog
+from spark_jobs.io import landing, rest_catalog, sql_catalog
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,4 +26,4 @@ class Patience:
         if self.answer is not None:
             rest_catalog.TIMEOUTS_SECONDS = (rest_catalog.TIMEOUTS_SECONDS[0], self.answer)
         if self.lock is not None:
-            catalog.SQLITE_BUSY_TIMEOUT_SECONDS = self.lock
+            sql_catalog.SQLITE_BUSY_TIMEOUT_SECONDS = self.lock

@@ -7,10 +7,6 @@ own; a ``.pyiceberg.yaml`` or ``PYICEBERG_*`` variables of the user's are not co
 from __future__ import annotations
 
 import logging
-import sqlite3
-import time
-from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -21,7 +17,6 @@ from pyiceberg.catalog import (
     infer_catalog_type,
     load_catalog,
 )
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
     ForbiddenError,
     NoSuchPropertyException,
@@ -29,8 +24,6 @@ from pyiceberg.exceptions import (
     UnauthorizedError,
 )
 from requests import RequestException
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
 
 from spark_jobs.core.errors import ConfigError, RetryableError, SluiceError
 from spark_jobs.io.rest_catalog import PatientRestCatalog
@@ -40,18 +33,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.catalog import Catalog
 
-# Beyond SQLite's own 5 s: a checkpoint of the write-ahead log or a slow disk is no outage.
-SQLITE_BUSY_TIMEOUT_SECONDS = 30
-_SQLITE_OPEN_TRIES = 10
-_SETTINGS_ERRORS = (
-    KeyError,
-    ValueError,
-    ImportError,
-    TypeError,
-    ArgumentError,
-    NoSuchModuleError,
-    NoSuchPropertyException,
-)
+_SETTINGS_ERRORS = (KeyError, ValueError, ImportError, TypeError, NoSuchPropertyException)
 
 _log = logging.getLogger(__name__)
 
@@ -68,14 +50,19 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
     except (RequestException, ValidationError) as error:
         raise catalog_error(error, "could not be opened", catalog=name) from error
     except _SETTINGS_ERRORS as error:
-        raise ConfigError(
-            f"the catalog's properties do not open a catalog: {first_line(error)}",
-            code="catalog-settings",
-            hint="Check the properties under `catalog:`; they are PyIceberg's names.",
-            catalog=name,
-        ) from error
+        raise settings_error(error, name) from error
     except Exception as error:
         raise catalog_error(error, "could not be opened", catalog=name) from error
+
+
+def settings_error(error: Exception, name: str) -> ConfigError:
+    """What it means that a catalog could not even be set up."""
+    return ConfigError(
+        f"the catalog's properties do not open a catalog: {first_line(error)}",
+        code="catalog-settings",
+        hint="Check the properties under `catalog:`; they are PyIceberg's names.",
+        catalog=name,
+    )
 
 
 def close_catalog(catalog: Catalog) -> None:
@@ -123,8 +110,11 @@ def _open(name: str, properties: dict[str, str]) -> Catalog:
         )
     if kind is CatalogType.REST:
         return PatientRestCatalog(name, **properties)
-    if kind is CatalogType.SQL and properties.get("uri", "").startswith("sqlite"):
-        return _open_sqlite(name, properties)
+    if kind is CatalogType.SQL:
+        # SQLAlchemy: a fifth of a second that no other catalog's process need wait for.
+        from spark_jobs.io.sql_catalog import open_sql_catalog  # noqa: PLC0415
+
+        return open_sql_catalog(name, properties)
     return AVAILABLE_CATALOGS[kind](name, properties)
 
 
@@ -132,44 +122,3 @@ def _kind(name: str, properties: dict[str, str]) -> CatalogType | None:
     if "type" in properties:
         return CatalogType(properties["type"].lower())
     return infer_catalog_type(name, {**properties})
-
-
-def _open_sqlite(name: str, properties: dict[str, str]) -> Catalog:
-    url = make_url(properties["uri"])
-    if url.database is None or url.database == ":memory:":
-        raise ConfigError(
-            "a SQLite catalog in memory is gone when its process ends",
-            code="catalog-in-memory",
-            hint="Give a file: sqlite:////path/to/catalog.db.",
-            catalog=name,
-        )
-    _prepare_sqlite(Path(url.database))
-    url = url.update_query_dict({"timeout": str(SQLITE_BUSY_TIMEOUT_SECONDS)})
-    properties["uri"] = url.render_as_string(hide_password=False)
-    for tries_left in reversed(range(_SQLITE_OPEN_TRIES)):
-        try:
-            return SqlCatalog(name, **properties)
-        except OperationalError:
-            # Two processes that open a new file at once both create its tables; the second then finds them.
-            if not tries_left:
-                raise
-            time.sleep(0.05)
-    raise AssertionError("unreachable")
-
-
-def _prepare_sqlite(path: Path) -> None:
-    """Create the folder and switch the file to a write-ahead log, which lets a commit pass beside readers.
-
-    In the default journal a reader makes COMMIT fail after 5 s with the transaction still open, and the same
-    catalog object then shows the rows that were never committed.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with closing(sqlite3.connect(path, timeout=SQLITE_BUSY_TIMEOUT_SECONDS)) as connection:
-        (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-    if mode != "wal":
-        raise ConfigError(
-            f"the SQLite catalog's file system does not allow a write-ahead log (journal mode {mode})",
-            code="catalog-not-on-local-disk",
-            hint="Keep the embedded catalog on a local disk, or use a catalog server.",
-            path=path,
-        )

@@ -12,8 +12,7 @@ import pytest
 from prove.lab.fault_proxy import Fault, FaultProxy, is_table_commit
 from spark_jobs.core.errors import CommitStateUnknown, ConfigError, RetryableError
 from spark_jobs.core.fail_points import NoFailPoints
-from spark_jobs.io import catalog as catalog_module
-from spark_jobs.io import landing, rest_catalog
+from spark_jobs.io import landing, rest_catalog, sql_catalog
 from spark_jobs.io.catalog import open_catalog
 from spark_jobs.io.commit import commit_batch
 from spark_jobs.io.landing import has_landed
@@ -150,7 +149,7 @@ def test_a_locked_catalog_commits_nothing_and_shows_nothing(
     lake = sqlite_lake
     lake.make_table()
     request = lake.request(0, 10)
-    monkeypatch.setattr(catalog_module, "SQLITE_BUSY_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(sql_catalog, "SQLITE_BUSY_TIMEOUT_SECONDS", 0.2)
     with closing(_connect(lake)) as writer:
         writer.execute("BEGIN IMMEDIATE")
         with pytest.raises(CommitStateUnknown):
@@ -168,12 +167,14 @@ def test_opening_is_explained() -> None:
         {"warehouse": "x"},
         {"type": "sql", "uri": "sqlite:///:memory:"},
         {"type": "sql"},
+        {"type": "sql", "uri": "no address"},
+        {"type": "sql", "uri": "no-such-database://host/lake"},
         {"type": "nothing"},
     ):
         with pytest.raises((RetryableError, ConfigError)) as caught:
             open_catalog("c", properties)
         codes.append(caught.value.code)
-    assert codes == ["catalog-away", "catalog-settings", "catalog-in-memory", *["catalog-settings"] * 2]
+    assert codes == ["catalog-away", "catalog-settings", "catalog-in-memory", *["catalog-settings"] * 4]
 
 
 def _connect(lake: Lake) -> sqlite3.Connection:
