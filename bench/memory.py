@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bench.drain_process import run_drains
 from bench.records import delete_topic, fill, generate
@@ -16,7 +16,7 @@ TIMES_LONGER = 10
 GOAL_GROWTH = 0.2
 FIRST_RECORDS = 4_000  # the tables are made from these
 PARTITIONS_WRITTEN = (1, 10, 100)
-_WHOLE_BACKLOG = {"max_batch_records": 1_000_000_000, "max_batch_bytes": "1TiB"}
+_WHOLE_BACKLOG: dict[str, Any] = {"max_batch_records": 1_000_000_000, "max_batch_bytes": "1TiB"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def measure_memory(lab: Lab, records: int) -> MemoryResult:
 def drain_alone(lab: Lab, records: int, *, partitions: int = 0) -> DrainedAlone:
     """Drain one backlog into a table with so many partitions, or without any."""
     name = f"memory-{records}-{partitions}"
-    layout = {"partition_by": f"bucket({partitions}, order_id)"} if partitions else {}
+    layout: dict[str, Any] = {"partition_by": f"bucket({partitions}, order_id)"} if partitions else {}
     generate(lab.bootstrap_servers, name, FIRST_RECORDS)
     with lab.spark(f"spark-{name}") as spark:
         path = lab.configure(name, name, spark, **_WHOLE_BACKLOG, **layout)
