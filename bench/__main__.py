@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.catch_up import measure_catch_up
+from bench.cold_start import measure_cold_start
+from bench.kafka_connect import measure_kafka_connect
 from bench.lab import open_lab
 from bench.many_commits import measure_many_commits
 from bench.memory import measure_memory
 from bench.report import (
     catch_up_rows,
+    cold_start_rows,
+    kafka_connect_rows,
     machine,
     many_commits_rows,
     memory_rows,
@@ -52,10 +56,34 @@ class Sizes:
     small_batches_per_run: int
     tick_rounds: int
     commits: int
+    kafka_connect_records: int
+    cold_starts: int
 
 
-FULL = Sizes(5_000_000, 600_000, 2_000_000, 1_000_000, 5, 10, 20, 2_000)
-QUICK = Sizes(300_000, 100_000, 200_000, 100_000, 3, 5, 3, 200)
+FULL = Sizes(
+    catch_up_records=5_000_000,
+    splits_records=600_000,
+    shapes_records=2_000_000,
+    memory_records=1_000_000,
+    small_runs=5,
+    small_batches_per_run=10,
+    tick_rounds=20,
+    commits=2_000,
+    kafka_connect_records=3_000_000,
+    cold_starts=5,
+)
+QUICK = Sizes(
+    catch_up_records=300_000,
+    splits_records=100_000,
+    shapes_records=200_000,
+    memory_records=100_000,
+    small_runs=3,
+    small_batches_per_run=5,
+    tick_rounds=3,
+    commits=200,
+    kafka_connect_records=300_000,
+    cold_starts=1,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +105,10 @@ PARTS = {
         ),
         small_batches_rows,
     ),
+    "kafka_connect": Part(
+        lambda lab, sizes: measure_kafka_connect(lab, sizes.kafka_connect_records), kafka_connect_rows
+    ),
+    "cold_start": Part(lambda lab, sizes: measure_cold_start(lab, sizes.cold_starts), cold_start_rows),
     "tick": Part(lambda lab, sizes: measure_tick(lab, sizes.tick_rounds), tick_rows),
     "many_commits": Part(lambda lab, sizes: measure_many_commits(lab, sizes.commits), many_commits_rows),
 }

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.catch_up import GOAL_RATIO
+from bench.kafka_connect import cpu_us_per_row
 from bench.many_commits import GOAL_RATIO as MANY_COMMITS_GOAL_RATIO
 from bench.memory import GOAL_GROWTH
 from bench.small_batches import GOAL_FIRST_SECONDS, GOAL_LATER_SECONDS
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bench.catch_up import CatchUpResult
+    from bench.cold_start import ColdStartResult
+    from bench.kafka_connect import KafkaConnectResult, Sunk
     from bench.many_commits import ManyCommitsResult
     from bench.memory import MemoryResult
     from bench.small_batches import SmallBatchesResult
@@ -100,6 +103,42 @@ def _shape_rows(name: str, result: CatchUpResult) -> list[Row]:
         ("  CPU µs a row, drain; bare loop", f"{own}; {bare}", ""),
         ("  tasks' CPU µs a row, by step", steps, ""),
     ]
+
+
+def kafka_connect_rows(result: KafkaConnectResult) -> list[Row]:
+    """The drain and the Kafka Connect sink side by side."""
+    return [
+        (f"drain of {result.records:,} records", _speed(result.drains), ""),
+        ("  CPU µs a row; commits", _cost(result.drains), ""),
+        (f"Connect's sink, a commit each {result.commit_interval_ms / 1000:g} s", _speed(result.sinks), ""),
+        ("  without the wait for its first and last commit", _busy(result.sinks), ""),
+        ("  CPU µs a row; commits", _cost(result.sinks), ""),
+        ("drain / Connect, by time", f"{result.speed_ratio:.2f}", ""),
+        ("Connect / drain, by CPU time", _ratio(result.cpu_ratio), ""),
+    ]
+
+
+def _speed(rounds: Sequence[Sunk]) -> str:
+    return " · ".join(f"{sunk.rows_per_second:,.0f}" for sunk in rounds) + " rows/s"
+
+
+def _busy(rounds: Sequence[Sunk]) -> str:
+    known = [sunk.busy_rows_per_second for sunk in rounds]
+    return " · ".join("too few commits" if speed is None else f"{speed:,.0f} rows/s" for speed in known)
+
+
+def _cost(rounds: Sequence[Sunk]) -> str:
+    return f"{_ratio(cpu_us_per_row(rounds))}; {' · '.join(str(sunk.commits) for sunk in rounds)}"
+
+
+def cold_start_rows(result: ColdStartResult) -> list[Row]:
+    """What starts cost, and whose imports it is."""
+    rows: list[Row] = [("Spark Connect server, until it answers", f"{result.spark_server_seconds:.1f} s", "")]
+    for name, start in result.starts.items():
+        rows.append((name, f"{start.seconds:.2f} s; CPU {start.cpu_seconds:.2f} s", ""))
+        if name in result.packages_ms:
+            rows += _steps("imports, ms", result.packages_ms[name], 0)
+    return rows
 
 
 def small_batches_rows(result: SmallBatchesResult) -> list[Row]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from bootstrap.browser import ensure_browser, is_asked_for
 from bootstrap.child_environment import child_environment
 from bootstrap.install import SetupError, ensure_installed, fetch_jars
-from bootstrap.places import ROOT, TEST_JARS_LOCK, Places, user_cache
+from bootstrap.places import BENCH_JARS_LOCK, ROOT, TEST_JARS_LOCK, Places, user_cache
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,6 +49,8 @@ def launch(arguments: list[str]) -> int:
         ensure_installed(places, "dev" if command in {"test", "lint", "bench", "prove"} else "run")
         if command in {"test", "prove"}:
             fetch_jars(places, TEST_JARS_LOCK)
+        if command in {"test", "bench"}:
+            fetch_jars(places, BENCH_JARS_LOCK)
         if command == "test" and is_asked_for(arguments[1:]):
             ensure_browser()
     except SetupError as error:

@@ -13,6 +13,7 @@ UV_LOCK = LOCKS / "uv.txt"
 BUILD_LOCK = LOCKS / "build.txt"
 JARS_LOCK = ROOT / "servers" / "jars.lock"
 TEST_JARS_LOCK = ROOT / "prove" / "lab" / "jars-test.lock"
+BENCH_JARS_LOCK = ROOT / "bench" / "jars-connect.lock"
 RUN_JAR_SETS = ("kafka", "spark")
 
 

@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench.catch_up import measure_catch_up
+from bench.cold_start import STARTS, measure_cold_start
+from bench.kafka_connect import measure_kafka_connect
 from bench.lab import Lab, open_lab
 from bench.many_commits import measure_many_commits
 from bench.memory import MemoryResult, drain_alone
 from bench.report import (
     catch_up_rows,
+    cold_start_rows,
+    kafka_connect_rows,
     many_commits_rows,
     memory_rows,
     print_json,
@@ -105,6 +109,23 @@ def test_bench_small_batches_tells_where_the_time_goes(lab: Lab, capsys: pytest.
     assert small_batches_rows(result)
     print_json({"small_batches": result})
     assert asdict(result).keys() <= json.loads(capsys.readouterr().out)["small_batches"].keys()
+
+
+def test_bench_kafka_connect_reads_everything_both_ways(lab: Lab) -> None:
+    """Drain and Kafka Connect's sink each bring every record of the same topic into a table."""
+    result = measure_kafka_connect(lab, 4_000, rounds=1, interval_ms=1_000)
+    assert [sunk.rows for sunk in (*result.drains, *result.sinks)] == [4_000, 4_000]
+    assert result.sinks[0].commits >= 1
+    assert result.speed_ratio > 0
+    assert kafka_connect_rows(result)
+
+
+def test_bench_cold_start_tells_whose_imports_it_is(lab: Lab) -> None:
+    """A command starts and ends well, and its imports are told by package."""
+    result = measure_cold_start(lab, 1, {name: STARTS[name] for name in ("interpreter alone", "status")})
+    assert 0 < result.starts["interpreter alone"].seconds < result.starts["status"].seconds
+    assert "pyiceberg" in result.packages_ms["status"]
+    assert cold_start_rows(result)
 
 
 def test_bench_many_commits_keeps_the_table_small(lab: Lab) -> None:

@@ -17,7 +17,9 @@ from spark_jobs.core.errors import ConfigError, RetryableError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-TEST_LOCK = Path(__file__).parents[2] / "prove" / "lab" / "jars-test.lock"
+PROJECT = Path(__file__).parents[2]
+TEST_LOCK = PROJECT / "prove" / "lab" / "jars-test.lock"
+BENCH_LOCK = PROJECT / "bench" / "jars-connect.lock"
 CONTENT = b"a jar" * 1000
 
 
@@ -56,9 +58,9 @@ def _jar(name: str = "thing", content: bytes = CONTENT) -> Jar:
 
 
 def test_locks_name_every_file_once() -> None:
-    """A file name stands for one content in both locks, so that all sets share one cache folder."""
+    """A file name stands for one content in all locks, so that all sets share one cache folder."""
     contents: dict[str, str] = {}
-    for jar in read_lock(RUNTIME_LOCK) + read_lock(TEST_LOCK):
+    for jar in read_lock(RUNTIME_LOCK) + read_lock(TEST_LOCK) + read_lock(BENCH_LOCK):
         assert contents.setdefault(jar.file_name, jar.sha256) == jar.sha256
         assert len(jar.sha256) == 64
         assert jar.size_bytes > 0
@@ -68,7 +70,8 @@ def test_locks_hold_the_sets() -> None:
     """Every set the code asks for is there, and no line carries an address."""
     assert {jar.set_name for jar in read_lock(RUNTIME_LOCK)} == {"kafka", "spark", "spark-s3"}
     assert {jar.set_name for jar in read_lock(TEST_LOCK)} == {"rest", "nessie"}
-    assert "//" not in RUNTIME_LOCK.read_text() + TEST_LOCK.read_text()
+    assert {jar.set_name for jar in read_lock(BENCH_LOCK)} == {"connect"}
+    assert "//" not in RUNTIME_LOCK.read_text() + TEST_LOCK.read_text() + BENCH_LOCK.read_text()
 
 
 def test_fetch_asks_the_mirror_once(repository: list[str], tmp_path: Path) -> None:

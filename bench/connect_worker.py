@@ -1,0 +1,123 @@
+"""A standalone Kafka Connect worker with Iceberg's own sink, to compare with; its jars are of the bench."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import requests
+
+from prove.lab.server_folder import ServerFolder
+from servers.environment import LOG_SETTINGS, clean_environment
+from servers.jars import jar_paths
+from servers.java import java_home
+from servers.process import free_ports, is_listening
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from bench.lab import Lab
+
+CONNECT_LOCK = Path(__file__).with_name("jars-connect.lock")
+_HEAP = "2g"
+_START_SECONDS = 90.0
+_ANSWER_SECONDS = 30.0
+_STATE_SECONDS = 120.0
+# What waits for the sink is bounded like a drain's queue; the default of 500 records a poll costs it speed.
+_WORKER = {
+    "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+    "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+    "value.converter.schemas.enable": "false",
+    "plugin.discovery": "service_load",
+    "consumer.max.poll.records": "10000",
+    "consumer.max.partition.fetch.bytes": "4194304",
+}
+_SINK = "org.apache.iceberg.connect.IcebergSinkConnector"
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectWorker:
+    """A worker that answers at ``address``; ``pid`` is its process."""
+
+    address: str
+    pid: int
+
+    def add_sink(self, name: str, settings: Mapping[str, str]) -> None:
+        """Start a connector of Iceberg's sink."""
+        self._ask("PUT", f"/connectors/{name}/config", {"connector.class": _SINK, **settings})
+
+    def pause(self, name: str) -> None:
+        """Let its tasks read no more, and wait until they do not."""
+        self._ask("PUT", f"/connectors/{name}/pause")
+        self._wait_for(name, "PAUSED")
+
+    def resume(self, name: str) -> None:
+        """Let its tasks read; returns at once."""
+        self._ask("PUT", f"/connectors/{name}/resume")
+
+    def remove(self, name: str) -> None:
+        """Stop its tasks and forget it."""
+        self._ask("DELETE", f"/connectors/{name}")
+
+    def failure(self, name: str) -> str | None:
+        """The last line that says why a task failed; None while none has."""
+        traces = [task.get("trace", "") for task in self._tasks(name) if task["state"] == "FAILED"]
+        causes = [line for trace in traces for line in trace.splitlines() if not line.startswith("\t")]
+        return causes[-1] if causes else None
+
+    def _wait_for(self, name: str, state: str) -> None:
+        deadline = time.monotonic() + _STATE_SECONDS
+        while {task["state"] for task in self._tasks(name)} != {state}:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the tasks of {name} are not {state}: {self._tasks(name)}")
+            time.sleep(0.1)
+
+    def _tasks(self, name: str) -> list[dict[str, Any]]:
+        tasks: list[dict[str, Any]] = self._ask("GET", f"/connectors/{name}/status")["tasks"]
+        return tasks
+
+    def _ask(self, method: str, path: str, body: Mapping[str, str] | None = None) -> Any:
+        with requests.Session() as session:
+            session.trust_env = False  # a proxy is no way to loopback
+            answer = session.request(method, self.address + path, json=body, timeout=_ANSWER_SECONDS)
+        if not answer.ok:
+            raise RuntimeError(f"Connect refuses {method} {path}: {answer.text}")
+        return answer.json() if answer.content else None
+
+
+@contextmanager
+def open_worker(lab: Lab) -> Iterator[ConnectWorker]:
+    """Start a worker on the lab's broker and stop it."""
+    folder = ServerFolder(lab.folder, "connect")
+    folder.home.mkdir(parents=True)
+    (port,) = free_ports(1)
+    address = f"http://127.0.0.1:{port}"
+    properties = folder.home / "worker.properties"
+    settings = {
+        **_WORKER,
+        "bootstrap.servers": lab.bootstrap_servers,
+        "offset.storage.file.filename": str(folder.home / "offsets"),
+        "listeners": address,
+    }
+    properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    home = java_home()
+    class_path = os.pathsep.join(str(path) for path in jar_paths(lock=CONNECT_LOCK))
+    options = [f"-Xmx{_HEAP}", f"-Dlog4j2.configurationFile={LOG_SETTINGS}", "-cp", class_path]
+    process = folder.start(
+        [
+            str(home / "bin" / "java"),
+            *options,
+            "org.apache.kafka.connect.cli.ConnectStandalone",
+            str(properties),
+        ],
+        clean_environment(home),
+    )
+    try:
+        process.wait_until(lambda: is_listening(port), _START_SECONDS)
+        yield ConnectWorker(address, process.pid)
+    finally:
+        process.stop()
