@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -43,10 +44,13 @@ class KafkaBroker(str):
         return broker
 
     def create_topic(self, name: str, partitions: int = 1, **config: object) -> str:
-        """Make a topic; ``retention_ms=1`` sets ``retention.ms``. Returns the name."""
+        """Make a topic and wait until the broker knows it; ``retention_ms=1`` sets ``retention.ms``."""
         properties = {key.replace("_", "."): str(value) for key, value in config.items()}
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=properties)
         self._admin.create_topics([topic], operation_timeout=_TIMEOUT_SECONDS)[name].result(_TIMEOUT_SECONDS)
+        # The controller answers before a busy broker has caught up with what it decided.
+        while self._admin.list_topics(name, timeout=_TIMEOUT_SECONDS).topics[name].error is not None:
+            time.sleep(0.02)
         return name
 
     def new_topic(self, partitions: int = 1, **config: object) -> str:
