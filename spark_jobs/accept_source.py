@@ -16,13 +16,14 @@ from spark_jobs.act import logged_act
 from spark_jobs.audit import MAX_CHUNK_BYTES, differing_offsets, row_maker
 from spark_jobs.audit_removed import inside
 from spark_jobs.core.batch import BatchKind
+from spark_jobs.core.commit_summary import batch_summary
 from spark_jobs.core.errors import CommitConflict
 from spark_jobs.core.new_source import Accepted, follow_source
 from spark_jobs.core.offsets import OffsetRange
 from spark_jobs.core.skips import cut_at_skips, skipped_ranges
 from spark_jobs.core.start_offsets import resolve_start
 from spark_jobs.io.anchor import check_anchor
-from spark_jobs.io.commit import batch_summary, commit_dead_letters
+from spark_jobs.io.dead_letter_commit import commit_dead_letters
 from spark_jobs.io.kafka_reader import RangeReader
 from spark_jobs.io.landing import Intent, land
 from spark_jobs.io.metadata_columns import OFFSET

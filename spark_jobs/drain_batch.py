@@ -28,7 +28,8 @@ from spark_jobs.core.txlog import (
 from spark_jobs.decode.records import Origin
 from spark_jobs.gate import GateVerdict, can_reject, judge_written
 from spark_jobs.io.arrow_schema import arrow_schema, json_columns
-from spark_jobs.io.commit import commit_batch, commit_dead_letters, commit_replay, request_of
+from spark_jobs.io.commit import commit_batch, commit_replay, request_of
+from spark_jobs.io.dead_letter_commit import commit_dead_letters
 from spark_jobs.io.spark_tasks import run_on_spark
 from spark_jobs.io.sweep import data_location
 from spark_jobs.recover import sweep_strays

@@ -26,8 +26,9 @@ from spark_jobs.core.txlog import (
     Swept,
 )
 from spark_jobs.io.anchor import check_anchor, check_properties
-from spark_jobs.io.commit import commit_batch, commit_dead_letters, request_of
+from spark_jobs.io.commit import commit_batch, request_of
 from spark_jobs.io.data_files import normalise_path
+from spark_jobs.io.dead_letter_commit import commit_dead_letters
 from spark_jobs.io.named_files import named_among
 from spark_jobs.io.sweep import data_location, sweep_files
 from spark_jobs.io.tables import dead_letters_of, load_fresh, progress_of

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.act import logged_act
 from spark_jobs.core.batch import BatchKind
+from spark_jobs.core.commit_summary import batch_summary
 from spark_jobs.core.errors import ConfigError
 from spark_jobs.core.rewinding import Rewind, plan_rewind, refuse_lost, rewound
 from spark_jobs.core.source import check_identity
-from spark_jobs.io.commit import batch_summary, commit_dead_letters
+from spark_jobs.io.dead_letter_commit import commit_dead_letters
 from spark_jobs.io.history import EarlierState, snapshot_at, state_at
 from spark_jobs.io.landing import Intent, land
 from spark_jobs.io.rewind import stage_rewind

@@ -1,29 +1,23 @@
-"""The commit of a batch: its files and its offsets, in one swap on a table that stands at the batch's starts.
-
-Then, under the same protocol, the dead letters the batch owes to the dead-letter table.
-"""
+"""The commit of a batch: files and offsets in one swap, on a table that stands at the batch's starts."""
 
 from __future__ import annotations
 
-import json
-import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.core.batch import BatchKind
-from spark_jobs.core.dead_letters import is_stale, with_dead_letters
+from spark_jobs.core.commit_summary import batch_summary
 from spark_jobs.core.errors import CommitConflict, SourceChanged
-from spark_jobs.core.offsets import OffsetRanges
 from spark_jobs.core.progress import LastDrain, PendingDeadLetters
 from spark_jobs.core.recovery import may_replay, stands_at_starts
 from spark_jobs.core.replacing import ReplacedOffsets
 from spark_jobs.io.anchor import check_anchor
-from spark_jobs.io.catalog import close_catalog
 from spark_jobs.io.data_files import from_json
+from spark_jobs.io.dead_letter_commit import commit_dead_letters
 from spark_jobs.io.landing import Committed, Intent, land
 from spark_jobs.io.replace import Rewriter, stage_replace
 from spark_jobs.io.swap import stage_append
-from spark_jobs.io.tables import create_dead_letter_table, dead_letters_of, load_table, progress_of
+from spark_jobs.io.tables import progress_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,9 +30,6 @@ if TYPE_CHECKING:
     from spark_jobs.core.progress import Progress
     from spark_jobs.core.txlog import ParquetWritten
     from spark_jobs.io.swap import Swap
-
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,39 +162,6 @@ def commit_change(
     return land(open_catalog, Intent(batch.table, batch.attempt, "act", stage), fail_points)
 
 
-def commit_dead_letters(
-    open_catalog: Callable[[], Catalog],
-    identifier: str,
-    progress: Progress,
-    summary: Mapping[str, str],
-    fail_points: FailPoints,
-) -> Committed | None:
-    """Bring what ``progress`` of the data table ``identifier`` owes into its dead-letter table, once.
-
-    Returns None when nothing is owed. Raises ``CommitConflict`` for a stale caller: the dead-letter table
-    is past the starts of what it owes, or in a later epoch. The rest as ``commit_batch``.
-    """
-    pending = progress.pending_dead_letters
-    if pending is None:
-        return None
-    is_new = _ensure_dead_letter_table(open_catalog, identifier, progress)
-    rewriter = Rewriter(pending.attempt)
-
-    def stage(table: Table) -> Swap:
-        advanced = _advance_dead_letters(table, progress, pending)
-        owed = _surviving(table, pending) if is_new else pending.files
-        files = [from_json(file, table.metadata) for file in owed]
-        full = {**summary, **_offsets_summary(pending.attempt, pending.starts, pending.ends)}
-        if not pending.replaces:
-            return stage_append(table, files, advanced, full)
-        ranges = OffsetRanges.between(pending.starts, pending.ends)
-        replaced = ReplacedOffsets.of(progress.generation, ranges)
-        return stage_replace(table, replaced, files, progress=advanced, summary=full, rewriter=rewriter)
-
-    intent = Intent(dead_letters_of(identifier), pending.attempt, "dead-letters", stage)
-    return land(open_catalog, intent, fail_points)
-
-
 def _require_same_table(table: Table, request: CommitRequest) -> None:
     if str(table.metadata.table_uuid) != request.table_uuid:
         raise SourceChanged(
@@ -213,50 +171,6 @@ def _require_same_table(table: Table, request: CommitRequest) -> None:
             table=request.identifier,
             batch=request.batch.batch_id,
         )
-
-
-def _ensure_dead_letter_table(
-    open_catalog: Callable[[], Catalog], identifier: str, progress: Progress
-) -> bool:
-    """Whether the dead-letter table had to be made."""
-    catalog = open_catalog()
-    try:
-        is_missing = load_table(catalog, dead_letters_of(identifier)) is None
-        if is_missing:
-            create_dead_letter_table(catalog, identifier, {}, progress)
-    finally:
-        close_catalog(catalog)
-    return is_missing
-
-
-def _surviving(table: Table, pending: PendingDeadLetters) -> tuple[dict[str, Any], ...]:
-    """The files that are still there: who dropped the dead-letter table may have purged them with it.
-
-    A commit that names a file which is gone would make the new table unreadable.
-    """
-    there = tuple(file for file in pending.files if table.io.new_input(file["path"]).exists())
-    if len(there) < len(pending.files):
-        _log.warning(
-            "%d dead-letter files of attempt %s were deleted together with the dead-letter table %s",
-            len(pending.files) - len(there),
-            pending.attempt,
-            ".".join(table.name()),
-        )
-    return there
-
-
-def _advance_dead_letters(table: Table, progress: Progress, pending: PendingDeadLetters) -> Progress:
-    """The dead-letter table's progress after the commit."""
-    there = progress_of(table)
-    if is_stale(there, progress, pending):
-        raise CommitConflict(
-            "the dead-letter table is past the batch whose dead letters were to be added",
-            code="dead-letters-moved",
-            hint="Another run committed them or went on; nothing was deleted. Run again.",
-            table=".".join(table.name()),
-            attempt=pending.attempt,
-        )
-    return with_dead_letters(there, progress, pending)
 
 
 def _overtaken(request: CommitRequest, progress: Progress) -> CommitConflict:
@@ -286,17 +200,3 @@ def _offsets_moved(request: CommitRequest, progress: Progress) -> CommitConflict
 
 def _summary_of(request: CommitRequest) -> dict[str, str]:
     return {**request.summary, **batch_summary(request.batch)}
-
-
-def batch_summary(batch: Batch) -> dict[str, str]:
-    """What every commit's summary says of its batch."""
-    offsets = _offsets_summary(batch.attempt, batch.ranges.starts, batch.ranges.ends)
-    return {"sluice.kind": batch.kind, "sluice.batch-id": batch.batch_id, **offsets}
-
-
-def _offsets_summary(attempt: str, starts: Mapping[int, int], ends: Mapping[int, int]) -> dict[str, str]:
-    return {
-        "sluice.attempt": attempt,
-        "sluice.start-offsets": json.dumps(starts, sort_keys=True),
-        "sluice.end-offsets": json.dumps(ends, sort_keys=True),
-    }

@@ -8,7 +8,7 @@ import pytest
 
 from spark_jobs.core.errors import CommitConflict
 from spark_jobs.core.fail_points import NoFailPoints
-from spark_jobs.io.commit import commit_dead_letters
+from spark_jobs.io.dead_letter_commit import commit_dead_letters
 from spark_jobs.io.tables import dead_letters_of, progress_of
 
 if TYPE_CHECKING:
