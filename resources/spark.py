@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from resources.shipped_code import package_zip
-from resources.spark_catalog import UPKEEP, catalog_conf, iceberg_conf, know_catalog
+from resources.spark_catalog import UPKEEP, catalog_conf, iceberg_conf, know_catalog, lake_name
 from resources.spark_environment import isolate_from_user_spark
 from servers.environment import LOG_SETTINGS
 from spark_jobs.core.catalog_names import spark_catalog_conf
@@ -99,6 +99,10 @@ class PipelineSpark:
         """What this kind of work's session knows of the catalog."""
         return catalog_conf(self.config).items() if self.kind == UPKEEP else ()
 
+    def _lake(self) -> Iterable[str]:
+        """Part of a session's name where it knows a catalog: two lakes that attach at once could not tell."""
+        return lake_name(self.config) if self.kind == UPKEEP else ()
+
     def interrupt(self, tag: str) -> None:
         """Stop operations tagged ``tag``; best effort, correctness never depends on it."""
         try:
@@ -112,7 +116,7 @@ class PipelineSpark:
         _refuse_silence(remote)
         # Workers of a session keep what they imported, so other code gets another session.
         code = package_zip(self._folder()) if remote == self.config.spark.remote else None
-        work = f"{self.kind}|{code.stem}" if code else self.kind
+        work = "|".join((self.kind, *self._lake(), *([code.stem] if code else [])))
         conf = resolve(self.config.spark.conf)
         conf.pop(PARALLELISM, None)  # no session may set it, and each would warn
         for forgotten in range(MAX_FORGOTTEN_SESSIONS):

@@ -32,6 +32,12 @@ def catalog_conf(config: SluiceConfig) -> dict[str, str]:
     }
 
 
+def lake_name(config: SluiceConfig) -> tuple[str, ...]:
+    """What tells the lake from others, as it is configured: references to secrets stay references."""
+    properties = config.catalog.properties
+    return (config.catalog.name, *(properties[key] for key in ("uri", "warehouse") if key in properties))
+
+
 def iceberg_conf(config: SluiceConfig) -> dict[str, str]:
     """What a session in this process needs to have Iceberg at all."""
     from servers.jars import jar_paths, lake_jar_sets  # noqa: PLC0415  (only upkeep without a server needs jars)

@@ -13,7 +13,7 @@ import pytest
 
 from resources.connections import open_connections
 from resources.shipped_code import package_zip
-from resources.spark import PARALLELISM, PipelineSpark, connect_url, spark_parallelism
+from resources.spark import PARALLELISM, PipelineSpark, _attach, connect_url, spark_parallelism
 from spark_jobs.core.config import CatalogSettings, SluiceConfig, SparkSettings
 from spark_jobs.core.errors import ConfigError, RetryableError
 
@@ -108,6 +108,27 @@ def test_two_pipelines_in_one_process_have_their_own_sessions(
     assert first.session_id != second.session_id
     assert [first.range(3).count(), second.range(4).count()] == [3, 4]
     assert drains[0].session() is first
+
+
+@pytest.mark.spark
+def test_two_lakes_never_meet_in_one_session(
+    spark_remote: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Upkeep of two lakes begins on one server at once: asking a session which catalog it has is too late."""
+    asked: list[str] = []
+
+    def attach(url: str, conf: dict[str, str]) -> SparkSession:
+        asked.append(url)
+        return _attach(url, conf)
+
+    monkeypatch.setattr("resources.spark._attach", attach)
+    for name in ("one", "two"):
+        uri = f"sqlite:///{tmp_path / name}.db"
+        config = config_of(tmp_path, SparkSettings(remote=spark_remote)).model_copy(
+            update={"catalog": CatalogSettings(properties={"type": "sql", "uri": uri})}
+        )
+        PipelineSpark(config, tmp_path.name, "upkeep").session()
+    assert len(asked) == len(set(asked)) == 2
 
 
 @pytest.mark.spark
