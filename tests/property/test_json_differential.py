@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from prove.lab.json_reference import SCHEMA, expected_row, has_new_field, is_same
 from spark_jobs.decode.json import decode_chunk
-from tests.support.json_reference import SCHEMA, expected_row, has_new_field
 
 # Texts, not values: what matters is how a thing is written.
 _INTEGERS = st.one_of(
@@ -150,16 +149,6 @@ def _value(draw: Any) -> bytes:
     return draw(_BLANK).encode() + text + draw(_BLANK).encode()
 
 
-def _same(left: Any, right: Any) -> bool:
-    if isinstance(left, float) and isinstance(right, float):
-        return left == right and math.copysign(1, left) == math.copysign(1, right)
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(_same, left, right))
-    return type(left) is type(right) and left == right
-
-
 def _check(values: list[bytes]) -> None:
     decoded = decode_chunk(values, SCHEMA)
     if decoded.new_fields is not None:
@@ -174,7 +163,7 @@ def _check(values: list[bytes]) -> None:
     decoded.table.validate(full=True)
     for row, index in zip(decoded.table.to_pylist(), rows, strict=True):
         assert expected[index] is not None, values[index]
-        assert _same(row, expected[index]), (values[index], row, expected[index])
+        assert is_same(row, expected[index]), (values[index], row, expected[index])
     for value in decoded.bad:
         wanted = expected[value.index]
         assert wanted is None or value.error == "the decoder refused it", (values[value.index], value)

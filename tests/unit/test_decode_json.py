@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from prove.lab.json_reference import POINT, SCHEMA
 from spark_jobs.decode.arrow_reader import read_chunk, read_schema
 from spark_jobs.decode.decoded import Decoded, Phase
 from spark_jobs.decode.json import decode_chunk
-from tests.support.json_reference import POINT, SCHEMA
+from spark_jobs.decode.nesting import MAX_NESTING
 
 READ_AS = read_schema(SCHEMA)
 GOOD = b'{"id":1}'
@@ -84,7 +87,7 @@ def test_a_table_without_columns_still_has_rows() -> None:
         (b'\xef\xbb\xbf{"id":1}', "not JSON"),
         (b'{"name":"\\ud800"}', "not JSON: no low surrogate"),
         (b'{"\\udc00":null}', "not JSON: invalid high surrogate"),
-        (b'{"x":' + b"[" * 64 + b"]" * 64 + b"}", "nests deeper than 64"),
+        (b'{"x":' + b"[" * 50 + b"]" * 50 + b"}", "nests deeper than 50"),
     ],
 )
 def test_what_is_no_object_is_undecodable(value: bytes, error: str) -> None:
@@ -248,8 +251,23 @@ def test_many_bad_records_between_good_ones() -> None:
 
 
 def test_deep_nesting_up_to_the_limit_is_read() -> None:
-    """64 levels in a field that says nothing are no reason to refuse a record."""
-    assert only(b'{"deep":' + b"[" * 63 + b"]" * 63 + b', "id":1}').rows is None
+    """50 levels in a field that says nothing are no reason to refuse a record."""
+    assert only(b'{"deep":' + b"[" * 49 + b"]" * 49 + b', "id":1}').rows is None
+
+
+def test_the_deepest_row_can_be_read_from_its_file() -> None:
+    """Parquet's reader opens no file with a column that is too deep for it: no record makes one."""
+    lists = MAX_NESTING - 1
+    kind: pa.DataType = pa.int64()
+    for _ in range(lists):
+        kind = pa.list_(kind)
+    decoded = decode_chunk(
+        [b'{"deep":' + b"[" * lists + b"1" + b"]" * lists + b"}"], pa.schema({"deep": kind})
+    )
+    assert decoded.bad == ()
+    file = io.BytesIO()
+    pq.write_table(decoded.table, file)
+    assert pq.read_table(file).equals(decoded.table)
 
 
 def test_brackets_in_strings_do_not_nest() -> None:

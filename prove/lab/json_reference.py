@@ -1,6 +1,6 @@
 """What a record should become, decided slowly and by itself, with nothing but Python's own JSON reader.
 
-The columns are those of ``SCHEMA``. A record is a row (a dict), or None when it must be a bad value.
+A record is a row (a dict) of the columns it is given, or None when it must be a bad value.
 """
 
 from __future__ import annotations
@@ -9,9 +9,12 @@ import json
 import math
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 TIMESTAMPTZ = pa.timestamp("us", "UTC")
 POINT = pa.struct([("x", pa.int64()), ("at", TIMESTAMPTZ), ("names", pa.list_(pa.string()))])
@@ -27,7 +30,16 @@ SCHEMA = pa.schema(
         ("matrix", pa.list_(pa.list_(pa.float64()))),
     ]
 )
-RESERVED = {"_kafka_offset", "_ingested_at"}
+RESERVED = {
+    "_kafka_topic",
+    "_kafka_partition",
+    "_kafka_offset",
+    "_kafka_generation",
+    "_kafka_timestamp",
+    "_kafka_key",
+    "_kafka_headers",
+    "_ingested_at",
+}
 _TIME = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?)?(Z|([+-])(\d\d)(?::?(\d\d))?)",
     re.ASCII,
@@ -50,10 +62,10 @@ class Integer(str):
     __slots__ = ()
 
 
-def expected_row(value: bytes) -> dict[str, Any] | None:
-    """The row, or None for a bad value."""
+def expected_row(value: bytes, schema: pa.Schema = SCHEMA) -> dict[str, Any] | None:
+    """The row, or None for a bad value; columns are of the types that records' own values lead to."""
     try:
-        return _struct(_parse(value), SCHEMA)
+        return _struct(_parse(value), schema)
     except (Bad, ValueError, RecursionError):
         return None
 
@@ -69,7 +81,7 @@ def _parse(value: bytes) -> dict[str, Any]:
     def refuse(_: str) -> None:
         raise Bad
 
-    if _depth(text) > 64:
+    if _depth(text) > 50:
         raise Bad
     parsed = json.loads(
         text, object_pairs_hook=pairs, parse_constant=refuse, parse_float=Fraction, parse_int=Integer
@@ -118,13 +130,28 @@ def _value(value: Any, kind: pa.DataType) -> Any:
         if type(value) is not list:
             raise Bad
         return [_value(item, kind.value_type) for item in value]
-    if kind == TIMESTAMPTZ:
-        return _time(value)
-    wanted = {pa.bool_(): bool, pa.string(): str, pa.int64(): Integer}.get(kind)
-    if wanted is not None:
-        if type(value) is not wanted or (wanted is Integer and not -(2**63) <= int(value) < 2**63):
-            raise Bad
-        return int(value) if wanted is Integer else value
+    return _SCALARS[kind](value)
+
+
+def _boolean(value: Any) -> bool:
+    if type(value) is not bool:
+        raise Bad
+    return value
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise Bad
+    return value
+
+
+def _long(value: Any) -> int:
+    if type(value) is not Integer or not -(2**63) <= int(value) < 2**63:
+        raise Bad
+    return int(value)
+
+
+def _double(value: Any) -> float:
     if type(value) not in (Integer, Fraction) or not math.isfinite(float(value)):
         raise Bad
     return float(value)
@@ -148,12 +175,32 @@ def _time(value: Any) -> datetime:
         raise Bad from None
 
 
+_SCALARS: dict[pa.DataType, Callable[[Any], Any]] = {
+    pa.bool_(): _boolean,
+    pa.string(): _text,
+    pa.int64(): _long,
+    pa.float64(): _double,
+    TIMESTAMPTZ: _time,
+}
+
+
 def _means_something(value: Any) -> bool:
     if isinstance(value, dict):
         return any(_means_something(item) for item in value.values())
     if isinstance(value, list):
         return any(_means_something(item) for item in value)
     return value is not None
+
+
+def is_same(left: Any, right: Any) -> bool:
+    """Whether two rows are equal to the last bit and the last type."""
+    if isinstance(left, float) and isinstance(right, float):
+        return left == right and math.copysign(1, left) == math.copysign(1, right)
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(is_same(left[key], right[key]) for key in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(is_same, left, right))
+    return type(left) is type(right) and left == right
 
 
 def has_new_field(value: bytes) -> bool:
