@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +16,18 @@ def equal_values(left: pa.ChunkedArray, right: pa.ChunkedArray) -> NDArray[np.bo
     """Row by row, null equal to null; nested values as Python sees them."""
     if pa.types.is_nested(left.type):
         pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
-        # PyIceberg reads a null list of structs as an empty one.
-        return np.fromiter((a == b or not (a or b) for a, b in pairs), dtype=bool, count=len(left))
+        return np.fromiter((a == b or _is_alike(a, b) for a, b in pairs), dtype=bool, count=len(left))
     equal = pc.fill_null(pc.equal(left.cast(right.type), right), fill_value=False)
     both_null = pc.and_(pc.is_null(left), pc.is_null(right))
     same: NDArray[np.bool_] = pc.or_(equal, both_null).to_numpy()
     return same
+
+
+def _is_alike(left: Any, right: Any) -> bool:
+    """Equal but for lists that are null or empty: PyIceberg reads a null list of structs as an empty one."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(_is_alike(left[name], right[name]) for name in left)
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        return len(left) == len(right) and all(map(_is_alike, left, right))
+    nothing: tuple[Any, ...] = (None, [])
+    return bool(left == right) or (left in nothing and right in nothing)

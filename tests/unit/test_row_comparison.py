@@ -1,0 +1,30 @@
+"""Rows read back are compared as they were written, whatever PyIceberg's scan makes of nulls in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_jobs.row_comparison import equal_values
+
+POINT = pa.struct([("x", pa.int64()), ("parts", pa.list_(pa.struct([("y", pa.int64())])))])
+
+
+@pytest.mark.parametrize(
+    ("written", "read", "is_same"),
+    [
+        (None, None, True),
+        ({"x": 1, "parts": None}, {"x": 1, "parts": []}, True),
+        ({"x": 1, "parts": [{"y": 2}]}, {"x": 1, "parts": [{"y": 2}]}, True),
+        ({"x": 1, "parts": None}, {"x": 2, "parts": []}, False),
+        ({"x": 1, "parts": None}, {"x": 1, "parts": [None]}, False),
+        ({"x": 1, "parts": [{"y": 2}]}, {"x": 1, "parts": []}, False),
+        ({"x": None, "parts": None}, None, False),
+    ],
+)
+def test_a_null_list_inside_is_an_empty_one(written: Any, read: Any, is_same: bool) -> None:
+    """At any depth a null list of structs, which the scan shows as an empty one, is no difference."""
+    left, right = (pa.chunked_array([pa.array([value], POINT)]) for value in (read, written))
+    assert equal_values(left, right).tolist() == [is_same]
