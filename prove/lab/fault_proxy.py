@@ -1,22 +1,19 @@
-"""An HTTP proxy that loses, delays or falsifies answers, and records what it saw.
-
-It keeps the client's Host header: catalogs hand out their own address from it, and a client sent to the
-server itself would bypass the faults without a test noticing.
-"""
+"""A proxy before a catalog that loses, delays or falsifies answers, and records what it saw."""
 
 from __future__ import annotations
 
-import http.client
 import threading
 import time
 from dataclasses import dataclass
 from enum import StrEnum
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import urlsplit, urlunsplit
+from typing import TYPE_CHECKING
+
+from prove.lab.http_proxy import HttpProxy, Response
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from prove.lab.http_proxy import Client, Request
 
 
 class Fault(StrEnum):
@@ -71,36 +68,20 @@ LATE_SECONDS = 2.0
 SILENCE_SECONDS = 3.0  # a client that waits longer sees the connection end
 
 
-class FaultProxy:
-    """Use as a context manager; ``url`` is the upstream's with the proxy's address."""
+class FaultProxy(HttpProxy):
+    """Applies a fault to the requests it is armed for, and passes all others on."""
 
     def __init__(self, upstream: str) -> None:
-        self._upstream = urlsplit(upstream)
+        super().__init__(upstream)
         self._armed: list[tuple[Callable[[str, str], bool], Fault]] = []
         self._lock = threading.Lock()
         self._late: list[threading.Thread] = []
         self.seen: list[Seen] = []
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"proxy": self}))
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
-        address = f"127.0.0.1:{self._server.server_address[1]}"
-        self.url = urlunsplit(self._upstream._replace(netloc=address))
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
         for thread in self._late:
             thread.join()
-
-    def stop(self) -> None:
-        """Refuse every connection from now on."""
-        if self._thread.is_alive():
-            self._server.shutdown()
-            self._server.server_close()
-            self._thread.join()
 
     def arm(self, fault: Fault, matches: Callable[[str, str], bool]) -> None:
         """Apply the fault to the next request whose method and path match."""
@@ -111,38 +92,41 @@ class FaultProxy:
         """The requests a fault was applied to."""
         return [seen for seen in self.seen if seen.fault is not None]
 
-    def take(self, method: str, path: str) -> Fault | None:
+    def serve(self, request: Request, client: Client) -> None:
+        fault = self._take(request)
+        if fault is not None and not fault.is_passed_on:
+            self.seen.append(Seen(request.method, request.path, fault, None))
+            if fault is Fault.LATE_504:
+                self._pass_on_late(request)
+            _falsify(fault, client)
+            return
+        response = self.pass_on(request)
+        if fault is Fault.LANDED_TWICE:
+            response = self.pass_on(request)
+        self.seen.append(Seen(request.method, request.path, fault, response.status))
+        if fault in {None, Fault.LANDED_TWICE}:
+            client.answer(response)
+        elif fault is Fault.HALF_ANSWER:
+            client.answer(response, is_half=True)
+        elif fault is not None:
+            _falsify(fault, client)
+
+    def _take(self, request: Request) -> Fault | None:
         """The fault for this request, used up."""
         with self._lock:
             for armed in self._armed:
                 matches, fault = armed
-                if matches(method, path):
+                if matches(request.method, request.path):
                     self._armed.remove(armed)
                     return fault
         return None
 
-    def pass_on(
-        self, method: str, path: str, headers: Any, body: bytes
-    ) -> tuple[int, list[tuple[str, str]], bytes]:
-        """Ask the server, every header as the client sent it."""
-        connection = http.client.HTTPConnection(
-            self._upstream.hostname or "", self._upstream.port, timeout=60
-        )
-        connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
-        for name, value in headers.items():
-            connection.putheader(name, value)
-        connection.endheaders(body or None)
-        answer = connection.getresponse()
-        content = answer.read()
-        connection.close()
-        return answer.status, answer.getheaders(), content
-
-    def pass_on_late(self, method: str, path: str, headers: Any, body: bytes) -> None:
+    def _pass_on_late(self, request: Request) -> None:
         """Ask the server when the client has long been told that it failed."""
 
         def later() -> None:
             time.sleep(LATE_SECONDS)
-            self.pass_on(method, path, headers, body)
+            self.pass_on(request)
 
         thread = threading.Thread(target=later)
         self._late.append(thread)
@@ -154,62 +138,18 @@ def is_table_commit(method: str, path: str) -> bool:
     return method == "POST" and "/tables/" in path and not path.endswith("/metrics")
 
 
-class _Handler(BaseHTTPRequestHandler):
-    proxy: FaultProxy
-    protocol_version = "HTTP/1.1"
+def _falsify(fault: Fault, client: Client) -> None:
+    """Answer what the server did not say, or nothing."""
+    if fault.status is not None:
+        client.answer(_made_up(fault.status))
+    elif fault is Fault.HALF_REFUSAL:
+        client.answer(_made_up(500), is_half=True)
+    else:
+        if fault in {Fault.NO_ANSWER, Fault.LANDED_NO_ANSWER}:
+            time.sleep(SILENCE_SECONDS)
+        client.cut()
 
-    def log_message(self, *_: object) -> None:
-        pass
 
-    def _serve(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        fault = self.proxy.take(self.command, self.path)
-        request = (self.command, self.path, self.headers, body)
-        if fault is not None and not fault.is_passed_on:
-            self.proxy.seen.append(Seen(self.command, self.path, fault, None))
-            if fault is Fault.LATE_504:
-                self.proxy.pass_on_late(*request)
-            self._falsify(fault)
-            return
-        status, headers, content = self.proxy.pass_on(*request)
-        if fault is Fault.LANDED_TWICE:
-            status, headers, content = self.proxy.pass_on(*request)
-        self.proxy.seen.append(Seen(self.command, self.path, fault, status))
-        if fault in {None, Fault.LANDED_TWICE}:
-            self._answer(status, headers, content, is_half=False)
-        elif fault is Fault.HALF_ANSWER:
-            self._answer(status, headers, content, is_half=True)
-        elif fault is not None:
-            self._falsify(fault)
-
-    def _falsify(self, fault: Fault) -> None:
-        """Answer what the server did not say, or nothing."""
-        if fault.status is not None:
-            self._status(fault.status)
-        elif fault is Fault.HALF_REFUSAL:
-            self._status(500, is_half=True)
-        else:
-            if fault in {Fault.NO_ANSWER, Fault.LANDED_NO_ANSWER}:
-                time.sleep(SILENCE_SECONDS)
-            self._cut()
-
-    def _cut(self) -> None:
-        self.close_connection = True
-
-    def _status(self, status: int, *, is_half: bool = False) -> None:
-        content = b'{"error":{"message":"made up by the proxy","type":"Gateway","code":%d}}' % status
-        self._answer(status, [("Content-Type", "application/json")], content, is_half=is_half)
-
-    def _answer(self, status: int, headers: list[tuple[str, str]], content: bytes, *, is_half: bool) -> None:
-        self.send_response_only(status)
-        for name, value in headers:
-            if name.lower() not in {"content-length", "transfer-encoding", "connection"}:
-                self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(content[: len(content) // 2] if is_half else content)
-        if is_half:
-            self._cut()
-
-    do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = _serve  # noqa: N815  (the names http.server calls)
+def _made_up(status: int) -> Response:
+    content = b'{"error":{"message":"made up by the proxy","type":"Gateway","code":%d}}' % status
+    return Response(status, (("Content-Type", "application/json"),), content)

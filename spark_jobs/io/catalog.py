@@ -27,6 +27,7 @@ from requests import RequestException
 
 from spark_jobs.core.errors import ConfigError, RetryableError, SluiceError
 from spark_jobs.io.rest_catalog import PatientRestCatalog
+from spark_jobs.io.storage_errors import is_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,6 +82,14 @@ def catalog_error(error: Exception, action: str, **where: object) -> SluiceError
             message,
             code="catalog-refused",
             hint="Check the catalog's credentials and that they may create and change tables.",
+            **where,
+        )
+    if is_refusal(error):
+        return ConfigError(
+            message,
+            code="storage-refused",
+            hint="Give Sluice the right to read and write at the tables' locations, and credentials that have"
+            " not expired.",
             **where,
         )
     return RetryableError(

@@ -17,10 +17,11 @@ from pyiceberg.schema import sanitize_column_names
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.typedef import Record
 
-from spark_jobs.core.errors import RetryableError
+from spark_jobs.core.errors import ConfigError, RetryableError
 from spark_jobs.io.arrow_schema import arrow_schema
 from spark_jobs.io.data_files import to_json
 from spark_jobs.io.partition_fan_out import fan_out
+from spark_jobs.io.storage_errors import is_refusal
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO, OutputFile
@@ -75,7 +76,7 @@ class SplitWriter:
     def write(self, rows: pa.Table) -> None:
         """Take rows whose columns are the table's, found by name; their types must be the table's exactly.
 
-        Raises ``RetryableError`` when storage fails.
+        Raises ``RetryableError`` when storage fails, ``ConfigError`` when it refuses.
         """
         if not len(rows):
             return
@@ -164,7 +165,15 @@ def _rename(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _storage_failed(error: OSError, file_prefix: str) -> RetryableError:
+def _storage_failed(error: OSError, file_prefix: str) -> ConfigError | RetryableError:
+    if is_refusal(error):
+        return ConfigError(
+            f"writing data files was refused: {error}",
+            code="storage-refused",
+            hint="Give Sluice the right to write at the tables' locations, and credentials that have not"
+            " expired.",
+            files=file_prefix,
+        )
     return RetryableError(
         f"writing data files failed: {type(error).__name__}: {error}",
         code="storage-failed",

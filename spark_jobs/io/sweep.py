@@ -10,6 +10,7 @@ from spark_jobs.core.txlog import FlushStart
 from spark_jobs.io.data_files import normalise_path
 from spark_jobs.io.file_listing import find_files
 from spark_jobs.io.named_files import named_among
+from spark_jobs.io.storage_errors import is_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -70,7 +71,7 @@ def delete_file(table: Table, path: str) -> None:
 
 
 def _storage_failed(error: OSError, action: str, what: str) -> ConfigError | RetryableError:
-    if isinstance(error, PermissionError):
+    if is_refusal(error):
         return ConfigError(
             f"{action} files was refused: {error}",
             code="storage-refused",

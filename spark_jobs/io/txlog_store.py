@@ -23,6 +23,7 @@ from spark_jobs.core.log_names import Phase, has_mark, is_complete, is_finished,
 from spark_jobs.core.storage_paths import is_inside
 from spark_jobs.core.txlog import Attempt, entry_to_json, fold
 from spark_jobs.io.file_listing import StoredFile, list_files
+from spark_jobs.io.storage_errors import is_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -206,14 +207,15 @@ def _create_local(path: Path, content: bytes) -> None:
 def _translated(action: str, location: str) -> Iterator[None]:
     try:
         yield
-    except PermissionError as error:
-        raise ConfigError(
-            f"{action} the transaction log was refused: {error}",
-            code="log-store-refused",
-            hint="Give Sluice the right to list, read, create and delete under `state:`.",
-            location=location,
-        ) from error
     except OSError as error:
+        if is_refusal(error):
+            raise ConfigError(
+                f"{action} the transaction log was refused: {error}",
+                code="log-store-refused",
+                hint="Give Sluice the right to list, read, create and delete under `state:`, and credentials"
+                " that have not expired.",
+                location=location,
+            ) from error
         is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
         raise RetryableError(
             f"{action} the transaction log failed: {error}",
