@@ -35,6 +35,8 @@ _WORKER = {
     "plugin.discovery": "service_load",
     "consumer.max.poll.records": "10000",
     "consumer.max.partition.fetch.bytes": "4194304",
+    # Without new records its tasks hear of a commit only then; the default lets the last one wait a minute.
+    "offset.flush.interval.ms": "1000",
 }
 _SINK = "org.apache.iceberg.connect.IcebergSinkConnector"
 
