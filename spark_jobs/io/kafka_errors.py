@@ -91,6 +91,11 @@ def is_settling(error: KafkaError) -> bool:
     return error.code() in _SETTLING
 
 
+def is_damage(error: KafkaError) -> bool:
+    """Whether a batch of records is not what its checksum says."""
+    return error.code() in _DAMAGED
+
+
 def is_no_answer(error: KafkaError) -> bool:
     """Whether nobody answered at all, as against somebody saying no."""
     return error.code() in _NO_ANSWER
@@ -131,11 +136,12 @@ def translate(error: KafkaError, doing: str, **where: object) -> SluiceError:
 
 
 def _retryable(error: KafkaError, doing: str, **where: object) -> RetryableError:
-    if error.code() in _DAMAGED:
+    if is_damage(error):
         return RetryableError(
             f"records arrived damaged while {doing}: {error.str()}",
             code="records-damaged",
-            hint="Read again; if it stays at the same offset, the broker's disk is damaged.",
+            hint="Read again; if it stays at the same offset, the broker's disk is damaged: let another"
+            " replica lead, or leave the batch's offsets out with ./sluice skip.",
             **where,
         )
     if is_settling(error):

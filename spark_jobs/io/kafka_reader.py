@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from spark_jobs.core.errors import OffsetsUnavailable, RetryableError, SluiceError, SourceChanged
 from spark_jobs.io.kafka_chunks import Chunk, ChunkBuilder
 from spark_jobs.io.kafka_cursor import Cursor
-from spark_jobs.io.kafka_errors import ClientTroubles, is_no_topic, is_settling, translate
+from spark_jobs.io.kafka_errors import ClientTroubles, is_damage, is_no_topic, is_settling, translate
 from spark_jobs.io.kafka_properties import consumer_properties, new_client
 from spark_jobs.io.kafka_statistics import INTERVAL_MS, ClientStatistics
 
@@ -129,7 +129,7 @@ class RangeReader:
         records = []
         for message in messages:
             error = message.error()
-            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            if error is not None and not _is_end(error, message, cursor):
                 raise self._failure(error, cursor, _offset(message))
             if message.partition() != partition:
                 continue  # left over from the range before
@@ -252,3 +252,14 @@ class RangeReader:
             topic=self._topic,
             range=cursor.wanted,
         )
+
+
+def _is_end(error: KafkaError, message: Message, cursor: Cursor) -> bool:
+    """Whether an event says that everything below the range's end was delivered, and nothing against it.
+
+    The fetcher reads on past the end. What is damaged there is not this range's, and all before it came.
+    """
+    if error.code() == KafkaError._PARTITION_EOF:
+        return True
+    is_ours = message.partition() == cursor.wanted.partition
+    return is_ours and is_damage(error) and _offset(message) >= cursor.wanted.end

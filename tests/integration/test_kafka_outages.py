@@ -59,6 +59,22 @@ def own_kafka(own_server: KafkaServer) -> KafkaBroker:
     return KafkaBroker(own_server.bootstrap_servers)
 
 
+def test_damage_behind_a_range_does_not_touch_it(own_kafka: KafkaBroker, servers_folder: Path) -> None:
+    """What lies before a damaged batch can be read, and audited when the batch was skipped; it cannot."""
+    topic = own_kafka.new_topic()
+    for values in ([b"0", b"1", b"2"], [b"spoiled", b"4"]):
+        own_kafka.produce(topic, values)
+    log = servers_folder / "kafka-of-outages" / "data" / f"{topic}-0" / f"{0:020}.log"
+    log.write_bytes(log.read_bytes().replace(b"spoiled", b"SPOILED"))
+    reader = _reader(own_kafka, topic, 30)
+    read = [value for chunk in reader.read(OffsetRange(0, 0, 3)) for value in chunk.values]
+    assert read == [b"0", b"1", b"2"]
+    with pytest.raises(RetryableError) as caught:
+        list(reader.read(OffsetRange(0, 0, 5)))
+    assert caught.value.code == "records-damaged"
+    reader.close()
+
+
 def _reader(kafka: KafkaBroker, topic: str, read_timeout_seconds: float = 1) -> RangeReader:
     return RangeReader(
         {"bootstrap.servers": kafka},
