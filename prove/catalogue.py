@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 from prove.crash_matrix import crash_matrix
 from prove.hostile_broker import hostile_brokers
+from prove.hostile_catalog import hostile_catalogs
 from prove.hostile_kafka import hostile_topics
 from prove.hostile_lake import hostile_lakes
+from prove.hostile_records import hostile_records
+from prove.hostile_store import hostile_stores
 from prove.zombies import zombies
 
 if TYPE_CHECKING:
@@ -22,7 +25,10 @@ def all_scenarios() -> dict[str, Scenario]:
         *zombies(),
         *hostile_topics(),
         *hostile_brokers(),
+        *hostile_records(),
         *hostile_lakes(),
+        *hostile_stores(),
+        *hostile_catalogs(),
     )
     by_name = {scenario.name: scenario for scenario in scenarios}
     assert len(by_name) == len(scenarios), "two scenarios have the same name"

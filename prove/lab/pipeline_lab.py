@@ -106,9 +106,11 @@ class Lab:
         assert is_killed, f"{fail_at} was not reached; it said: {process.last_words()}"
 
     @contextmanager
-    def stopped_at(self, fail_at: str, *, once: str = "") -> Iterator[DrainProcess]:
+    def stopped_at(
+        self, fail_at: str, *, once: str = "", patience: Patience | None = None
+    ) -> Iterator[DrainProcess]:
         """A drain that stands still at the fail point; killed in the end if it was not continued."""
-        process = self.start(fail_at, signal.SIGSTOP, once=once)
+        process = self.start_struck(SignalAt(fail_at, signal.SIGSTOP, once), patience=patience)
         try:
             process.wait_until_stopped()
             yield process
