@@ -15,14 +15,14 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyiceberg.types import StringType
 
 from prove.hostile import Case, Told, drained, interrupted, other_engine, put_right, refused
-from prove.stage import BATCH
+from prove.stage import BATCH, REST, SQLITE
 from spark_jobs.core.progress import PROPERTY_LAST_COMMITS, PROPERTY_OFFSETS
 from spark_jobs.rollback import rollback
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
+    from pyiceberg.io import FileIO
     from pyiceberg.table import Table
 
     from prove.scenario import Scenario
@@ -38,9 +38,10 @@ QUICK = frozenset({"rolled-back", "offsets-set-forward", "log-garbage"})
 
 def hostile_lakes() -> Iterator[Scenario]:
     """Every case, in the report's order."""
-    for case in CASES:
-        there = replace(case, name=f"lake/{case.name}")
-        yield there.scenario(GROUP, is_quick=case.name in QUICK)
+    for catalog in (SQLITE, REST):
+        for case in CASES:
+            there = replace(case, name=f"lake/{case.name}", catalog=catalog)
+            yield there.scenario(GROUP, is_quick=catalog == SQLITE and case.name in QUICK)
 
 
 def _dropped(play: Play) -> Told:
@@ -166,15 +167,26 @@ def _moved(by: int, offsets: str) -> str:
     return json.dumps(document)
 
 
-def _log_damaged(damage: Callable[[Path], object], play: Play) -> Told:
+def _log_damaged(damage: Callable[[FileIO, str], object], play: Play) -> Told:
     interrupted(play)
-    written = (play.folder / "home" / "log").rglob("4-ParquetWritten.json")
-    damage(max(written, key=lambda path: path.stat().st_mtime_ns))
+    table = play.lab.table()
+    table_uuid = str(table.metadata.table_uuid)
+    with play.lab.connections() as connections:
+        (dead,) = connections.txlog.unfinished(table_uuid, now_us=connections.now_us())
+        root = connections.txlog.root
+    damage(table.io, f"{root}/{table_uuid}/{dead.uuid}/4-ParquetWritten.json")
     return put_right("its files are no longer known", play)
 
 
-def _truncate(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:20])
+def _truncate(storage: FileIO, location: str) -> None:
+    with storage.new_input(location).open() as stream:
+        left = stream.read()[:20]
+    _overwrite(left, storage, location)
+
+
+def _overwrite(content: bytes, storage: FileIO, location: str) -> None:
+    with storage.new_output(location).create(overwrite=True) as stream:
+        stream.write(content)
 
 
 _rewritten_case = partial(Case, promise=NAMED_THEN_BACK, may_read_again=(BATCH,))
@@ -232,11 +244,11 @@ CASES = (
     _log_case(
         "log-garbage",
         "the log's last object filled with garbage",
-        happen=partial(_log_damaged, lambda path: path.write_bytes(b"\x00\xff garbage")),
+        happen=partial(_log_damaged, partial(_overwrite, b"\x00\xff garbage")),
     ),
     _log_case(
         "log-object-gone",
         "the log's last object gone",
-        happen=partial(_log_damaged, lambda path: path.unlink()),
+        happen=partial(_log_damaged, lambda storage, location: storage.delete(location)),
     ),
 )
