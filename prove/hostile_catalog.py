@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     Arranged = Callable[[Play], AbstractContextManager[Callable[[], None]]]
 
 GROUP = "a hostile catalog"
-QUICK = frozenset({"catalog/unreadable/committing"})
 SHORT = Patience(SOON, answer=2.0, lock=1)
 HARMS = (Harm.SLOW, Harm.ALL_503, Harm.ALL_CUT, Harm.SILENT, Harm.DENIED)
 
@@ -59,7 +58,7 @@ def _cases(
             catalog=catalog,
             may_read_again=(0,) if is_sat_out else moment.may_read_again,
         )
-        yield case.scenario(GROUP, is_quick=case.name in QUICK)
+        yield case.scenario(GROUP)
 
 
 @contextmanager
