@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import random
 import signal
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from prove import report
 from prove.catalogue import choose
 from prove.run import run_scenarios
 from prove.servers import running_servers
+from prove.soak import Soak
 from servers.environment import clean_environment
 from servers.java import java_home
 
@@ -36,13 +38,21 @@ EXIT_BROKEN = 1
     "--only", default="*", metavar="PATTERN", help="Scenarios whose name matches; `*` is a wildcard."
 )
 @click.option("--jobs", default=2, type=click.IntRange(min=1), show_default=True, help="How many at once.")
+@click.option(
+    "--soak", type=click.FloatRange(min=0), metavar="MINUTES", help="Nothing but a soak, for so long."
+)
+@click.option("--seed", type=int, help="What happens in a soak; without it something new each time.")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object as the last line.")
-def main(*, quick: bool, only: str, jobs: int, is_json: bool) -> None:
+def main(*, quick: bool, only: str, jobs: int, soak: float | None, seed: int | None, is_json: bool) -> None:
     """Strike real pipelines at every point, restart them, and count what was lost or doubled.
 
     The whole matrix takes up to an hour and writes docs/RELIABILITY.md.
     """
-    chosen = choose(only=only, is_quick=quick)
+    seed = random.randrange(1_000_000) if seed is None else seed
+    if soak is None:
+        chosen = choose(only=only, is_quick=quick, seed=seed)
+    else:
+        chosen = [Soak("rest/soak", seed, soak).scenario()]
     if not chosen:
         raise click.UsageError(f"no scenario is named {only}")
     os.environ |= clean_environment(java_home())
@@ -56,7 +66,7 @@ def main(*, quick: bool, only: str, jobs: int, is_json: bool) -> None:
         if not outcome.is_kept:
             print(f"\n{report.complaint(outcome)}")
     print(f"\n{report.summary(outcomes)}")
-    if not quick and only == "*":
+    if not quick and only == "*" and soak is None:
         PAGE.write_text(report.as_page(outcomes, _machine(), (time.monotonic() - began) / 60))
         print(f"written: {PAGE}")
     if is_json:

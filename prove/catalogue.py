@@ -5,40 +5,49 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from prove.clocks import clocks
 from prove.crash_matrix import crash_matrix
 from prove.hostile_broker import hostile_brokers
 from prove.hostile_catalog import hostile_catalogs
+from prove.hostile_cluster import hostile_clusters
 from prove.hostile_kafka import hostile_topics
 from prove.hostile_lake import hostile_lakes
 from prove.hostile_records import hostile_records
 from prove.hostile_store import hostile_stores
+from prove.soak import soaks
 from prove.zombies import zombies
 
 if TYPE_CHECKING:
     from prove.scenario import Scenario
 
+# The suite's soak: a red one is then of the change that was made.
+USUAL_SEED = 1
 
-def all_scenarios() -> dict[str, Scenario]:
-    """By name, in the report's order."""
+
+def all_scenarios(seed: int = USUAL_SEED) -> dict[str, Scenario]:
+    """By name, in the report's order; ``seed`` is the soaks'."""
     scenarios = (
         *crash_matrix(),
         *zombies(),
         *hostile_topics(),
         *hostile_brokers(),
+        *hostile_clusters(),
         *hostile_records(),
         *hostile_lakes(),
         *hostile_stores(),
         *hostile_catalogs(),
+        *clocks(),
+        *soaks(seed),
     )
     by_name = {scenario.name: scenario for scenario in scenarios}
     assert len(by_name) == len(scenarios), "two scenarios have the same name"
     return by_name
 
 
-def choose(*, only: str = "*", is_quick: bool = False) -> list[Scenario]:
+def choose(*, only: str = "*", is_quick: bool = False, seed: int = USUAL_SEED) -> list[Scenario]:
     """Those whose name matches the shell pattern ``only``; with ``is_quick`` the short selection of them."""
     return [
         each
-        for each in all_scenarios().values()
+        for each in all_scenarios(seed).values()
         if fnmatchcase(each.name, only) and (each.is_quick or not is_quick)
     ]

@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from prove.lab.clock import NO_JUMP
 from prove.scenario import Findings, Scenario
 from prove.stage import CATALOG_NAMES, SQLITE
 from prove.verdict import look
+from spark_jobs.core.fail_points import NoFailPoints
 from spark_jobs.core.offsets import OffsetRange, OffsetRanges
 from spark_jobs.io.catalog import close_catalog
 from spark_jobs.skip import skip
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.catalog import Catalog
 
+    from prove.lab.clock import ClockJump
     from prove.lab.drain_process import Answer, DrainProcess
     from prove.stage import Play, Stage
 
@@ -114,10 +117,12 @@ def refused_awake(process: DrainProcess, *codes: str) -> str:
     return _named(process.answer(), codes)
 
 
-def put_right(happened: str, play: Play, *, was_read: bool = True, of_earlier: int = 0) -> Told:
+def put_right(
+    happened: str, play: Play, *, was_read: bool = True, of_earlier: int = 0, clock: ClockJump = NO_JUMP
+) -> Told:
     """The next drain ends well; what it adopted, found and committed. ``was_read``: its range was before."""
     began = time.monotonic()
-    answer = play.lab.start().answer()
+    answer = play.lab.start_struck(NoFailPoints(), clock=clock).answer()
     seconds = time.monotonic() - began
     assert answer.error is None, answer.message
     did = {"adopted": answer.adopted, "found landed": answer.marked, "committed": answer.batches}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
@@ -15,8 +15,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from prove.hostile import Told, drained, judge, put_right, refused
-from prove.hostile_kafka import GROUP, accepted, other_topic
+from prove.hostile import Told, drained, judge, put_right, refused, skipped
+from prove.hostile_kafka import GROUP, HALF, NAMED_THEN_SKIPPED, accepted, other_topic
 from prove.lab.kafka_server import Record, kafka_settings, unique_name
 from prove.lab.pipeline_lab import orders
 from prove.lab.server_folder import ServerFolder
@@ -34,10 +34,11 @@ if TYPE_CHECKING:
     from servers.kafka import KafkaServer, KafkaSettings
 
 COMPACTION_SECONDS = 60.0
+DEAD_LETTERS = 2  # of partition 0's half of a batch
 KEYED = 200
 # Compaction leaves one of each of three keys, and what its newest segment holds.
 FEW = 50
-EAGERLY = {"segment_ms": 100, "min_cleanable_dirty_ratio": 0.01, "max_compaction_lag_ms": 100}
+EAGERLY: dict[str, Any] = {"segment_ms": 100, "min_cleanable_dirty_ratio": 0.01, "max_compaction_lag_ms": 100}
 
 
 @dataclass(slots=True)
@@ -119,6 +120,18 @@ def _damaged(play: Play, broker: OwnBroker) -> Told:
     return put_right(ended, play)
 
 
+def _damaged_for_good(play: Play, broker: OwnBroker) -> Told:
+    """Nothing can mend it: the operator leaves out what Kafka cannot give."""
+    drained(play)
+    play.produce_batch()
+    log = broker.log_of(play.lab.pipeline.topic, 0)
+    _write(log, log.read_bytes().rindex(b"customer"), b"C")
+    ended = refused(play, "records-damaged")
+    skipped(play, 0, HALF, 2 * HALF, HALF - DEAD_LETTERS)
+    play.produced.dead_letters -= DEAD_LETTERS
+    return put_right(ended, play, was_read=False)
+
+
 def _write(path: Path, place: int, byte: bytes) -> None:
     with path.open("r+b") as file:
         file.seek(place)
@@ -191,6 +204,12 @@ CASES = (
         "a named error and no commit; mended, it is read",
         _damaged,
         may_read_again=(BATCH,),
+    ),
+    BrokerCase(
+        "batch-damaged/for-good",
+        "a byte changed in the broker's log, and no copy of it",
+        NAMED_THEN_SKIPPED,
+        _damaged_for_good,
     ),
     BrokerCase(
         "log-truncated",

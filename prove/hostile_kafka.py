@@ -149,9 +149,9 @@ def accepted(play: Play, ended: str, *, of_earlier: int = BATCH) -> Told:
     return put_right(ended, play, was_read=False, of_earlier=of_earlier)
 
 
-def other_topic(play: Play, **config: object) -> str:
+def other_topic(play: Play, *, copies: int = 1, **config: object) -> str:
     """Give the pipeline a new topic with these settings."""
-    topic = play.kafka.new_topic(PARTITIONS, retention_ms=-1, **config)
+    topic = play.kafka.new_topic(PARTITIONS, copies=copies, retention_ms=-1, **config)
     configure(play.lab, f"pipelines/{PIPELINE}", {"topic": topic})
     return topic
 

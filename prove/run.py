@@ -25,9 +25,10 @@ def run_scenarios(
 ) -> list[Outcome]:
     """Run them all, whatever becomes of each; outcomes in the order of ``scenarios``."""
     outcomes: dict[str, Outcome] = {}
+    longest_first = sorted(scenarios, key=lambda scenario: -scenario.minutes)
     with ThreadPoolExecutor(jobs) as pool:
         try:
-            for done in as_completed([pool.submit(run_one, scenario, stage) for scenario in scenarios]):
+            for done in as_completed([pool.submit(run_one, scenario, stage) for scenario in longest_first]):
                 outcome = done.result()
                 outcomes[outcome.name] = outcome
                 on_outcome(outcome)
@@ -56,4 +57,5 @@ def run_one(scenario: Scenario, stage: Stage) -> Outcome:
         findings=findings,
         failure=failure,
         left_out=left_out,
+        again=scenario.again,
     )

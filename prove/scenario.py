@@ -45,7 +45,8 @@ class Scenario:
     """One case. ``needs`` are the servers beside Kafka: ``rest``, ``nessie``, ``spark``.
 
     ``title`` says in words what is done; ``run`` raises when the case could not be made, which is a failure,
-    or ``LeftOut`` when this machine cannot make it.
+    or ``LeftOut`` when this machine cannot make it. ``again`` are the command's options that run it again, if
+    its name alone does not. A case that takes ``minutes`` is begun before all others.
     """
 
     name: str
@@ -55,6 +56,8 @@ class Scenario:
     needs: frozenset[str]
     is_quick: bool
     run: Callable[[Stage], Findings]
+    again: str = ""
+    minutes: float = 0.0
 
 
 class LeftOut(Exception):
@@ -73,6 +76,7 @@ class Outcome:
     findings: Findings | None = None
     failure: str = ""
     left_out: str = ""
+    again: str = ""
 
     @property
     def is_kept(self) -> bool:

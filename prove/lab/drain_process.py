@@ -11,10 +11,12 @@ import os
 import signal
 import subprocess
 import time
+import traceback
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from prove.lab.clock import NO_JUMP, ClockJump
 from prove.lab.patience import Patience
 from prove.lab.tasks_here import tasks_here
 from resources.connections import open_connections
@@ -42,12 +44,14 @@ if TYPE_CHECKING:
     from spark_jobs.io.connections import Connections
 
 FINISH_SECONDS = 120.0
+UNNAMED = "unnamed"
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """How the work ended: its numbers, or its named error, whose code is ``error``.
 
+    An error without a name, which is a defect, is ``UNNAMED`` and its traceback the message.
     ``records_read`` is what it asked Kafka for, ``marked`` counts attempts that were found to have landed.
     """
 
@@ -91,6 +95,15 @@ class DrainProcess:
         self.process.join(FINISH_SECONDS)
         return answer
 
+    def ending(self) -> Answer | None:
+        """Wait for its end, whichever it is; None when a signal ended it."""
+        assert self.receiver.poll(FINISH_SECONDS), "the work did not end"
+        try:
+            return self.answer()
+        except EOFError:
+            assert self.died_of() is not None, "the work ended without an answer"
+            return None
+
     def wait_until_stopped(self) -> None:
         """Wait until SIGSTOP holds it."""
         deadline = time.monotonic() + FINISH_SECONDS
@@ -98,6 +111,12 @@ class DrainProcess:
             assert self.process.is_alive(), f"it ended: {self.answer() if self.receiver.poll() else '?'}"
             assert time.monotonic() < deadline, "the fail point was not reached"
             time.sleep(0.05)
+
+    def sleeps_or_ended(self) -> bool:
+        """Wait until SIGSTOP holds it, which is True, or it has ended without."""
+        while not (is_asleep := self._state().startswith("T")) and self.process.is_alive():
+            time.sleep(0.05)
+        return is_asleep
 
     def go_on(self) -> None:
         """Continue it after SIGSTOP."""
@@ -122,11 +141,13 @@ class Work:
 
     ``name`` is ``drain``, ``checkpoint``, ``publish``, ``discard``, ``rollback`` (the last commit of main),
     ``replay 0:10-20`` or a kind of upkeep. ``is_here``: tasks run in the process instead of on Spark.
+    ``clock`` is the process's.
     """
 
     name: str = "drain"
     is_here: bool = False
     patience: Patience = field(default_factory=Patience)
+    clock: ClockJump = NO_JUMP
 
 
 def start_work(path: Path, pipeline: str, fail_points: FailPoints, work: Work) -> DrainProcess:
@@ -142,6 +163,7 @@ def start_work(path: Path, pipeline: str, fail_points: FailPoints, work: Work) -
 
 def _run(path: Path, pipeline_name: str, fail_points: FailPoints, work: Work, sender: Any) -> None:
     work.patience.impose()
+    work.clock.impose()
     config = load_config(path)
     pipeline = next(p for p in config.pipelines if p.name == pipeline_name)
     kind = "upkeep" if work.name in set(UpkeepKind) else "drain"
@@ -151,6 +173,8 @@ def _run(path: Path, pipeline_name: str, fail_points: FailPoints, work: Work, se
             answer = _do(work.name, pipeline, tasks_here(connections) if work.is_here else connections)
     except SluiceError as error:
         answer = Answer(error.code, str(error))
+    except Exception:  # noqa: BLE001  (told by the process that waits)
+        answer = Answer(UNNAMED, traceback.format_exc())
     sender.send(answer)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 from prove.lab.http_proxy import HttpProxy, Response
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from prove.lab.http_proxy import Client, Request
 
@@ -76,6 +77,7 @@ class FaultProxy(HttpProxy):
         self._armed: list[tuple[Callable[[str, str], bool], Fault]] = []
         self._lock = threading.Lock()
         self._late: list[threading.Thread] = []
+        self._is_away = False
         self.seen: list[Seen] = []
 
     def __exit__(self, *_: object) -> None:
@@ -87,6 +89,20 @@ class FaultProxy(HttpProxy):
         """Apply the fault to the next request whose method and path match."""
         with self._lock:
             self._armed.append((matches, fault))
+
+    def disarm(self) -> None:
+        """Forget the faults that no request has met."""
+        with self._lock:
+            self._armed.clear()
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """The server cannot be reached while the block runs: every connection is cut."""
+        self._is_away = True
+        try:
+            yield
+        finally:
+            self._is_away = False
 
     def faulted(self) -> list[Seen]:
         """The requests a fault was applied to."""
@@ -113,6 +129,8 @@ class FaultProxy(HttpProxy):
 
     def _take(self, request: Request) -> Fault | None:
         """The fault for this request, used up."""
+        if self._is_away:
+            return Fault.CUT_BEFORE
         with self._lock:
             for armed in self._armed:
                 matches, fault = armed

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from prove.lab.clock import NO_JUMP
 from prove.lab.drain_process import Work, start_work
 from prove.lab.patience import Patience
 from prove.lab.signal_at import SignalAt
@@ -22,7 +23,7 @@ from spark_jobs.io.catalog import close_catalog
 from spark_jobs.io.config_file import load_config
 from spark_jobs.io.data_files import normalise_path
 from spark_jobs.io.file_listing import list_files
-from spark_jobs.io.tables import dead_letters_of, load_table
+from spark_jobs.io.tables import dead_letters_of, load_fresh, load_table, progress_of
 from spark_jobs.replay import replay
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.table import Table
 
+    from prove.lab.clock import ClockJump
     from prove.lab.drain_process import DrainProcess
     from spark_jobs.audit import AuditResult
     from spark_jobs.core.config import PipelineConfig, SluiceConfig
@@ -93,10 +95,16 @@ class Lab:
         return self.start_struck(SignalAt(fail_at, number, once), work=work)
 
     def start_struck(
-        self, fail_points: FailPoints, *, work: str = "drain", patience: Patience | None = None
+        self,
+        fail_points: FailPoints,
+        *,
+        work: str = "drain",
+        patience: Patience | None = None,
+        clock: ClockJump = NO_JUMP,
     ) -> DrainProcess:
         """Begin work in a process of its own with other fail points, which travel there."""
-        under = Work(work, self.is_here and work not in set(UpkeepKind), patience or Patience())
+        is_here = self.is_here and work not in set(UpkeepKind)
+        under = Work(work, is_here, patience or Patience(), clock)
         return start_work(self.path, PIPELINE, fail_points, under)
 
     def kill_at(self, fail_at: str, *, work: str = "drain") -> None:
@@ -130,6 +138,12 @@ class Lab:
             close_catalog(catalog)
         assert table is not None
         return table
+
+    def drained(self, identifier: str = "") -> int:
+        """How many offsets the pipeline's table, or another one, has left behind it; 0 without a table."""
+        with self.connections() as connections:
+            table = load_fresh(connections, identifier or self.pipeline.table)
+        return 0 if table is None else sum(progress_of(table).next_offsets.values())
 
     def rows(self, identifier: str = "") -> pa.Table:
         """Every row."""

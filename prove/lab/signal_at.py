@@ -13,7 +13,7 @@ class SignalAt:
     """Send signal ``number`` to the process that reaches ``name``: SIGKILL ends it, SIGSTOP holds it.
 
     With ``once``, a path that does not exist yet, only the first process to reach the place gets it: a
-    task that Spark tries again is left alone the second time.
+    task that Spark tries again is left alone the second time. The file then holds that process's id.
     """
 
     name: str
@@ -29,7 +29,8 @@ class SignalAt:
         if not self.once:
             return True
         try:
-            Path(self.once).touch(exist_ok=False)
+            with Path(self.once).open("x") as first:
+                first.write(f"{os.getpid()}")
         except FileExistsError:
             return False
         return True

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ from prove.hostile_store import QUICK as QUICK_STORES
 from prove.jobs import ADOPTED, DRAIN
 from prove.report import as_page, complaint
 from prove.scenario import Findings, Outcome
+from prove.soak import Soak, drawn_events
+from prove.soak_events import EVENTS
 from prove.stage import Stage
 from prove.verdict import look
 from prove.zombies import QUICK as QUICK_ZOMBIES
@@ -112,6 +115,24 @@ def test_a_broken_promise_is_named_with_its_command(findings: Findings) -> None:
     assert KEPT.is_kept
     assert not broken.is_kept
     assert "./sluice prove --only 'sqlite/drain/kill-x'" in complaint(broken)
+
+
+def test_the_events_of_a_seed_are_always_the_same() -> None:
+    """What happened before a failure can be made to happen again, whatever the events before did."""
+
+    def events(seed: int, *, draws: int) -> list[tuple[str, float]]:
+        drawn = ((name, [draw.random() for _ in range(draws)]) for name, draw in drawn_events(seed))
+        return [(name, numbers[0]) for name, numbers in islice(drawn, 50)]
+
+    assert events(7, draws=1) == events(7, draws=3)
+    assert events(7, draws=1) != events(8, draws=1)
+    assert {name for name, _ in islice(drawn_events(7), 500)} == set(EVENTS)
+
+
+def test_a_soak_that_fails_names_its_seed() -> None:
+    """Its name alone would run another one."""
+    broken = replace(KEPT, findings=Findings("died", lost=1), again=Soak("soak", 7, 10.0).scenario().again)
+    assert "./sluice prove --soak 10 --seed 7" in complaint(broken)
 
 
 def test_the_page_has_a_row_for_each_scenario() -> None:

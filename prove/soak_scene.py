@@ -1,0 +1,150 @@
+"""What the events of a soak act on: a pipeline, a live producer, and the runs that sleep meanwhile."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections import deque
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from prove.lab.new_lab import progress
+from prove.lab.pipeline_lab import orders
+from prove.lab.work_loop import looping
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prove.lab.drain_process import DrainProcess
+    from prove.lab.fault_proxy import FaultProxy
+    from prove.stage import Play
+
+PAUSE_SECONDS = 0.15
+MOST_AT_ONCE = 30
+BAD_SHARE = 0.03
+TOMBSTONE_SHARE = 0.02
+BROKEN = (b"not json", b"null", b"\xff\xfe", b'{"id": 1', b'{"id": "a word"}', b'{"id": 1}{"id": 2}')
+# What work may end with when it is struck, or others work on the table at the same time. Not among them:
+# whatever says that strangers changed the table, and an error without a name.
+TOLERATED = frozenset(
+    {
+        "offsets-moved",
+        "dead-letters-moved",
+        "taken-over",
+        "replay-overtaken",
+        "replay-ahead",
+        "replayed-since",
+        "no-such-snapshot",
+        "nothing-to-roll-back",
+        "commit-state-unknown",
+        "commit-crowded-out",
+        "upkeep-crowded-out",
+        "catalog-away",
+        "catalog-refused",
+    }
+)
+
+
+@dataclass(slots=True)
+class Scene:
+    """``sleepers`` are runs that SIGSTOP holds; ``told`` are the newest events in words."""
+
+    play: Play
+    producer: LiveProducer
+    sleepers: deque[DrainProcess] = field(default_factory=deque)
+    told: deque[str] = field(default_factory=lambda: deque(maxlen=12))
+
+    @property
+    def proxy(self) -> FaultProxy:
+        """What stands before the catalog."""
+        assert self.play.proxy is not None
+        return self.play.proxy
+
+    def offsets(self, draw: random.Random, most: int = 300) -> str:
+        """A range that the table has, as a replay is told it."""
+        partition, place, length = draw.randrange(2), draw.random(), draw.randrange(1, most)
+        lab = self.play.lab
+        next_offset = progress(lab, lab.pipeline.table).next_offsets.get(partition, 0)
+        start = int(place * max(0, next_offset - 1))
+        return f"{partition}:{start}-{min(start + length, max(next_offset, start + 1))}"
+
+    def end(self, process: DrainProcess) -> str:
+        """Wait for a run's end; how it ended, in words."""
+        answer = process.ending()
+        if answer is None:
+            return "died"
+        if answer.error is None:
+            return "ended well"
+        assert answer.error in TOLERATED, answer.message
+        return f"ended with {answer.error}"
+
+    def wake(self) -> str:
+        """Let the run that has slept longest go on to its end."""
+        sleeper = self.sleepers.popleft()
+        sleeper.go_on()
+        return self.end(sleeper)
+
+    def bury(self) -> None:
+        """Kill what still sleeps."""
+        while self.sleepers:
+            self.sleepers.popleft().kill()
+
+
+class LiveProducer:
+    """Puts some records into the topic again and again; what they are depends on the seed."""
+
+    def __init__(self, play: Play, seed: int) -> None:
+        self._play = play
+        self._draw = random.Random(f"{seed}/records")
+        self._lock = threading.Lock()
+        self._fields = 0
+        self._next_id = 0
+
+    def produce(self, count: int, *, bad_share: float = BAD_SHARE) -> None:
+        """So many records now, of which so many cannot be decoded."""
+        with self._lock:
+            kinds = [self._draw.random() for _ in range(count)]
+            bad: list[bytes | None] = [self._draw.choice(BROKEN) for kind in kinds if kind < bad_share]
+            bad += [None for kind in kinds if kind > 1 - TOMBSTONE_SHARE]
+            good = orders(self._next_id, count - len(bad))
+            self._next_id += len(good)
+            self._play.produce([self._with_fields(value) for value in good], bad)
+
+    def add_field(self) -> int:
+        """From now on records carry one more field; how many there are."""
+        with self._lock:
+            self._fields += 1
+            return self._fields
+
+    def go_on(self, _round: int) -> None:
+        """One burst, and the pause after it."""
+        self.produce(self._draw.randrange(1, MOST_AT_ONCE))
+        time.sleep(PAUSE_SECONDS)
+
+    def _with_fields(self, value: bytes) -> bytes:
+        if not self._fields:
+            return value
+        record = json.loads(value)
+        number = record["id"]
+        shapes = (number, f"text {number}", {"a": number, "b": f"{number}"}, [number, number + 1])
+        for n in range(self._fields):
+            record[f"new_{n}"] = shapes[n % len(shapes)]
+        return json.dumps(record).encode()
+
+
+@contextmanager
+def live_scene(play: Play, seed: int) -> Iterator[Scene]:
+    """A table that exists, and a producer that does not rest while the block runs."""
+    play.produce_batch()
+    play.work()
+    producer = LiveProducer(play, seed)
+    scene = Scene(play, producer)
+    try:
+        with looping(producer.go_on):
+            yield scene
+    except BaseException:
+        scene.bury()
+        raise
