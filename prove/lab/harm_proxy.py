@@ -21,9 +21,9 @@ class Harm(StrEnum):
     """What the server does to its clients."""
 
     SLOW = "each answer a third of a second late"
-    SOME_500 = "every third request answered 500"
-    SOME_CUT = "every third connection cut"
-    SOME_HALF = "every third answer cut in half"
+    SOME_500 = "every third request answered 500 at first"
+    SOME_CUT = "every third connection cut at first"
+    SOME_HALF = "every third answer cut in half at first"
     ALL_500 = "every request answered 500"
     ALL_503 = "every request answered 503"
     ALL_CUT = "every connection cut"
@@ -60,13 +60,14 @@ class HarmProxy(HttpProxy):
         self._harm: Harm | None = None
         self._lock = threading.Lock()
         self._asked = 0
+        self._met: set[tuple[str, str]] = set()
 
     def suffer(self, harm: Harm) -> None:
         """Do this to requests from now on."""
         self._harm = harm
 
     def serve(self, request: Request, client: Client) -> None:
-        harm = self._harm_of_next()
+        harm = self._harm_of(request)
         if harm is None:
             client.answer(self.pass_on(request))
         elif harm in _REFUSALS:
@@ -81,12 +82,15 @@ class HarmProxy(HttpProxy):
                 time.sleep(SILENCE_SECONDS)
             client.cut()
 
-    def _harm_of_next(self) -> Harm | None:
+    def _harm_of(self, request: Request) -> Harm | None:
+        """The harm that this request meets; of some requests it spares one that is repeated."""
+        what = (request.method, request.path)
         with self._lock:
             harm = self._harm
             self._asked += 1
-            if harm is None or (harm.is_of_some and self._asked % EVERY):
+            if harm is None or (harm.is_of_some and (self._asked % EVERY or what in self._met)):
                 return None
+            self._met.add(what)
             self.harmed += 1
             return harm
 
