@@ -14,4 +14,5 @@ import spark_jobs.split_task  # noqa: F401  (for what it imports)
 
 if __name__ == "__main__":
     gc.freeze()  # the imported modules live for ever: workers need not look through them again and again
+    gc.set_threshold(50_000)  # a slice of messages is no garbage: its thousand objects go by their counts
     daemon.manager()  # type: ignore[no-untyped-call]
