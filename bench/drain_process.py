@@ -121,7 +121,12 @@ def run_drains(spark: SparkConnectServer, *configs: Path) -> DrainProcess:
     )
     if finished.returncode:
         raise RuntimeError(f"a drain ended with exit code {finished.returncode}")
-    answer = json.loads(finished.stdout.splitlines()[-1])
+    return read_answer(finished.stdout.splitlines()[-1], decided_at)
+
+
+def read_answer(said: str, decided_at: float) -> DrainProcess:
+    """What a process that was wanted at ``decided_at`` said of its drains."""
+    answer = json.loads(said)
     started_at = answer.pop("started_at")
     drains = tuple(
         MeasuredDrain(**{**one, "batches": tuple(MeasuredBatch(**batch) for batch in one["batches"])})
@@ -130,8 +135,8 @@ def run_drains(spark: SparkConnectServer, *configs: Path) -> DrainProcess:
     return DrainProcess(start_seconds=started_at - decided_at, drains=drains, **answer)
 
 
-def main() -> None:
-    """Drain the configurations named on the command line."""
+def answer_drains(started_at: float, spark_pid: int, paths: list[Path]) -> str:
+    """Drain these configurations in this process; all about it as JSON."""
     from resources.connections import open_connections  # noqa: PLC0415
     from spark_jobs.drain import drain  # noqa: PLC0415
     from spark_jobs.io.catalog import close_catalog  # noqa: PLC0415
@@ -139,9 +144,8 @@ def main() -> None:
     from spark_jobs.io.tables import load_table  # noqa: PLC0415
 
     imported, connect_seconds, drains = time.time(), 0.0, []
-    spark_pid = int(sys.argv[1])
-    for path in sys.argv[2:]:
-        config = load_config(Path(path))
+    for path in paths:
+        config = load_config(path)
         pipeline = config.pipelines[0]
         opening = time.monotonic()
         with open_connections(
@@ -168,15 +172,13 @@ def main() -> None:
                 batches=tuple(laps.batches),
             )
         )
-    print(
-        json.dumps(
-            {
-                "started_at": STARTED_AT,
-                "import_seconds": imported - STARTED_AT,
-                "connect_seconds": connect_seconds,
-                "drains": [asdict(one) for one in drains],
-            }
-        )
+    return json.dumps(
+        {
+            "started_at": started_at,
+            "import_seconds": imported - started_at,
+            "connect_seconds": connect_seconds,
+            "drains": [asdict(one) for one in drains],
+        }
     )
 
 
@@ -186,4 +188,4 @@ def _cpu_seconds(spark_pid: int) -> float | None:
 
 
 if __name__ == "__main__":
-    main()
+    print(answer_drains(STARTED_AT, int(sys.argv[1]), [Path(path) for path in sys.argv[2:]]))

@@ -120,7 +120,7 @@ def _open(name: str, properties: dict[str, str]) -> Catalog:
     if kind is CatalogType.REST:
         return PatientRestCatalog(name, **properties)
     if kind is CatalogType.SQL:
-        # SQLAlchemy: a fifth of a second that no other catalog's process need wait for.
+        # SQLAlchemy: half a second that no other catalog's process need wait for.
         from spark_jobs.io.sql_catalog import open_sql_catalog  # noqa: PLC0415
 
         return open_sql_catalog(name, properties)
