@@ -15,6 +15,7 @@ from prove.hostile_lake import hostile_lakes
 from prove.hostile_records import hostile_records
 from prove.hostile_store import hostile_stores
 from prove.soak import soaks
+from prove.zombie_tasks import zombie_tasks
 from prove.zombies import zombies
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def all_scenarios(seed: int = USUAL_SEED) -> dict[str, Scenario]:
     scenarios = (
         *crash_matrix(),
         *zombies(),
+        *zombie_tasks(),
         *hostile_topics(),
         *hostile_brokers(),
         *hostile_clusters(),

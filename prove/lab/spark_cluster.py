@@ -11,6 +11,7 @@ import sysconfig
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pyspark
@@ -23,9 +24,11 @@ from servers.process import ServerProcess, free_ports, is_listening
 from servers.spark_connect import SERVER_CLASS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
 WORKERS = 2
+LOOPBACK = "127.0.0.1"
+NOTHING_ELSE: Mapping[str, str] = MappingProxyType({})
 _SPARK_HOME = Path(pyspark.__file__).parent
 _START_SECONDS = 120.0
 # Without `site` an interpreter sees no editable install, only the packages it is pointed to.
@@ -61,30 +64,41 @@ class _Starter:
 
 
 @contextmanager
-def spark_cluster(root: Path) -> Iterator[SparkCluster]:
-    """Start the cluster with its files below ``root`` and stop it."""
+def spark_cluster(
+    root: Path,
+    conf: Mapping[str, str] = NOTHING_ELSE,
+    *,
+    python: Path | None = None,
+    hosts: Sequence[str] = (LOOPBACK,) * WORKERS,
+) -> Iterator[SparkCluster]:
+    """Start the cluster with its files below ``root`` and stop it; ``conf`` wins over ours.
+
+    ``hosts`` are the workers' addresses. Without ``python`` theirs is one that does not have Sluice.
+    """
     master_port, connect_port = free_ports(2)
     master = f"spark://127.0.0.1:{master_port}"
-    python = _python_without_sluice(root)
+    python = python or _python_without_sluice(root)
     folders = tuple(root / f"spark-worker-{number}" / "work" for number in range(WORKERS))
     with ExitStack() as stack:
         starter = _Starter(root, _environment(root, python), stack)
-        address = ("--host", "127.0.0.1", "--webui-port", "0")
+        address = ("--host", LOOPBACK, "--webui-port", "0")
         process = starter.start(
             "spark-master",
             *("spark-class", "org.apache.spark.deploy.master.Master", *address, "--port", str(master_port)),
         )
         process.wait_until(lambda: is_listening(master_port), _START_SECONDS)
         for number, folder in enumerate(folders):
+            address = ("--host", hosts[number], "--webui-port", "0")
             size = ("--cores", "1", "--memory", "1g", "--work-dir", str(folder))
             starter.start(
                 f"spark-worker-{number}",
                 *("spark-class", "org.apache.spark.deploy.worker.Worker", *address, *size, master),
             )
-        conf = [part for item in _connect_conf(connect_port).items() for part in ("--conf", "=".join(item))]
+        settings = {**_connect_conf(connect_port), **conf}
+        told = [part for item in settings.items() for part in ("--conf", "=".join(item))]
         process = starter.start(
             "spark-cluster-connect",
-            *("spark-submit", "--master", master, "--class", SERVER_CLASS, *conf, "spark-internal"),
+            *("spark-submit", "--master", master, "--class", SERVER_CLASS, *told, "spark-internal"),
         )
         process.wait_until(lambda: is_listening(connect_port), _START_SECONDS)
         yield SparkCluster(f"sc://127.0.0.1:{connect_port}", python, folders)
