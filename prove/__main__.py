@@ -62,10 +62,10 @@ def main(*, quick: bool, only: str, jobs: int, soak: float | None, seed: int | N
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     began = time.monotonic()
     outcomes = _run(chosen, jobs)
+    print(f"\n{report.summary(outcomes)}")
     for outcome in outcomes:
         if not outcome.is_kept:
-            print(f"\n{report.complaint(outcome)}")
-    print(f"\n{report.summary(outcomes)}")
+            print(report.command_of(outcome))
     if not quick and only == "*" and soak is None:
         PAGE.write_text(report.as_page(outcomes, _machine(), (time.monotonic() - began) / 60))
         print(f"written: {PAGE}")
@@ -80,6 +80,8 @@ def _run(chosen: list[Scenario], jobs: int) -> list[Outcome]:
     def tell(outcome: Outcome) -> None:
         done.append(outcome)
         print(report.line(outcome, len(done), len(chosen)), flush=True)
+        if not outcome.is_kept:
+            print(report.complaint(outcome), flush=True)
 
     needs = {need for scenario in chosen for need in scenario.needs}
     print(f"{len(chosen)} scenarios; starting {', '.join(('kafka', *sorted(needs)))}", flush=True)
@@ -106,7 +108,7 @@ def _murmuring_to(log: Path) -> Iterator[None]:
 
 def _machine() -> dict[str, Any]:
     return {
-        "system": platform.platform(terse=True),
+        "system": f"{platform.system()} {platform.release().partition('-')[0]}",
         "python": platform.python_version(),
         "processors": os.cpu_count(),
     }

@@ -59,8 +59,13 @@ def complaint(outcome: Outcome) -> str:
             f"lost {counts.lost}, doubled {counts.doubled}, unreadable {counts.unreadable},"
             f" stray {counts.stray}, read again {counts.read_again}: {counts.happened}"
         )
+    return f"{outcome.name}: promised was: {outcome.promise}\n{what}\n{command_of(outcome)}"
+
+
+def command_of(outcome: Outcome) -> str:
+    """What runs the scenario once more, alone."""
     again = outcome.again or f"--only '{outcome.name}'"
-    return f"{outcome.name}: promised was: {outcome.promise}\n{what}\n  ./sluice prove {again}"
+    return f"  ./sluice prove {again}"
 
 
 def totals(outcomes: Sequence[Outcome]) -> dict[str, Any]:
