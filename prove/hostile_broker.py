@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -15,22 +17,23 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from prove.hostile import Told, drained, judge, put_right, refused, skipped
-from prove.hostile_kafka import GROUP, HALF, NAMED_THEN_SKIPPED, accepted, other_topic
-from prove.lab.kafka_server import Record, kafka_settings, unique_name
+from prove.hostile import Told, drained, put_right, refused, skipped
+from prove.hostile_kafka import HALF, NAMED_THEN_SKIPPED, accepted, other_topic
+from prove.lab.kafka_server import Record, kafka_settings
 from prove.lab.pipeline_lab import orders
 from prove.lab.server_folder import ServerFolder
-from prove.scenario import Findings, Scenario
-from prove.stage import BATCH, CATALOG_NAMES, SQLITE
+from prove.own_kafka import OwnKafkaCase
+from prove.stage import BATCH
 from servers.kafka import start_kafka
 from spark_jobs.core.offsets import OffsetRange
 from spark_jobs.io.kafka_reader import RangeReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from prove.stage import Play, Stage
+    from prove.scenario import Scenario
+    from prove.stage import Play
     from servers.kafka import KafkaServer, KafkaSettings
 
 COMPACTION_SECONDS = 60.0
@@ -48,6 +51,11 @@ class OwnBroker:
     settings: KafkaSettings
     server: KafkaServer
 
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where it answers."""
+        return self.server.bootstrap_servers
+
     def start(self) -> None:
         """Start it again."""
         self.server = start_kafka(self.settings)
@@ -57,38 +65,14 @@ class OwnBroker:
         return self.settings.home / "data" / f"{topic}-{partition}" / f"{0:020}.log"
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerCase:
-    """``happen`` is done to a pipeline over a broker of its own."""
-
-    name: str
-    title: str
-    promise: str
-    happen: Callable[[Play, OwnBroker], Told]
-    may_read_again: tuple[int, ...] = (0,)
-
-    def scenario(self) -> Scenario:
-        """The case as the runner knows it."""
-        return Scenario(
-            name=f"{SQLITE}/{self.name}",
-            group=f"{GROUP}, on {CATALOG_NAMES[SQLITE]}",
-            title=self.title,
-            promise=self.promise,
-            needs=frozenset(),
-            is_quick=False,
-            run=self.run,
-        )
-
-    def run(self, stage: Stage) -> Findings:
-        """Harm, put right, go on, look."""
-        folder = ServerFolder(stage.folder, unique_name("kafka"))
-        settings = kafka_settings(folder, **{"log.cleaner.backoff.ms": "100"})
-        broker = OwnBroker(settings, start_kafka(settings))
-        try:
-            with replace(stage, kafka=broker.server.bootstrap_servers).play(SQLITE) as play:
-                return judge(play, self.happen(play, broker), self.may_read_again)
-        finally:
-            broker.server.process.stop()
+@contextmanager
+def _own_broker(folder: Path) -> Iterator[OwnBroker]:
+    settings = kafka_settings(ServerFolder(folder, "broker"), **{"log.cleaner.backoff.ms": "100"})
+    broker = OwnBroker(settings, start_kafka(settings))
+    try:
+        yield broker
+    finally:
+        broker.server.process.stop()
 
 
 def hostile_brokers() -> Iterator[Scenario]:
@@ -190,6 +174,7 @@ def _count(play: Play, topic: str) -> int:
             reader.close()
 
 
+BrokerCase = partial(OwnKafkaCase, opened=_own_broker)
 CASES = (
     BrokerCase(
         "broker-killed",

@@ -2,54 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from prove.hostile import Told, drained, judge, put_right
-from prove.hostile_kafka import GROUP, other_topic
-from prove.lab.kafka_cluster import CONTROLLER, kafka_cluster
-from prove.lab.kafka_server import unique_name
-from prove.scenario import Findings, Scenario
-from prove.stage import BATCH, CATALOG_NAMES, PARTITIONS, SQLITE
+from prove.hostile import Told, drained, put_right
+from prove.hostile_kafka import other_topic
+from prove.lab.kafka_cluster import CONTROLLER, KafkaCluster, kafka_cluster
+from prove.own_kafka import OwnKafkaCase
+from prove.stage import BATCH, PARTITIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from prove.lab.kafka_cluster import KafkaCluster
-    from prove.stage import Play, Stage
+    from prove.scenario import Scenario
+    from prove.stage import Play
 
 ALL = 3
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterCase:
-    """``happen`` is done to a pipeline over a cluster of its own."""
-
-    name: str
-    title: str
-    promise: str
-    happen: Callable[[Play, KafkaCluster], Told]
-    may_read_again: tuple[int, ...] = (0,)
-
-    def scenario(self) -> Scenario:
-        """The case as the runner knows it."""
-        return Scenario(
-            name=f"{SQLITE}/{self.name}",
-            group=f"{GROUP}, on {CATALOG_NAMES[SQLITE]}",
-            title=self.title,
-            promise=self.promise,
-            needs=frozenset(),
-            is_quick=False,
-            run=self.run,
-        )
-
-    def run(self, stage: Stage) -> Findings:
-        """Harm, put right, go on, look."""
-        with (
-            kafka_cluster(stage.folder / unique_name("cluster")) as cluster,
-            replace(stage, kafka=cluster.bootstrap_servers).play(SQLITE) as play,
-        ):
-            return judge(play, self.happen(play, cluster), self.may_read_again)
 
 
 def hostile_clusters() -> Iterator[Scenario]:
@@ -86,6 +54,7 @@ def _move(cluster: KafkaCluster, topic: str) -> None:
     cluster.wait_for_leader(topic, partition, other_than=leaders[partition])
 
 
+ClusterCase = partial(OwnKafkaCase, opened=kafka_cluster)
 CASES = (
     ClusterCase(
         "leader-moved/before",
