@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 
 import pytest
 
 from servers import metrics
-from spark_jobs.core.config import DEFAULT_METRICS_PORT
 from spark_jobs.core.errors import ConfigError
 
 
-def test_a_second_sluice_takes_a_free_port_unless_it_was_told_which() -> None:
+def test_a_second_sluice_takes_a_free_port_unless_it_was_told_which(monkeypatch: pytest.MonkeyPatch) -> None:
     """The usual port being taken stops nothing; a port that was asked for is refused by name."""
     with socket.socket() as listening:
-        # Whoever listens there already, another Sluice perhaps, does as well.
-        with contextlib.suppress(OSError):
-            listening.bind(("127.0.0.1", DEFAULT_METRICS_PORT))
-            listening.listen()
-        assert metrics._port(None) not in {0, DEFAULT_METRICS_PORT}
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        taken = listening.getsockname()[1]
+        monkeypatch.setattr(metrics, "DEFAULT_METRICS_PORT", taken)
+        assert metrics._port(None) not in {0, taken}
         with pytest.raises(ConfigError, match="is taken") as refused:
-            metrics._port(DEFAULT_METRICS_PORT)
+            metrics._port(taken)
         assert refused.value.code == "port-taken"
+    assert metrics._port(None) == taken
