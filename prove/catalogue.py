@@ -14,6 +14,7 @@ from prove.hostile_kafka import hostile_topics
 from prove.hostile_lake import hostile_lakes
 from prove.hostile_records import hostile_records
 from prove.hostile_store import hostile_stores
+from prove.machine import machines
 from prove.soak import soaks
 from prove.zombie_tasks import zombie_tasks
 from prove.zombies import zombies
@@ -38,6 +39,7 @@ def all_scenarios(seed: int = USUAL_SEED) -> dict[str, Scenario]:
         *hostile_lakes(),
         *hostile_stores(),
         *hostile_catalogs(),
+        *machines(),
         *clocks(),
         *soaks(seed),
     )

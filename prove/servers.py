@@ -46,17 +46,20 @@ def running_servers(folder: Path, needs: Iterable[str]) -> Iterator[Stage]:
 
 
 def _start_spark(folder: Path, stack: ExitStack) -> str:
-    place = ServerFolder(folder, "spark-connect")
-    server = start_spark_connect(
-        SparkConnectSettings(
-            home=place.home,
-            run_folder=place.run_folder,
-            log_path=place.log_path,
-            port=free_ports(1)[0],
-            cores=os.cpu_count() or 1,
-            jar_sets=("spark", "spark-s3"),
-            dies_with_parent=True,
-        )
-    )
+    server = start_spark_connect(spark_settings(folder))
     stack.callback(server.process.stop)
     return server.remote
+
+
+def spark_settings(folder: Path) -> SparkConnectSettings:
+    """A Connect server with its files below ``folder``."""
+    place = ServerFolder(folder, "spark-connect")
+    return SparkConnectSettings(
+        home=place.home,
+        run_folder=place.run_folder,
+        log_path=place.log_path,
+        port=free_ports(1)[0],
+        cores=os.cpu_count() or 1,
+        jar_sets=("spark", "spark-s3"),
+        dies_with_parent=True,
+    )

@@ -1,0 +1,88 @@
+"""Dagster's own daemon over a lab's configuration: runs as an operator has them, and what became of them."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dagster import DagsterInstance, RunsFilter
+
+from servers.dagster import DagsterSettings, prepare_dagster_home, start_dagster
+from servers.process import free_ports
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from dagster import DagsterRun, DagsterRunStatus
+
+    from prove.lab.pipeline_lab import Lab
+    from servers.dagster import DagsterServers
+
+PATIENCE_SECONDS = 200.0
+_MOST_RUNS = "max_concurrent_runs: 10"
+
+
+@dataclass(slots=True)
+class DagsterDaemon:
+    """Daemon and webserver with their state below ``home``; started again they find it."""
+
+    lab: Lab
+    home: Path
+    servers: DagsterServers | None = None
+
+    def start(self) -> None:
+        """Start both and wait until sensors are looked at."""
+        (port,) = free_ports(1)
+        settings = DagsterSettings(self.home, self.lab.path, port, dies_with_parent=True)
+        self.servers = start_dagster(settings)
+
+    def kill(self) -> None:
+        """Kill both, the code server and runs with them."""
+        assert self.servers is not None
+        self.servers.daemon.kill()
+        self.servers.webserver.kill()
+
+    @contextmanager
+    def instance(self) -> Iterator[DagsterInstance]:
+        """What Dagster knows."""
+        with DagsterInstance.from_config(str(self.home / "dagster")) as instance:
+            yield instance
+
+    def drains(self, *statuses: DagsterRunStatus) -> list[DagsterRun]:
+        """Runs of drains in one of these phases (any, without), the newest first."""
+        with self.instance() as instance:
+            return list(instance.get_runs(RunsFilter(job_name="drain", statuses=statuses or None)))
+
+    def allow_runs(self, number: int) -> None:
+        """At most so many at once, before it is started."""
+        prepare_dagster_home(self.home / "dagster")
+        path = self.home / "dagster" / "dagster.yaml"
+        text = path.read_text()
+        assert _MOST_RUNS in text
+        path.write_text(text.replace(_MOST_RUNS, f"max_concurrent_runs: {number}"))
+
+
+@contextmanager
+def running_dagster(lab: Lab, home: Path, *, most_runs: int | None = None) -> Iterator[DagsterDaemon]:
+    """Started, and stopped in the end."""
+    daemon = DagsterDaemon(lab, home)
+    if most_runs is not None:
+        daemon.allow_runs(most_runs)
+    daemon.start()
+    try:
+        yield daemon
+    finally:
+        assert daemon.servers is not None
+        daemon.servers.stop()
+
+
+def wait_beyond(lab: Lab, records: int, seconds: float = PATIENCE_SECONDS) -> int:
+    """Wait until the table has got further than so many offsets, over its partitions; how far it is then."""
+    deadline = time.monotonic() + seconds
+    while (reached := lab.drained()) <= records:
+        assert time.monotonic() < deadline, f"no commit beyond {records} records within {seconds:.0f} s"
+        time.sleep(0.1)
+    return reached
