@@ -1,11 +1,8 @@
-"""Hostile brokers: each case has one of its own, whose process and log files it lays hands on."""
+"""Hostile brokers: each case has one of its own."""
 
 from __future__ import annotations
 
-import os
 import time
-from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,22 +16,23 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from prove.hostile import Told, drained, put_right, refused, skipped
 from prove.hostile_kafka import HALF, NAMED_THEN_SKIPPED, accepted, other_topic
-from prove.lab.kafka_server import Record, kafka_settings
+from prove.lab.kafka_server import Record
+from prove.lab.own_broker import own_broker
 from prove.lab.pipeline_lab import orders
 from prove.lab.server_folder import ServerFolder
 from prove.own_kafka import OwnKafkaCase
 from prove.stage import BATCH
-from servers.kafka import start_kafka
 from spark_jobs.core.offsets import OffsetRange
 from spark_jobs.io.kafka_reader import RangeReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from prove.lab.own_broker import OwnBroker
     from prove.scenario import Scenario
     from prove.stage import Play
-    from servers.kafka import KafkaServer, KafkaSettings
 
 COMPACTION_SECONDS = 60.0
 DEAD_LETTERS = 2  # of partition 0's half of a batch
@@ -42,37 +40,6 @@ KEYED = 200
 # Compaction leaves one of each of three keys, and what its newest segment holds.
 FEW = 50
 EAGERLY: dict[str, Any] = {"segment_ms": 100, "min_cleanable_dirty_ratio": 0.01, "max_compaction_lag_ms": 100}
-
-
-@dataclass(slots=True)
-class OwnBroker:
-    """A broker that may be killed, and started again on what it left."""
-
-    settings: KafkaSettings
-    server: KafkaServer
-
-    @property
-    def bootstrap_servers(self) -> str:
-        """Where it answers."""
-        return self.server.bootstrap_servers
-
-    def start(self) -> None:
-        """Start it again."""
-        self.server = start_kafka(self.settings)
-
-    def log_of(self, topic: str, partition: int) -> Path:
-        """The first segment of a partition's log."""
-        return self.settings.home / "data" / f"{topic}-{partition}" / f"{0:020}.log"
-
-
-@contextmanager
-def _own_broker(folder: Path) -> Iterator[OwnBroker]:
-    settings = kafka_settings(ServerFolder(folder, "broker"), **{"log.cleaner.backoff.ms": "100"})
-    broker = OwnBroker(settings, start_kafka(settings))
-    try:
-        yield broker
-    finally:
-        broker.server.process.stop()
 
 
 def hostile_brokers() -> Iterator[Scenario]:
@@ -84,7 +51,7 @@ def _killed(play: Play, broker: OwnBroker) -> Told:
     drained(play)
     play.produce_batch()
     with play.lab.stopped_at("split.after-chunk", once=str(play.folder / "slept")) as drain:
-        broker.server.process.kill()
+        broker.kill()
         broker.start()
         drain.go_on()
         error = drain.answer().error
@@ -123,19 +90,37 @@ def _write(path: Path, place: int, byte: bytes) -> None:
 
 
 def _truncated(play: Play, broker: OwnBroker) -> Told:
-    drained(play)
-    log = broker.log_of(play.lab.pipeline.topic, 0)
-    size = log.stat().st_size
-    drained(play)
-    broker.server.process.kill()
-    os.truncate(log, size)
-    broker.start()
+    _drain_and_cut(play, broker)
     ended = refused(play, "log-truncated")
-    # The next generation has them as well: all but partition 0's second half batch.
+    _count_next_generation(play)
+    return accepted(play, ended, of_earlier=2 * BATCH)
+
+
+def _truncated_and_grown(play: Play, broker: OwnBroker) -> Told:
+    """By its ends alone the log looks as if only new records had come."""
+    _drain_and_cut(play, broker)
+    others = orders(0, 2 * HALF)
+    play.kafka.produce(play.lab.pipeline.topic, [Record(value, partition=0) for value in others])
+    ended = refused(play, "log-truncated")
+    _count_next_generation(play)
+    play.produced.rows += len(others)
+    return accepted(play, ended, of_earlier=2 * BATCH)
+
+
+def _drain_and_cut(play: Play, broker: OwnBroker) -> None:
+    """Two batches in the table, of the second one Kafka loses what was in partition 0."""
+    topic = play.lab.pipeline.topic
+    drained(play)
+    size = broker.log_of(topic, 0).stat().st_size
+    drained(play)
+    broker.cut(topic, 0, size)
+
+
+def _count_next_generation(play: Play) -> None:
+    """It has them as well: all but partition 0's second half batch."""
     play.produced.rows += 60
     play.produced.dead_letters += 4
     play.produced.tombstones += 2
-    return accepted(play, ended, of_earlier=2 * BATCH)
 
 
 def _compacted(play: Play, _broker: OwnBroker) -> Told:
@@ -174,6 +159,10 @@ def _count(play: Play, topic: str) -> int:
             reader.close()
 
 
+def _own_broker(folder: Path) -> AbstractContextManager[OwnBroker]:
+    return own_broker(ServerFolder(folder, "broker"))
+
+
 BrokerCase = partial(OwnKafkaCase, opened=_own_broker)
 CASES = (
     BrokerCase(
@@ -201,6 +190,12 @@ CASES = (
         "the log ends below what the table has",
         "a named error; once accepted, what is left is the next generation",
         _truncated,
+    ),
+    BrokerCase(
+        "log-truncated/and-grown",
+        "the log is cut below what the table has, and grows past it before the next run",
+        "a named error; once accepted, what is there is the next generation",
+        _truncated_and_grown,
     ),
     BrokerCase(
         "compacted",

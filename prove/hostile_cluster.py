@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from prove.hostile import Told, drained, put_right
-from prove.hostile_kafka import other_topic
+from prove.hostile import Told, drained, put_right, refused
+from prove.hostile_kafka import accepted, other_topic
 from prove.lab.kafka_cluster import CONTROLLER, KafkaCluster, kafka_cluster
+from prove.lab.kafka_server import Record
+from prove.lab.pipeline_lab import orders
 from prove.own_kafka import OwnKafkaCase
 from prove.stage import BATCH, PARTITIONS
 
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
     from prove.scenario import Scenario
     from prove.stage import Play
 
-ALL = 3
+LEADER, BEHIND = 2, 3
+ALL = (LEADER, BEHIND, CONTROLLER)
+OTHERS = orders(0, 2 * BATCH)
 
 
 def hostile_clusters() -> Iterator[Scenario]:
@@ -26,7 +30,7 @@ def hostile_clusters() -> Iterator[Scenario]:
 
 
 def _moved_before(play: Play, cluster: KafkaCluster) -> Told:
-    topic = other_topic(play, copies=ALL)
+    topic = other_topic(play, nodes=ALL)
     drained(play)
     play.produce_batch()
     _move(cluster, topic)
@@ -34,7 +38,7 @@ def _moved_before(play: Play, cluster: KafkaCluster) -> Told:
 
 
 def _moved_during(play: Play, cluster: KafkaCluster) -> Told:
-    topic = other_topic(play, copies=ALL)
+    topic = other_topic(play, nodes=ALL)
     drained(play)
     play.produce_batch()
     with play.lab.stopped_at("split.after-chunk", once=str(play.folder / "slept")) as drain:
@@ -47,11 +51,29 @@ def _moved_during(play: Play, cluster: KafkaCluster) -> Told:
 
 
 def _move(cluster: KafkaCluster, topic: str) -> None:
-    """Kill a broker that leads, but not the one that is the controller as well."""
-    leaders = {partition: cluster.leader(topic, partition) for partition in range(PARTITIONS)}
-    partition = next(partition for partition, leader in leaders.items() if leader != CONTROLLER)
-    cluster.kill(leaders[partition])
-    cluster.wait_for_leader(topic, partition, other_than=leaders[partition])
+    cluster.kill(LEADER)
+    for partition in range(PARTITIONS):
+        cluster.wait_for_leader(topic, partition, other_than=LEADER)
+
+
+def _unclean(play: Play, cluster: KafkaCluster) -> Told:
+    """The one copy that is left never saw the second batch; what comes next takes its offsets."""
+    topic = other_topic(play, nodes=(LEADER, BEHIND), unclean_leader_election_enable="true")
+    drained(play)
+    cluster.kill(BEHIND)
+    drained(play)
+    cluster.kill(LEADER)
+    cluster.start(BEHIND)
+    for partition in range(PARTITIONS):
+        cluster.wait_for_leader(topic, partition, other_than=LEADER)
+    play.kafka.produce(topic, [Record(v, partition=n % PARTITIONS) for n, v in enumerate(OTHERS)])
+    ended = refused(play, "log-truncated")
+    cluster.start(LEADER)
+    # The next generation has the first batch again, and what came instead of the second.
+    play.produced.rows += 40 + len(OTHERS)
+    play.produced.dead_letters += 3
+    play.produced.tombstones += 1
+    return accepted(play, ended, of_earlier=2 * BATCH)
 
 
 ClusterCase = partial(OwnKafkaCase, opened=kafka_cluster)
@@ -68,5 +90,11 @@ CASES = (
         "the run goes on, or ends with a named error and the next one reads the range again",
         _moved_during,
         may_read_again=(0, BATCH),
+    ),
+    ClusterCase(
+        "leader-unclean",
+        "every copy of a batch is lost, a broker that never had it leads, and others come in its place",
+        "a named error; once accepted, what is there is the next generation",
+        _unclean,
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
@@ -17,7 +17,7 @@ from spark_jobs.accept_source import accept_source, compare_source
 from spark_jobs.core.config import Start
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from prove.scenario import Scenario
     from prove.stage import Play
@@ -28,7 +28,10 @@ TIMEOUT_SECONDS = 30.0
 HALF = BATCH // PARTITIONS  # a partition's next offset after one batch
 TAKEN = 8  # records retention takes of the next batch, orders all of them
 YEAR_3000_MS = 32_503_680_000_000
-ANY_TIME = {"message_timestamp_before_max_ms": 2**63 - 1, "message_timestamp_after_max_ms": 2**63 - 1}
+ANY_TIME: dict[str, Any] = {
+    "message_timestamp_before_max_ms": 2**63 - 1,
+    "message_timestamp_after_max_ms": 2**63 - 1,
+}
 NAMED_THEN_SKIPPED = "a named error and no commit; once the operator skips them, all others are there"
 NAMED_THEN_ACCEPTED = "a named error and no commit; once accepted, the new topic is the next generation"
 
@@ -149,9 +152,9 @@ def accepted(play: Play, ended: str, *, of_earlier: int = BATCH) -> Told:
     return put_right(ended, play, was_read=False, of_earlier=of_earlier)
 
 
-def other_topic(play: Play, *, copies: int = 1, **config: object) -> str:
-    """Give the pipeline a new topic with these settings."""
-    topic = play.kafka.new_topic(PARTITIONS, copies=copies, retention_ms=-1, **config)
+def other_topic(play: Play, *, nodes: Sequence[int] = (1,), **config: object) -> str:
+    """Give the pipeline a new topic with these settings; the first node leads all partitions."""
+    topic = play.kafka.new_topic(PARTITIONS, nodes=nodes, retention_ms=-1, **config)
     configure(play.lab, f"pipelines/{PIPELINE}", {"topic": topic})
     return topic
 

@@ -7,11 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dagster import DagsterRunStatus
+from dagster._core.scheduler.instigation import InstigatorType
 
 from prove.hostile import Told, judge
 from prove.lab.dagster_daemon import PATIENCE_SECONDS, running_dagster, wait_beyond
@@ -201,6 +203,25 @@ def _two_daemons(stage: Stage) -> Findings:
         return judge(play, Told(f"{counts[0]} and {counts[1]} runs drained the same table"))
 
 
+def _two_sensors(stage: Stage) -> Findings:
+    """One daemon that was given the same definitions twice: both sensors see the same backlog."""
+    locations = ("sluice", "again")
+    with stage.play(SQLITE, on_spark=True, freshness="5s", max_batch_records=BATCH_RECORDS) as play:
+        play.produce(orders(0, RECORDS))
+        with running_dagster(play.lab, play.folder / "dagster", locations=locations) as dagster:
+            for start in range(RECORDS, 3 * RECORDS, RECORDS):
+                wait_beyond(play.lab, start - 1)
+                play.produce(orders(start, RECORDS))
+            wait_beyond(play.lab, 3 * RECORDS - 1)
+            with dagster.instance() as instance:
+                states = instance.all_instigator_state(instigator_type=InstigatorType.SENSOR)
+            looked = {state.origin.repository_origin.code_location_origin.location_name for state in states}
+            assert looked == set(locations), looked
+            ended = Counter(str(run.status.value).lower() for run in dagster.drains())
+        told = ", ".join(f"{number} {status}" for status, number in sorted(ended.items()))
+        return judge(play, Told(f"runs that drained the table: {told}"))
+
+
 CASES = (
     MachineCase(
         "everything-killed",
@@ -232,5 +253,11 @@ CASES = (
         "two Dagster daemons, each with its own sensors, over the same pipelines",
         "conflicts between their runs are named errors; each batch is committed by one of them",
         _two_daemons,
+    ),
+    MachineCase(
+        "two-sensors",
+        "one Dagster daemon with two sensors over the same pipelines",
+        "their runs do not work at once, or one ends with a named error; each batch is committed once",
+        _two_sensors,
     ),
 )

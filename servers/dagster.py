@@ -36,13 +36,17 @@ _DAEMON_TAGS = frozenset({".dagster/grpc_info", "dagster/sensor_name", "dagster/
 
 @dataclass(frozen=True, slots=True)
 class DagsterSettings:
-    """``sluice_home`` is the state folder; ``config_path`` None means the built-in defaults."""
+    """``sluice_home`` is the state folder; ``config_path`` None means the built-in defaults.
+
+    ``workspace_path`` names the code locations.
+    """
 
     sluice_home: Path
     config_path: Path | None
     port: int
     host: str = "127.0.0.1"
     dies_with_parent: bool = False
+    workspace_path: Path = WORKSPACE
 
     @property
     def dagster_home(self) -> Path:
@@ -77,9 +81,10 @@ def start_dagster(settings: DagsterSettings) -> DagsterServers:
     with DagsterInstance.from_config(str(settings.dagster_home)) as instance:
         failed_runs = fail_left_over_runs(instance)
         started_at = time.time()
-        daemon = _start(settings, DAEMON, ["-m", "dagster._daemon", "run", "-w", str(WORKSPACE)])
+        workspace = ["-w", str(settings.workspace_path)]
+        daemon = _start(settings, DAEMON, ["-m", "dagster._daemon", "run", *workspace])
         address = ["-h", settings.host, "-p", str(settings.port)]
-        command = ["-m", "dagster_webserver", "-w", str(WORKSPACE), *address]
+        command = ["-m", "dagster_webserver", *workspace, *address]
         try:
             webserver = _start(settings, WEBSERVER, command)
             webserver.wait_until(lambda: _answers(settings), _START_TIMEOUT_SECONDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,17 +28,27 @@ _MOST_RUNS = "max_concurrent_runs: 10"
 
 @dataclass(slots=True)
 class DagsterDaemon:
-    """Daemon and webserver with their state below ``home``; started again they find it."""
+    """Daemon and webserver with their state below ``home``; started again they find it.
+
+    Each of the ``locations`` loads all definitions, and so has sensors of its own.
+    """
 
     lab: Lab
     home: Path
+    locations: tuple[str, ...] = ("sluice",)
     servers: DagsterServers | None = None
 
     def start(self) -> None:
         """Start both and wait until sensors are looked at."""
         (port,) = free_ports(1)
-        settings = DagsterSettings(self.home, self.lab.path, port, dies_with_parent=True)
-        self.servers = start_dagster(settings)
+        workspace = self.home / "workspace.yaml"
+        workspace.parent.mkdir(parents=True, exist_ok=True)
+        module = "orchestration.definitions"
+        entries = [{"python_module": {"module_name": module, "location_name": n}} for n in self.locations]
+        workspace.write_text(json.dumps({"load_from": entries}))
+        self.servers = start_dagster(
+            DagsterSettings(self.home, self.lab.path, port, dies_with_parent=True, workspace_path=workspace)
+        )
 
     def kill(self) -> None:
         """Kill both, the code server and runs with them."""
@@ -66,9 +77,11 @@ class DagsterDaemon:
 
 
 @contextmanager
-def running_dagster(lab: Lab, home: Path, *, most_runs: int | None = None) -> Iterator[DagsterDaemon]:
+def running_dagster(
+    lab: Lab, home: Path, *, most_runs: int | None = None, locations: tuple[str, ...] = ("sluice",)
+) -> Iterator[DagsterDaemon]:
     """Started, and stopped in the end."""
-    daemon = DagsterDaemon(lab, home)
+    daemon = DagsterDaemon(lab, home, locations)
     if most_runs is not None:
         daemon.allow_runs(most_runs)
     daemon.start()

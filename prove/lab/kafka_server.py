@@ -43,19 +43,26 @@ class KafkaBroker(str):
         broker._admin = AdminClient({"bootstrap.servers": bootstrap_servers})
         return broker
 
-    def create_topic(self, name: str, partitions: int = 1, *, copies: int = 1, **config: object) -> str:
-        """Make a topic on so many brokers and wait for it; ``retention_ms=1`` sets ``retention.ms``."""
+    def create_topic(
+        self, name: str, partitions: int = 1, *, nodes: Sequence[int] = (1,), **config: object
+    ) -> str:
+        """Make a topic on these brokers and wait for it; ``retention_ms=1`` sets ``retention.ms``.
+
+        The first node leads all partitions.
+        """
         properties = {key.replace("_", "."): str(value) for key, value in config.items()}
-        topic = NewTopic(name, num_partitions=partitions, replication_factor=copies, config=properties)
+        topic = NewTopic(
+            name, num_partitions=partitions, replica_assignment=[list(nodes)] * partitions, config=properties
+        )
         self._admin.create_topics([topic], operation_timeout=_TIMEOUT_SECONDS)[name].result(_TIMEOUT_SECONDS)
         # The controller answers before a busy broker has caught up with what it decided.
         while self._admin.list_topics(name, timeout=_TIMEOUT_SECONDS).topics[name].error is not None:
             time.sleep(0.02)
         return name
 
-    def new_topic(self, partitions: int = 1, *, copies: int = 1, **config: object) -> str:
+    def new_topic(self, partitions: int = 1, *, nodes: Sequence[int] = (1,), **config: object) -> str:
         """Make a topic under a name no other test has."""
-        return self.create_topic(unique_name("topic"), partitions, copies=copies, **config)
+        return self.create_topic(unique_name("topic"), partitions, nodes=nodes, **config)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and wait until the broker has."""

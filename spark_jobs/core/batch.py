@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -42,6 +42,7 @@ class Batch:
     different attempts, so neither can take the other's commit for its own. ``epoch`` was the
     table's at plan, and the batch commits only while it still is: the replay epoch of a replay, which no
     offsets fence, and the number of rollbacks of a drain, whose offsets come round again after one.
+    ``leader_epochs`` are the source's at plan, by partition of the ranges.
     """
 
     pipeline: str
@@ -53,6 +54,7 @@ class Batch:
     ingested_at_us: int
     kind: BatchKind = BatchKind.DRAIN
     epoch: int = 0
+    leader_epochs: dict[int, int] = field(default_factory=dict)
 
     @property
     def batch_id(self) -> str:

@@ -37,7 +37,11 @@ def fields_from_json(kind: type[_T], value: Mapping[str, Any]) -> _T:
 
     A field with a default may be missing: an earlier version did not write it.
     """
-    known = [f for f in fields(kind) if f.name in value or f.default is MISSING]  # type: ignore[arg-type]
+    known = [
+        f
+        for f in fields(kind)  # type: ignore[arg-type]
+        if f.name in value or (f.default is MISSING and f.default_factory is MISSING)
+    ]
     return kind(**{f.name: _READERS[str(f.type)](value[f.name]) for f in known})
 
 
@@ -65,6 +69,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "tuple[dict[str, Any], ...]": lambda value: tuple(map(_object, _list(value))),
     "dict[str, str]": lambda value: {key: _text(item) for key, item in _object(value).items()},
     "dict[str, int]": lambda value: {key: _integer(item) for key, item in _object(value).items()},
+    "dict[int, int]": lambda value: {int(key): _integer(item) for key, item in _object(value).items()},
     "dict[int, Balance]": lambda value: {
         int(key): fields_from_json(Balance, item) for key, item in _object(value).items()
     },

@@ -32,6 +32,8 @@ def follow_source(progress: Progress, source: SourceState, starts: Mapping[int, 
         cluster_id=source.cluster_id or progress.cluster_id,
         topic_id=source.topic_id or progress.topic_id,
         pending_dead_letters=None,
+        # Another cluster counts its leaders anew, and what the same one lost has been accepted.
+        leader_epochs={},
     )
     if starts is None:
         return same

@@ -77,7 +77,8 @@ def check_start(source: SourceState, partition: int, start: int) -> None:
             f"the log ends at offset {end}, below offset {start} that the table has reached",
             code="log-truncated",
             hint="Kafka lost records that the table has (unclean leader election, a restored broker)."
-            " Find out which before you let the table continue.",
+            " ./sluice source PIPELINE compares the last rows with the topic; with --accept the table takes"
+            " what is left in as its next generation and keeps its rows.",
             topic=source.topic,
             partition=partition,
         )

@@ -32,6 +32,7 @@ PROPERTY_PAUSED = "sluice.paused"
 PROPERTY_COMPACTED_FILES = "sluice.compacted-files"
 PROPERTY_SKIPPED = "sluice.skipped"
 PROPERTY_ROLLBACKS = "sluice.rollbacks"
+PROPERTY_LEADER_EPOCHS = "sluice.leader-epochs"
 PROPERTY_PENDING_DEAD_LETTERS = "sluice.pending-dead-letters"
 
 
@@ -91,7 +92,9 @@ class Progress:
     ``starts`` are the current generation's first offsets. ``replay_epoch`` goes up with every replay that
     landed or was given up, and fences those planned before. ``compacted_files`` is how many data files the
     last compaction left. ``skipped`` are the offsets an operator left out. ``rollbacks`` counts the table's:
-    offsets come round again after one, so it fences the drains that were planned before.
+    offsets come round again after one, so it fences the drains that were planned before. ``leader_epochs``
+    holds by partition an offset and the latest leader epoch that a record below it can have: when the log
+    of that epoch ends below the offset by now, Kafka has lost records that the table has (KIP-320).
     """
 
     topic: str
@@ -110,6 +113,7 @@ class Progress:
     compacted_files: int = 0
     skipped: tuple[Skip, ...] = ()
     rollbacks: int = 0
+    leader_epochs: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def has_landed(self, attempt: str) -> bool:
         """Whether this attempt's commit is among the last ones of the table."""
@@ -124,11 +128,13 @@ class Progress:
         self, batch: Batch, dead_letters: PendingDeadLetters | None, last_drain: LastDrain | None = None
     ) -> Progress:
         """Progress after ``batch`` lands; the caller sets ``anchor`` once it knows the snapshot id."""
-        starts = batch.ranges.starts
+        starts, ends = batch.ranges.starts, batch.ranges.ends
+        epochs = {p: (ends[p], epoch) for p, epoch in batch.leader_epochs.items()}
         return replace(
-            self.recorded(batch.attempt, starts, batch.ranges.ends),
-            next_offsets={**self.next_offsets, **batch.ranges.ends},
+            self.recorded(batch.attempt, starts, ends),
+            next_offsets={**self.next_offsets, **ends},
             starts={**starts, **self.starts},
+            leader_epochs={**self.leader_epochs, **epochs},
             pending_dead_letters=dead_letters,
             last_drain=last_drain or self.last_drain,
         )
@@ -156,6 +162,7 @@ class Progress:
             PROPERTY_COMPACTED_FILES: str(self.compacted_files),
             PROPERTY_SKIPPED: _dumps([astuple(skip) for skip in self.skipped]),
             PROPERTY_ROLLBACKS: str(self.rollbacks),
+            PROPERTY_LEADER_EPOCHS: _dumps(self.leader_epochs),
         }
         if self.cluster_id is not None:
             properties[PROPERTY_CLUSTER_ID] = self.cluster_id
@@ -221,6 +228,10 @@ def _parse(properties: Mapping[str, str]) -> Progress:
         compacted_files=int(properties.get(PROPERTY_COMPACTED_FILES, "0")),
         skipped=tuple(Skip(*skip) for skip in json.loads(properties.get(PROPERTY_SKIPPED, "[]"))),
         rollbacks=int(properties.get(PROPERTY_ROLLBACKS, "0")),
+        leader_epochs={
+            int(partition): (int(offset), int(epoch))
+            for partition, (offset, epoch) in json.loads(properties.get(PROPERTY_LEADER_EPOCHS, "{}")).items()
+        },
     )
 
 

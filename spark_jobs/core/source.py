@@ -19,7 +19,8 @@ class SourceState:
 
     ``low`` is the first offset Kafka still holds and ``end`` the last stable offset (exclusive: every
     transaction below it is decided), both by partition and over the same partitions. ``topic_id`` is None
-    where the broker has none (before 2.8).
+    where the broker has none (before 2.8). ``leader_epochs`` are those of the leaders that gave the ends,
+    where brokers count them (KIP-101): below its end a partition has no record of a later one.
     """
 
     topic: str
@@ -27,6 +28,7 @@ class SourceState:
     cluster_id: str | None
     low: dict[int, int] = field(default_factory=dict)
     end: dict[int, int] = field(default_factory=dict)
+    leader_epochs: dict[int, int] = field(default_factory=dict)
 
     def lag(self, next_offsets: Mapping[int, int]) -> int:
         """Offsets from the next to the last stable ones; a partition not named counts from its earliest."""

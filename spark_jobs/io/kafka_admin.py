@@ -101,7 +101,14 @@ class KafkaAdmin:
             except SluiceError as error:
                 states[name] = error
             else:
-                states[name] = SourceState(name, _topic_id(description), cluster_id, low, end)
+                states[name] = SourceState(
+                    name,
+                    _topic_id(description),
+                    cluster_id,
+                    {partition: found.offset for partition, found in low.items()},
+                    {partition: found.offset for partition, found in end.items()},
+                    _leader_epochs(end),
+                )
         return states
 
     def offsets_for_times(self, topic: str, timestamp_ms: int) -> dict[int, int]:
@@ -109,8 +116,8 @@ class KafkaAdmin:
         spec = OffsetSpec.for_timestamp(timestamp_ms)
         description = self._describe(topic)
         offsets = self._offsets(_Position(topic, info.id, spec) for info in description.partitions)
-        found = self._of_topic(offsets, description, spec)
-        return {partition: offset for partition, offset in found.items() if offset >= 0}
+        answers = self._of_topic(offsets, description, spec)
+        return {partition: found.offset for partition, found in answers.items() if found.offset >= 0}
 
     def topics(self) -> frozenset[str]:
         """The names of all topics this user may see, Kafka's internal ones left out."""
@@ -162,9 +169,9 @@ class KafkaAdmin:
             raise self._topic_error(topic, description)
         return description
 
-    def _offsets(self, positions: Iterable[_Position]) -> dict[_Position, int | KafkaError]:
+    def _offsets(self, positions: Iterable[_Position]) -> dict[_Position, ListOffsetsResultInfo | KafkaError]:
         """Ask for all at once; ask again for those whose leader is just moving or just made."""
-        found: dict[_Position, int | KafkaError] = {}
+        found: dict[_Position, ListOffsetsResultInfo | KafkaError] = {}
         missing: Collection[_Position] = list(positions)
         deadline = time.monotonic() + SETTLING_SECONDS
         while missing:
@@ -176,7 +183,9 @@ class KafkaAdmin:
                 time.sleep(_POLL_SECONDS)
         return found
 
-    def _offsets_once(self, positions: Collection[_Position]) -> dict[_Position, int | KafkaError]:
+    def _offsets_once(
+        self, positions: Collection[_Position]
+    ) -> dict[_Position, ListOffsetsResultInfo | KafkaError]:
         futures: dict[_Position, Future[ListOffsetsResultInfo]] = {}
         for spec in {position.spec for position in positions}:
             wanted = {TopicPartition(p.topic, p.partition): spec for p in positions if p.spec is spec}
@@ -186,21 +195,20 @@ class KafkaAdmin:
                 request_timeout=self._timeout_seconds,
             )
             futures |= {_Position(t.topic, t.partition, spec): future for t, future in answers.items()}
-        results = self._ask(futures, "asking for offsets")
-        return {p: r if isinstance(r, KafkaError) else r.offset for p, r in results.items()}
+        return self._ask(futures, "asking for offsets")
 
     def _of_topic(
         self,
-        offsets: Mapping[_Position, int | KafkaError],
+        offsets: Mapping[_Position, ListOffsetsResultInfo | KafkaError],
         description: TopicDescription,
         spec: OffsetSpec,
-    ) -> dict[int, int]:
+    ) -> dict[int, ListOffsetsResultInfo]:
         result = {}
         for info in description.partitions:
-            offset = offsets[_Position(description.name, info.id, spec)]
-            if isinstance(offset, KafkaError):
-                raise self._topic_error(description.name, offset, partition=info.id)
-            result[info.id] = offset
+            found = offsets[_Position(description.name, info.id, spec)]
+            if isinstance(found, KafkaError):
+                raise self._topic_error(description.name, found, partition=info.id)
+            result[info.id] = found
         return result
 
     def _one(self, future: Future[_Answer], doing: str) -> _Answer:
@@ -246,6 +254,12 @@ class KafkaAdmin:
         # "Timed out" says less than what the connection attempts met meanwhile.
         met = self._troubles.unreachable if is_no_answer(error) else None
         return translate(met or error, doing, servers=self._servers, **where)
+
+
+def _leader_epochs(ends: Mapping[int, ListOffsetsResultInfo]) -> dict[int, int]:
+    """Brokers that do not count their leaders answer nothing, or -1."""
+    epochs = {partition: found.leader_epoch for partition, found in ends.items()}
+    return {partition: epoch for partition, epoch in epochs.items() if epoch is not None and epoch >= 0}
 
 
 def _topic_id(description: TopicDescription) -> str | None:

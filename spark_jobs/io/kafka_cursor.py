@@ -19,11 +19,19 @@ QUIET_SECONDS = 3.0
 class Cursor:
     """``position`` is the next offset; ``first`` the first record's offset, None before there is one.
 
+    ``leader_epoch`` is the latest that a record below the range can have, None when nobody knows.
     ``log_end`` is where the log was last seen to end while the range goes on, else None.
     """
 
-    def __init__(self, wanted: OffsetRange, timeout_seconds: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        wanted: OffsetRange,
+        timeout_seconds: float,
+        clock: Callable[[], float],
+        leader_epoch: int | None = None,
+    ) -> None:
         self.wanted = wanted
+        self.leader_epoch = leader_epoch
         self.position = wanted.start
         self.first: int | None = None
         self.log_end: int | None = None

@@ -31,6 +31,7 @@ MAX_CHUNK_RECORDS = 10_000
 READ_TIMEOUT_SECONDS = 60.0
 _ANSWER_TIMEOUT_SECONDS = 10.0
 _WAIT_SECONDS = 0.2
+_NO_EPOCH = -1  # librdkafka's own
 
 
 class RangeReader:
@@ -69,18 +70,25 @@ class RangeReader:
             self._statistics,
         )
 
-    def read(self, wanted: OffsetRange) -> Iterator[Chunk]:
+    def read(self, wanted: OffsetRange, *, leader_epoch: int | None = None) -> Iterator[Chunk]:
         """The range's readable records in offset order, in chunks.
 
         Offsets between them hold none: control markers, aborted transactions, what compaction removed.
         Only an iterator that ends by itself has read the whole range; beginning the next range ends this
-        one. Raises ``OffsetsUnavailable`` (retention-passed, log-truncated), ``SourceChanged``
-        (topic-gone), ``ConfigError`` and ``RetryableError``.
+        one. With the ``leader_epoch`` of what lies below the range Kafka is asked first whether it still has
+        that, and reads nothing otherwise (KIP-320). Raises ``OffsetsUnavailable`` (retention-passed,
+        log-truncated), ``SourceChanged`` (topic-gone), ``ConfigError`` and ``RetryableError``.
         """
         if not wanted:
             return
-        self._consumer.assign([TopicPartition(self._topic, wanted.partition, wanted.start)])
-        cursor = Cursor(wanted, self._read_timeout_seconds, time.monotonic)
+        place = TopicPartition(
+            self._topic,
+            wanted.partition,
+            wanted.start,
+            leader_epoch=_NO_EPOCH if leader_epoch is None else leader_epoch,
+        )
+        self._consumer.assign([place])
+        cursor = Cursor(wanted, self._read_timeout_seconds, time.monotonic, leader_epoch)
         builder = ChunkBuilder(
             wanted.partition, max_records=self._max_chunk_records, max_bytes=self._max_chunk_bytes
         )
@@ -130,7 +138,8 @@ class RangeReader:
         for message in messages:
             error = message.error()
             if error is not None and not _is_end(error, message, cursor):
-                raise self._failure(error, cursor, _offset(message))
+                offset: int | None = message.offset()
+                raise self._failure(error, cursor, cursor.position if offset is None else offset)
             if message.partition() != partition:
                 continue  # left over from the range before
             if error is None:
@@ -203,6 +212,8 @@ class RangeReader:
             return self._retention_passed(offset, low, cursor)
         if offset > high or error.code() == KafkaError._LOG_TRUNCATION:
             return self._log_truncated(high, cursor)
+        if cursor.leader_epoch is not None and offset == cursor.wanted.start:
+            return self._log_cut(cursor)  # it lies in the log: only what is below it can be objected to
         return self._stalled(cursor)
 
     def _translated(self, error: KafkaError, **where: object) -> SluiceError:
@@ -231,6 +242,17 @@ class RangeReader:
             code="log-truncated",
             hint="Kafka lost records (unclean leader election, a restored broker) or the topic was created"
             " again. Find out which before you let the table continue.",
+            topic=self._topic,
+            range=cursor.wanted,
+        )
+
+    def _log_cut(self, cursor: Cursor) -> OffsetsUnavailable:
+        return OffsetsUnavailable(
+            f"the log was cut below offset {cursor.wanted.start}, which the table has reached, and grew on",
+            code="log-truncated",
+            hint="Kafka lost records that the table has (unclean leader election, a restored broker); others"
+            " stand at their offsets now. ./sluice source PIPELINE compares the last rows with the topic;"
+            " with --accept the table takes what is there in as its next generation and keeps its rows.",
             topic=self._topic,
             range=cursor.wanted,
         )

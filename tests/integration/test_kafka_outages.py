@@ -17,10 +17,10 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from prove.lab.kafka_server import KafkaBroker, Record, kafka_settings
+from prove.lab.kafka_server import KafkaBroker, Record
+from prove.lab.own_broker import OwnBroker, own_broker
 from prove.lab.server_folder import ServerFolder
-from servers.kafka import start_kafka
-from spark_jobs.core.errors import ConfigError, RetryableError
+from spark_jobs.core.errors import ConfigError, OffsetsUnavailable, RetryableError
 from spark_jobs.core.offsets import OffsetRange
 from spark_jobs.io.kafka_admin import KafkaAdmin
 from spark_jobs.io.kafka_reader import RangeReader
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from servers.kafka import KafkaServer
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka-outages")]
 
@@ -37,26 +36,59 @@ MIB = 1024 * 1024
 
 
 @pytest.fixture(scope="module")
-def own_server(servers_folder: Path) -> Iterator[KafkaServer]:
+def own_server(servers_folder: Path) -> Iterator[OwnBroker]:
     """A broker that compacts eagerly, knows rights, and may be stopped."""
-    server = start_kafka(
-        kafka_settings(
-            ServerFolder(servers_folder, "kafka-of-outages"),
-            **{
-                "log.cleaner.backoff.ms": "100",
-                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-                "allow.everyone.if.no.acl.found": "true",
-            },
-        )
-    )
-    yield server
-    server.process.stop()
+    rights = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    with own_broker(ServerFolder(servers_folder, "kafka-of-outages"), **rights) as broker:
+        yield broker
 
 
 @pytest.fixture
-def own_kafka(own_server: KafkaServer) -> KafkaBroker:
+def own_kafka(own_server: OwnBroker) -> KafkaBroker:
     """The same, as tests speak to it."""
     return KafkaBroker(own_server.bootstrap_servers)
+
+
+def test_a_kept_client_sees_the_next_leader(own_server: OwnBroker, own_kafka: KafkaBroker) -> None:
+    """A sensor keeps its client for days; a broker refuses who still asks as if the old one led."""
+    topic = own_kafka.new_topic()
+    own_kafka.produce(topic, [b"0"])
+    admin = KafkaAdmin({"bootstrap.servers": own_kafka})
+    before = admin.source_state(topic)
+    own_server.kill()
+    own_server.start()
+    own_kafka.produce(topic, [b"1"])
+    after = admin.source_state(topic)
+    assert (before.end, after.end) == ({0: 1}, {0: 2})
+    assert after.leader_epochs[0] > before.leader_epochs[0]
+    admin.close()
+
+
+def test_a_log_that_was_cut_and_grew_on_is_not_taken_for_the_same(
+    own_server: OwnBroker, own_kafka: KafkaBroker
+) -> None:
+    """A range says which leader wrote what is below it; where the log still has that, it is read."""
+    topic = own_kafka.new_topic()
+    own_kafka.produce(topic, [b"0", b"1", b"2"])
+    size = own_server.log_of(topic, 0).stat().st_size
+    own_kafka.produce(topic, [b"3", b"4"])
+    epoch = _leader_epoch(own_kafka, topic)
+    own_server.cut(topic, 0, size)
+    own_kafka.produce(topic, [b"other"] * 6)
+    reader = _reader(own_kafka, topic, 30)
+
+    def read(start: int, **known: int) -> list[bytes | None]:
+        return [value for chunk in reader.read(OffsetRange(0, start, 8), **known) for value in chunk.values]
+
+    with pytest.raises(OffsetsUnavailable, match="cut below offset 5") as caught:
+        read(5, leader_epoch=epoch)
+    assert caught.value.code == "log-truncated"
+    assert read(3, leader_epoch=epoch) == [b"other"] * 5
+    assert read(5, leader_epoch=_leader_epoch(own_kafka, topic)) == read(5) == [b"other"] * 3
+    reader.close()
 
 
 def test_damage_behind_a_range_does_not_touch_it(own_kafka: KafkaBroker, servers_folder: Path) -> None:
@@ -73,6 +105,13 @@ def test_damage_behind_a_range_does_not_touch_it(own_kafka: KafkaBroker, servers
         list(reader.read(OffsetRange(0, 0, 5)))
     assert caught.value.code == "records-damaged"
     reader.close()
+
+
+def _leader_epoch(kafka: KafkaBroker, topic: str) -> int:
+    admin = KafkaAdmin({"bootstrap.servers": kafka})
+    (epoch,) = admin.source_state(topic).leader_epochs.values()
+    admin.close()
+    return epoch
 
 
 def _reader(kafka: KafkaBroker, topic: str, read_timeout_seconds: float = 1) -> RangeReader:
@@ -145,13 +184,13 @@ def test_a_topic_one_may_not_read_is_a_matter_for_a_person(
         assert refused.value.code == "not-authorised"
 
 
-def test_a_silent_broker_is_tried_again_later(own_kafka: KafkaBroker, own_server: KafkaServer) -> None:
+def test_a_silent_broker_is_tried_again_later(own_kafka: KafkaBroker, own_server: OwnBroker) -> None:
     """A broker that accepts and does not answer ends a read by its timeout, and is no lost data."""
     topic = own_kafka.new_topic(partitions=2)
     own_kafka.produce(topic, [Record(b"x", partition=p) for p in range(2)])
     reader = _reader(own_kafka, topic)
     list(reader.read(OffsetRange(0, 0, 1)))
-    os.kill(own_server.process.pid, signal.SIGSTOP)
+    os.kill(own_server.server.process.pid, signal.SIGSTOP)
     try:
         with pytest.raises(RetryableError) as raised:
             list(reader.read(OffsetRange(1, 0, 1)))
@@ -159,7 +198,7 @@ def test_a_silent_broker_is_tried_again_later(own_kafka: KafkaBroker, own_server
         with pytest.raises(RetryableError) as unanswered:
             admin.source_state(topic)
     finally:
-        os.kill(own_server.process.pid, signal.SIGCONT)
+        os.kill(own_server.server.process.pid, signal.SIGCONT)
     assert raised.value.code == "broker-away"
     assert unanswered.value.code == "broker-away"
     assert [c.values for c in reader.read(OffsetRange(1, 0, 1))] == [[b"x"]]

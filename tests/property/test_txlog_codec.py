@@ -35,6 +35,7 @@ VALUES = {
     "tuple[dict[str, Any], ...]": st.lists(json_objects, max_size=3).map(tuple),
     "dict[str, str]": st.dictionaries(texts, texts, max_size=3),
     "dict[str, int]": st.dictionaries(texts, integers, max_size=3),
+    "dict[int, int]": st.dictionaries(integers, integers, max_size=3),
     "dict[int, Balance]": st.dictionaries(integers, balances, max_size=3),
     "OffsetRanges": offset_ranges(),
     "BatchKind": st.sampled_from(BatchKind),

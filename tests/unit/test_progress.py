@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.core.batch import Batch
 from spark_jobs.core.errors import CorruptLog
+from spark_jobs.core.new_source import follow_source
 from spark_jobs.core.offsets import OffsetRange, OffsetRanges
 from spark_jobs.core.progress import (
     LAST_COMMITS_KEPT,
@@ -24,6 +25,7 @@ from spark_jobs.core.progress import (
     has_progress,
     progress_from_properties,
 )
+from spark_jobs.core.source import SourceState
 
 OFFSETS = st.dictionaries(st.integers(0, 500), st.integers(0, 2**62), max_size=5)
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
@@ -46,6 +48,9 @@ PROGRESS = st.builds(
     replay_epoch=st.integers(0, 2**40),
     paused=st.none() | st.builds(Pause),
     compacted_files=st.integers(0, 2**40),
+    leader_epochs=st.dictionaries(
+        st.integers(0, 500), st.tuples(st.integers(0, 2**62), st.integers(0, 2**31)), max_size=3
+    ),
 )
 
 
@@ -75,6 +80,22 @@ def test_a_batch_moves_its_partitions_and_is_remembered() -> None:
     assert not after.has_landed("c")
     assert after.pending_dead_letters == owed
     assert after.advanced(_batch("c", 9, 10), None).pending_dead_letters is None
+
+
+def test_a_batch_leaves_word_of_the_leaders_it_was_planned_under() -> None:
+    """With the offset it is true of; partitions that it does not cover keep theirs."""
+    before = Progress("orders", 1, {0: 5, 3: 1}, leader_epochs={0: (5, 2), 3: (1, 2)})
+    batch = replace(_batch("b", 5, 9), leader_epochs={0: 4})
+    assert before.advanced(batch, None).leader_epochs == {0: (9, 4), 3: (1, 2)}
+    assert before.advanced(_batch("b", 5, 9), None).leader_epochs == before.leader_epochs
+
+
+def test_another_source_has_other_leaders() -> None:
+    """An accepted topic or cluster is not judged by what the one before counted, even at the same offsets."""
+    before = Progress("orders", 1, {0: 5}, leader_epochs={0: (5, 2)})
+    source = SourceState("orders", "t", "c", {0: 0}, {0: 9}, {0: 0})
+    assert follow_source(before, source, None).leader_epochs == {}
+    assert follow_source(before, source, {0: 5}).leader_epochs == {}
 
 
 def test_only_the_last_commits_are_kept() -> None:

@@ -169,7 +169,12 @@ def test_objects_of_an_earlier_version_are_read() -> None:
     """What it did not write yet has its default: its unfinished attempts are settled as before."""
     batch = make_batch()
     value = json.loads(entry_to_json(offset_commit(batch), batch, "table"))
-    for part, name in (("batch", "kind"), ("batch", "epoch"), ("entry", "reason")):
+    for part, name in (
+        ("batch", "kind"),
+        ("batch", "epoch"),
+        ("batch", "leader_epochs"),
+        ("entry", "reason"),
+    ):
         del value[part][name]
     attempt = fold("table", batch.attempt, {"1-OffsetCommit.json": json.dumps(value)})
     assert attempt.batch == batch
