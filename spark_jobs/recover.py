@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.core.batch import BatchKind
-from spark_jobs.core.errors import CommitConflict, RetryableError, SourceChanged
+from spark_jobs.core.errors import CommitConflict, SourceChanged
 from spark_jobs.core.offsets import OffsetRanges
 from spark_jobs.core.recovery import Decision, decide
 from spark_jobs.core.source import check_identity
@@ -30,6 +30,7 @@ from spark_jobs.io.commit import commit_batch, request_of
 from spark_jobs.io.data_files import normalise_path
 from spark_jobs.io.dead_letter_commit import commit_dead_letters
 from spark_jobs.io.named_files import named_among
+from spark_jobs.io.storage_errors import storage_error
 from spark_jobs.io.sweep import data_location, sweep_files
 from spark_jobs.io.tables import dead_letters_of, load_fresh, progress_of
 from spark_jobs.io.txlog_store import CLOSING_AFTER_US
@@ -271,12 +272,7 @@ def _is_whole(table: Table, file: Mapping[str, Any]) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise RetryableError(
-            f"a data file of an unfinished batch could not be looked at: {error}",
-            code="storage-away",
-            hint="Check that the lake's storage can be reached from here; the next run tries again.",
-            file=file["path"],
-        ) from error
+        raise storage_error(error, "looking at a file of an unfinished batch", file=file["path"]) from error
 
 
 def _snapshot_of(attempt: Attempt, table: Table) -> int | None:

@@ -17,11 +17,10 @@ from pyiceberg.schema import sanitize_column_names
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.typedef import Record
 
-from spark_jobs.core.errors import ConfigError, RetryableError
 from spark_jobs.io.arrow_schema import arrow_schema
 from spark_jobs.io.data_files import to_json
 from spark_jobs.io.partition_fan_out import fan_out
-from spark_jobs.io.storage_errors import is_refusal
+from spark_jobs.io.storage_errors import storage_error
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO, OutputFile
@@ -86,7 +85,7 @@ class SplitWriter:
             for part in fan_out(table, self._metadata.spec(), self._schema):
                 self._take(part.identity, part.key, part.rows)
         except OSError as error:
-            raise _storage_failed(error, self._file_prefix) from error
+            raise storage_error(error, "writing data files", files=self._file_prefix) from error
 
     def close(self) -> list[dict[str, Any]]:
         """Finish every file; descriptions as ``data_files.to_json`` makes them, in closing order."""
@@ -94,7 +93,7 @@ class SplitWriter:
             for identity in list(self._open):
                 self._finish(identity)
         except OSError as error:
-            raise _storage_failed(error, self._file_prefix) from error
+            raise storage_error(error, "writing data files", files=self._file_prefix) from error
         return list(self._closed)
 
     def abort(self) -> None:
@@ -163,20 +162,3 @@ def _rename(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         chunks = column.chunks if is_same else [chunk.view(wanted.type) for chunk in column.chunks]
         columns.append(pa.chunked_array(chunks, wanted.type))
     return pa.Table.from_arrays(columns, schema=schema)
-
-
-def _storage_failed(error: OSError, file_prefix: str) -> ConfigError | RetryableError:
-    if is_refusal(error):
-        return ConfigError(
-            f"writing data files was refused: {error}",
-            code="storage-refused",
-            hint="Give Sluice the right to write at the tables' locations, and credentials that have not"
-            " expired.",
-            files=file_prefix,
-        )
-    return RetryableError(
-        f"writing data files failed: {type(error).__name__}: {error}",
-        code="storage-failed",
-        hint="Check that the lake's storage can be reached, has room and may be written to.",
-        files=file_prefix,
-    )

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 from pyiceberg.manifest import DataFileContent, ManifestContent
 
-from spark_jobs.core.errors import ConfigError, RetryableError
+from spark_jobs.core.errors import ConfigError
 from spark_jobs.core.replacing import FileBounds, Overlap, ReplacedOffsets
 from spark_jobs.io.data_files import from_json
 from spark_jobs.io.file_rows import rows_of_file
 from spark_jobs.io.metadata_columns import GENERATION, OFFSET, PARTITION
 from spark_jobs.io.parquet_writer import SplitWriter
+from spark_jobs.io.storage_errors import storage_error
 from spark_jobs.io.swap import stage
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Rewriter:
     ) -> tuple[dict[str, Any], ...] | None:
         """Descriptions of the files that hold the rows that stay; None when all do: the file itself stays.
 
-        Raises ``RetryableError`` when storage fails.
+        Raises ``RetryableError`` when storage fails, ``ConfigError`` when it refuses.
         """
         deletes = sorted(file.file_path for file in task.delete_files)
         metadata = table.metadata
@@ -73,12 +74,7 @@ class Rewriter:
                 return None
             return self._write(table, task, replaced) if staying else ()
         except OSError as error:
-            raise RetryableError(
-                f"a data file could not be read: {type(error).__name__}: {error}",
-                code="storage-failed",
-                hint="Check that the lake's storage can be reached from here; run it again.",
-                file=task.file.file_path,
-            ) from error
+            raise storage_error(error, "reading a data file", file=task.file.file_path) from error
 
     def _write(
         self, table: Table, task: FileScanTask, replaced: ReplacedOffsets
@@ -111,8 +107,8 @@ def stage_replace(
     """Stage one snapshot without the rows of ``replaced`` and with the files ``added``.
 
     Everything is looked up in the table as it was loaded: call it again after every conflict. Raises
-    ``ConfigError`` where another engine wrote equality deletes, which cannot be applied here, and
-    ``RetryableError`` when storage fails.
+    ``ConfigError`` where another engine wrote equality deletes, which cannot be applied here, and when
+    storage refuses, ``RetryableError`` when it fails.
     """
     dropped: list[DataFile] = []
     kept: list[DataFile] = []

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spark_jobs.core.errors import ConfigError, RetryableError
 from spark_jobs.core.recovery import unnamed_files
 from spark_jobs.core.txlog import FlushStart
 from spark_jobs.io.data_files import normalise_path
 from spark_jobs.io.file_listing import find_files
 from spark_jobs.io.named_files import named_among
-from spark_jobs.io.storage_errors import is_refusal
+from spark_jobs.io.storage_errors import storage_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,7 +53,7 @@ def _files_of(attempt: Attempt, tables: Sequence[Table]) -> list[str]:
     try:
         return [file.location for place in locations for file in find_files(place, fragment, properties)]
     except OSError as error:
-        raise _storage_failed(error, "listing", attempt.uuid) from error
+        raise storage_error(error, "listing files", files=attempt.uuid) from error
 
 
 def delete_file(table: Table, path: str) -> None:
@@ -67,20 +66,4 @@ def delete_file(table: Table, path: str) -> None:
     except FileNotFoundError:
         return  # another recovery was faster
     except OSError as error:
-        raise _storage_failed(error, "deleting", path) from error
-
-
-def _storage_failed(error: OSError, action: str, what: str) -> ConfigError | RetryableError:
-    if is_refusal(error):
-        return ConfigError(
-            f"{action} files was refused: {error}",
-            code="storage-refused",
-            hint="Give Sluice the right to list and delete below the tables' locations.",
-            files=what,
-        )
-    return RetryableError(
-        f"{action} files failed: {error}",
-        code="storage-away",
-        hint="Check that the lake's storage can be reached from here; the next run tries again.",
-        files=what,
-    )
+        raise storage_error(error, "deleting a file", file=path) from error

@@ -1,67 +1,71 @@
 """The rows a suite is judged on: those of files that are written, or those of committed offsets.
 
 They come by partition and offset, so that the first that fail are the first there are: a scan has the newest
-commit first.
+commit first. They are not read by PyIceberg's scan, which takes a null list of structs for an empty one.
 """
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import ArrowScan
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.table import FileScanTask
 
-from spark_jobs.core.errors import RetryableError
 from spark_jobs.io.arrow_schema import arrow_schema
 from spark_jobs.io.data_files import from_json
+from spark_jobs.io.file_rows import rows_of_file
 from spark_jobs.io.metadata_columns import GENERATION, OFFSET, PARTITION
+from spark_jobs.io.storage_errors import storage_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterable, Sequence
 
-    import pyarrow as pa
     from pyiceberg.table import Table
 
     from spark_jobs.core.offsets import OffsetRanges
+
+COORDINATES = (GENERATION, PARTITION, OFFSET)
+_ANY = pc.scalar(True)
 
 
 def rows_of_files(table: Table, files: Sequence[dict[str, Any]], columns: Sequence[str]) -> pa.Table:
     """These columns of data files (as ``data_files.to_json`` describes them) that no snapshot names yet.
 
     ``table`` is loaded after they were written: files of an earlier schema have nulls in columns added since.
-    Raises ``RetryableError`` when storage fails.
+    Raises ``RetryableError`` when storage fails, ``ConfigError`` when it refuses.
     """
-    schema = table.schema().select(*columns)
-    if not files:
-        return arrow_schema(schema).empty_table()
     tasks = [FileScanTask(from_json(file, table.metadata)) for file in files]
-    scan = ArrowScan(table.metadata, table.io, schema, AlwaysTrue())
-    return _typed(lambda: scan.to_table(tasks), arrow_schema(schema), table)
+    return _read(table, tasks, columns)
 
 
 def rows_of_ranges(table: Table, ranges: OffsetRanges, generation: int, columns: Sequence[str]) -> pa.Table:
-    """These columns of the rows whose coordinates lie in the ranges. Raises ``RetryableError``."""
-    schema = table.schema().select(*columns)
-    scan = table.scan(row_filter=_inside(ranges, generation), selected_fields=tuple(columns))
-    return _typed(scan.to_arrow, arrow_schema(schema), table)
-
-
-def _inside(ranges: OffsetRanges, generation: int) -> str:
+    """These columns of the rows whose coordinates lie in the ranges. Raises as ``rows_of_files`` does."""
     parts = [
         f"({PARTITION} = {r.partition} and {OFFSET} >= {r.start} and {OFFSET} < {r.end})" for r in ranges
     ]
-    return f"{GENERATION} = {generation} and ({' or '.join(parts)})"
+    tasks = table.scan(row_filter=f"{GENERATION} = {generation} and ({' or '.join(parts)})").plan_files()
+    inside = (
+        (pc.field(PARTITION) == r.partition) & (pc.field(OFFSET) >= r.start) & (pc.field(OFFSET) < r.end)
+        for r in ranges
+    )
+    return _read(table, tasks, columns, (pc.field(GENERATION) == generation) & reduce(or_, inside))
 
 
-def _typed(read: Callable[[], pa.Table], schema: pa.Schema, table: Table) -> pa.Table:
+def _read(
+    table: Table,
+    tasks: Iterable[FileScanTask],
+    columns: Sequence[str],
+    condition: pc.Expression = _ANY,
+) -> pa.Table:
+    read = dict.fromkeys((*columns, *COORDINATES))
+    found = [arrow_schema(table.schema().select(*read)).empty_table()]
     try:
-        rows = read()
+        for task in tasks:
+            found += [rows.filter(condition) for rows in rows_of_file(table, task, tuple(read))]
     except OSError as error:
-        raise RetryableError(
-            f"the rows to judge could not be read: {type(error).__name__}: {error}",
-            code="storage-failed",
-            hint="Check that the lake's storage can be reached from here; the next run tries again.",
-            table=".".join(table.name()),
-        ) from error
-    return rows.sort_by([(PARTITION, "ascending"), (OFFSET, "ascending")]).select(schema.names).cast(schema)
+        raise storage_error(error, "reading the rows to judge", table=".".join(table.name())) from error
+    rows = pa.concat_tables(found).sort_by([(PARTITION, "ascending"), (OFFSET, "ascending")])
+    return rows.select(arrow_schema(table.schema().select(*columns)).names)

@@ -64,6 +64,14 @@ def test_a_batch_that_does_not_is_held_and_later_ones_wait(new_lab: NewLab) -> N
     assert len(by_offset(lab)) == 20
 
 
+def test_a_null_list_of_objects_is_null_to_a_gate(new_lab: NewLab) -> None:
+    """PyIceberg's own scan would show it as an empty one, and let the batch pass."""
+    records = [b'{"id": 0, "items": [{"sku": "a"}]}', b'{"id": 1, "items": []}', b'{"id": 2, "items": null}']
+    lab = new_lab(records, quality=gate({"expect_column_values_to_not_be_null": {"column": "items"}}))
+    (held,) = lab.drain().held
+    assert "not met by 1 of 3 rows (first at 0:2)" in held.story
+
+
 def _held_lab(new_lab: NewLab) -> Lab:
     """Twenty orders committed, five held, five more waiting."""
     lab = new_lab(sales(0, 20), quality=gate(CHEAP))
