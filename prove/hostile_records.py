@@ -89,7 +89,8 @@ class Compared:
 def _compare(play: Play, produced: Mapping[Place, bytes]) -> Compared:
     table = play.lab.table()
     columns = json_columns(table)
-    rows = _by_place(batch for task in table.scan().plan_files() for batch in rows_of_file(table, task))
+    tasks = table.scan().plan_files()
+    rows = _by_place(batch for task in tasks for batch in rows_of_file(table.io, task, table.schema()))
     dead_letters = _by_place([play.lab.rows(play.lab.tables[1])])
     play.produced.rows, play.produced.dead_letters = len(rows), len(dead_letters)
     wrong = {

@@ -1,61 +1,82 @@
-"""The rows of one data file, batch by batch in their order, with the columns its table has now.
+"""The rows of one data file, batch by batch in their order, with the columns a schema has.
 
 PyIceberg's own scan gathers all batches of a file before it gives the first, and reads a null list of structs
-as an empty one: rows that are written again must not change.
+as an empty one (apache/iceberg-python#3833).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from pyiceberg.io.pyarrow import _read_all_delete_files
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.expressions.visitors import bind
+from pyiceberg.io.pyarrow import _read_all_delete_files, expression_to_pyarrow
 
 from spark_jobs.io.arrow_schema import arrow_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.io import FileIO
     from pyiceberg.schema import Schema
-    from pyiceberg.table import FileScanTask, Table
+    from pyiceberg.table import FileScanTask
 
+ALWAYS_TRUE = AlwaysTrue()
 BATCH_ROWS = 16_384
 _FIELD_ID = b"PARQUET:field_id"
 
 
 def rows_of_file(
-    table: Table, task: FileScanTask, columns: Sequence[str] | None = None
+    io: FileIO, task: FileScanTask, schema: Schema, row_filter: BooleanExpression = ALWAYS_TRUE
 ) -> Iterator[pa.Table]:
-    """Every row that is not deleted, of all columns or those named; columns are matched by field id.
+    """The rows that are not deleted and meet the filter; the schema's columns are found by their field id.
 
-    Raises ``OSError`` when storage fails.
+    The filter speaks of the schema's columns. Raises ``OSError`` when storage fails.
     """
-    wanted = arrow_schema(_selected(table.schema(), columns))
-    deleted = _deleted_positions(table, task)
-    position = 0
-    with table.io.new_input(task.file.file_path).open() as stream, pq.ParquetFile(stream) as file:
-        there = {_field_id(field): field for field in file.schema_arrow}
-        read = [there[_field_id(field)].name for field in wanted if _field_id(field) in there]
-        for batch in file.iter_batches(BATCH_ROWS, columns=read):
-            rows = _projected(pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema)), wanted)
-            kept = ~np.isin(np.arange(position, position + len(batch)), deleted)
-            position += len(batch)
-            yield rows if kept.all() else rows.filter(pa.array(kept))
+    wanted = arrow_schema(schema)
+    condition = expression_to_pyarrow(bind(schema, row_filter, case_sensitive=True))
+    deleted = _deleted_positions(io, task)
+    with io.new_input(task.file.file_path).open() as stream, pq.ParquetFile(stream) as file:
+        names = {_field_id(field): field.name for field in file.schema_arrow}
+        read = [names[_field_id(field)] for field in wanted if _field_id(field) in names]
+        are_the_same = read == wanted.names
+        for group, first in _row_groups(stream, file, condition if are_the_same else None):
+            position = first
+            for batch in file.iter_batches(BATCH_ROWS, row_groups=[group], columns=read):
+                rows = _projected(batch, wanted)
+                is_there = ~np.isin(np.arange(position, position + len(batch)), deleted)
+                position += len(batch)
+                kept = rows if is_there.all() else rows.filter(pa.array(is_there))
+                yield kept if row_filter is ALWAYS_TRUE else kept.filter(condition)
 
 
-def _selected(schema: Schema, columns: Sequence[str] | None) -> Schema:
-    return schema if columns is None else schema.select(*columns)
+def _row_groups(
+    stream: Any, file: pq.ParquetFile, condition: pc.Expression | None
+) -> Iterator[tuple[int, int]]:
+    """Number and first position of each row group that may have rows for the condition, by its statistics."""
+    rows = (file.metadata.row_group(n).num_rows for n in range(file.num_row_groups))
+    firsts = list(accumulate(rows, initial=0))
+    groups: Iterable[int] = range(file.num_row_groups)
+    if condition is not None:
+        whole = ds.ParquetFileFormat().make_fragment(stream)
+        groups = [group.id for group in whole.subset(filter=condition).row_groups]
+    yield from ((group, firsts[group]) for group in groups)
 
 
-def _deleted_positions(table: Table, task: FileScanTask) -> np.ndarray:
-    found = _read_all_delete_files(table.io, [task]).get(task.file.file_path, [])
+def _deleted_positions(io: FileIO, task: FileScanTask) -> np.ndarray:
+    found = _read_all_delete_files(io, [task]).get(task.file.file_path, [])
     return np.concatenate([np.empty(0, dtype=np.int64), *(column.to_numpy() for column in found)])
 
 
-def _projected(rows: pa.StructArray, wanted: pa.Schema) -> pa.Table:
+def _projected(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.Table:
+    rows = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
     struct = _project(rows, pa.struct(list(wanted)))
     return pa.Table.from_arrays(struct.flatten(), schema=wanted)
 

@@ -87,7 +87,7 @@ class Rewriter:
             max_open_files=MAX_OPEN_FILES,
         )
         try:
-            for rows in rows_of_file(table, task):
+            for rows in rows_of_file(table.io, task, table.schema()):
                 writer.write(rows.filter(pc.invert(_in_ranges(rows, replaced))))
             return tuple(writer.close())
         except BaseException:
@@ -197,7 +197,7 @@ def _number(bound: bytes) -> int:
 def _count(table: Table, task: FileScanTask, replaced: ReplacedOffsets) -> tuple[int, int]:
     """How many rows stay and how many are in the ranges; reads three columns."""
     rows_there = leaving = 0
-    for rows in rows_of_file(table, task, (GENERATION, PARTITION, OFFSET)):
+    for rows in rows_of_file(table.io, task, table.schema().select(GENERATION, PARTITION, OFFSET)):
         rows_there += len(rows)
         leaving += pc.sum(_in_ranges(rows, replaced)).as_py() or 0
     return rows_there - leaving, leaving

@@ -6,29 +6,25 @@ commit first. They are not read by PyIceberg's scan, which takes a null list of 
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import or_
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
+from pyiceberg.expressions.parser import parse
 from pyiceberg.table import FileScanTask
 
 from spark_jobs.io.arrow_schema import arrow_schema
 from spark_jobs.io.data_files import from_json
-from spark_jobs.io.file_rows import rows_of_file
+from spark_jobs.io.file_rows import ALWAYS_TRUE, rows_of_file
 from spark_jobs.io.metadata_columns import GENERATION, OFFSET, PARTITION
 from spark_jobs.io.storage_errors import storage_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table
 
     from spark_jobs.core.offsets import OffsetRanges
-
-COORDINATES = (GENERATION, PARTITION, OFFSET)
-_ANY = pc.scalar(True)
 
 
 def rows_of_files(table: Table, files: Sequence[dict[str, Any]], columns: Sequence[str]) -> pa.Table:
@@ -38,7 +34,7 @@ def rows_of_files(table: Table, files: Sequence[dict[str, Any]], columns: Sequen
     Raises ``RetryableError`` when storage fails, ``ConfigError`` when it refuses.
     """
     tasks = [FileScanTask(from_json(file, table.metadata)) for file in files]
-    return _read(table, tasks, columns)
+    return _read(table, tasks, columns, ALWAYS_TRUE)
 
 
 def rows_of_ranges(table: Table, ranges: OffsetRanges, generation: int, columns: Sequence[str]) -> pa.Table:
@@ -46,25 +42,18 @@ def rows_of_ranges(table: Table, ranges: OffsetRanges, generation: int, columns:
     parts = [
         f"({PARTITION} = {r.partition} and {OFFSET} >= {r.start} and {OFFSET} < {r.end})" for r in ranges
     ]
-    tasks = table.scan(row_filter=f"{GENERATION} = {generation} and ({' or '.join(parts)})").plan_files()
-    inside = (
-        (pc.field(PARTITION) == r.partition) & (pc.field(OFFSET) >= r.start) & (pc.field(OFFSET) < r.end)
-        for r in ranges
-    )
-    return _read(table, tasks, columns, (pc.field(GENERATION) == generation) & reduce(or_, inside))
+    inside = parse(f"{GENERATION} = {generation} and ({' or '.join(parts)})")
+    return _read(table, table.scan(row_filter=inside).plan_files(), columns, inside)
 
 
 def _read(
-    table: Table,
-    tasks: Iterable[FileScanTask],
-    columns: Sequence[str],
-    condition: pc.Expression = _ANY,
+    table: Table, tasks: Iterable[FileScanTask], columns: Sequence[str], row_filter: BooleanExpression
 ) -> pa.Table:
-    read = dict.fromkeys((*columns, *COORDINATES))
-    found = [arrow_schema(table.schema().select(*read)).empty_table()]
+    schema = table.schema().select(*columns, GENERATION, PARTITION, OFFSET)
+    found = [arrow_schema(schema).empty_table()]
     try:
         for task in tasks:
-            found += [rows.filter(condition) for rows in rows_of_file(table, task, tuple(read))]
+            found += rows_of_file(table.io, task, schema, row_filter)
     except OSError as error:
         raise storage_error(error, "reading the rows to judge", table=".".join(table.name())) from error
     rows = pa.concat_tables(found).sort_by([(PARTITION, "ascending"), (OFFSET, "ascending")])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from spark_jobs.core.errors import ConfigError, RetryableError
@@ -60,7 +62,7 @@ def _ask(scene: Scene, sql: str, as_of: Moment | None = None) -> list[dict[str, 
 
 
 def test_the_table_and_its_dead_letters_are_read_by_name(scene: Scene) -> None:
-    """By the last part of the name and by the whole, joined with itself too; its rows are the scan's."""
+    """By the last part of the name and by the whole, joined with itself too; its rows are the files'."""
     assert _ask(scene, "SELECT count(*) AS n, sum(id) AS s FROM t") == [{"n": 29, "s": 423}]
     assert _ask(scene, f"FROM {scene.pipeline.table} SELECT max(id) AS m") == [{"m": 29}]
     assert _ask(scene, "SELECT _kafka_offset AS o, error FROM dead_letters") == [
@@ -69,7 +71,12 @@ def test_the_table_and_its_dead_letters_are_read_by_name(scene: Scene) -> None:
     joined = "SELECT count(*) AS n FROM t JOIN t AS u ON u.id = t.id + 1"
     assert _ask(scene, joined) == [{"n": 27}]
     every = sorted(_ask(scene, "FROM t"), key=lambda row: row["id"])
-    assert every == scene.lake.load().scan().to_arrow().sort_by("id").to_pylist()
+    table = scene.lake.load()
+    files = [table.io.new_input(task.file.file_path).open() for task in table.scan().plan_files()]
+    there = pa.concat_tables([pq.read_table(file) for file in files]).sort_by("id")
+    # PyIceberg's scan would show an empty list (apache/iceberg-python#3833).
+    assert there["_kafka_headers"].null_count == there.num_rows
+    assert every == there.to_pylist()
 
 
 def test_conditions_keep_the_rows_a_full_read_would(embedded: Scene) -> None:

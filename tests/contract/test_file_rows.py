@@ -1,0 +1,79 @@
+"""Rows of one data file: by field id, by condition, and only the row groups that can matter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, IsNull, LessThan, Or
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.manifest import DataFile, FileFormat
+from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask
+from pyiceberg.types import LongType, NestedField, StringType
+
+from spark_jobs.io.arrow_schema import arrow_schema
+from spark_jobs.io.file_rows import rows_of_file
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+
+SCHEMA = Schema(
+    NestedField(1, "a", LongType()), NestedField(2, "b", LongType()), NestedField(3, "c", StringType())
+)
+ROWS = 40
+A_GROUP = 8
+VALUES = [{"a": n, "b": 1000 - n, "c": None if n % 5 == 0 else f"c{n}"} for n in range(ROWS)]
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> FileScanTask:
+    """A file of five row groups; ``a`` rises through them."""
+    path = tmp_path / "data.parquet"
+    rows = pa.Table.from_pylist(VALUES, schema=arrow_schema(SCHEMA))
+    pq.write_table(rows, path, row_group_size=A_GROUP, use_dictionary=False)
+    file = DataFile.from_args(file_path=str(path), file_format=FileFormat.PARQUET)
+    return FileScanTask(file)
+
+
+def _read(task: FileScanTask, schema: Schema, condition: BooleanExpression) -> list[dict[str, object]]:
+    return [
+        row for rows in rows_of_file(PyArrowFileIO(), task, schema, condition) for row in rows.to_pylist()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("condition", "is_meant"),
+    [
+        (EqualTo("a", 17), lambda row: row["a"] == 17),
+        (And(GreaterThanOrEqual("a", 6), LessThan("a", 20)), lambda row: 6 <= row["a"] < 20),
+        (Or(LessThan("a", 2), GreaterThanOrEqual("b", 1_001)), lambda row: row["a"] < 2),
+        (IsNull("c"), lambda row: row["c"] is None),
+        (LessThan("a", -1), lambda _row: False),
+    ],
+)
+def test_a_condition_keeps_what_it_would_keep_of_all_rows(task: FileScanTask, condition, is_meant) -> None:
+    """In their order, over row groups that are read and some that are not."""
+    assert _read(task, SCHEMA, condition) == [row for row in VALUES if is_meant(row)]
+
+
+def test_what_cannot_matter_is_not_read(task: FileScanTask) -> None:
+    """A row group that the condition leaves out may be damaged; one that it needs may not."""
+    column = pq.ParquetFile(task.file.file_path).metadata.row_group(1).column(0)
+    with Path(task.file.file_path).open("r+b") as file:
+        file.seek(column.data_page_offset)
+        file.write(b"\xff" * column.total_compressed_size)
+    assert len(_read(task, SCHEMA, LessThan("a", A_GROUP))) == A_GROUP
+    with pytest.raises(OSError, match=r"\S"):
+        _read(task, SCHEMA, LessThan("a", A_GROUP + 1))
+
+
+def test_columns_that_changed_names_keep_their_values(task: FileScanTask) -> None:
+    """A condition speaks of the names of today, also where two columns have swapped them."""
+    swapped = Schema(NestedField(1, "b", LongType()), NestedField(2, "a", LongType()))
+    assert _read(task, swapped, EqualTo("b", 3)) == [{"b": 3, "a": 997}]
+    added = Schema(NestedField(9, "d", StringType()), NestedField(1, "a", LongType()))
+    assert _read(task, added, And(EqualTo("a", 3), IsNull("d"))) == [{"d": None, "a": 3}]
