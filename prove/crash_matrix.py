@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from prove.blows import Blow
     from prove.jobs import Job, Promise
+    from prove.lab.drain_process import Answer
     from prove.stage import Play, Stage
 
 MAX_FAILED_RUNS = 2
@@ -126,7 +127,8 @@ class Cell:
             ended = self.blow.strike(play, self.job)
             restart = _restart(play, self.job)
             play.produce_batch()
-            play.work()
+            # A commit that lands late may come in between even now.
+            _until_it_ends_well(play, "drain", restart.told)
             counts = look(play)
         return Findings(
             happened="; ".join((ended, *restart.told, *counts.examples)),
@@ -208,15 +210,20 @@ def _restart(play: Play, job: Job) -> Restart:
     done = Restart()
     began = time.monotonic()
     for work in job.again:
-        answer = play.lab.start(work=work).answer()
-        for _ in range(MAX_FAILED_RUNS):
-            if answer.error is None:
-                break
-            done.told.append(f"the next run ended with {answer.error}")
-            answer = play.lab.start(work=work).answer()
-        assert answer.error is None, answer.message
+        answer = _until_it_ends_well(play, work, done.told)
         did = {"adopted": answer.adopted, "found landed": answer.marked, "committed": answer.batches}
         done.told += [f"{what} {number}" for what, number in did.items() if number]
         done.read_again += answer.records_read
     done.seconds = time.monotonic() - began
     return done
+
+
+def _until_it_ends_well(play: Play, work: str, told: list[str]) -> Answer:
+    answer = play.lab.start(work=work).answer()
+    for _ in range(MAX_FAILED_RUNS):
+        if answer.error is None:
+            break
+        told.append(f"the next run ended with {answer.error}")
+        answer = play.lab.start(work=work).answer()
+    assert answer.error is None, answer.message
+    return answer

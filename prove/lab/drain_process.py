@@ -6,6 +6,7 @@ costs more than the drains that die here.
 
 from __future__ import annotations
 
+import faulthandler
 import multiprocessing
 import os
 import signal
@@ -66,10 +67,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class DrainProcess:
-    """A drain under way."""
+    """A drain under way; asked by a signal it writes where it is below ``folder``."""
 
     process: ForkServerProcess
     receiver: Connection
+    folder: Path
 
     @property
     def pid(self) -> int:
@@ -90,14 +92,14 @@ class DrainProcess:
 
     def answer(self) -> Answer:
         """Wait for a drain that ends by itself."""
-        assert self.receiver.poll(FINISH_SECONDS), "the drain did not answer"
+        assert self.receiver.poll(FINISH_SECONDS), f"the drain did not answer, it is here:\n{self._stacks()}"
         answer: Answer = self.receiver.recv()
         self.process.join(FINISH_SECONDS)
         return answer
 
     def ending(self) -> Answer | None:
         """Wait for its end, whichever it is; None when a signal ended it."""
-        assert self.receiver.poll(FINISH_SECONDS), "the work did not end"
+        assert self.receiver.poll(FINISH_SECONDS), f"the work did not end, it is here:\n{self._stacks()}"
         try:
             return self.answer()
         except EOFError:
@@ -127,6 +129,12 @@ class DrainProcess:
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
         self.process.join(FINISH_SECONDS)
+
+    def _stacks(self) -> str:
+        """What each of its threads is doing; nothing of one that is stopped."""
+        os.kill(self.pid, signal.SIGUSR1)
+        time.sleep(1)
+        return _stacks_of(self.folder, self.pid).read_text()
 
     def _state(self) -> str:
         asked = subprocess.run(
@@ -158,10 +166,16 @@ def start_work(path: Path, pipeline: str, fail_points: FailPoints, work: Work) -
     process = context.Process(target=_run, args=(path, pipeline, fail_points, work, sender), daemon=True)
     process.start()
     sender.close()
-    return DrainProcess(process, receiver)
+    return DrainProcess(process, receiver, path.parent)
+
+
+def _stacks_of(folder: Path, pid: int) -> Path:
+    return folder / f"stacks-{pid}.txt"
 
 
 def _run(path: Path, pipeline_name: str, fail_points: FailPoints, work: Work, sender: Any) -> None:
+    stacks = _stacks_of(path.parent, os.getpid()).open("w")  # kept open for as long as the process lives
+    faulthandler.register(signal.SIGUSR1, stacks)
     work.patience.impose()
     work.clock.impose()
     config = load_config(path)

@@ -48,7 +48,14 @@ _SETTLING = frozenset(
 _NO_ANSWER = frozenset(
     {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE}
 )
-_DAMAGED = frozenset({KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError.INVALID_MSG})
+_DAMAGED = frozenset(
+    {
+        KafkaError._BAD_MSG,
+        KafkaError._BAD_COMPRESSION,
+        KafkaError._NOT_IMPLEMENTED,  # a batch's version, or the codec, is none that there is
+        KafkaError.INVALID_MSG,
+    }
+)
 
 
 class ClientTroubles:

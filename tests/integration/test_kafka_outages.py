@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
+from threading import Event
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -105,6 +107,36 @@ def test_damage_behind_a_range_does_not_touch_it(own_kafka: KafkaBroker, servers
         list(reader.read(OffsetRange(0, 0, 5)))
     assert caught.value.code == "records-damaged"
     reader.close()
+
+
+def test_damage_behind_a_range_is_found_in_many_ways(own_kafka: KafkaBroker, own_server: OwnBroker) -> None:
+    """Librdkafka goes on behind it wherever its parser stands; what it meets there is not the range's."""
+    for records in (3, 22, 60, 200):
+        topic = own_kafka.new_topic()
+        for word in (b"whole", b"spoiled"):
+            own_kafka.produce(topic, [b'{"n": %d, "word": "%s"}' % (n, word) for n in range(records)])
+        log = own_server.log_of(topic, 0)
+        log.write_bytes(log.read_bytes().replace(b"spoiled", b"SPOILED", 1))
+        for _ in range(10):
+            reader = _reader(own_kafka, topic, 30)
+            assert sum(len(chunk.offsets) for chunk in reader.read(OffsetRange(0, 0, records))) == records
+            with pytest.raises(RetryableError) as caught:
+                list(reader.read(OffsetRange(0, records, 2 * records)))
+            assert caught.value.code == "records-damaged"
+            reader.close()
+
+
+def test_a_client_that_does_not_close_is_not_waited_for(
+    own_kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Librdkafka's thread may wait for itself; the task goes on, and says so."""
+    monkeypatch.setattr("spark_jobs.io.kafka_reader.CLOSE_TIMEOUT_SECONDS", 0.1)
+    reader = _reader(own_kafka, own_kafka.new_topic())
+    never = Event()
+    monkeypatch.setattr(reader, "_consumer", SimpleNamespace(close=never.wait))
+    reader.close()
+    assert "does not close" in caplog.text
+    never.set()
 
 
 def _leader_epoch(kafka: KafkaBroker, topic: str) -> int:
