@@ -13,20 +13,19 @@ from spark_jobs import __version__
 from spark_jobs.batch_run import BatchResult, BatchRun
 from spark_jobs.breaker import stop_above_share
 from spark_jobs.core.batch import BatchKind, total
-from spark_jobs.core.errors import BatchHeld, ConfigError
+from spark_jobs.core.errors import ConfigError
 from spark_jobs.core.outcomes import OutcomeKind
 from spark_jobs.core.recovery import GATE, GATE_HELD, GATE_PASSED
 from spark_jobs.core.txlog import (
     BufferSnapshot,
     FlushComplete,
     FlushStart,
-    Held,
     IcebergSnapshotCreated,
     OffsetCommit,
     ParquetWritten,
 )
 from spark_jobs.decode.records import Origin
-from spark_jobs.gate import GateVerdict, can_reject, judge_written
+from spark_jobs.gate import GateVerdict, can_reject, held_error, judge_written, log_held
 from spark_jobs.io.arrow_schema import arrow_schema, json_columns
 from spark_jobs.io.commit import commit_batch, commit_replay, request_of
 from spark_jobs.io.dead_letter_commit import commit_dead_letters
@@ -212,7 +211,7 @@ def _log_written(run: BatchRun, written: Written, verdict: GateVerdict) -> Parqu
     if run.pipeline.gates:
         summary[GATE] = GATE_HELD if verdict.failed else GATE_PASSED
     if verdict.failed:
-        _log_held(run, verdict)
+        log_held(run, verdict)
     entry = ParquetWritten(
         data_files=written.data_files,
         dead_letter_files=written.dead_letter_files,
@@ -224,38 +223,8 @@ def _log_written(run: BatchRun, written: Written, verdict: GateVerdict) -> Parqu
     )
     run.log(entry)
     if verdict.failed:
-        raise _held(run, verdict)
+        raise held_error(run, verdict)
     return entry
-
-
-def _log_held(run: BatchRun, verdict: GateVerdict) -> None:
-    """Why, before the files are known to the log: whoever sees them sees this too."""
-    batch, connections = run.plan.batch, run.connections
-    if batch.kind is BatchKind.REPLAY:
-        raise BatchHeld(
-            f"the replay does not meet its gates and is not published: {verdict.story}",
-            code="replay-held",
-            hint="The table is as it was. Mend the records or the suite under `quality:`, then replay again.",
-            pipeline=run.pipeline.name,
-            batch=batch.batch_id,
-            ranges=batch.ranges,
-        )
-    names = ", ".join(result.suite for result in verdict.failed)
-    failed = tuple(result.to_json() for result in verdict.failed)
-    run.log(Held(names, failed, connections.run_id, connections.now_us()))
-
-
-def _held(run: BatchRun, verdict: GateVerdict) -> BatchHeld:
-    batch = run.plan.batch
-    return BatchHeld(
-        f"the batch does not meet its gates and is held: {verdict.story}",
-        code="batch-held",
-        hint=f"Look: ./sluice held list {run.pipeline.name}. Then publish it or discard it; drains wait.",
-        pipeline=run.pipeline.name,
-        batch=batch.batch_id,
-        attempt=batch.attempt,
-        ranges=batch.ranges,
-    )
 
 
 def _commit(run: BatchRun, request: CommitRequest) -> Committed:

@@ -9,8 +9,10 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_jobs.core.errors import ConfigError, SourceChanged
+from spark_jobs.core.batch import BatchKind
+from spark_jobs.core.errors import BatchHeld, ConfigError, SourceChanged
 from spark_jobs.core.quality import OnFailure
+from spark_jobs.core.txlog import Held
 from spark_jobs.io.tables import load_fresh
 from spark_jobs.quality.judge import columns_of, judge
 from spark_jobs.quality.rows import rows_of_files
@@ -69,6 +71,40 @@ def can_reject(run: BatchRun, verdict: GateVerdict) -> bool:
     ways = {suite.name: suite.on_failure for suite in run.pipeline.gates}
     are_dead_letters = all(ways[result.suite] is OnFailure.DEAD_LETTERS for result in verdict.failed)
     return bool(verdict.rejected) and are_dead_letters
+
+
+def log_held(run: BatchRun, verdict: GateVerdict) -> None:
+    """Say why, before the files are known to the log: whoever sees them sees this too.
+
+    A replay is not held: raises ``BatchHeld`` (``replay-held``), and the table is as it was.
+    """
+    batch, connections = run.plan.batch, run.connections
+    if batch.kind is BatchKind.REPLAY:
+        raise BatchHeld(
+            f"the replay does not meet its gates and is not published: {verdict.story}",
+            code="replay-held",
+            hint="The table is as it was. Mend the records or the suite under `quality:`, then replay again.",
+            pipeline=run.pipeline.name,
+            batch=batch.batch_id,
+            ranges=batch.ranges,
+        )
+    names = ", ".join(result.suite for result in verdict.failed)
+    failed = tuple(result.to_json() for result in verdict.failed)
+    run.log(Held(names, failed, connections.run_id, connections.now_us()))
+
+
+def held_error(run: BatchRun, verdict: GateVerdict) -> BatchHeld:
+    """What the drain that met the gate ends with, once the log has the batch's files."""
+    batch = run.plan.batch
+    return BatchHeld(
+        f"the batch does not meet its gates and is held: {verdict.story}",
+        code="batch-held",
+        hint=f"Look: ./sluice held list {run.pipeline.name}. Then publish it or discard it; drains wait.",
+        pipeline=run.pipeline.name,
+        batch=batch.batch_id,
+        attempt=batch.attempt,
+        ranges=batch.ranges,
+    )
 
 
 def _table_of(run: BatchRun) -> Table:

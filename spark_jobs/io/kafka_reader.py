@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from spark_jobs.core.errors import OffsetsUnavailable, RetryableError, SluiceError, SourceChanged
+from spark_jobs.core.errors import SluiceError, SourceChanged
 from spark_jobs.io.kafka_chunks import Chunk, ChunkBuilder
 from spark_jobs.io.kafka_cursor import Cursor
 from spark_jobs.io.kafka_errors import ClientTroubles, is_damage, is_no_topic, is_settling, translate
 from spark_jobs.io.kafka_properties import consumer_properties, new_client
 from spark_jobs.io.kafka_statistics import INTERVAL_MS, ClientStatistics
+from spark_jobs.io.read_errors import log_cut, log_truncated, out_of_order, retention_passed, stalled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -137,7 +138,7 @@ class RangeReader:
         if offsets:
             self._troubles.forget()
             if offsets[0] < cursor.position or not all(map(lt, offsets, offsets[1:])):
-                raise self._out_of_order(offsets, cursor)
+                raise out_of_order(self._topic, cursor, offsets)
             kept = cursor.advance(offsets)
             del records[kept:], offsets[kept:]
         return records, offsets
@@ -183,10 +184,10 @@ class RangeReader:
             raise self._failure(error.args[0], cursor, cursor.position) from error
         low, high = self._watermarks(cursor.wanted.partition)
         if cursor.position < low:
-            raise self._retention_passed(cursor.position, low, cursor)
+            raise retention_passed(self._topic, cursor, cursor.position, low)
         if cursor.log_end is not None or high < cursor.wanted.end:
-            raise self._log_truncated(high if cursor.log_end is None else cursor.log_end, cursor)
-        raise self._stalled(cursor)
+            raise log_truncated(self._topic, cursor, high if cursor.log_end is None else cursor.log_end)
+        raise stalled(self._topic, cursor)
 
     def _check_topic(self, cursor: Cursor, *, timeout_seconds: float) -> None:
         """Ask what a consumer does not say: without the right to see the topic it is silent for ever."""
@@ -208,7 +209,7 @@ class RangeReader:
             return
         low = self.low_watermark(wanted.partition)
         if low > wanted.start:
-            raise self._retention_passed(wanted.start, low, cursor)
+            raise retention_passed(self._topic, cursor, wanted.start, low)
 
     def _watermarks(self, partition: int) -> tuple[int, int]:
         where = TopicPartition(self._topic, partition)
@@ -223,12 +224,13 @@ class RangeReader:
             return self._translated(error, range=cursor.wanted)
         low, high = self._watermarks(cursor.wanted.partition)
         if offset < low:
-            return self._retention_passed(offset, low, cursor)
+            return retention_passed(self._topic, cursor, offset, low)
         if offset > high or error.code() == KafkaError._LOG_TRUNCATION:
-            return self._log_truncated(high, cursor)
+            return log_truncated(self._topic, cursor, high)
         if cursor.leader_epoch is not None and offset == cursor.wanted.start:
-            return self._log_cut(cursor)  # it lies in the log: only what is below it can be objected to
-        return self._stalled(cursor)
+            # It lies in the log: only what is below it can be objected to.
+            return log_cut(self._topic, cursor)
+        return stalled(self._topic, cursor)
 
     def _translated(self, error: KafkaError, **where: object) -> SluiceError:
         if not is_no_topic(error):
@@ -238,55 +240,6 @@ class RangeReader:
             code="topic-gone",
             hint="It was deleted after it was looked at. Created again, it needs another `table`.",
             **where,
-        )
-
-    def _retention_passed(self, offset: int, low: int, cursor: Cursor) -> OffsetsUnavailable:
-        return OffsetsUnavailable(
-            f"Kafka's retention removed offsets {offset} to {low - 1} before they were read",
-            code="retention-passed",
-            hint="Those records are lost to Sluice. Raise the topic's retention, then continue from the"
-            " earliest offset that is left, knowing the gap.",
-            topic=self._topic,
-            range=cursor.wanted,
-        )
-
-    def _log_truncated(self, log_end: int, cursor: Cursor) -> OffsetsUnavailable:
-        return OffsetsUnavailable(
-            f"the log ends at offset {log_end}, below the end of a range that Kafka held when it was planned",
-            code="log-truncated",
-            hint="Kafka lost records (unclean leader election, a restored broker) or the topic was created"
-            " again. Find out which before you let the table continue.",
-            topic=self._topic,
-            range=cursor.wanted,
-        )
-
-    def _log_cut(self, cursor: Cursor) -> OffsetsUnavailable:
-        return OffsetsUnavailable(
-            f"the log was cut below offset {cursor.wanted.start}, which the table has reached, and grew on",
-            code="log-truncated",
-            hint="Kafka lost records that the table has (unclean leader election, a restored broker); others"
-            " stand at their offsets now. ./sluice source PIPELINE compares the last rows with the topic;"
-            " with --accept the table takes what is there in as its next generation and keeps its rows.",
-            topic=self._topic,
-            range=cursor.wanted,
-        )
-
-    def _out_of_order(self, offsets: list[int], cursor: Cursor) -> OffsetsUnavailable:
-        return OffsetsUnavailable(
-            f"Kafka delivered offsets {offsets[0]} to {offsets[-1]} out of order after {cursor.position - 1}",
-            code="offsets-out-of-order",
-            hint="The partition was truncated or created again while it was read: run it again to see which.",
-            topic=self._topic,
-            range=cursor.wanted,
-        )
-
-    def _stalled(self, cursor: Cursor) -> RetryableError:
-        return RetryableError(
-            f"Kafka holds offset {cursor.position} but did not deliver it",
-            code="read-stalled",
-            hint="Look at the broker's load and log; a later run reads the range again.",
-            topic=self._topic,
-            range=cursor.wanted,
         )
 
 
