@@ -54,8 +54,8 @@ def command(pipeline: str, accept: bool, reason: str, start: Start, as_json: boo
 
     With --accept the table follows. Where the same records stand at the same offsets, the log was moved (a
     mirror, a migrated broker) and nothing else changes. Every other topic becomes the next generation: its
-    rows are told apart by _kafka_generation, those that are there stay. Safe to repeat: a source that has not
-    changed is left alone.
+    rows are told apart by _kafka_generation, those that are there stay. So does a log that lost its end.
+    Safe to repeat: a source that has not changed is left alone.
     """
     if accept and not reason:
         raise click.UsageError("--accept needs a --reason")
@@ -100,7 +100,9 @@ def _verdict(seen: SourceComparison) -> str:
     if not seen.has_changed:
         return "the source has not changed"
     if seen.continues:
-        return "the same log under another id: --accept goes on where the table stands"
+        return "the same log: --accept goes on where the table stands"
+    if seen.cut:
+        return "the log lost its end: --accept begins the table's next generation with what is there"
     return "another log: --accept begins the table's next generation with it"
 
 
@@ -112,6 +114,7 @@ def _to_json(name: str, seen: SourceComparison) -> dict[str, object]:
         "compared": seen.compared,
         "same": seen.same,
         "objections": seen.objections,
+        "cut": seen.cut,
         "table": {"cluster_id": seen.progress.cluster_id, "topic_id": seen.progress.topic_id},
         "topic": {"cluster_id": seen.source.cluster_id, "topic_id": seen.source.topic_id},
     }

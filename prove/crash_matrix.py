@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from prove.stage import Play, Stage
 
 MAX_FAILED_RUNS = 2
+ANYTHING, CONFLICT = "*", "offsets-moved"
 # Of the commit that Iceberg's own code makes on the Spark server. Where it never lands and that stays
 # unknown, what was written is an orphan, which is removed days later: nothing to be seen here.
 OF_PROCEDURES = (
@@ -71,7 +72,10 @@ QUICK = (
     "sqlite/replay/killed-after-commit",
     "sqlite/rollback/kill-rollback.after-swap",
     "rest/drain/kill-drain.after-tasks",
+    "rest/drain/kill-drain.after-flush-start",
+    "rest/drain/kill-drain.after-parquet-written",
     "rest/drain/kill-commit.*-swap",
+    "rest/drain/kill-dead-letters.before-swap",
     "rest/drain/refused-409",
     "rest/drain/refused-503",
     "rest/drain/cut-before",
@@ -127,8 +131,8 @@ class Cell:
             ended = self.blow.strike(play, self.job)
             restart = _restart(play, self.job)
             play.produce_batch()
-            # A commit that lands late may come in between even now.
-            _until_it_ends_well(play, "drain", restart.told)
+            # A commit that lands late may come before its own even now.
+            _until_it_ends_well(play, "drain", restart.told, CONFLICT)
             counts = look(play)
         return Findings(
             happened="; ".join((ended, *restart.told, *counts.examples)),
@@ -210,7 +214,7 @@ def _restart(play: Play, job: Job) -> Restart:
     done = Restart()
     began = time.monotonic()
     for work in job.again:
-        answer = _until_it_ends_well(play, work, done.told)
+        answer = _until_it_ends_well(play, work, done.told, ANYTHING)
         did = {"adopted": answer.adopted, "found landed": answer.marked, "committed": answer.batches}
         done.told += [f"{what} {number}" for what, number in did.items() if number]
         done.read_again += answer.records_read
@@ -218,10 +222,11 @@ def _restart(play: Play, job: Job) -> Restart:
     return done
 
 
-def _until_it_ends_well(play: Play, work: str, told: list[str]) -> Answer:
+def _until_it_ends_well(play: Play, work: str, told: list[str], errors: str) -> Answer:
+    """``errors`` are the codes, as a pattern, with which it may end before."""
     answer = play.lab.start(work=work).answer()
     for _ in range(MAX_FAILED_RUNS):
-        if answer.error is None:
+        if answer.error is None or not fnmatchcase(answer.error, errors):
             break
         told.append(f"the next run ended with {answer.error}")
         answer = play.lab.start(work=work).answer()

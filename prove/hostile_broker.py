@@ -97,10 +97,12 @@ def _truncated(play: Play, broker: OwnBroker) -> Told:
 
 
 def _truncated_and_grown(play: Play, broker: OwnBroker) -> Told:
-    """By its ends alone the log looks as if only new records had come."""
+    """By its ends alone the log looks as if only new records had come, as in the other partition."""
     _drain_and_cut(play, broker)
-    others = orders(0, 2 * HALF)
-    play.kafka.produce(play.lab.pipeline.topic, [Record(value, partition=0) for value in others])
+    others = orders(0, 2 * BATCH)
+    play.kafka.produce(
+        play.lab.pipeline.topic, [Record(value, partition=n % 2) for n, value in enumerate(others)]
+    )
     ended = refused(play, "log-truncated")
     _count_next_generation(play)
     play.produced.rows += len(others)
@@ -108,19 +110,19 @@ def _truncated_and_grown(play: Play, broker: OwnBroker) -> Told:
 
 
 def _drain_and_cut(play: Play, broker: OwnBroker) -> None:
-    """Two batches in the table, of the second one Kafka loses what was in partition 0."""
+    """Two batches in the table, of the second one Kafka loses what was in partition 1."""
     topic = play.lab.pipeline.topic
     drained(play)
-    size = broker.log_of(topic, 0).stat().st_size
+    size = broker.log_of(topic, 1).stat().st_size
     drained(play)
-    broker.cut(topic, 0, size)
+    broker.cut(topic, 1, size)
 
 
 def _count_next_generation(play: Play) -> None:
-    """It has them as well: all but partition 0's second half batch."""
+    """It has them as well: all but partition 1's second half batch."""
     play.produced.rows += 60
-    play.produced.dead_letters += 4
-    play.produced.tombstones += 2
+    play.produced.dead_letters += 5
+    play.produced.tombstones += 1
 
 
 def _compacted(play: Play, _broker: OwnBroker) -> Told:

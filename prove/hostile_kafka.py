@@ -148,6 +148,7 @@ def accepted(play: Play, ended: str, *, of_earlier: int = BATCH) -> Told:
     """The operator takes the topic as it is for the table's next generation, and it is drained."""
     with play.lab.connections() as connections:
         seen = compare_source(play.lab.pipeline, connections)
+        assert seen.has_changed, "the command would leave it alone"
         accept_source(play.lab.pipeline, connections, seen, start=Start(), reason="it was made again")
     return put_right(ended, play, was_read=False, of_earlier=of_earlier)
 

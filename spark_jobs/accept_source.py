@@ -29,6 +29,7 @@ from spark_jobs.io.landing import Intent, land
 from spark_jobs.io.metadata_columns import OFFSET
 from spark_jobs.io.swap import stage_append
 from spark_jobs.io.tables import load_drained, progress_of
+from spark_jobs.leaders import cut_below
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,6 +52,7 @@ class SourceComparison:
     """The table's source and today's: ``same`` of ``compared`` rows are in the topic at their offsets.
 
     ``objections`` say in words what speaks against its being the same log; ``progress`` is the table's.
+    Of the partitions ``cut`` Kafka lost what the table had reached, whatever stands there now.
     """
 
     progress: Progress
@@ -58,14 +60,15 @@ class SourceComparison:
     compared: int
     same: int
     objections: tuple[str, ...]
+    cut: tuple[int, ...] = ()
 
     @property
     def has_changed(self) -> bool:
-        """Whether the topic or the cluster is another one by its id, or partitions are gone."""
+        """Whether the topic or the cluster is another one by its id, or partitions or their ends are gone."""
         then = (self.progress.cluster_id, self.progress.topic_id)
         ids = zip(then, (self.source.cluster_id, self.source.topic_id), strict=True)
         is_other = any(before and now and before != now for before, now in ids)
-        return is_other or not set(self.progress.next_offsets) <= set(self.source.end)
+        return is_other or bool(self.cut) or not set(self.progress.next_offsets) <= set(self.source.end)
 
     @property
     def continues(self) -> bool:
@@ -97,7 +100,8 @@ def compare_source(pipeline: PipelineConfig, connections: Connections) -> Source
                     objections.append(f"{rows - equal} of {rows} rows of {window} are not in the topic so")
     finally:
         reader.close()
-    return SourceComparison(progress, source, compared, same, tuple(objections))
+    cut = tuple(p for p in sorted(progress.next_offsets) if _is_cut(connections, progress, source, p))
+    return SourceComparison(progress, source, compared, same, tuple(objections), cut)
 
 
 def accept_source(
@@ -148,6 +152,13 @@ def _refuse_moved(pipeline: PipelineConfig, comparison: SourceComparison, progre
         pipeline=pipeline.name,
         table=pipeline.table,
     )
+
+
+def _is_cut(connections: Connections, progress: Progress, source: SourceState, partition: int) -> bool:
+    if partition not in source.end:
+        return False
+    is_short = source.end[partition] < progress.next_offsets[partition]
+    return is_short or cut_below(connections, progress, source, partition) is not None
 
 
 def _out_of_reach(source: SourceState, progress: Progress, partition: int) -> str | None:

@@ -62,6 +62,8 @@ def plan_of(
         ingested_at_us=connections.now_us(),
         kind=kind,
         epoch=progress.replay_epoch if kind is BatchKind.REPLAY else progress.rollbacks,
+        cluster_id=source.cluster_id,
+        topic_id=source.topic_id,
         leader_epochs={p: epoch for p, epoch in source.leader_epochs.items() if p in ranges.ends},
     )
     splits = plan_splits(

@@ -20,6 +20,7 @@ from spark_jobs.core.source import check_identity
 from spark_jobs.halving import drain_whole_or_halved
 from spark_jobs.io.anchor import check_anchor
 from spark_jobs.io.tables import load_fresh, progress_of
+from spark_jobs.leaders import cut_below
 from spark_jobs.notices import NoticeSender
 from spark_jobs.recover import recover
 from spark_jobs.recovered import HeldBatch, RecoveryResult
@@ -177,7 +178,7 @@ def plan_batch(
     ``tried`` are the ranges of attempts that did not finish, oldest first. ``within`` are ranges from the
     table's next offsets on to take instead of all that is there. Raises ``SourceChanged`` when the topic or
     the table is not the one that was drained before and ``OffsetsUnavailable`` when Kafka no longer holds
-    the next offset.
+    the next offset, or what the table has below it.
     """
     table = tables.data
     progress = progress_of(table)
@@ -193,6 +194,9 @@ def plan_batch(
         ),
         tried,
     )
+    for partition in ranges.starts.keys() & progress.leader_epochs.keys():
+        if (cut := cut_below(connections, progress, source, partition)) is not None:
+            raise cut
     return plan_of(pipeline, connections, tables, source, ranges) if ranges else None
 
 

@@ -188,9 +188,7 @@ def _through_gates(run: BatchRun, written: Written) -> tuple[Written, GateVerdic
 def _task(run: BatchRun, table: Table, rejected: Mapping[int, Mapping[int, str]]) -> SplitTask:
     batch, connections = run.plan.batch, run.connections
     return SplitTask(
-        source=SplitSource(
-            connections.kafka, batch.topic, connections.task_memory_bytes, run.plan.progress.leader_epochs
-        ),
+        source=SplitSource(connections.kafka, batch.topic, connections.task_memory_bytes),
         rows=RowMaker(
             Origin(batch.topic, batch.generation, batch.ingested_at_us),
             batch.batch_id,

@@ -1,4 +1,4 @@
-"""SQL over a pipeline's table and its dead letters: PyIceberg's scan, streamed into DuckDB.
+"""SQL over a pipeline's table and its dead letters: planned by PyIceberg, streamed into DuckDB.
 
 The DuckDB is empty and shut in: it opens no file and no connection and loads no extension. What it needs
 beyond its memory lies in a temporary folder until the query is over.

@@ -25,7 +25,7 @@ from spark_jobs.io.parquet_writer import SplitWriter
 from spark_jobs.rows import NewFieldsSeen, RowMaker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
@@ -63,15 +63,11 @@ def table_target(table: Table) -> TableTarget:
 
 @dataclass(frozen=True, slots=True)
 class SplitSource:
-    """Where tasks read. It holds secrets: it travels pickled and is never printed.
-
-    ``leader_epochs`` are the table's (``core.progress.Progress``), empty where nothing is continued.
-    """
+    """Where tasks read. It holds secrets: it travels pickled and is never printed."""
 
     kafka: dict[str, str] = field(repr=False)
     topic: str
     task_memory_bytes: int
-    leader_epochs: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     def read(self, split: Split, tally: Tally) -> Iterator[Chunk]:
         """The split's chunks in partition and offset order, every offset between them accounted for."""
@@ -83,15 +79,10 @@ class SplitSource:
         )
         try:
             for offset_range in split.ranges:
-                yield from _follow(reader, offset_range, self._epoch_below(offset_range), tally)
+                yield from _follow(reader, offset_range, tally)
         finally:
             tally.kafka = reader.statistics
             reader.close()
-
-    def _epoch_below(self, wanted: OffsetRange) -> int | None:
-        """Known where the table ends, not where a range is cut in two."""
-        offset, epoch = self.leader_epochs.get(wanted.partition, (None, None))
-        return epoch if offset == wanted.start else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +158,9 @@ def _write_split(task: SplitTask, split: Split) -> SplitOutcome:
     return tally.outcome(split, data_files, dead_letter_files)
 
 
-def _follow(
-    reader: RangeReader, offset_range: OffsetRange, leader_epoch: int | None, tally: Tally
-) -> Iterator[Chunk]:
+def _follow(reader: RangeReader, offset_range: OffsetRange, tally: Tally) -> Iterator[Chunk]:
     position = offset_range.start
-    chunks = reader.read(offset_range, leader_epoch=leader_epoch)
+    chunks = reader.read(offset_range)
     while True:
         with tally.step("fetch"):
             chunk = next(chunks, None)

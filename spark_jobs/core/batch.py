@@ -42,7 +42,7 @@ class Batch:
     different attempts, so neither can take the other's commit for its own. ``epoch`` was the
     table's at plan, and the batch commits only while it still is: the replay epoch of a replay, which no
     offsets fence, and the number of rollbacks of a drain, whose offsets come round again after one.
-    ``leader_epochs`` are the source's at plan, by partition of the ranges.
+    ``leader_epochs`` are those of the topic with these ids at plan, by partition of the ranges.
     """
 
     pipeline: str
@@ -54,6 +54,8 @@ class Batch:
     ingested_at_us: int
     kind: BatchKind = BatchKind.DRAIN
     epoch: int = 0
+    cluster_id: str | None = None
+    topic_id: str | None = None
     leader_epochs: dict[int, int] = field(default_factory=dict)
 
     @property

@@ -129,7 +129,9 @@ class Progress:
     ) -> Progress:
         """Progress after ``batch`` lands; the caller sets ``anchor`` once it knows the snapshot id."""
         starts, ends = batch.ranges.starts, batch.ranges.ends
-        epochs = {p: (ends[p], epoch) for p, epoch in batch.leader_epochs.items()}
+        # A batch may land after the table was given another source, whose leaders are counted anew.
+        is_same = (batch.cluster_id, batch.topic_id) == (self.cluster_id, self.topic_id)
+        epochs = {p: (ends[p], epoch) for p, epoch in batch.leader_epochs.items() if is_same}
         return replace(
             self.recorded(batch.attempt, starts, ends),
             next_offsets={**self.next_offsets, **ends},

@@ -76,8 +76,7 @@ def _deleted_positions(io: FileIO, task: FileScanTask) -> np.ndarray:
 
 
 def _projected(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.Table:
-    rows = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
-    struct = _project(rows, pa.struct(list(wanted)))
+    struct = _project(batch.to_struct_array(), pa.struct(list(wanted)))
     return pa.Table.from_arrays(struct.flatten(), schema=wanted)
 
 

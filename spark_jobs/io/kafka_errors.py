@@ -99,7 +99,7 @@ def is_settling(error: KafkaError) -> bool:
 
 
 def is_damage(error: KafkaError) -> bool:
-    """Whether a batch of records is not what its checksum says."""
+    """Whether a batch of records is not what its checksum says, or of no kind that there is."""
     return error.code() in _DAMAGED
 
 

@@ -37,6 +37,7 @@ CLOSE_TIMEOUT_SECONDS = 2.0
 _ANSWER_TIMEOUT_SECONDS = 10.0
 _WAIT_SECONDS = 0.2
 _NO_EPOCH = -1  # librdkafka's own
+_NO_PARTITION = -1  # of an event that concerns the whole client
 
 
 class RangeReader:
@@ -80,9 +81,10 @@ class RangeReader:
 
         Offsets between them hold none: control markers, aborted transactions, what compaction removed.
         Only an iterator that ends by itself has read the whole range; beginning the next range ends this
-        one. With the ``leader_epoch`` of what lies below the range Kafka is asked first whether it still has
-        that, and reads nothing otherwise (KIP-320). Raises ``OffsetsUnavailable`` (retention-passed,
-        log-truncated), ``SourceChanged`` (topic-gone), ``ConfigError`` and ``RetryableError``.
+        one. A reader's first range may have the ``leader_epoch`` of what lies below it: Kafka is asked
+        whether it still has that, and nothing is read otherwise (KIP-320). Raises ``OffsetsUnavailable``
+        (retention-passed, log-truncated), ``SourceChanged`` (topic-gone), ``ConfigError`` and
+        ``RetryableError``.
         """
         if not wanted:
             return
@@ -149,18 +151,18 @@ class RangeReader:
             return messages
         records = []
         for message in messages:
-            error = message.error()
-            if error is not None and not _is_end(error, message, cursor):
-                offset: int | None = message.offset()
-                raise self._failure(error, cursor, cursor.position if offset is None else offset)
-            if message.partition() != partition:
+            if message.partition() not in {partition, _NO_PARTITION}:
                 continue  # left over from the range before
+            error = message.error()
             if error is None:
                 records.append(message)
-            else:
+            elif _is_end(error, message, cursor):
                 cursor.saw_log_end(_offset(message))
                 if cursor.is_done:
                     break  # behind damage librdkafka reads on at a wrong place: offsets without sense
+            elif not _is_beyond(error, message, cursor):
+                offset: int | None = message.offset()
+                raise self._failure(error, cursor, cursor.position if offset is None else offset)
         return records
 
     def _check_silence(self, cursor: Cursor) -> None:
@@ -250,5 +252,9 @@ def _is_end(error: KafkaError, message: Message, cursor: Cursor) -> bool:
     """
     if error.code() == KafkaError._PARTITION_EOF:
         return True
-    is_ours = message.partition() == cursor.wanted.partition
-    return is_ours and is_damage(error) and _offset(message) >= cursor.wanted.end
+    return is_damage(error) and (message.offset() or 0) >= cursor.wanted.end
+
+
+def _is_beyond(error: KafkaError, message: Message, cursor: Cursor) -> bool:
+    """Whether the fetcher could not go on from past the range's end, where it was for the range before."""
+    return error.code() == KafkaError._AUTO_OFFSET_RESET and (message.offset() or 0) > cursor.wanted.end

@@ -19,7 +19,7 @@ from spark_jobs.io.metadata_columns import GENERATION, OFFSET, PARTITION
 from spark_jobs.io.storage_errors import storage_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table
@@ -34,7 +34,7 @@ def rows_of_files(table: Table, files: Sequence[dict[str, Any]], columns: Sequen
     Raises ``RetryableError`` when storage fails, ``ConfigError`` when it refuses.
     """
     tasks = [FileScanTask(from_json(file, table.metadata)) for file in files]
-    return _read(table, tasks, columns, ALWAYS_TRUE)
+    return _read(table, lambda: tasks, columns, ALWAYS_TRUE)
 
 
 def rows_of_ranges(table: Table, ranges: OffsetRanges, generation: int, columns: Sequence[str]) -> pa.Table:
@@ -43,16 +43,19 @@ def rows_of_ranges(table: Table, ranges: OffsetRanges, generation: int, columns:
         f"({PARTITION} = {r.partition} and {OFFSET} >= {r.start} and {OFFSET} < {r.end})" for r in ranges
     ]
     inside = parse(f"{GENERATION} = {generation} and ({' or '.join(parts)})")
-    return _read(table, table.scan(row_filter=inside).plan_files(), columns, inside)
+    return _read(table, table.scan(row_filter=inside).plan_files, columns, inside)
 
 
 def _read(
-    table: Table, tasks: Iterable[FileScanTask], columns: Sequence[str], row_filter: BooleanExpression
+    table: Table,
+    plan: Callable[[], Iterable[FileScanTask]],
+    columns: Sequence[str],
+    row_filter: BooleanExpression,
 ) -> pa.Table:
     schema = table.schema().select(*columns, GENERATION, PARTITION, OFFSET)
     found = [arrow_schema(schema).empty_table()]
     try:
-        for task in tasks:
+        for task in plan():
             found += rows_of_file(table.io, task, schema, row_filter)
     except OSError as error:
         raise storage_error(error, "reading the rows to judge", table=".".join(table.name())) from error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, IsNull, LessThan, Or
+from pyiceberg.expressions import AlwaysTrue, And, EqualTo, GreaterThanOrEqual, IsNull, LessThan, Or
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import DataFile, FileFormat
 from pyiceberg.schema import Schema
@@ -77,3 +77,5 @@ def test_columns_that_changed_names_keep_their_values(task: FileScanTask) -> Non
     assert _read(task, swapped, EqualTo("b", 3)) == [{"b": 3, "a": 997}]
     added = Schema(NestedField(9, "d", StringType()), NestedField(1, "a", LongType()))
     assert _read(task, added, And(EqualTo("a", 3), IsNull("d"))) == [{"d": None, "a": 3}]
+    alone = Schema(NestedField(9, "d", StringType()))
+    assert _read(task, alone, IsNull("d")) == _read(task, alone, AlwaysTrue()) == [{"d": None}] * ROWS

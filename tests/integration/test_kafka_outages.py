@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import closing
 from threading import Event
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -80,17 +81,17 @@ def test_a_log_that_was_cut_and_grew_on_is_not_taken_for_the_same(
     epoch = _leader_epoch(own_kafka, topic)
     own_server.cut(topic, 0, size)
     own_kafka.produce(topic, [b"other"] * 6)
-    reader = _reader(own_kafka, topic, 30)
 
     def read(start: int, **known: int) -> list[bytes | None]:
-        return [value for chunk in reader.read(OffsetRange(0, start, 8), **known) for value in chunk.values]
+        with closing(_reader(own_kafka, topic, 30)) as reader:
+            chunks = list(reader.read(OffsetRange(0, start, 8), **known))
+        return [value for chunk in chunks for value in chunk.values]
 
     with pytest.raises(OffsetsUnavailable, match="cut below offset 5") as caught:
         read(5, leader_epoch=epoch)
     assert caught.value.code == "log-truncated"
     assert read(3, leader_epoch=epoch) == [b"other"] * 5
     assert read(5, leader_epoch=_leader_epoch(own_kafka, topic)) == read(5) == [b"other"] * 3
-    reader.close()
 
 
 def test_damage_behind_a_range_does_not_touch_it(own_kafka: KafkaBroker, servers_folder: Path) -> None:
@@ -118,12 +119,12 @@ def test_damage_behind_a_range_is_found_in_many_ways(own_kafka: KafkaBroker, own
         log = own_server.log_of(topic, 0)
         log.write_bytes(log.read_bytes().replace(b"spoiled", b"SPOILED", 1))
         for _ in range(10):
-            reader = _reader(own_kafka, topic, 30)
-            assert sum(len(chunk.offsets) for chunk in reader.read(OffsetRange(0, 0, records))) == records
-            with pytest.raises(RetryableError) as caught:
+            with closing(_reader(own_kafka, topic, 30)) as reader:
+                read = reader.read(OffsetRange(0, 0, records))
+                assert sum(len(chunk.offsets) for chunk in read) == records
+            with closing(_reader(own_kafka, topic, 30)) as reader, pytest.raises(RetryableError) as caught:
                 list(reader.read(OffsetRange(0, records, 2 * records)))
             assert caught.value.code == "records-damaged"
-            reader.close()
 
 
 def test_a_client_that_does_not_close_is_not_waited_for(

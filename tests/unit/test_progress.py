@@ -90,6 +90,14 @@ def test_a_batch_leaves_word_of_the_leaders_it_was_planned_under() -> None:
     assert before.advanced(_batch("b", 5, 9), None).leader_epochs == before.leader_epochs
 
 
+def test_a_batch_of_another_source_leaves_no_word_of_its_leaders() -> None:
+    """It was planned before the table followed its topic elsewhere, and lands after."""
+    before = Progress("orders", 1, {0: 5}, cluster_id="new", topic_id="t")
+    batch = replace(_batch("b", 5, 9), leader_epochs={0: 4}, cluster_id="old", topic_id="t")
+    assert before.advanced(batch, None).leader_epochs == {}
+    assert before.advanced(replace(batch, cluster_id="new"), None).leader_epochs == {0: (9, 4)}
+
+
 def test_another_source_has_other_leaders() -> None:
     """An accepted topic or cluster is not judged by what the one before counted, even at the same offsets."""
     before = Progress("orders", 1, {0: 5}, leader_epochs={0: (5, 2)})

@@ -1,0 +1,60 @@
+"""Drain, Spark and Kafka killed at once, and started again: the next commit comes within a minute."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from prove.lab.kafka_server import KafkaBroker, kafka_settings
+from prove.lab.pipeline_lab import make_lab, orders
+from prove.lab.server_folder import ServerFolder
+from servers.kafka import start_kafka
+from servers.process import free_ports
+from servers.spark_connect import SparkConnectSettings, start_spark_connect
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
+
+PROMISED_SECONDS = 60.0
+
+
+def test_everything_killed_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Kill -9 the drain in its tasks, the Spark server and the broker; then the servers and a drain."""
+    # Flushed at once: what an acknowledged record of a broker without replicas survives is the disk's matter.
+    settings = kafka_settings(ServerFolder(tmp_path, "kafka"), **{"log.flush.interval.messages": "1"})
+    folder = ServerFolder(tmp_path, "spark-connect")
+    spark_settings = SparkConnectSettings(
+        home=folder.home,
+        run_folder=folder.run_folder,
+        log_path=folder.log_path,
+        port=free_ports(1)[0],
+        cores=2,
+        dies_with_parent=True,
+    )
+    kafka, spark = start_kafka(settings), start_spark_connect(spark_settings)
+    try:
+        broker = KafkaBroker(kafka.bootstrap_servers)
+        topic = broker.new_topic(partitions=2)
+        broker.produce(topic, orders(0, 200))
+        lab = make_lab(tmp_path / "lab", bootstrap=broker, topic=topic, spark_remote=spark.remote)
+        with lab.stopped_at("drain.after-tasks") as drain:
+            for killed in (drain, spark.process, kafka.process):
+                killed.kill()
+        began = time.monotonic()
+        kafka, spark = start_kafka(settings), start_spark_connect(spark_settings)
+        result = lab.drain()
+        seconds = time.monotonic() - began
+        with capsys.disabled():
+            print(f"\nkilled everything: committed again after {seconds:.1f} s")  # noqa: T201  (the figure itself)
+        assert result.balance.rows == 200
+        assert seconds < PROMISED_SECONDS
+        found = lab.audit()
+        assert (found.is_clean, found.rows, found.lag) == (True, 200, 0), found
+        assert lab.stray_files() == set()
+    finally:
+        spark.process.stop()
+        kafka.process.stop()
