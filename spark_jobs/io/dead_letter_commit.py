@@ -13,8 +13,9 @@ from spark_jobs.core.replacing import ReplacedOffsets
 from spark_jobs.io.catalog import close_catalog
 from spark_jobs.io.data_files import from_json
 from spark_jobs.io.landing import Committed, Intent, land
-from spark_jobs.io.replace import Rewriter, stage_replace
+from spark_jobs.io.replace import Rewriter, kept_prefix, stage_replace
 from spark_jobs.io.swap import stage_append
+from spark_jobs.io.sweep import sweep_prefix
 from spark_jobs.io.tables import create_dead_letter_table, dead_letters_of, load_table, progress_of
 
 if TYPE_CHECKING:
@@ -60,7 +61,28 @@ def commit_dead_letters(
         return stage_replace(table, replaced, files, progress=advanced, summary=full, rewriter=rewriter)
 
     intent = Intent(dead_letters_of(identifier), pending.attempt, "dead-letters", stage)
-    return land(open_catalog, intent, fail_points)
+    try:
+        committed = land(open_catalog, intent, fail_points)
+    except CommitConflict:
+        _sweep_rewritten(open_catalog, identifier, pending)
+        raise
+    _sweep_rewritten(open_catalog, identifier, pending)
+    return committed
+
+
+def _sweep_rewritten(
+    open_catalog: Callable[[], Catalog], identifier: str, pending: PendingDeadLetters
+) -> None:
+    """Several runs may have written the same rows again: now that one has landed, no other ever will."""
+    if not pending.replaces:
+        return
+    catalog = open_catalog()
+    try:
+        table = load_table(catalog, dead_letters_of(identifier))
+        if table is not None:
+            sweep_prefix(table, kept_prefix(pending.attempt))
+    finally:
+        close_catalog(catalog)
 
 
 def _ensure_dead_letter_table(

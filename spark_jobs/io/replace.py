@@ -40,6 +40,11 @@ ROW_GROUP_BYTES = 32 * 1024 * 1024
 MAX_OPEN_FILES = 16
 
 
+def kept_prefix(attempt: str) -> str:
+    """How the names of files begin that an attempt's replacing wrote again, whoever did it."""
+    return f"{attempt}-kept-"
+
+
 @dataclass(slots=True)
 class Rewriter:
     """Writes the rows of straddling files that stay; names carry the attempt, so that the sweep finds them.
@@ -82,7 +87,7 @@ class Rewriter:
         writer = SplitWriter(
             table.metadata,
             table.io,
-            file_prefix=f"{self.attempt}-kept-{uuid.uuid4().hex[:8]}",
+            file_prefix=f"{kept_prefix(self.attempt)}{uuid.uuid4().hex[:8]}",
             row_group_bytes=ROW_GROUP_BYTES,
             max_open_files=MAX_OPEN_FILES,
         )

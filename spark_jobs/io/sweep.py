@@ -12,7 +12,7 @@ from spark_jobs.io.named_files import named_among
 from spark_jobs.io.storage_errors import storage_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pyiceberg.table import Table
 
@@ -33,7 +33,21 @@ def sweep_files(
     ``tables`` were loaded after the offsets had passed the attempt's starts, the data table first: what moves
     from "owed" to "named" in between is then seen in one of the two. ``owed`` are normalised paths.
     """
-    found = {normalise_path(path): path for path in _files_of(attempt, tables)}
+    return _delete_unnamed(_files_of(attempt, tables), tables, owed, before_delete)
+
+
+def sweep_prefix(table: Table, prefix: str) -> None:
+    """Delete the table's files whose names begin so and that no snapshot names: none can ever be committed.
+
+    The table was loaded after that had become certain.
+    """
+    _delete_unnamed(_find([data_location(table)], prefix, table), [table], frozenset(), lambda: None)
+
+
+def _delete_unnamed(
+    files: Sequence[str], tables: Sequence[Table], owed: frozenset[str], before_delete: Callable[[], None]
+) -> int:
+    found = {normalise_path(path): path for path in files}
     paths = frozenset(found)
     named = frozenset().union(*(named_among(table, paths) for table in tables))
     doomed = unnamed_files(sorted(found), named=named, owed=owed)
@@ -49,11 +63,15 @@ def _files_of(attempt: Attempt, tables: Sequence[Table]) -> list[str]:
     fragment = begun.file_prefix if begun else attempt.uuid
     logged = {begun.data_location, begun.dead_letter_location} if begun else set()
     locations = {data_location(table) for table in tables} | {place for place in logged if place}
-    properties = tables[0].io.properties
+    return _find(locations, fragment, tables[0])
+
+
+def _find(locations: Iterable[str], fragment: str, table: Table) -> list[str]:
+    properties = table.io.properties
     try:
         return [file.location for place in locations for file in find_files(place, fragment, properties)]
     except OSError as error:
-        raise storage_error(error, "listing files", files=attempt.uuid) from error
+        raise storage_error(error, "listing files", files=fragment) from error
 
 
 def delete_file(table: Table, path: str) -> None:

@@ -14,13 +14,18 @@ from pyiceberg.table.snapshots import Operation
 from spark_jobs.core.errors import ConfigError
 from spark_jobs.core.fail_points import NoFailPoints
 from spark_jobs.core.offsets import OffsetRange
+from spark_jobs.core.progress import PendingDeadLetters
 from spark_jobs.core.replacing import ReplacedOffsets
 from spark_jobs.io.anchor import check_anchor
 from spark_jobs.io.arrow_schema import file_schema
-from spark_jobs.io.data_files import from_json
+from spark_jobs.io.data_files import from_json, normalise_path
+from spark_jobs.io.dead_letter_commit import commit_dead_letters
+from spark_jobs.io.file_listing import find_files
 from spark_jobs.io.landing import Intent, land
+from spark_jobs.io.named_files import named_among
 from spark_jobs.io.parquet_writer import SplitWriter
 from spark_jobs.io.replace import Rewriter, stage_replace
+from spark_jobs.io.sweep import data_location
 from spark_jobs.io.tables import progress_of
 from tests.support.foreign_deletes import delete_by_equality, delete_by_position
 from tests.support.lake import Once, write_rows
@@ -31,6 +36,7 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
 
+    from spark_jobs.core.fail_points import FailPoints
     from spark_jobs.io.landing import Committed
     from spark_jobs.io.swap import Swap
     from tests.support.lake import Lake
@@ -258,3 +264,26 @@ def test_equality_deletes_are_refused_wherever_their_rows_are(sqlite_lake: Lake,
         replace_rows(lake, (0, 10, 20), offsets=(10,))
     assert refused.value.code == "equality-deletes"
     assert lake.load().metadata.current_snapshot_id == before
+
+
+def test_who_pays_a_debt_that_is_paid_leaves_no_file(lake: Lake) -> None:
+    """Two runs bring the same replaced dead letters in: what the slower one had written again goes."""
+    lake.make_table()
+    lake.drain(0, 10, dead_letters=[3, 5])
+
+    def pay(fail_points: FailPoints | None = None) -> None:
+        progress = progress_of(lake.load())
+        commit_dead_letters(lake.open, lake.name(), progress, {}, fail_points or NoFailPoints())
+
+    pay()
+    owed = PendingDeadLetters(uuid.uuid4().hex, {0: 4}, {0: 6}, (), replaces=True)
+    lake.act(lambda p: replace(p, pending_dead_letters=owed, replay_epoch=p.replay_epoch + 1))
+    pay(Once("dead-letters.before-swap", pay))
+    table = lake.load("t_dead_letters")
+    there = frozenset(
+        normalise_path(file.location)
+        for file in find_files(data_location(table), owed.attempt, table.io.properties)
+    )
+    assert len(there) == 1
+    assert named_among(table, there) == there
+    assert [row["_kafka_offset"] for row in table.scan().to_arrow().to_pylist()] == [3]
