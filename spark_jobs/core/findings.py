@@ -51,7 +51,8 @@ def log_findings(
         if batch is None:
             yield Finding("none of its log objects can be read", attempt.uuid, f"./sluice recover {pipeline}")
             continue
-        is_swept = attempt.entry(Swept) is not None or attempt.entry(Closed) is not None
+        # An act has no files to miss: its commit may come after recovery has called it undone.
+        is_swept = batch.kind.writes_files and bool(attempt.entry(Swept) or attempt.entry(Closed))
         if is_swept and (attempt.uuid in in_history or progress.has_landed(attempt.uuid)):
             mend = replay_command(pipeline, _spelled(batch.ranges))
             yield Finding("the log says it was swept, and it landed", attempt.uuid, mend)
