@@ -34,7 +34,7 @@ STARTS = {
     "interpreter alone": ("-c", "pass"),
     "--help": ("-m", "cli", "--help"),
     "status": ("-m", "cli", "status"),
-    "checks": ("-m", "cli", "checks"),
+    "checks": ("-m", "cli", "checks", "--all"),
     "drain": ("-m", "cli", "drain", "orders"),
     "Dagster's code location": ("-c", "import orchestration.definitions"),
 }
