@@ -131,7 +131,8 @@ def test_bench_kafka_connect_reads_everything_both_ways(lab: Lab) -> None:
 
 def test_bench_cold_start_tells_whose_imports_it_is(lab: Lab) -> None:
     """A command starts and ends well, and its imports are told by package."""
-    result = measure_cold_start(lab, 1, {name: STARTS[name] for name in ("interpreter alone", "status", "checks")})
+    names = ("interpreter alone", "status", "checks")
+    result = measure_cold_start(lab, 1, {name: STARTS[name] for name in names})
     assert 0 < result.starts["interpreter alone"].seconds < result.starts["status"].seconds
     assert "pyiceberg" in result.packages_ms["status"]
     assert cold_start_rows(result)
