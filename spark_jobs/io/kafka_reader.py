@@ -4,17 +4,16 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from contextlib import suppress
 from operator import lt
-from threading import Thread
 from typing import TYPE_CHECKING, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from spark_jobs.core.errors import SluiceError, SourceChanged
 from spark_jobs.io.kafka_chunks import Chunk, ChunkBuilder
+from spark_jobs.io.kafka_closing import close_consumer
 from spark_jobs.io.kafka_cursor import Cursor
 from spark_jobs.io.kafka_errors import ClientTroubles, is_damage, is_no_topic, is_settling, translate
 from spark_jobs.io.kafka_properties import consumer_properties, new_client
@@ -28,12 +27,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Chunk", "RangeReader"]
 
-_log = logging.getLogger(__name__)
 _offset = cast("Callable[[Message], int]", Message.offset)  # None only for messages not read from Kafka
 
 MAX_CHUNK_RECORDS = 10_000
 READ_TIMEOUT_SECONDS = 60.0
-CLOSE_TIMEOUT_SECONDS = 2.0
 _ANSWER_TIMEOUT_SECONDS = 10.0
 _WAIT_SECONDS = 0.2
 _NO_EPOCH = -1  # librdkafka's own
@@ -118,16 +115,8 @@ class RangeReader:
         return self._statistics.figures()
 
     def close(self) -> None:
-        """Drop the connections.
-
-        Nobody waits long for librdkafka: while it resets an offset, which damaged and missing records make it
-        do, its own thread may wait for a lock that it holds, and closing would never end.
-        """
-        closing = Thread(target=self._consumer.close, name="close-consumer", daemon=True)
-        closing.start()
-        closing.join(CLOSE_TIMEOUT_SECONDS)
-        if closing.is_alive():
-            _log.warning("the client that read topic %s does not close; it is left to itself", self._topic)
+        """Drop the connections, or leave a client that does not close."""
+        close_consumer(self._consumer, self._topic)
 
     def _next_records(self, room: int, cursor: Cursor) -> tuple[list[Message], list[int]]:
         """Take at most ``room`` records that wait, or wait a moment for one; move the cursor past them."""

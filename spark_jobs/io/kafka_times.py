@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from spark_jobs.io.kafka_closing import close_consumer
 from spark_jobs.io.kafka_errors import ClientTroubles
 from spark_jobs.io.kafka_properties import consumer_properties, new_client
 
@@ -49,5 +50,5 @@ def first_record_times(
     except KafkaException:
         pass  # what was found so far is the answer; the survey itself reports a broker that is away
     finally:
-        consumer.close()
+        close_consumer(consumer, topic)
     return {partition: ms for partition, ms in found.items() if ms is not None and ms >= 0}
