@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -114,8 +113,8 @@ def _overview(outcomes: Sequence[Outcome]) -> Iterator[str]:
     names = ("scenarios", "kept", "broken", "left_out", "lost", "doubled", "unreadable", "stray")
     yield _row(("what is struck", *(name.replace("_", " ") for name in names), "slowest recovery"))
     yield _row(["---"] * (len(names) + 2))
-    for group, members in groupby(outcomes, key=lambda outcome: outcome.group):
-        sums = totals(list(members))
+    for group, members in _by_group(outcomes).items():
+        sums = totals(members)
         title = _title(group)
         link = "".join(c for c in title.lower() if c.isalnum() or c in " -").replace(" ", "-")
         slowest = sums["recovery_worst_seconds"]
@@ -125,12 +124,19 @@ def _overview(outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 
 def _sections(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    for group, members in groupby(outcomes, key=lambda outcome: outcome.group):
+    for group, members in _by_group(outcomes).items():
         yield f"## {_title(group)}\n"
         yield _row(COLUMNS)
         yield _row(["---"] * len(COLUMNS))
         yield from (_row(_cells(outcome)) for outcome in members)
         yield ""
+
+
+def _by_group(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
+    groups: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        groups.setdefault(outcome.group, []).append(outcome)
+    return groups
 
 
 def _title(group: str) -> str:
