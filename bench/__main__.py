@@ -88,39 +88,74 @@ QUICK = Sizes(
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """How one part is measured and shown."""
+    """What one part measures, how, and how that is shown."""
 
+    about: str
     measure: Callable[[Lab, Sizes], Any]
     rows: Callable[[Any], list[Row]]
 
 
 PARTS = {
-    "catch_up": Part(lambda lab, sizes: measure_catch_up(lab, sizes.catch_up_records), catch_up_rows),
-    "splits": Part(lambda lab, sizes: measure_splits(lab, sizes.splits_records), splits_rows),
-    "shapes": Part(lambda lab, sizes: measure_shapes(lab, sizes.shapes_records), shapes_rows),
-    "memory": Part(lambda lab, sizes: measure_memory(lab, sizes.memory_records), memory_rows),
+    "catch_up": Part(
+        "a long backlog: the drain beside a bare loop, CPU a row by step",
+        lambda lab, sizes: measure_catch_up(lab, sizes.catch_up_records),
+        catch_up_rows,
+    ),
+    "splits": Part(
+        "one Kafka partition drained by 1, 2 and 4 tasks",
+        lambda lab, sizes: measure_splits(lab, sizes.splits_records),
+        splits_rows,
+    ),
+    "shapes": Part(
+        "catch_up for records of 200 fields, nested ones, tiny ones",
+        lambda lab, sizes: measure_shapes(lab, sizes.shapes_records),
+        shapes_rows,
+    ),
+    "memory": Part(
+        "a task's memory by backlog and by partitions written",
+        lambda lab, sizes: measure_memory(lab, sizes.memory_records),
+        memory_rows,
+    ),
     "small_batches": Part(
+        "a run's first batch of 1,000 records, and each later one",
         lambda lab, sizes: measure_small_batches(
             lab, runs=sizes.small_runs, batches_per_run=sizes.small_batches_per_run
         ),
         small_batches_rows,
     ),
     "kafka_connect": Part(
-        lambda lab, sizes: measure_kafka_connect(lab, sizes.kafka_connect_records), kafka_connect_rows
+        "the same topic through Kafka Connect with Iceberg's own sink",
+        lambda lab, sizes: measure_kafka_connect(lab, sizes.kafka_connect_records),
+        kafka_connect_rows,
     ),
-    "cold_start": Part(lambda lab, sizes: measure_cold_start(lab, sizes.cold_starts), cold_start_rows),
-    "tick": Part(lambda lab, sizes: measure_tick(lab, sizes.tick_rounds), tick_rows),
-    "many_commits": Part(lambda lab, sizes: measure_many_commits(lab, sizes.commits), many_commits_rows),
+    "cold_start": Part(
+        "starts: Spark's server, the code location, commands, imports",
+        lambda lab, sizes: measure_cold_start(lab, sizes.cold_starts),
+        cold_start_rows,
+    ),
+    "tick": Part(
+        "sensor tick to commit, an empty tick, an idle daemon",
+        lambda lab, sizes: measure_tick(lab, sizes.tick_rounds),
+        tick_rows,
+    ),
+    "many_commits": Part(
+        "commit time over 2,000 commits",
+        lambda lab, sizes: measure_many_commits(lab, sizes.commits),
+        many_commits_rows,
+    ),
 }
 
 
-@click.command()
-@click.argument("parts", nargs=-1, type=click.Choice(list(PARTS)))
+LISTED = "\n".join(f"  {name:<14} {part.about}" for name, part in PARTS.items())
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]}, epilog=f"\b\nParts:\n{LISTED}")
+@click.argument("parts", nargs=-1, type=click.Choice(list(PARTS)), metavar="[PART]...")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 @click.option("--quick", is_flag=True, help="Small sizes: a few minutes; ratios are rougher.")
 @click.option("--records", type=click.IntRange(min=1), help="Records of the catch-up.")
 def main(parts: tuple[str, ...], *, as_json: bool, quick: bool, records: int | None) -> None:
-    """Measure all PARTS or those named: ratios hold within one run only."""
+    """Measure every part or those named: ratios hold within one run only."""
     os.environ |= clean_environment(java_home())
     for name in ("SLUICE_CONFIG", "SLUICE_HOME"):
         os.environ.pop(name, None)
@@ -136,4 +171,4 @@ def main(parts: tuple[str, ...], *, as_json: bool, quick: bool, records: int | N
 
 
 if __name__ == "__main__":
-    main()
+    main(prog_name="./sluice bench")

@@ -44,15 +44,12 @@ LINT = (
 def launch(arguments: list[str]) -> int:
     """Set up what the command needs and run it; returns only when it did not become the command."""
     command = arguments[0] if arguments else "--help"
+    is_help = bool({"-h", "--help"} & set(arguments))
     places = Places(user_cache())
     try:
         ensure_installed(places, "dev" if command in {"test", "lint", "bench", "prove"} else "run")
-        if command in {"test", "prove"}:
-            fetch_jars(places, TEST_JARS_LOCK)
-        if command in {"test", "bench"}:
-            fetch_jars(places, BENCH_JARS_LOCK)
-        if command == "test" and is_asked_for(arguments[1:]):
-            ensure_browser()
+        if not is_help:
+            _fetch_for(command, arguments, places)
     except SetupError as error:
         print(error, file=sys.stderr)
         return 69
@@ -60,15 +57,24 @@ def launch(arguments: list[str]) -> int:
         print("\nSet-up was interrupted; run the command again to go on.", file=sys.stderr)
         return 130
     environment = child_environment(os.environ, places)
-    if command == "lint":
+    if arguments == ["lint"]:
         return lint(places, environment)
-    if command == "test":
+    if command == "test" and not is_help:
         os.chdir(ROOT)
         names_some = any(argument.startswith("tests") for argument in arguments)
         spread = () if names_some else SPREAD
         return _become(places, ["-m", "pytest", *spread, *arguments[1:]], environment)
     # -P: a `cli` or `assets` folder in the user's working directory is not ours.
     return _become(places, ["-P", "-m", "cli", *(arguments or ["--help"])], environment)
+
+
+def _fetch_for(command: str, arguments: list[str], places: Places) -> None:
+    if command in {"test", "prove"}:
+        fetch_jars(places, TEST_JARS_LOCK)
+    if command in {"test", "bench"}:
+        fetch_jars(places, BENCH_JARS_LOCK)
+    if command == "test" and is_asked_for(arguments[1:]):
+        ensure_browser()
 
 
 def lint(places: Places, environment: Mapping[str, str]) -> int:

@@ -7,22 +7,24 @@ import click
 from spark_jobs.core.errors import ConfigError
 
 
-def _of_launcher(name: str, line: str) -> click.Command:
-    def refuse(arguments: tuple[str, ...]) -> None:  # noqa: ARG001  (whatever they are, the launcher takes them)
-        raise ConfigError(
-            f"`{name}` is run by the launcher",
-            code="launcher-only",
-            hint=f"Type ./sluice {name} in the project.",
-        )
-
-    return click.Command(
-        name,
-        callback=refuse,
-        help=line,
-        params=[click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)],
-        context_settings={"ignore_unknown_options": True},
+def _refuse(**_: object) -> None:
+    name = click.get_current_context().info_name
+    raise ConfigError(
+        f"`{name}` is run by the launcher",
+        code="launcher-only",
+        hint=f"Type ./sluice {name} in the project.",
     )
 
 
-lint = _of_launcher("lint", "Format, lint, types, import rules, unit and property tests.")
-test = _of_launcher("test", "The whole test suite.")
+lint = click.Command(
+    "lint", callback=_refuse, help="Format, lint, types, import rules, unit and property tests."
+)
+test = click.Command(
+    "test",
+    callback=_refuse,
+    help="The whole test suite, in two processes; or what you name, with any option of pytest's:"
+    " ./sluice test tests/cli -k status.",
+    params=[click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED, metavar="[PYTEST-ARGUMENTS]...")],
+    options_metavar="",
+    context_settings={"ignore_unknown_options": True},
+)

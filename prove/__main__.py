@@ -32,7 +32,7 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "RELIABILITY.md"
 EXIT_BROKEN = 1
 
 
-@click.command()
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--quick", is_flag=True, help="A selection, in a few minutes.")
 @click.option(
     "--only", default="*", metavar="PATTERN", help="Scenarios whose name matches; `*` is a wildcard."
@@ -115,4 +115,4 @@ def _machine() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    main(prog_name="./sluice prove")

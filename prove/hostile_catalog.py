@@ -39,6 +39,7 @@ def hostile_catalogs() -> Iterator[Scenario]:
         ("locked", "locked by somebody for long", _locked),
         ("unreadable", "its file cannot be opened", _unreadable),
         ("damaged", "its file is none of SQLite's", _damaged),
+        ("missing", "its file is gone", _missing),
     ):
         yield from _cases(SQLITE, name, title, arranged)
     yield from _cases(REST, "down", "every connection refused", _down)
@@ -104,6 +105,16 @@ def _damaged(play: Play) -> Iterator[Callable[[], None]]:
 
         def begin() -> None:
             put_aside().write_bytes(b"no database at all" * 1000)
+
+        yield begin
+
+
+@contextmanager
+def _missing(play: Play) -> Iterator[Callable[[], None]]:
+    with _aside(play) as put_aside:
+
+        def begin() -> None:
+            put_aside()
 
         yield begin
 

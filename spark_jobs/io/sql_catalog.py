@@ -13,6 +13,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
 
 from spark_jobs.core.errors import ConfigError
+from spark_jobs.core.storage_paths import comparable, is_local
 from spark_jobs.io.catalog import settings_error
 
 if TYPE_CHECKING:
@@ -42,7 +43,17 @@ def _open_sqlite(name: str, properties: dict[str, str]) -> Catalog:
             hint="Give a file: sqlite:////path/to/catalog.db.",
             catalog=name,
         )
-    _prepare_sqlite(Path(url.database))
+    path = Path(url.database)
+    if not path.exists() and _has_files(properties.get("warehouse", "")):
+        raise ConfigError(
+            "the SQLite catalog's file is gone, and its warehouse is not empty",
+            code="catalog-missing",
+            hint=f"Put {path} back from a backup: no other file knows the tables. To begin anew beside what"
+            " lies in the warehouse, make an empty file there.",
+            path=path,
+            warehouse=properties["warehouse"],
+        )
+    _prepare_sqlite(path)
     url = url.update_query_dict({"timeout": str(SQLITE_BUSY_TIMEOUT_SECONDS)})
     properties["uri"] = url.render_as_string(hide_password=False)
     for tries_left in reversed(range(_SQLITE_OPEN_TRIES)):
@@ -54,6 +65,12 @@ def _open_sqlite(name: str, properties: dict[str, str]) -> Catalog:
                 raise
             time.sleep(0.05)
     raise AssertionError("unreachable")
+
+
+def _has_files(warehouse: str) -> bool:
+    """Whether a warehouse on this machine's disk holds anything, which an empty catalog would not know."""
+    folder = Path(comparable(warehouse))
+    return is_local(warehouse) and folder.is_dir() and any(folder.iterdir())
 
 
 def _prepare_sqlite(path: Path) -> None:

@@ -14,6 +14,8 @@ import pytest
 from cli import app
 from spark_jobs.core.errors import ConfigError, RetryableError, SluiceError
 
+ROOT = Path(__file__).resolve().parents[2]
+
 
 def run_cli(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command line as the launcher does."""
@@ -113,12 +115,21 @@ def test_the_launchers_commands_say_who_runs_them() -> None:
     assert "./sluice lint" in done.stderr
 
 
+@pytest.mark.parametrize("command", ["lint", "test", "prove", "bench"])
+def test_the_developers_commands_have_help(command: str) -> None:
+    """``--help`` explains and runs nothing, under the name that was typed."""
+    done = subprocess.run([ROOT / "sluice", command, "-h"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"Usage: ./sluice {command} ")
+
+
+def test_lint_takes_no_arguments() -> None:
+    """What it would pass over is refused: it always checks everything."""
+    done = subprocess.run([ROOT / "sluice", "lint", "cli"], capture_output=True, text=True, check=False)
+    assert (done.returncode, "unexpected extra argument" in done.stderr) == (2, True)
+
+
 def test_the_readme_names_every_command() -> None:
     """Its table tells people to type what exists, and leaves nothing out."""
-    rows = [
-        line
-        for line in (Path(__file__).parents[2] / "README.md").read_text().splitlines()
-        if line.startswith("| ")
-    ]
+    rows = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("| ")]
     named = {word for row in rows for word in re.findall(r"`([a-z]+)(?: [^`]*)?`", row)}
     assert named == {entry.name for entry in app.COMMANDS}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -175,6 +176,28 @@ def test_opening_is_explained() -> None:
             open_catalog("c", properties)
         codes.append(caught.value.code)
     assert codes == ["catalog-away", "catalog-settings", "catalog-in-memory", *["catalog-settings"] * 4]
+
+
+def test_a_catalog_whose_file_is_gone_is_not_made_anew(tmp_path: Path) -> None:
+    """An empty catalog beside the tables would drain all of it again; an empty file says that it is meant."""
+    properties = {
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path}/catalog.db",
+        "warehouse": f"file://{tmp_path}/lake",
+    }
+    lake = Lake("sqlite", properties, "demo")
+    lake.make_table()
+    lake.drain(0, 10)
+    file = Path(lake.properties["uri"].removeprefix("sqlite:///"))
+    file.rename(tmp_path / "backup")
+    with pytest.raises(ConfigError, match="not empty") as caught:
+        lake.open()
+    assert (caught.value.code, file.exists()) == ("catalog-missing", False)
+    (tmp_path / "backup").rename(file)
+    assert lake.offsets() == list(range(10))
+    file.unlink()
+    file.touch()
+    assert lake.open().list_namespaces() == []
 
 
 def _connect(lake: Lake) -> sqlite3.Connection:

@@ -148,7 +148,9 @@ def test_the_page_has_a_row_for_each_scenario() -> None:
 def test_a_group_that_comes_twice_is_one_section() -> None:
     """Kills and answers of one job stand in one table, wherever the catalogue lists them."""
     other = replace(KEPT, name="sqlite/fold/kill-x", group="a fold, here")
-    page = as_page([KEPT, other, replace(KEPT, name="sqlite/drain/kill-y", title="killed at y")], MACHINE, 3.0)
+    page = as_page(
+        [KEPT, other, replace(KEPT, name="sqlite/drain/kill-y", title="killed at y")], MACHINE, 3.0
+    )
     assert page.count("## A drain, here") == 1
     assert "| [A drain, here](#a-drain-here) | 2 |" in page
     assert page.index("killed at y") < page.index("## A fold, here")
