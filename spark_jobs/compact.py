@@ -10,6 +10,7 @@ import datetime as dt
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from spark_jobs.core.errors import RetryableError
 from spark_jobs.core.table_figures import MIN_FILES_TO_MERGE
 from spark_jobs.core.upkeep_conditions import UpkeepKind, due_tiers, full_tiers
 from spark_jobs.io.books_schema import STARTED_AT
@@ -66,6 +67,14 @@ def _compact_table(hand: TableWork) -> Done:
             figures = table_figures(hand.reload())
     if not counts:
         return Done(note="no partition has enough small files to merge")
+    if counts["failed_files"] and not counts["rewritten_files"]:
+        raise RetryableError(
+            f"none of {counts['failed_files']:,} files could be merged",
+            code="upkeep-failed",
+            hint="Nothing was changed; the Spark server's log has each group's error, and ./sluice audit finds"
+            " files that cannot be read.",
+            table=hand.identifier,
+        )
     _reanchor(hand, figures.data_files)
     return Done(counts)
 

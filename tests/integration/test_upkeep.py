@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,7 @@ from prove.lab.new_lab import DEAD_LETTERS, progress, serve_from
 from spark_jobs.checkpoint_txlog import checkpoint
 from spark_jobs.compact import compact
 from spark_jobs.core.books import books_of
+from spark_jobs.core.errors import RetryableError
 from spark_jobs.expire_snapshots import expire_snapshots
 from spark_jobs.rewrite_manifests import rewrite_manifests
 from tests.support.upkeep_lab import drain_often, expect_whole, set_upkeep, tidy
@@ -84,6 +86,18 @@ def test_cold_partitions_are_merged_first_and_each_is_committed_by_itself(new_la
     assert len(made) == 3
     files = [task.file for task in table.scan(snapshot_id=made[0].snapshot_id).plan_files()]
     assert Counter(file.partition[0] for file in files) == {1: 5, 2: 1, 3: 5}
+
+
+def test_a_compaction_that_merges_nothing_fails(new_lab: NewLab) -> None:
+    """Iceberg counts the files of a group that failed and goes on: with none merged that is no success."""
+    lab = new_lab()
+    set_upkeep(lab, compact_above=5)
+    drain_often(lab, new_lab, DRAINS)
+    lost = next(iter(lab.table().scan().plan_files())).file.file_path
+    Path(lost.removeprefix("file://")).unlink()
+    with pytest.raises(RetryableError, match="none of 5 files could be merged"):
+        tidy(lab, compact)
+    drain_often(lab, new_lab, 1)
 
 
 def replaces(snapshot: Snapshot) -> bool:
