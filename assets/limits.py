@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from spark_jobs.core.config import PipelineConfig
 
-# One process start, about 3 s, is then paid at most every five minutes by a flow that never stops.
+# One process start, about 3 s, is then paid at most every five minutes by a flow that fills batches.
 DRAIN_BUDGET_SECONDS = 300.0
 # The monitor fails a drain after this: the budget, the batch under way when it ends, start and recovery.
 DRAIN_MAX_RUNTIME_SECONDS = 900

@@ -15,6 +15,7 @@ from assets.failures import named_failures
 from assets.keys import GROUP_UPKEEP, dagster_owners, step_name, table_key, upkeep_key
 from assets.limits import upkeep_pool
 from resources.sluice import Sluice
+from spark_jobs.core.books import books_of
 from spark_jobs.core.config import PipelineConfig
 from spark_jobs.core.upkeep_conditions import UpkeepKind
 
@@ -32,7 +33,7 @@ _PLOTTED = ("data_files", "small_files", "bytes", "snapshots", "manifests")
 
 
 def upkeep_assets(pipeline: PipelineConfig) -> list[AssetsDefinition]:
-    """One asset for each kind of upkeep of the pipeline's two tables."""
+    """One asset for each kind of upkeep of the pipeline's tables and its namespace's books."""
     return [_upkeep_asset(pipeline, kind) for kind in UpkeepKind]
 
 
@@ -50,15 +51,17 @@ def _upkeep_asset(pipeline: PipelineConfig, kind: UpkeepKind) -> AssetsDefinitio
             sluice.connections(pipeline.name, kind="upkeep", run_id=context.run.run_id) as connections,
         ):
             result = run_upkeep(kind, pipeline, connections, context.log.info)
-            return MaterializeResult(metadata=upkeep_metadata(result))
+            return MaterializeResult(metadata=upkeep_metadata(pipeline, result))
 
     return tidy_up
 
 
-def upkeep_metadata(result: "UpkeepResult") -> dict[str, Any]:
-    """Plain numbers, so that Dagster plots them; those of the dead-letter table have its prefix."""
+def upkeep_metadata(pipeline: PipelineConfig, result: "UpkeepResult") -> dict[str, Any]:
+    """Plain numbers, so that Dagster plots them; those of the dead letters and the books have a prefix."""
+    prefixes = {pipeline.dead_letter_table: "dead_letters_", books_of(pipeline.table): "books_"}
     metadata: dict[str, Any] = {"milliseconds": result.milliseconds}
-    for prefix, table in zip(("", "dead_letters_"), result.tables, strict=False):
+    for table in result.tables:
+        prefix = prefixes.get(table.table, "")
         metadata |= {f"{prefix}{name}": value for name, value in _numbers(table).items()}
     return metadata
 
@@ -79,6 +82,6 @@ def _spec(pipeline: PipelineConfig, kind: UpkeepKind) -> AssetSpec:
         owners=dagster_owners(pipeline.owners),
         tags={"sluice/pipeline": pipeline.name},
         description=_DESCRIPTIONS[kind].format(table=pipeline.table)
-        + f" The dead-letter table `{pipeline.dead_letter_table}` with it."
+        + f" The dead-letter table `{pipeline.dead_letter_table}` and the namespace's books with it."
         + f" By hand: `./sluice upkeep {pipeline.name} --only {kind}`.",
     )

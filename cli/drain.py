@@ -10,6 +10,7 @@ from cli import output
 from cli.pause import paused_line
 from cli.work import connections_for, load_pipeline
 from spark_jobs.core.errors import BatchHeld
+from spark_jobs.core.health import resume_command
 
 if TYPE_CHECKING:
     from spark_jobs.batch_run import BatchResult
@@ -51,7 +52,7 @@ def last_line(result: DrainResult) -> str:
     """How the drain ended, also when there was nothing to do."""
     if result.paused is not None:
         drained = output.count(len(result.batches), "batch", "batches")
-        return f"{drained} drained; {paused_line(result.paused)} (./sluice resume {result.pipeline})"
+        return f"{drained} drained; {paused_line(result.paused)} ({resume_command(result.pipeline)})"
     lag = f"lag {output.count(result.lag_records, 'record')}"
     if result.held:
         held = result.held[0]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from spark_jobs.core.health import stalled_after_seconds
+from spark_jobs.core.health import resume_command, stalled_after_seconds
 
 if TYPE_CHECKING:
     from spark_jobs.core.errors import SluiceError
@@ -89,9 +89,7 @@ def _standing(facts: PipelineFacts) -> PipelineState | None:
         return PipelineState(StateWord.STOPPED, None, "the embedded broker is not up", "./sluice up")
     if facts.paused is not None:
         reason = f"paused by {facts.paused.actor}: {facts.paused.reason}"
-        return PipelineState(
-            StateWord.PAUSED, facts.paused.at_ms, reason, f"./sluice resume {facts.pipeline}"
-        )
+        return PipelineState(StateWord.PAUSED, facts.paused.at_ms, reason, resume_command(facts.pipeline))
     if facts.error is not None:
         return PipelineState(StateWord.FAILED, None, facts.error.message, facts.error.hint)
     if facts.held is not None:

@@ -30,7 +30,7 @@ _FIGURES = ("data_files", "small_files", "bytes", "snapshots", "manifests")
 @click.option("--dry-run", is_flag=True, help="Say what is due and what could be deleted; change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def command(pipeline: str, only: str | None, *, dry_run: bool, as_json: bool) -> None:
-    """Tidy up PIPELINE's table, dead-letter table and transaction log, as far as they are due.
+    """Tidy up PIPELINE's table, dead letters, books and transaction log, as far as they are due.
 
     compaction merges small files, snapshots expires old ones, manifests merges those, orphans deletes files
     that nothing needs, log folds finished attempts. Without --only, orphans are looked for every time. Safe

@@ -20,6 +20,7 @@ from orchestration.triggers import Backlog, should_drain, state_key, uncompacted
 from resources.sluice import Sluice
 from resources.survey import Problem, Surveyed, TableState
 from spark_jobs.core.errors import SluiceError
+from spark_jobs.core.health import resume_command
 from spark_jobs.core.planning import bytes_per_record, check_start
 from spark_jobs.core.source import check_identity
 
@@ -83,7 +84,7 @@ def _pause(look: Surveyed | Problem) -> str | None:
     if isinstance(look, Problem) or look.table is None or look.table.progress.paused is None:
         return None
     paused = look.table.progress.paused
-    return f"paused by {paused.actor}: {paused.reason}; ./sluice resume {look.pipeline.name} lets it go on"
+    return f"paused by {paused.actor}: {paused.reason}; {resume_command(look.pipeline.name)} lets it go on"
 
 
 def _request(look: Surveyed, history: RunHistory, now: float) -> RunRequest | None:

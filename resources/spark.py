@@ -29,7 +29,7 @@ from spark_jobs.io.endpoints import read_endpoints
 from spark_jobs.io.secrets import resolve, scrub
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from pyspark.sql import SparkSession
 
@@ -48,11 +48,6 @@ REDACTION_REGEX = r"(?i)secret|password|passwd|token|credential|access[.-]?key|s
 _logger = logging.getLogger(__name__)
 _lock = threading.Lock()
 _sessions: dict[tuple[object, ...], SparkSession] = {}
-
-
-def spark_session(config: SluiceConfig, pipeline: str, kind: str) -> Callable[[], SparkSession]:
-    """How to get the pipeline's session for one kind of work (``drain``, ``preview``): call it late."""
-    return PipelineSpark(config, pipeline, kind).session
 
 
 def spark_parallelism(config: SluiceConfig) -> int:

@@ -19,8 +19,8 @@ class UpkeepState:
     """A pipeline's transaction log and tables.
 
     ``finished`` attempts a checkpoint may fold, ``unfinished`` ones a drain has to settle. ``figures`` are
-    of the table and its dead-letter table, empty without tables. With a webhook ``untold`` of the finished
-    bear no word of their notice, and ``oldest_owed`` is the first of them that owes one.
+    of the table, its dead-letter table and the books, empty without tables. With a webhook ``untold`` of the
+    finished bear no word of their notice, and ``oldest_owed`` is the first of them that owes one.
     """
 
     pipeline: PipelineConfig

@@ -71,7 +71,7 @@ def _compact_table(hand: TableWork) -> Done:
         raise RetryableError(
             f"none of {counts['failed_files']:,} files could be merged",
             code="upkeep-failed",
-            hint="Nothing was changed; the Spark server's log has each group's error, and ./sluice audit finds"
+            hint="Nothing was changed. The Spark server's log has each group's error; ./sluice audit finds"
             " files that cannot be read.",
             table=hand.identifier,
         )

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 class BatchKind(StrEnum):
-    """What a commit is for. Drains and replays write files; the others are acts of an operator."""
+    """What a commit is for. Drains and replays write files; the others change progress only.
+
+    They are acts of an operator, but for CANCEL, a replay given up, and REANCHOR, which upkeep makes.
+    """
 
     DRAIN = "drain"
     REPLAY = "replay"

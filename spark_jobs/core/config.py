@@ -208,7 +208,6 @@ class SluiceConfig(_WithSecrets):
     pipelines: tuple[PipelineConfig, ...] = ()
     templates: tuple[PipelineTemplate, ...] = ()
     source: str | None = None
-    includes: tuple[str, ...] = ()
     problems: tuple[ConfigProblem, ...] = ()
 
     @field_serializer("kafka")

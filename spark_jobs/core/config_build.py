@@ -87,11 +87,7 @@ def build_config(main: Document, teams: Sequence[Document], *, home: str, folder
         left_out += mistakes
         placed += [] if mistakes else found
     config = _assemble(written, placed, home=home, folder=folder).model_copy(
-        update={
-            "source": main.file,
-            "includes": tuple(team.file for team in teams),
-            "problems": tuple(left_out),
-        }
+        update={"source": main.file, "problems": tuple(left_out)}
     )
     problems += [main.locate(finding) for finding in _check_state(config, main)]
     return Built(config, tuple(sorted(set(problems), key=lambda problem: (problem.line or 0, problem.key))))

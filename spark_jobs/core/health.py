@@ -261,10 +261,15 @@ def _headroom_limit_seconds(retention_ms: int | None) -> float:
     return min(HEADROOM_SECONDS, retention_ms / 1000 * HEADROOM_SHARE_OF_RETENTION)
 
 
+def resume_command(pipeline: str) -> str:
+    """What lets a paused pipeline drain again."""
+    return f'./sluice resume {pipeline} --reason "..."'
+
+
 def _drain(pipeline: PipelineConfig, facts: HealthFacts) -> str:
     is_paused = facts.table is not None and facts.table.paused is not None
     if is_paused:
-        return f'./sluice resume {pipeline.name} --reason "..."'
+        return resume_command(pipeline.name)
     return f"./sluice drain {pipeline.name}"
 
 

@@ -58,7 +58,7 @@ class TableFacts:
     """What a table's metadata tells. Times are milliseconds since the epoch.
 
     ``batches`` are the drains among the kept snapshots, oldest first; ``holes`` name commits that do not
-    begin where the one before ended. ``schema_changes`` happened after ``schema_since_ms``. Without
+    begin where the one before ended. ``schema_changes`` are the late ones. Without
     ``shows_history`` the newest snapshot is all that the catalog shows.
     """
 
@@ -68,7 +68,6 @@ class TableFacts:
     holes: tuple[str, ...] = ()
     removals: tuple[Removal, ...] = ()
     schema_changes: tuple[str, ...] = ()
-    schema_since_ms: int | None = None
     paused: Pause | None = None
     snapshots: int = 0
     shows_history: bool = True

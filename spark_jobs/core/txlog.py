@@ -24,9 +24,10 @@ LOG_FORMAT_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommit:
-    """The ranges are planned; ``spark_session_id`` and ``spark_tag`` find the work that is about to run.
+    """The ranges are planned; ``spark_tag`` is what the work about to run is interrupted by.
 
-    ``reason`` is the operator's, empty for what the sensor asked for.
+    ``spark_session_id`` finds it in Spark's log. ``reason`` is the operator's, empty for what the sensor
+    asked for.
     """
 
     phase: ClassVar[Phase] = Phase.OFFSET_COMMIT

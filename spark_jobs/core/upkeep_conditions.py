@@ -48,7 +48,7 @@ def due_upkeep(
     now_ms: int,
     seconds_since_orphans: float | None,
 ) -> tuple[Due, ...]:
-    """What a pipeline is due for; ``figures`` are of its table and its dead-letter table.
+    """What a pipeline is due for; ``figures`` are of its table, its dead-letter table and the books.
 
     ``seconds_since_orphans`` is since orphans were last removed or looked for first; None makes them due.
     """

@@ -39,7 +39,6 @@ def table_facts(table: Table, *, schema_since_ms: int) -> TableFacts:
         holes=tuple(_holes(snapshots)),
         removals=tuple(removals(snapshots)),
         schema_changes=_changes_since(table, snapshots, schema_since_ms),
-        schema_since_ms=schema_since_ms,
         paused=progress.paused,
         snapshots=len(table.metadata.snapshots),
         shows_history=shows_history(table.metadata),

@@ -59,7 +59,7 @@ class TxlogStore:
     def append(self, table_uuid: str, batch: Batch, entry: Entry, *, reached: int = 0) -> bool:
         """Write one object; False when that phase was already written, which is kept as it is.
 
-        ``reached`` (``Attempt.reached``) is needed for the marks Swept and Closed only.
+        ``reached`` (``Attempt.reached``) is needed for marks only: their names carry it.
         """
         path = f"{table_uuid}/{batch.attempt}/{object_name(entry, reached)}"
         return self._create(path, entry_to_json(entry, batch, table_uuid))

@@ -74,7 +74,7 @@ def test_a_pipeline_through_day_two(command: Command, lab: Lab, new_lab: NewLab)
     assert "orders: paused since" in command("pause", *REASON)[1]
     new_lab.produce(lab, orders(20, 5))
     code, said = command("drain")
-    assert (code, "./sluice resume orders" in said) == (0, True)
+    assert (code, "./sluice resume orders --reason" in said) == (0, True)
     assert "drains again" in command("resume", *REASON)[1]
     assert command("resume", *REASON)[1].endswith("orders: it was not paused\n")
 

@@ -45,7 +45,7 @@ def test_a_pause_stops_a_drain_before_its_next_batch_and_every_one_after(new_lab
     new_lab.kafka.delete_topic(lab.pipeline.topic)
     idle = lab.drain()
     assert (idle.stopped, idle.batches, idle.next_offsets) == ("paused", (), {0: 10})
-    assert "by test: it still moves (./sluice resume orders)" in last_line(idle)
+    assert 'by test: it still moves (./sluice resume orders --reason "...")' in last_line(idle)
 
 
 def test_a_resumed_pipeline_adopts_what_was_left_and_goes_on(new_lab: NewLab) -> None:

@@ -177,7 +177,6 @@ def test_team_files_add_pipelines_with_defaults_of_their_own(tmp_path):
     )
     config = load_config(main)
     assert config.problems == ()
-    assert config.includes == (f"{tmp_path}/teams/b.yaml",)
     assert [(p.name, p.freshness_seconds, p.table_properties) for p in config.pipelines] == [
         ("a", 300, {"a": "1", "b": "1"}),
         ("b", 1, {"a": "1", "b": "2"}),

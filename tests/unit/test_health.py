@@ -105,7 +105,7 @@ def test_a_pause_is_no_stall_but_the_table_still_ages() -> None:
     facts = replace(WELL, table=paused, lag={0: 1})
     assert look(facts, "stall").fact == "paused by ann@host: migration"
     assert look(facts, "stall").passed
-    assert look(facts, "fresh").mend.startswith("./sluice resume orders")
+    assert look(facts, "fresh").mend.startswith("./sluice resume orders --reason")
 
 
 def test_headroom_wants_a_day_or_a_quarter_of_what_the_topic_keeps() -> None:
