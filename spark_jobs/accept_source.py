@@ -73,7 +73,7 @@ class SourceComparison:
     @property
     def continues(self) -> bool:
         """Whether the table's offsets mean the same records there: shown by rows, never assumed."""
-        return self.same > 0 and not self.objections
+        return self.same > 0 and not self.objections and not self.cut
 
 
 def compare_source(pipeline: PipelineConfig, connections: Connections) -> SourceComparison:

@@ -80,8 +80,5 @@ def rewound(
         replay_epoch=progress.replay_epoch + 1,
         rollbacks=progress.rollbacks + 1,
         compacted_files=0,
-        leader_epochs={
-            p: known for p, known in progress.leader_epochs.items() if known[0] <= next_offsets.get(p, 0)
-        },
         skipped=with_skipped(kept, progress.generation, rewind.lost, reason),
     )

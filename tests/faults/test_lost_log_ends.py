@@ -1,0 +1,133 @@
+"""A log that lost its end and grew on is noticed, whatever was done to the table since its last batch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from prove.lab.kafka_server import KafkaBroker
+from prove.lab.new_lab import NewLab, progress
+from prove.lab.own_broker import OwnBroker, own_broker
+from prove.lab.pipeline_lab import orders
+from prove.lab.server_folder import ServerFolder
+from spark_jobs.accept_source import accept_source, compare_source
+from spark_jobs.core.config import Start
+from spark_jobs.core.errors import OffsetsUnavailable
+from spark_jobs.core.offsets import OffsetRange, OffsetRanges
+from spark_jobs.rollback import rollback
+from spark_jobs.skip import skip
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from prove.lab.pipeline_lab import Lab
+
+pytestmark = [pytest.mark.faults, pytest.mark.kafka]
+
+
+@pytest.fixture(scope="module")
+def broker(servers_folder: Path) -> Iterator[OwnBroker]:
+    """A broker whose logs may be cut."""
+    with own_broker(ServerFolder(servers_folder, "kafka-that-forgets")) as broker:
+        yield broker
+
+
+@pytest.fixture
+def made(broker: OwnBroker, tmp_path: Path) -> NewLab:
+    """Pipelines over that broker."""
+    return NewLab(KafkaBroker(broker.bootstrap_servers), "", tmp_path)
+
+
+def _lab(made: NewLab, records: list[bytes]) -> Lab:
+    """A pipeline whose tasks run in this process."""
+    return replace(made(records), is_here=True)
+
+
+def test_after_a_skip(broker: OwnBroker, made: NewLab) -> None:
+    """The last batch's leader answers for what the batch had, although the next offset is past it."""
+    lab = _lab(made, orders(0, 10))
+    size = _size(broker, lab)
+    made.produce(lab, orders(10, 10))
+    lab.drain()
+    made.produce(lab, [b"poison"])
+    with lab.connections() as connections:
+        skip(lab.pipeline, connections, OffsetRanges((OffsetRange(0, 20, 21),)), reason="it kills")
+    _forget(broker, made, lab, size)
+    with pytest.raises(OffsetsUnavailable, match="cut below offset 20") as noticed:
+        lab.drain()
+    assert noticed.value.code == "log-truncated"
+
+
+def test_after_a_rollback(broker: OwnBroker, made: NewLab) -> None:
+    """To before the loss it mends the table, which then drains on; a cut below what is left is an error."""
+    lab = _lab(made, orders(0, 5))
+    size = _size(broker, lab)
+    made.produce(lab, orders(5, 5))
+    lab.drain()
+    first = lab.table().metadata.current_snapshot_id
+    above = _size(broker, lab)
+    made.produce(lab, orders(10, 10))
+    lab.drain()
+    _forget(broker, made, lab, above)
+    with pytest.raises(OffsetsUnavailable, match="cut below offset 20"):
+        lab.drain()
+    with lab.connections() as connections:
+        rollback(lab.pipeline, connections, to_snapshot=first, reason="a test")
+    lab.drain()
+    assert lab.rows().num_rows == 10 + OTHERS
+    with lab.connections() as connections:
+        rollback(lab.pipeline, connections, to_snapshot=first, reason="again")
+    _forget(broker, made, lab, size)
+    with pytest.raises(OffsetsUnavailable, match="cut below offset 10"):
+        lab.drain()
+
+
+def test_only_dead_letters_were_lost(broker: OwnBroker, made: NewLab) -> None:
+    """Rows that are all there do not show that the log is the same: what took the others' place is read."""
+    lab = _lab(made, orders(0, 10))
+    size = _size(broker, lab)
+    made.produce(lab, [b"broken", None])
+    lab.drain()
+    _forget(broker, made, lab, size)
+    with pytest.raises(OffsetsUnavailable):
+        lab.drain()
+    with lab.connections() as connections:
+        seen = compare_source(lab.pipeline, connections)
+        assert (seen.same, seen.objections, seen.cut, seen.continues) == (10, (), (0,), False)
+        accept_source(lab.pipeline, connections, seen, start=Start(), reason="a test")
+    lab.drain()
+    found = lab.audit()
+    assert found.is_clean, found
+    assert (progress(lab).generation, found.rows) == (2, 10 + OTHERS)
+
+
+def test_retention_is_no_cut(broker: OwnBroker, made: NewLab) -> None:
+    """A new leader that no longer has the next offset has lost nothing that the table has."""
+    lab = _lab(made, orders(0, 10))
+    lab.drain()
+    broker.kill()
+    broker.start()
+    made.produce(lab, orders(10, 10))
+    KafkaBroker(broker.bootstrap_servers).delete_records(lab.pipeline.topic, {0: 15})
+    with lab.connections() as connections:
+        seen = compare_source(lab.pipeline, connections)
+    assert (seen.cut, seen.has_changed) == ((), False)
+    with pytest.raises(OffsetsUnavailable) as noticed:
+        lab.drain()
+    assert noticed.value.code == "retention-passed"
+
+
+OTHERS = 30
+
+
+def _size(broker: OwnBroker, lab: Lab) -> int:
+    return broker.log_of(lab.pipeline.topic, 0).stat().st_size
+
+
+def _forget(broker: OwnBroker, made: NewLab, lab: Lab, size: int) -> None:
+    """The log ends after so many bytes, and others take the place of what it had."""
+    broker.cut(lab.pipeline.topic, 0, size)
+    made.produce(lab, orders(1000, OTHERS))
