@@ -115,7 +115,7 @@ class _Recovery:
             tuple(self._left),
             tuple(self._swept),
             self._swept_files,
-            held=tuple(self._held),
+            tuple(self._held),
         )
 
     def load(self, identifier: str) -> Table | None:

@@ -60,14 +60,13 @@ class HeldBatch:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryResult:
-    """What was settled; ``marked`` and ``swept`` are attempts, ``records_read`` what Kafka was asked for."""
+    """What was settled; ``marked`` and ``swept`` are attempts."""
 
     marked: tuple[str, ...] = ()
     adopted: tuple[AdoptedBatch, ...] = ()
     left: tuple[LeftAttempt, ...] = ()
     swept: tuple[str, ...] = ()
     swept_files: int = 0
-    records_read: int = 0
     held: tuple[HeldBatch, ...] = ()
 
     def then(self, later: RecoveryResult) -> RecoveryResult:
@@ -78,7 +77,6 @@ class RecoveryResult:
             later.left,
             self.swept + later.swept,
             self.swept_files + later.swept_files,
-            self.records_read + later.records_read,
             later.held,
         )
 

@@ -13,15 +13,19 @@ import signal
 import subprocess
 import time
 import traceback
+import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from prove.lab.clock import NO_JUMP, ClockJump
+from prove.lab.counted_reads import CountedReads
 from prove.lab.patience import Patience
 from prove.lab.tasks_here import tasks_here
 from resources.connections import open_connections
+from spark_jobs.accept_source import accept_source, compare_source
 from spark_jobs.checkpoint_txlog import checkpoint
+from spark_jobs.core.config import Start
 from spark_jobs.core.errors import SluiceError
 from spark_jobs.core.replay_ranges import parse_range
 from spark_jobs.core.upkeep_conditions import UpkeepKind
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
     from spark_jobs.core.config import PipelineConfig
     from spark_jobs.core.fail_points import FailPoints
     from spark_jobs.io.connections import Connections
+    from spark_jobs.recovered import RecoveryResult
 
 FINISH_SECONDS = 120.0
 UNNAMED = "unnamed"
@@ -53,7 +58,8 @@ class Answer:
     """How the work ended: its numbers, or its named error, whose code is ``error``.
 
     An error without a name, which is a defect, is ``UNNAMED`` and its traceback the message.
-    ``records_read`` is what it asked Kafka for, ``marked`` counts attempts that were found to have landed.
+    ``marked`` counts attempts that were found to have landed, ``folded`` those that left the log for the
+    books, ``batches`` commits of its own. ``records_read`` is what its tasks read, however it ended.
     """
 
     error: str | None = None
@@ -62,7 +68,16 @@ class Answer:
     adopted: int = 0
     lag: int = 0
     marked: int = 0
+    swept: int = 0
+    held: int = 0
+    folded: int = 0
     records_read: int = 0
+
+    @property
+    def named_error(self) -> str | None:
+        """The error's code; one without a name is a defect, whatever was struck."""
+        assert self.error != UNNAMED, self.message
+        return self.error
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +162,9 @@ class DrainProcess:
 class Work:
     """What is done and under which circumstances.
 
-    ``name`` is ``drain``, ``checkpoint``, ``publish``, ``discard``, ``rollback`` (the last commit of main),
-    ``replay 0:10-20`` or a kind of upkeep. ``is_here``: tasks run in the process instead of on Spark.
-    ``clock`` is the process's.
+    ``name`` is ``drain``, ``checkpoint``, ``publish``, ``discard``, ``accept`` (of a source that changed),
+    ``rollback`` (the last commit of main), ``replay 0:10-20`` or a kind of upkeep. ``is_here``: tasks run in
+    the process instead of on Spark. ``clock`` is the process's.
     """
 
     name: str = "drain"
@@ -181,15 +196,16 @@ def _run(path: Path, pipeline_name: str, fail_points: FailPoints, work: Work, se
     config = load_config(path)
     pipeline = next(p for p in config.pipelines if p.name == pipeline_name)
     kind = "upkeep" if work.name in set(UpkeepKind) else "drain"
+    reads = CountedReads(fail_points, path.parent / f"read-{uuid.uuid4().hex}.txt")
     try:
         with open_connections(config, pipeline.name, kind=kind, actor="test", run_id="test") as plain:
-            connections = replace(plain, fail_points=fail_points)
+            connections = replace(plain, fail_points=reads)
             answer = _do(work.name, pipeline, tasks_here(connections) if work.is_here else connections)
     except SluiceError as error:
         answer = Answer(error.code, str(error))
     except Exception:  # noqa: BLE001  (told by the process that waits)
         answer = Answer(UNNAMED, traceback.format_exc())
-    sender.send(answer)
+    sender.send(replace(answer, records_read=reads.records()))
 
 
 def _do(name: str, pipeline: PipelineConfig, connections: Connections) -> Answer:
@@ -198,37 +214,62 @@ def _do(name: str, pipeline: PipelineConfig, connections: Connections) -> Answer
         return Answer()
     if name.startswith("replay "):
         again = replay(pipeline, connections, [parse_range(name[7:])], reason="test")
-        return Answer(batches=len(again.batches), records_read=again.balance.offsets)
-    if name == "drain":
-        return _drain(pipeline, connections)
-    _OTHER_WORK[name](pipeline, connections)
-    return Answer()
+        return _settled(again.recovery, batches=len(again.batches))
+    return _WORK[name](pipeline, connections)
 
 
 def _drain(pipeline: PipelineConfig, connections: Connections) -> Answer:
     result = drain(pipeline, connections, budget_seconds=60, on_progress=lambda _batch: None)
-    recovery = result.recovery
+    settled = _settled(result.recovery, batches=len(result.batches))
+    return replace(settled, lag=result.lag_records, held=len(result.held))
+
+
+def _settled(recovery: RecoveryResult, *, batches: int) -> Answer:
     return Answer(
-        batches=len(result.batches),
+        batches=batches,
         adopted=len(recovery.adopted),
-        lag=result.lag_records,
         marked=len(recovery.marked),
-        records_read=result.balance.offsets + recovery.records_read,
+        swept=len(recovery.swept),
     )
 
 
-def _roll_back(pipeline: PipelineConfig, connections: Connections) -> None:
+def _checkpoint(pipeline: PipelineConfig, connections: Connections) -> Answer:
+    return Answer(folded=checkpoint(pipeline, connections).folded_attempts)
+
+
+def _publish(pipeline: PipelineConfig, connections: Connections) -> Answer:
+    publish(pipeline, connections, reason="killed")
+    return Answer(adopted=1)
+
+
+def _discard(pipeline: PipelineConfig, connections: Connections) -> Answer:
+    discard(pipeline, connections, reason="killed")
+    return Answer()
+
+
+def _accept(pipeline: PipelineConfig, connections: Connections) -> Answer:
+    seen = compare_source(pipeline, connections)
+    if not seen.has_changed:
+        return Answer()
+    accept_source(pipeline, connections, seen, start=Start(), reason="killed")
+    return Answer(batches=1)
+
+
+def _roll_back(pipeline: PipelineConfig, connections: Connections) -> Answer:
     catalog = connections.open_catalog()
     table = load_table(catalog, pipeline.table)
     close_catalog(catalog)
     current = table.current_snapshot() if table else None
     assert current is not None
     rollback(pipeline, connections, to_snapshot=current.parent_snapshot_id, reason="test")
+    return Answer()
 
 
-_OTHER_WORK: dict[str, Callable[[PipelineConfig, Connections], object]] = {
-    "checkpoint": checkpoint,
+_WORK: dict[str, Callable[[PipelineConfig, Connections], Answer]] = {
+    "drain": _drain,
+    "checkpoint": _checkpoint,
     "rollback": _roll_back,
-    "publish": lambda pipeline, connections: publish(pipeline, connections, reason="killed"),
-    "discard": lambda pipeline, connections: discard(pipeline, connections, reason="killed"),
+    "publish": _publish,
+    "discard": _discard,
+    "accept": _accept,
 }
