@@ -6,38 +6,59 @@ counts.
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from prove.act_jobs import ACCEPT, DISCARD, GATED_DRAIN, HELD_DRAIN, PUBLISH
 from prove.blows import OF_SERVERS, OF_SQLITE, Kill, OfServer, OfSqlite
 from prove.jobs import (
-    COMPACTION,
+    CHECKPOINT,
     DEAD_LETTERS,
     DRAIN,
-    EXPIRY,
     FIRST,
-    JOBS,
     RECOVERY,
-    SPARK_JOBS,
+    RECOVERY_OF_HALF,
+    RECOVERY_OF_LANDED,
+    REPLAY,
+    REPLAY_AFTER_DEAD,
+    REPLAY_DEAD_LETTERS,
+    ROLLBACK,
 )
 from prove.lab.fault_proxy import Fault
 from prove.lab.sql_faults import SqlFault
+from prove.replaced import arrivals
+from prove.restart import Restart
 from prove.scenario import Findings, Scenario
 from prove.stage import CATALOG_NAMES, NESSIE, REST, SQLITE
+from prove.upkeep_jobs import COMPACTION, EXPIRY, SPARK_JOBS
 from prove.verdict import look
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from prove.blows import Blow
-    from prove.jobs import Job, Promise
-    from prove.lab.drain_process import Answer
-    from prove.stage import Play, Stage
+    from prove.jobs import Job
+    from prove.promises import Outcomes, Promise
+    from prove.stage import Stage
+    from prove.verdict import Counts
 
-MAX_FAILED_RUNS = 2
-ANYTHING, CONFLICT = "*", "offsets-moved"
+JOBS = (
+    DRAIN,
+    FIRST,
+    DEAD_LETTERS,
+    RECOVERY,
+    RECOVERY_OF_HALF,
+    RECOVERY_OF_LANDED,
+    CHECKPOINT,
+    REPLAY,
+    REPLAY_AFTER_DEAD,
+    ROLLBACK,
+    PUBLISH,
+    DISCARD,
+    ACCEPT,
+)
+GATES = (GATED_DRAIN, HELD_DRAIN)
 # Of the commit that Iceberg's own code makes on the Spark server. Where it never lands and that stays
 # unknown, what was written is an orphan, which is removed days later: nothing to be seen here.
 OF_PROCEDURES = (
@@ -50,6 +71,15 @@ OF_PROCEDURES = (
     Fault.LANDED_TWICE,
     Fault.CUT_AFTER,
     Fault.HALF_ANSWER,
+)
+OF_REPLAYED_DEAD_LETTERS = (
+    Fault.REFUSED_409,
+    Fault.REFUSED_504,
+    Fault.CUT_BEFORE,
+    Fault.LANDED_409,
+    Fault.LANDED_504,
+    Fault.CUT_AFTER,
+    Fault.LATE_504,
 )
 # What `--quick` and the suite run: each job, and the outcomes that once broke something.
 QUICK = (
@@ -109,13 +139,12 @@ class Cell:
 
     def scenario(self) -> Scenario:
         """The cell as the runner knows it."""
-        promise = self._promise()
         needs = {self.catalog} - {SQLITE} | ({"spark"} if self.job in SPARK_JOBS else set())
         return Scenario(
             name=self.name,
             group=f"{self.job.title}, on {CATALOG_NAMES[self.catalog]}",
             title=self.blow.title,
-            promise=promise.text,
+            promise=self._promised().text,
             needs=frozenset(needs),
             is_quick=any(fnmatchcase(self.name, pattern) for pattern in QUICK),
             run=self.run,
@@ -123,43 +152,58 @@ class Cell:
 
     def run(self, stage: Stage) -> Findings:
         """Strike, restart, go on, look."""
+        job = self.job
         with (
-            stage.play(self.catalog, on_spark=self.job.on_spark, **self.job.settings) as play,
+            stage.play(self.catalog, on_spark=job.on_spark, **job.settings) as play,
             self.blow.arranged(play),
         ):
-            self.job.prepare(play)
-            ended = self.blow.strike(play, self.job)
-            restart = _restart(play, self.job)
-            play.produce_batch()
-            # A commit that lands late may come before its own even now.
-            _until_it_ends_well(play, "drain", restart.told, CONFLICT)
-            counts = look(play)
+            job.prepare(play)
+            before = arrivals(play) if job.is_replay else None
+            struck = self.blow.strike(play, job)
+            restart = Restart()
+            restart.put_right(play, job, before)
+            promise = self.blow.promised(play, job, struck)
+            restart.go_on(play)
+            counts = look(play, of_earlier=job.of_earlier)
+        unkept = (*restart.unkept, *restart.differs_from(promise), *_left_of_folds(counts, promise))
+        orphans = (f"{counts.orphans} files left to orphan removal",) if counts.orphans else ()
         return Findings(
-            happened="; ".join((ended, *restart.told, *counts.examples)),
+            happened="; ".join((struck.told, *restart.told, *orphans, *counts.examples)),
             lost=counts.lost,
             doubled=counts.doubled,
-            unreadable=counts.unreadable,
+            unreadable=counts.unreadable + counts.forgotten,
             stray=counts.stray,
             read_again=restart.read_again,
-            may_read_again=self._promise().may_read_again,
+            may_read_again=promise.may_read_again,
             recovery_seconds=restart.seconds,
+            unkept="; ".join(unkept),
         )
 
-    def _promise(self) -> Promise:
+    def _promised(self) -> Promise | Outcomes:
         if isinstance(self.blow, Kill):
             return self.job.points[self.blow.point]
         assert self.job.outcome is not None
         return self.job.outcome
 
 
+def _left_of_folds(counts: Counts, promise: Promise) -> Iterator[str]:
+    if counts.orphans not in promise.orphans:
+        allowed = " or ".join(map(str, promise.orphans))
+        yield f"{counts.orphans} files of the books that nothing names, not {allowed}"
+
+
 def crash_matrix() -> Iterator[Scenario]:
     """Every cell, in the report's order."""
-    for cell in (*_on_sqlite(), *_on_rest(), *_on_nessie(), *_on_spark()):
-        yield cell.scenario()
+    yield from (cell.scenario() for cell in crash_cells())
+
+
+def crash_cells() -> Iterator[Cell]:
+    """As they are struck."""
+    yield from (*_on_sqlite(), *_on_rest(), *_on_nessie(), *_on_spark())
 
 
 def _on_sqlite() -> Iterator[Cell]:
-    for job in JOBS:
+    for job in (*JOBS, *GATES):
         yield from (Cell(job, Kill(point), SQLITE) for point in job.points)
         if job.outcome:
             yield from (Cell(job, outcome, SQLITE) for outcome in OF_SQLITE)
@@ -170,6 +214,7 @@ def _on_rest() -> Iterator[Cell]:
         yield from (Cell(job, Kill(point), REST) for point in job.points)
         if job.outcome:
             yield from (Cell(job, outcome, REST) for outcome in OF_SERVERS)
+    yield from (Cell(REPLAY_DEAD_LETTERS, OfServer(fault), REST) for fault in OF_REPLAYED_DEAD_LETTERS)
 
 
 def _on_nessie() -> Iterator[Cell]:
@@ -198,37 +243,3 @@ def _on_spark() -> Iterator[Cell]:
     yield Cell(COMPACTION, Kill("act.before-swap"), REST)
     yield from (Cell(COMPACTION, OfServer(fault), REST) for fault in OF_PROCEDURES)
     yield Cell(EXPIRY, Kill("expire.after-procedure"), REST)
-
-
-@dataclass(slots=True)
-class Restart:
-    """What the runs after a blow did; ``told`` in words."""
-
-    told: list[str] = field(default_factory=list)
-    read_again: int = 0
-    seconds: float = 0.0
-
-
-def _restart(play: Play, job: Job) -> Restart:
-    """Do what the next tick or the operator would, each until it ends well."""
-    done = Restart()
-    began = time.monotonic()
-    for work in job.again:
-        answer = _until_it_ends_well(play, work, done.told, ANYTHING)
-        did = {"adopted": answer.adopted, "found landed": answer.marked, "committed": answer.batches}
-        done.told += [f"{what} {number}" for what, number in did.items() if number]
-        done.read_again += answer.records_read
-    done.seconds = time.monotonic() - began
-    return done
-
-
-def _until_it_ends_well(play: Play, work: str, told: list[str], errors: str) -> Answer:
-    """``errors`` are the codes, as a pattern, with which it may end before."""
-    answer = play.lab.start(work=work).answer()
-    for _ in range(MAX_FAILED_RUNS):
-        if answer.error is None or not fnmatchcase(answer.error, errors):
-            break
-        told.append(f"the next run ended with {answer.error}")
-        answer = play.lab.start(work=work).answer()
-    assert answer.error is None, answer.message
-    return answer

@@ -5,307 +5,265 @@ The places are the product's own fail points; a job that does not reach one of t
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from prove.lab.pipeline_lab import orders
-from prove.stage import BATCH
+from prove.promises import (
+    ADOPTED,
+    AGAIN,
+    BOOKED,
+    BOOKS_SETTLED,
+    DEAD_LETTERS_SETTLED,
+    FOUND,
+    GIVEN_UP,
+    GIVEN_UP_AGAIN,
+    NOT_ROLLED_BACK,
+    OVER,
+    REPLAY_LANDED,
+    REPLAY_OVER,
+    REPLAY_SETTLED,
+    REPLAYED,
+    REPLAYED_ONCE,
+    REPLAYED_TWICE,
+    ROLLBACK_OVER,
+    ROLLBACK_SETTLED,
+    ROLLED_BACK,
+    SETTLED,
+    SWEPT,
+    UNBEGUN,
+    UNBOOKED,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from prove.promises import Outcomes, Promise
     from prove.stage import Play
-
-CHEAP = {"expect_column_values_to_be_between": {"column": "price", "max_value": 100}}
-GATED = {"quality": [{"name": "strict", "when": "gate", "expectations": [CHEAP]}]}
-REPLAYED = "0:5-18"
-REPLAYED_RECORDS = 13
-
-
-@dataclass(frozen=True, slots=True)
-class Promise:
-    """What is said to happen after a restart, and how many records Kafka may then be asked for again."""
-
-    text: str
-    may_read_again: tuple[int, ...] = (0,)
-
-
-AGAIN = Promise("its range is read and committed again", (BATCH,))
-ADOPTED = Promise("its files are committed, nothing is read again")
-FOUND = Promise("its commit is found, nothing is read again")
-SETTLED = Promise("whatever was answered, the table is asked; nothing is read again")
-BOOKED = Promise("each attempt is in the books once, nothing is read again")
-REPLAYED_ONCE = Promise("run again, it replaces exactly its rows", (REPLAYED_RECORDS,))
-ROLLED_BACK = Promise("rolled back or not, and then filled again", (0, BATCH))
-TIDIED = Promise("run again, it is done; nothing is read again")
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """``work`` is struck, ``again`` run after it in turn (names of ``prove.lab.drain_process.Work``).
 
-    ``outcome`` is the promise for whatever the commit's outcome is; None when it is not struck so. ``swap``
-    is the fail points' name of that commit, ``struck`` its table: the pipeline's table, its ``dead-letters``
-    or its ``books``. ``settings`` are the pipeline's.
+    ``outcome`` are the promises for what becomes of its commit; None when that is not struck. ``swap`` is the
+    fail points' name of the commit, ``struck`` its table: the pipeline's table, its ``dead-letters`` or its
+    ``books``. ``settings`` are the pipeline's; ``of_earlier`` as an audit is told it. ``done_already``
+    is the code with which an operator is told that there is nothing left to do.
     """
 
     name: str
     title: str
     prepare: Callable[[Play], None]
     points: Mapping[str, Promise]
-    outcome: Promise | None = None
+    outcome: Outcomes | None = None
     work: str = "drain"
     again: tuple[str, ...] = ("drain",)
     swap: str = "commit"
     struck: str = "table"
     settings: Mapping[str, Any] = field(default_factory=dict)
     on_spark: bool = False
+    of_earlier: int = 0
+    done_already: str | None = None
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether it replaces rows, which the same work done again would hide."""
+        return self.work.startswith("replay ")
 
 
-def _first(play: Play) -> None:
+def first(play: Play) -> None:
+    """A topic with a batch, no table."""
     play.produce_batch()
 
 
-def _later(play: Play) -> None:
+def later(play: Play) -> None:
+    """One batch in the table, another one in the topic."""
     play.produce_batch()
     play.work()
     play.produce_batch()
 
 
+def drained_twice(play: Play) -> None:
+    """Two batches in the table."""
+    later(play)
+    play.work()
+
+
 def _after_kill(point: str) -> Callable[[Play], None]:
     def prepare(play: Play) -> None:
-        _later(play)
+        later(play)
         play.lab.kill_at(point)
 
     return prepare
 
 
-def _drained_twice(play: Play) -> None:
-    _later(play)
-    play.work()
+def _after_dead_replay(play: Play) -> None:
+    drained_twice(play)
+    play.lab.kill_at("replay.after-parquet-written", work=f"replay {REPLAYED}")
 
 
-def _held(play: Play) -> None:
-    play.produce_batch()
-    play.work()
-    dear = [json.dumps({**json.loads(each), "price": 900.5}).encode() for each in orders(40, 2)]
-    play.produce(dear)
-    play.work()
+def at(promise: Promise, *points: str) -> dict[str, Promise]:
+    """The same promise for each of the places."""
+    return dict.fromkeys(points, promise)
 
 
-def _many_small_files(play: Play) -> None:
-    for _ in range(5):
-        play.produce_batch()
-        play.work()
-
-
-_BEFORE_FILES = (
-    "drain.after-offset-commit",
-    "drain.after-buffer-snapshot",
-    "drain.after-flush-start",
-    "split.after-chunk",
-    "drain.after-tasks",
-)
-_FILES = ("drain.after-parquet-written", "commit.before-swap")
-_LANDED = (
-    "commit.after-swap",
-    "drain.after-commit",
-    "drain.after-iceberg-snapshot-created",
-    "dead-letters.before-swap",
-    "dead-letters.after-swap",
-    "drain.after-dead-letters",
-    "drain.after-flush-complete",
-)
 _DRAIN = {
-    **dict.fromkeys(_BEFORE_FILES, AGAIN),
-    **dict.fromkeys(_FILES, ADOPTED),
-    **dict.fromkeys(_LANDED, FOUND),
-}
-_ADOPTION = {
-    **dict.fromkeys(("recover.before-adoption", "commit.before-swap"), ADOPTED),
-    **dict.fromkeys(
-        (
-            "commit.after-swap",
-            "recover.after-adoption",
-            "dead-letters.before-swap",
-            "recover.after-dead-letters",
-            "recover.after-sweep",
-            "recover.after-iceberg-snapshot-created",
-            "recover.after-flush-complete",
-        ),
-        FOUND,
+    **at(
+        AGAIN,
+        "drain.after-offset-commit",
+        "drain.after-buffer-snapshot",
+        "drain.after-flush-start",
+        "split.after-chunk",
+        "drain.after-tasks",
     ),
+    **at(ADOPTED, "drain.after-parquet-written", "commit.before-swap"),
+    **at(
+        FOUND,
+        "commit.after-swap",
+        "drain.after-commit",
+        "drain.after-iceberg-snapshot-created",
+        "dead-letters.before-swap",
+        "dead-letters.after-swap",
+        "drain.after-dead-letters",
+    ),
+    **at(OVER, "drain.after-flush-complete"),
 }
-_REPLAY = (
-    "replay.after-offset-commit",
-    "replay.after-flush-start",
-    "replay.after-tasks",
-    "replay.after-parquet-written",
-    "replay.before-swap",
-    "replay.after-swap",
-    "replay.after-commit",
-    "dead-letters.before-swap",
-    "dead-letters.after-swap",
-    "replay.after-dead-letters",
-    "replay.after-flush-complete",
-)
-_ROLLBACK = (
-    "act.after-offset-commit",
-    "rollback.before-swap",
-    "rollback.after-swap",
-    "act.after-iceberg-snapshot-created",
-    "act.after-flush-complete",
-    "dead-letters.before-swap",
-    "dead-letters.after-swap",
-)
-_CHECKPOINT = (
-    "checkpoint.after-files",
-    "checkpoint.before-swap",
-    "checkpoint.after-swap",
-    "checkpoint.after-entered",
-    "checkpoint.after-delete",
-)
+_SETTLING = {
+    **at(
+        FOUND,
+        "dead-letters.before-swap",
+        "dead-letters.after-swap",
+        "recover.after-dead-letters",
+        "recover.after-sweep",
+        "recover.after-iceberg-snapshot-created",
+    ),
+    **at(OVER, "recover.after-flush-complete"),
+}
+_REPLAY = {
+    **at(
+        REPLAYED_ONCE,
+        "replay.after-offset-commit",
+        "replay.after-buffer-snapshot",
+        "replay.after-flush-start",
+        "replay.after-tasks",
+        "replay.after-parquet-written",
+        "replay.before-swap",
+    ),
+    **at(
+        REPLAYED_TWICE,
+        "replay.after-swap",
+        "replay.after-commit",
+        "replay.after-iceberg-snapshot-created",
+        "dead-letters.before-swap",
+        "dead-letters.after-swap",
+        "replay.after-dead-letters",
+    ),
+    **at(REPLAY_OVER, "replay.after-flush-complete"),
+}
 
-DRAIN = Job("drain", "a drain", _later, _DRAIN, SETTLED)
+DRAIN = Job("drain", "a drain", later, _DRAIN, SETTLED)
 FIRST = Job(
-    "first-batch", "a table's first batch", _first, {"drain.after-table-made": AGAIN, **_DRAIN}, SETTLED
+    "first-batch",
+    "a table's first batch",
+    first,
+    {**at(UNBEGUN, "drain.after-table-made"), **_DRAIN},
+    SETTLED,
 )
 DEAD_LETTERS = Job(
     "dead-letters",
     "the dead letters' commit",
-    _later,
+    later,
     {},
-    SETTLED,
+    DEAD_LETTERS_SETTLED,
     swap="dead-letters",
     struck="dead-letters",
 )
 RECOVERY = Job(
-    "recovery", "the adoption of a dead run's files", _after_kill("commit.before-swap"), _ADOPTION, SETTLED
+    "recovery",
+    "the adoption of a dead run's files",
+    _after_kill("commit.before-swap"),
+    {
+        **_SETTLING,
+        # A recovery first looks for dead letters that an earlier batch owes.
+        **at(ADOPTED, "recover.after-dead-letters", "recover.before-adoption", "commit.before-swap"),
+        **at(FOUND, "commit.after-swap", "recover.after-adoption"),
+    },
+    SETTLED,
 )
 RECOVERY_OF_HALF = Job(
     "recovery-of-half",
     "a run after one that died writing",
     _after_kill("drain.after-tasks"),
-    {"recover.after-interrupt": AGAIN, "recover.before-delete": FOUND, "recover.after-sweep": FOUND},
+    {
+        **at(AGAIN, "recover.after-interrupt"),
+        **at(SWEPT, "recover.before-delete", "recover.after-sweep"),
+    },
 )
 RECOVERY_OF_LANDED = Job(
-    "recovery-of-landed",
-    "a run after one whose commit landed",
-    _after_kill("commit.after-swap"),
-    dict.fromkeys(
-        (
-            "dead-letters.before-swap",
-            "dead-letters.after-swap",
-            "recover.after-dead-letters",
-            "recover.after-iceberg-snapshot-created",
-            "recover.after-flush-complete",
-        ),
-        FOUND,
-    ),
+    "recovery-of-landed", "a run after one whose commit landed", _after_kill("commit.after-swap"), _SETTLING
 )
 CHECKPOINT = Job(
     "checkpoint",
     "a fold of the log into the books",
-    _drained_twice,
-    dict.fromkeys(_CHECKPOINT, BOOKED),
-    outcome=BOOKED,
+    drained_twice,
+    {
+        **at(UNBOOKED, "checkpoint.after-files", "checkpoint.before-swap"),
+        **at(BOOKED, "checkpoint.after-swap", "checkpoint.after-entered"),
+        **at(OVER, "checkpoint.after-delete"),
+    },
+    BOOKS_SETTLED,
     work="checkpoint",
     again=("checkpoint",),
     swap="checkpoint",
     struck="books",
 )
+# The next tick comes first, and neither finishes a replay nor disturbs it.
+_TICK_AND_REPLAY = ("drain", f"replay {REPLAYED}")
 REPLAY = Job(
     "replay",
     "a replay",
-    _drained_twice,
-    dict.fromkeys(_REPLAY, REPLAYED_ONCE),
-    outcome=REPLAYED_ONCE,
+    drained_twice,
+    _REPLAY,
+    REPLAY_SETTLED,
     work=f"replay {REPLAYED}",
-    # The next tick comes first, and neither finishes a replay nor disturbs it.
-    again=("drain", f"replay {REPLAYED}"),
+    again=_TICK_AND_REPLAY,
     swap="replay",
+)
+REPLAY_DEAD_LETTERS = Job(
+    "replay-dead-letters",
+    "the dead letters' commit of a replay",
+    drained_twice,
+    {},
+    REPLAY_LANDED,
+    work=f"replay {REPLAYED}",
+    again=_TICK_AND_REPLAY,
+    swap="dead-letters",
+    struck="dead-letters",
+)
+REPLAY_AFTER_DEAD = Job(
+    "replay-after-dead",
+    "a replay that gives up one that died",
+    _after_dead_replay,
+    {
+        **at(GIVEN_UP_AGAIN, "act.after-offset-commit", "act.before-swap"),
+        **at(GIVEN_UP, "act.after-swap"),
+        **at(REPLAYED_ONCE, "recover.before-delete", "recover.after-sweep"),
+    },
+    work=f"replay {REPLAYED}",
+    again=_TICK_AND_REPLAY,
 )
 ROLLBACK = Job(
     "rollback",
     "a rollback",
-    _drained_twice,
-    dict.fromkeys(_ROLLBACK, ROLLED_BACK),
-    outcome=ROLLED_BACK,
+    drained_twice,
+    {
+        **at(NOT_ROLLED_BACK, "act.after-offset-commit", "rollback.before-swap"),
+        **at(ROLLED_BACK, "rollback.after-swap", "act.after-iceberg-snapshot-created"),
+        **at(
+            ROLLBACK_OVER, "act.after-flush-complete", "dead-letters.before-swap", "dead-letters.after-swap"
+        ),
+    },
+    ROLLBACK_SETTLED,
     work="rollback",
     swap="rollback",
 )
-PUBLISH = Job(
-    "publish",
-    "the publishing of a held batch",
-    _held,
-    {
-        **dict.fromkeys(("held.after-published", "recover.before-adoption", "commit.before-swap"), ADOPTED),
-        **dict.fromkeys(
-            (
-                "commit.after-swap",
-                "recover.after-adoption",
-                "recover.after-iceberg-snapshot-created",
-                "recover.after-flush-complete",
-            ),
-            FOUND,
-        ),
-    },
-    outcome=SETTLED,
-    work="publish",
-    settings=GATED,
-)
-JOBS = (
-    DRAIN,
-    FIRST,
-    DEAD_LETTERS,
-    RECOVERY,
-    RECOVERY_OF_HALF,
-    RECOVERY_OF_LANDED,
-    CHECKPOINT,
-    REPLAY,
-    ROLLBACK,
-    PUBLISH,
-)
-
-DRAIN_ON_SPARK = Job(
-    "drain-on-spark",
-    "a drain on a Spark server",
-    _later,
-    {
-        "drain.after-flush-start": AGAIN,
-        "drain.after-tasks": AGAIN,
-        "commit.before-swap": ADOPTED,
-        "dead-letters.before-swap": FOUND,
-    },
-    on_spark=True,
-)
-COMPACTION = Job(
-    "compaction",
-    "a compaction and its new anchor",
-    _many_small_files,
-    dict.fromkeys(
-        (
-            "compact.before-rewrite",
-            "compact.after-rewrite",
-            "act.before-swap",
-            "act.after-swap",
-            "compact.after-reanchor",
-        ),
-        TIDIED,
-    ),
-    outcome=TIDIED,
-    work="compaction",
-    again=("compaction",),
-    swap="act",
-)
-EXPIRY = Job(
-    "expiry",
-    "an expiry of snapshots",
-    _many_small_files,
-    dict.fromkeys(("expire.after-reanchor", "expire.after-procedure"), TIDIED),
-    work="snapshots",
-    again=("snapshots",),
-    settings={"upkeep": {"keep_snapshots": 2}},
-)
-SPARK_JOBS = (DRAIN_ON_SPARK, COMPACTION, EXPIRY)

@@ -57,6 +57,7 @@ def complaint(outcome: Outcome) -> str:
         what = (
             f"lost {counts.lost}, doubled {counts.doubled}, unreadable {counts.unreadable},"
             f" stray {counts.stray}, read again {counts.read_again}: {counts.happened}"
+            f"{counts.unkept and f'; {counts.unkept}'}"
         )
     return f"{outcome.name}: promised was: {outcome.promise}\n{what}\n{command_of(outcome)}"
 

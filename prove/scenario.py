@@ -21,7 +21,8 @@ class Findings:
     ``lost`` counts records that are not in the table as they are in Kafka, ``doubled`` those that are there
     more than once, ``unreadable`` what the metadata names and cannot be read or contradicts, ``stray`` data
     files that nothing names. ``read_again`` are records that Kafka was asked for twice, ``may_read_again``
-    what the promise allows. ``recovery_seconds`` is the time of the runs that put it right.
+    what the promise allows. ``unkept`` says in words what else was promised and did not come true.
+    ``recovery_seconds`` is the time of the runs that put it right.
     """
 
     happened: str
@@ -32,11 +33,12 @@ class Findings:
     read_again: int = 0
     may_read_again: tuple[int, ...] = (0,)
     recovery_seconds: float = 0.0
+    unkept: str = ""
 
     @property
     def is_kept(self) -> bool:
         """Whether the promise was kept."""
-        is_whole = not (self.lost or self.doubled or self.unreadable or self.stray)
+        is_whole = not (self.lost or self.doubled or self.unreadable or self.stray or self.unkept)
         return is_whole and self.read_again in self.may_read_again
 
 

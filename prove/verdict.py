@@ -6,21 +6,33 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_jobs.audit_metadata import audit_metadata
-from spark_jobs.core.books import books_of
-from spark_jobs.io.catalog import close_catalog
+from spark_jobs.core.batch import BatchKind
+from spark_jobs.io.file_audit import FileCounts, audit_files
+from spark_jobs.io.table_facts import ATTEMPT, main_history
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
     from prove.stage import Play
+
+
+_KIND = "sluice.kind"
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """See ``Findings``; ``examples`` are the first findings in words."""
+    """See ``Findings``; ``examples`` are the first findings in words.
+
+    ``forgotten`` are commits of main that neither log nor books know. ``orphans`` are files of the books that
+    nothing names: a fold that died leaves them to orphan removal, nobody sweeps there.
+    """
 
     lost: int
     doubled: int
     unreadable: int
     stray: int
+    forgotten: int
+    orphans: int
     examples: tuple[str, ...]
 
 
@@ -33,6 +45,10 @@ def look(play: Play, *, of_earlier: int = 0) -> Counts:
     found = lab.audit()
     with lab.connections() as connections:
         metadata = audit_metadata(lab.pipeline, connections)
+    books = lab.books()
+    findings = [*metadata.findings]
+    if books is not None:
+        findings += audit_files(books, lab.pipeline.name, FileCounts(), lambda _counts: None)
     rows = lab.rows().num_rows
     dead_letters = lab.rows(lab.tables[1]).num_rows
     excess = max(0, rows - produced.rows) + max(0, dead_letters - produced.dead_letters)
@@ -40,24 +56,32 @@ def look(play: Play, *, of_earlier: int = 0) -> Counts:
     not_judged = produced.records - of_earlier - found.records
     lacking = max(lacking, found.missing + found.differing + found.lag, not_judged)
     stray = lab.stray_files()
-    said = (*found.examples, *(f"{each.what} ({each.where})" for each in metadata.findings), *sorted(stray))
+    booked = [] if books is None else books.scan().to_arrow().column("attempt").to_pylist()
+    forgotten = _committed(lab.table()) - _logged(play) - set(booked)
+    said = (
+        *found.examples,
+        *(f"{each.what} ({each.where})" for each in findings),
+        *sorted(stray),
+        *(f"neither log nor books know {attempt}" for attempt in sorted(forgotten)),
+    )
     return Counts(
         lost=lacking,
-        doubled=max(excess, found.duplicates) + _entered_twice(play),
-        unreadable=len(metadata.findings),
+        doubled=max(excess, found.duplicates) + len(booked) - len(set(booked)),
+        unreadable=len(findings),
         stray=len(stray),
+        forgotten=len(forgotten),
+        orphans=len(lab.books_orphans()),
         examples=said[:3],
     )
 
 
-def _entered_twice(play: Play) -> int:
-    """Attempts that are in the books more than once."""
-    books = books_of(play.lab.pipeline.table)
+def _committed(table: Table) -> set[str]:
+    """The attempts whose commits main shows; a new anchor's is nobody's run and is not logged."""
+    said = (each.summary.additional_properties for each in main_history(table) if each.summary)
+    return {each[ATTEMPT] for each in said if ATTEMPT in each and each.get(_KIND) != BatchKind.REANCHOR}
+
+
+def _logged(play: Play) -> set[str]:
+    table_uuid = str(play.lab.table().metadata.table_uuid)
     with play.lab.connections() as connections:
-        catalog = connections.open_catalog()
-        is_there = catalog.table_exists(books)
-        close_catalog(catalog)
-    if not is_there:
-        return 0
-    attempts = play.lab.rows(books).column("attempt").to_pylist()
-    return len(attempts) - len(set(attempts))
+        return {attempt.uuid for attempt in connections.txlog.attempts(table_uuid)}

@@ -10,8 +10,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from prove.jobs import REPLAYED, REPLAYED_RECORDS
 from prove.lab.pipeline_lab import orders
+from prove.promises import REPLAYED, REPLAYED_RECORDS
 from prove.scenario import Findings, Scenario
 from prove.stage import BATCH, CATALOG_NAMES, REST, SQLITE
 from prove.verdict import look
@@ -32,7 +32,8 @@ QUICK = frozenset({"sqlite/zombie/first-batch", "sqlite/zombie/swept", "rest/zom
 class Zombie:
     """``work`` stops at ``point`` after ``before``; its replacement does the same work, and then ``later``.
 
-    ``may_read_again`` are records of the stopped run's range that the replacement reads.
+    ``may_read_again`` are records of the stopped run's range that the replacement reads, ``orphans`` files of
+    the books that are left to orphan removal.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Zombie:
     before: Callable[[Play], None]
     catalogs: tuple[str, ...]
     may_read_again: tuple[int, ...] = (0,)
+    orphans: int = 0
     work: str = "drain"
     later: Callable[[Play], None] = lambda _play: None
 
@@ -83,8 +85,8 @@ class Zombie:
             happened="; ".join((told, *counts.examples)),
             lost=counts.lost,
             doubled=counts.doubled,
-            unreadable=counts.unreadable,
-            stray=counts.stray,
+            unreadable=counts.unreadable + counts.forgotten,
+            stray=counts.stray + max(0, counts.orphans - self.orphans),
             read_again=replacement.records_read,
             may_read_again=self.may_read_again,
             recovery_seconds=seconds,
@@ -196,6 +198,7 @@ ZOMBIES = (
         "checkpoint.before-swap",
         _drained,
         _MOST,
+        orphans=1,
         work="checkpoint",
     ),
 )

@@ -77,6 +77,7 @@ class FaultProxy(HttpProxy):
         self._armed: list[tuple[Callable[[str, str], bool], Fault]] = []
         self._lock = threading.Lock()
         self._late: list[threading.Thread] = []
+        self._late_statuses: list[int] = []
         self._is_away = False
         self.seen: list[Seen] = []
 
@@ -103,6 +104,13 @@ class FaultProxy(HttpProxy):
             yield
         finally:
             self._is_away = False
+
+    def late_status(self) -> int:
+        """Wait for the request that is passed on late; what the server said to it."""
+        for thread in self._late:
+            thread.join()
+        (status,) = self._late_statuses
+        return status
 
     def faulted(self) -> list[Seen]:
         """The requests a fault was applied to."""
@@ -144,7 +152,7 @@ class FaultProxy(HttpProxy):
 
         def later() -> None:
             time.sleep(LATE_SECONDS)
-            self.pass_on(request)
+            self._late_statuses.append(self.pass_on(request).status)
 
         thread = threading.Thread(target=later)
         self._late.append(thread)

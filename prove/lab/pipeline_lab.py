@@ -17,6 +17,7 @@ from prove.lab.signal_at import SignalAt
 from prove.lab.tasks_here import tasks_here
 from resources.connections import open_connections
 from spark_jobs.audit import audit
+from spark_jobs.core.books import books_of
 from spark_jobs.core.upkeep_conditions import UpkeepKind
 from spark_jobs.drain import drain
 from spark_jobs.io.catalog import close_catalog
@@ -27,7 +28,7 @@ from spark_jobs.io.tables import dead_letters_of, load_fresh, load_table, progre
 from spark_jobs.replay import replay
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -151,24 +152,30 @@ class Lab:
 
     def stray_files(self) -> set[str]:
         """Data files in the lake that no snapshot of the table or its dead-letter table names."""
-        named: set[str] = set()
-        for identifier in self.tables:
-            table = self.table(identifier)
-            for snapshot in table.metadata.snapshots:
-                for manifest in snapshot.manifests(table.io):
-                    entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
-                    named |= {normalise_path(entry.data_file.file_path) for entry in entries}
-        return self._data_files() - named
+        return _unnamed([self.table(identifier) for identifier in self.tables])
 
-    def _data_files(self) -> set[str]:
-        tables = map(self.table, self.tables)
-        found = (list_files(table.location(), table.io.properties) for table in tables)
-        return {
-            normalise_path(file.location)
-            for files in found
-            for file in files
-            if file.name.endswith(".parquet")
-        }
+    def books(self) -> Table | None:
+        """The books as they are now; None before the first fold."""
+        with self.connections() as connections:
+            return load_fresh(connections, books_of(self.pipeline.table))
+
+    def books_orphans(self) -> set[str]:
+        """Files of the books that none of its snapshots names."""
+        books = self.books()
+        return set() if books is None else _unnamed([books])
+
+
+def _unnamed(tables: Sequence[Table]) -> set[str]:
+    named: set[str] = set()
+    found: set[str] = set()
+    for table in tables:
+        for snapshot in table.metadata.snapshots:
+            for manifest in snapshot.manifests(table.io):
+                entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+                named |= {normalise_path(entry.data_file.file_path) for entry in entries}
+        files = list_files(table.location(), table.io.properties)
+        found |= {normalise_path(file.location) for file in files if file.name.endswith(".parquet")}
+    return found - named
 
 
 def make_lab(folder: Path, *, bootstrap: str, topic: str, spark_remote: str | None, **settings: Any) -> Lab:

@@ -30,6 +30,11 @@ class SqlFault(StrEnum):
     FAILED_AFTER_COMMIT = "COMMIT lands, its call fails"
     KILLED_AFTER_COMMIT = "killed after COMMIT, before it returned"
 
+    @property
+    def has_landed(self) -> bool:
+        """Whether the database has it, whatever the client was told."""
+        return self in {SqlFault.FAILED_AFTER_COMMIT, SqlFault.KILLED_AFTER_COMMIT}
+
 
 @dataclass(frozen=True, slots=True)
 class SqlFaultAt:

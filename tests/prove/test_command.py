@@ -19,12 +19,13 @@ from prove.hostile_kafka import QUICK as QUICK_TOPICS
 from prove.hostile_lake import QUICK as QUICK_LAKES
 from prove.hostile_records import QUICK as QUICK_RECORDS
 from prove.hostile_store import QUICK as QUICK_STORES
-from prove.jobs import ADOPTED, DRAIN
+from prove.jobs import DRAIN
+from prove.promises import ADOPTED
 from prove.report import as_page, complaint
 from prove.scenario import Findings, Outcome
 from prove.soak import Soak, drawn_events
 from prove.soak_events import EVENTS
-from prove.stage import Stage
+from prove.stage import BATCH, Stage
 from prove.verdict import look
 from prove.zombies import QUICK as QUICK_ZOMBIES
 
@@ -77,6 +78,35 @@ def test_a_case_that_was_not_made_fails(kafka: KafkaBroker, tmp_path: Path) -> N
 
 
 @pytest.mark.kafka
+@pytest.mark.faults
+def test_what_was_done_otherwise_breaks_the_promise(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """Files that are not there cannot be adopted: the range was read again, which is counted and named."""
+    half = replace(DRAIN, points={"drain.after-tasks": ADOPTED})
+    findings = Cell(half, Kill("drain.after-tasks"), "sqlite").scenario().run(Stage(tmp_path, str(kafka)))
+    assert not findings.is_kept
+    assert (findings.read_again, findings.lost, findings.stray) == (BATCH, 0, 0)
+    assert findings.unkept == "not done as promised: adopted 1"
+
+
+@pytest.mark.kafka
+def test_what_is_wrong_with_the_books_is_counted(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """An attempt that left the log and is not in the books, and a file that they do not name."""
+    with Stage(tmp_path, str(kafka)).play("sqlite") as play:
+        play.produce_batch()
+        play.work()
+        play.work("checkpoint")
+        counts = look(play)
+        assert (counts.forgotten, counts.orphans, counts.examples) == (0, 0, ())
+        books = play.lab.books()
+        assert books is not None
+        data = Path(books.location().removeprefix("file://")) / "data"
+        (data / "nobody.parquet").write_bytes(b"PAR1")
+        books.delete()
+        counts = look(play)
+    assert (counts.forgotten, counts.orphans) == (1, 1), counts
+
+
+@pytest.mark.kafka
 def test_lost_doubled_and_stray_are_counted(kafka: KafkaBroker, tmp_path: Path) -> None:
     """What is not in the lake as produced, or lies there for nothing, shows in the counts."""
     with Stage(tmp_path, str(kafka)).play("sqlite") as play:
@@ -107,6 +137,7 @@ def test_every_quick_scenario_exists() -> None:
         Findings("died", unreadable=1),
         Findings("died", stray=1),
         Findings("died", read_again=44),
+        Findings("died", unkept="nothing was adopted"),
     ],
 )
 def test_a_broken_promise_is_named_with_its_command(findings: Findings) -> None:
