@@ -1,0 +1,88 @@
+"""Every place that the product names for a kill is struck in the crash matrix, or it is said here why not."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prove.blows import Kill
+from prove.crash_matrix import crash_cells
+from spark_jobs.core.log_names import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOM = Path(__file__).resolve().parents[2] / "spark_jobs"
+BATCH_KINDS = ("drain", "replay")
+# What stands before the places that a file hands on without: `self._reach("after-sweep")`.
+PREFIXES = {"recover.py": ("recover",), "drain_batch.py": BATCH_KINDS}
+NOT_STRUCK = {
+    "replay.after-held": "a replay is never held",
+    "split.decode-*:*-*": "one for each chunk, for records that a decoder dies of (test_poison_records)",
+    "notice.before-post": "what is told to others changes no table (test_notices)",
+    "notice.after-post": "as above",
+}
+
+
+def test_every_place_is_struck() -> None:
+    """A new place that no case kills at would prove nothing, and would not be missed."""
+    reached = set(_reached())
+    struck = {cell.blow.point for cell in crash_cells() if isinstance(cell.blow, Kill)}
+    assert struck <= reached, "places that the product does not name"
+    assert reached - struck == set(NOT_STRUCK)
+
+
+def _reached() -> Iterator[str]:
+    for path in ROOM.rglob("*.py"):
+        for call in _calls(path):
+            if isinstance(call.func, ast.Attribute) and call.func.attr in {"reach", "_reach"}:
+                yield from _expanded(path.name, _text(call.args[0]))
+
+
+def _expanded(file: str, text: str) -> Iterator[str]:
+    """The names that a place has at run time; a spelling that is not known here fails."""
+    if text in {"*", "*.*", "recover.*"}:
+        return  # hands on what its callers name
+    if text == "after-*":
+        logged = _phases("drain_batch.py") | _phases("gate.py")
+        yield from (f"{kind}.after-{phase}" for kind in BATCH_KINDS for phase in logged)
+    elif text == "act.after-*":
+        yield from (f"act.after-{phase}" for phase in _phases("act.py"))
+    elif text.startswith("*."):
+        yield from (f"{swap}{text[1:]}" for swap in _swaps())
+    elif "." not in text:
+        yield from (f"{prefix}.{text}" for prefix in PREFIXES[file])
+    else:
+        assert "*" not in text or text in NOT_STRUCK, text
+        yield text
+
+
+def _phases(file: str) -> set[str]:
+    """What a file makes for the log, as fail points spell it."""
+    made = {call.func.id for call in _calls(ROOM / file) if isinstance(call.func, ast.Name)}
+    return {phase.kebab for phase in Phase if phase in made}
+
+
+def _swaps() -> set[str]:
+    """What commits are called."""
+    intents = (
+        call
+        for path in ROOM.rglob("*.py")
+        for call in _calls(path)
+        if isinstance(call.func, ast.Name) and call.func.id == "Intent"
+    )
+    return {_text(intent.args[2]) for intent in intents}
+
+
+def _text(argument: ast.expr) -> str:
+    """A string as it is written; * for what is known at run time only."""
+    if isinstance(argument, ast.JoinedStr):
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else "*" for part in argument.values)
+    return str(argument.value) if isinstance(argument, ast.Constant) else "*"
+
+
+@cache
+def _calls(path: Path) -> list[ast.Call]:
+    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
