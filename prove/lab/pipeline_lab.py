@@ -165,14 +165,21 @@ class Lab:
         return set() if books is None else _unnamed([books])
 
 
+def named_files(table: Table, *, is_live: bool = True) -> dict[str, int]:
+    """The files that any snapshot names, with their sizes; ``is_live``: without those that it took out."""
+    return {
+        entry.data_file.file_path: entry.data_file.file_size_in_bytes
+        for snapshot in table.metadata.snapshots
+        for manifest in snapshot.manifests(table.io)
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=is_live)
+    }
+
+
 def _unnamed(tables: Sequence[Table]) -> set[str]:
     named: set[str] = set()
     found: set[str] = set()
     for table in tables:
-        for snapshot in table.metadata.snapshots:
-            for manifest in snapshot.manifests(table.io):
-                entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
-                named |= {normalise_path(entry.data_file.file_path) for entry in entries}
+        named |= set(map(normalise_path, named_files(table, is_live=False)))
         files = list_files(table.location(), table.io.properties)
         found |= {normalise_path(file.location) for file in files if file.name.endswith(".parquet")}
     return found - named

@@ -20,6 +20,7 @@ from prove.hostile_lake import QUICK as QUICK_LAKES
 from prove.hostile_records import QUICK as QUICK_RECORDS
 from prove.hostile_store import QUICK as QUICK_STORES
 from prove.jobs import DRAIN
+from prove.lab.pipeline_lab import named_files
 from prove.promises import ADOPTED
 from prove.report import as_page, complaint
 from prove.scenario import Findings, Outcome
@@ -102,8 +103,9 @@ def test_what_is_wrong_with_the_books_is_counted(kafka: KafkaBroker, tmp_path: P
         data = Path(books.location().removeprefix("file://")) / "data"
         (data / "nobody.parquet").write_bytes(b"PAR1")
         books.delete()
+        Path(next(iter(named_files(books))).removeprefix("file://")).unlink()
         counts = look(play)
-    assert (counts.forgotten, counts.orphans) == (1, 1), counts
+    assert (counts.forgotten, counts.orphans, counts.unreadable) == (1, 1, 1), counts
 
 
 @pytest.mark.kafka
