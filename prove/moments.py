@@ -100,10 +100,17 @@ class Meeting:
 
 @contextmanager
 def harm_proxy(play: Play, address: str) -> Iterator[HarmProxy]:
+    """The catalog's property ``address`` leads through the proxy while the block runs; requests meet harm."""
+    with proxied(play, address) as proxy:
+        yield proxy
+    assert proxy.harmed, "the proxy did not see a request"
+
+
+@contextmanager
+def proxied(play: Play, address: str) -> Iterator[HarmProxy]:
     """The catalog's property ``address`` leads through the proxy while the block runs."""
     direct = play.lab.config.catalog.properties[address]
     with HarmProxy(direct) as proxy:
         configure(play.lab, "catalog", {address: proxy.url})
         yield proxy
         configure(play.lab, "catalog", {address: direct})
-    assert proxy.harmed, "the proxy did not see a request"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from prove.moments import proxied
 from prove.scenario import Findings, Scenario
 from prove.soak_events import EVENTS
 from prove.soak_scene import Scene, live_scene
@@ -59,8 +60,8 @@ class Soak:
     def run(self, stage: Stage) -> Findings:
         """Let things happen until the time is up, put it right, look."""
         counts: Counter[str] = Counter()
-        with stage.play(REST, **SETTINGS) as play:
-            with live_scene(play, self.seed) as scene:
+        with stage.play(REST, **SETTINGS) as play, proxied(play, "s3.endpoint") as store:
+            with live_scene(play, store, self.seed) as scene:
                 for name, happened in self._events(scene):
                     counts[name] += 1
                     scene.told.append(f"{counts.total()}. {name}: {happened}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from prove.blows import SOON
 from prove.jobs import CHECKPOINT, DRAIN, RECOVERY, RECOVERY_OF_HALF, REPLAY, ROLLBACK
 from prove.lab.fault_proxy import Fault
+from prove.lab.harm_proxy import Harm
 from prove.lab.kafka_server import unique_name
 from prove.lab.patience import Patience
 from spark_jobs.core.books import books_of
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from prove.soak_scene import Scene
 
 MOST_SLEEPERS = 3
+STORE_HARMS = tuple(harm for harm in Harm if harm is not Harm.SILENT)  # that one is waited for very long
 SILENT = frozenset({Fault.NO_ANSWER, Fault.LANDED_NO_ANSWER})
 UPKEEP_POINTS = {
     UpkeepKind.COMPACTION: ("compact.before-rewrite", "compact.after-rewrite", "compact.after-reanchor"),
@@ -94,6 +96,16 @@ def _catalog_away(scene: Scene, draw: random.Random) -> str:
     return scene.end(process)
 
 
+def _store_harmed(scene: Scene, draw: random.Random) -> str:
+    harm = draw.choice(STORE_HARMS)
+    process = scene.play.lab.start()
+    time.sleep(draw.random())
+    scene.store.suffer(harm)
+    time.sleep(draw.uniform(0.2, 2.0))
+    scene.store.suffer(None)
+    return f"{harm.value}: {scene.end(process)}"
+
+
 def _upkeep(scene: Scene, draw: random.Random) -> str:
     kind = draw.choice(tuple(UpkeepKind))
     point = draw.choice(("", "", *UPKEEP_POINTS[kind]))
@@ -143,7 +155,8 @@ EVENTS: Mapping[str, tuple[int, Callable[[Scene, random.Random], str]]] = {
     "runs stopped": (4, _asleep),
     "runs continued": (3, _woken),
     "commits struck": (8, _commit_struck),
-    "outages": (3, _catalog_away),
+    "outages of the catalog": (3, _catalog_away),
+    "outages of the store": (3, _store_harmed),
     "upkeep": (6, _upkeep),
     "folds": (2, _folded),
     "replays": (3, _replayed),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from prove.lab.drain_process import DrainProcess
     from prove.lab.fault_proxy import FaultProxy
+    from prove.lab.harm_proxy import HarmProxy
     from prove.stage import Play
 
 PAUSE_SECONDS = 0.15
@@ -44,15 +45,23 @@ TOLERATED = frozenset(
         "upkeep-crowded-out",
         "catalog-away",
         "catalog-refused",
+        "storage-failed",
+        "storage-refused",
+        "log-store-away",
+        "log-store-refused",
     }
 )
 
 
 @dataclass(slots=True)
 class Scene:
-    """``sleepers`` are runs that SIGSTOP holds; ``told`` are the newest events in words."""
+    """``store`` stands before the object store; ``sleepers`` are runs that SIGSTOP holds.
+
+    ``told`` are the newest events in words.
+    """
 
     play: Play
+    store: HarmProxy
     producer: LiveProducer
     sleepers: deque[DrainProcess] = field(default_factory=deque)
     told: deque[str] = field(default_factory=lambda: deque(maxlen=12))
@@ -136,12 +145,15 @@ class LiveProducer:
 
 
 @contextmanager
-def live_scene(play: Play, seed: int) -> Iterator[Scene]:
-    """A table that exists, and a producer that does not rest while the block runs."""
+def live_scene(play: Play, store: HarmProxy, seed: int) -> Iterator[Scene]:
+    """A table that exists, and a producer that does not rest while the block runs.
+
+    ``store`` is what stands before the object store.
+    """
     play.produce_batch()
     play.work()
     producer = LiveProducer(play, seed)
-    scene = Scene(play, producer)
+    scene = Scene(play, store, producer)
     try:
         with looping(producer.go_on):
             yield scene

@@ -62,8 +62,8 @@ class HarmProxy(HttpProxy):
         self._asked = 0
         self._met: set[tuple[str, str]] = set()
 
-    def suffer(self, harm: Harm) -> None:
-        """Do this to requests from now on."""
+    def suffer(self, harm: Harm | None) -> None:
+        """Do this to requests from now on; None passes them on again."""
         self._harm = harm
 
     def serve(self, request: Request, client: Client) -> None:
