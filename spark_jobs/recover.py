@@ -54,7 +54,8 @@ def recover(pipeline: PipelineConfig, connections: Connections) -> RecoveryResul
     """Settle every unfinished attempt of the pipeline's table and the dead letters it owes.
 
     Raises ``RetryableError`` and ``CommitStateUnknown`` when a part is away: run it again. ``ConfigError``
-    when the log lies under the table, ``CorruptLog`` for objects of a newer version or offsets set by hand.
+    when the log lies under the table, ``CorruptLog`` for objects of a newer version and
+    properties set by hand.
     """
     recovery = _Recovery(pipeline, connections)
     table = recovery.load(pipeline.table)
@@ -78,6 +79,7 @@ def settle_replays(
     table = recovery.load(pipeline.table)
     if table is None:
         return RecoveryResult()
+    check_properties(table)
     recovery.finish_dead_letters(progress_of(table))
     recovery.settle_all(attempts)
     return recovery.result()

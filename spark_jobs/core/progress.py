@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +20,7 @@ _T = TypeVar("_T")
 FORMAT_VERSION = 1
 LAST_COMMITS_KEPT = 20
 
+_PREFIX = "sluice."
 PROPERTY_FORMAT_VERSION = "sluice.format-version"
 PROPERTY_OFFSETS = "sluice.offsets"
 PROPERTY_TOPIC_ID = "sluice.topic-id"
@@ -180,6 +182,17 @@ def has_progress(properties: Mapping[str, str]) -> bool:
     return PROPERTY_FORMAT_VERSION in properties
 
 
+def digest(properties: Mapping[str, str]) -> str:
+    """What a commit says of the properties it leaves: whoever sets one of them by hand does not change it.
+
+    However JSON is spaced. Without the anchor, which is the very snapshot that says it.
+    """
+    ours = {
+        n: _plain_text(v) for n, v in properties.items() if n.startswith(_PREFIX) and n != PROPERTY_ANCHOR
+    }
+    return hashlib.sha256(_dumps(ours).encode()).hexdigest()[:16]
+
+
 def progress_from_properties(properties: Mapping[str, str], *, table: str) -> Progress:
     """Read the progress back.
 
@@ -239,6 +252,13 @@ def _parse(properties: Mapping[str, str]) -> Progress:
 
 def _plain(value: PendingDeadLetters | LastDrain | Pause | None) -> dict[str, Any] | None:
     return None if value is None else asdict(value)
+
+
+def _plain_text(value: str) -> str:
+    try:
+        return _dumps(json.loads(value))
+    except ValueError:
+        return value
 
 
 def _optional(kind: type[_T], text: str) -> _T | None:

@@ -15,6 +15,7 @@ from pyiceberg.manifest import DataFileContent
 from pyiceberg.table.snapshots import Operation, ancestors_of
 
 from spark_jobs.core.errors import CorruptLog, SourceChanged
+from spark_jobs.core.progress import digest
 from spark_jobs.io.metadata_columns import GENERATION, OFFSET, PARTITION
 from spark_jobs.io.tables import progress_of
 
@@ -67,10 +68,10 @@ def check_anchor(table: Table) -> None:
 
 
 def check_properties(table: Table) -> None:
-    """Return when the offsets are those that the last commit wrote, as far as main shows it.
+    """Return when the properties are those that the last commit wrote, as far as main shows it.
 
-    Whoever sets them back has rows read twice, whoever sets them forward has rows left out and the files of
-    an unfinished batch swept. Raises ``CorruptLog``.
+    Whoever sets offsets back has rows read twice, whoever sets them forward has rows left out and the files
+    of an unfinished batch swept; dead letters that are owed no more are swept too. Raises ``CorruptLog``.
     """
     progress = progress_of(table)
     last: Snapshot | None = None
@@ -81,16 +82,14 @@ def check_properties(table: Table) -> None:
             break
     else:
         return  # rolled back, or expired: for ``check_anchor``
-    if last is None or offsets_said(last) == (progress.generation, progress.next_offsets):
+    if last is None:
         return
-    raise CorruptLog(
-        "the table's offsets are not those that its last commit wrote: its sluice.* properties were changed",
-        code="damaged-progress",
-        hint="They are written by commits only. Set sluice.offsets to what the summary of snapshot"
-        f" {last.snapshot_id} says (sluice.generation, sluice.next-offsets); ./sluice audit shows if all is"
-        " there.",
-        table=".".join(table.name()),
-    )
+    if offsets_said(last) != (progress.generation, progress.next_offsets):
+        raise _offsets_changed(table, last)
+    now = digest(table.metadata.properties)
+    # A commit of a version that knew no digest says none.
+    if said_by(last).get("sluice.properties-digest", now) != now:
+        raise _properties_changed(table, last)
 
 
 def offsets_said(snapshot: Snapshot) -> tuple[int, dict[int, int]]:
@@ -124,6 +123,27 @@ def may_be_meant(snapshot: Snapshot) -> bool:
         Operation.DELETE,
         Operation.OVERWRITE,
     }
+
+
+def _offsets_changed(table: Table, last: Snapshot) -> CorruptLog:
+    return CorruptLog(
+        "the table's offsets are not those that its last commit wrote: its sluice.* properties were changed",
+        code="damaged-progress",
+        hint="They are written by commits only. Set sluice.offsets to what the summary of snapshot"
+        f" {last.snapshot_id} says (sluice.generation, sluice.next-offsets); ./sluice audit shows if all is"
+        " there.",
+        table=".".join(table.name()),
+    )
+
+
+def _properties_changed(table: Table, last: Snapshot) -> CorruptLog:
+    return CorruptLog(
+        "the table's sluice.* properties are not those that its last commit wrote: one was set by hand",
+        code="damaged-progress",
+        hint="They are written by commits only. Set them to what the metadata file says that was written with"
+        f" snapshot {last.snapshot_id}; the table's metadata log names it.",
+        table=".".join(table.name()),
+    )
 
 
 def _raise_rewritten(table: Table, progress: Progress, snapshot: Snapshot) -> NoReturn:

@@ -16,6 +16,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, AssertTableUUID
 
 from spark_jobs.core.errors import SourceChanged
+from spark_jobs.core.progress import digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -108,6 +109,7 @@ def _stage(table: Table, snapshot: Producer, progress: Progress, summary: Mappin
         **summary,
         "sluice.generation": str(progress.generation),
         "sluice.next-offsets": json.dumps(progress.next_offsets, sort_keys=True),
+        "sluice.properties-digest": digest({**table.metadata.properties, **progress.to_properties()}),
     }
     snapshot_id = snapshot(transaction.update_snapshot(snapshot_properties=said))
     anchored = replace(progress, anchor=snapshot_id)

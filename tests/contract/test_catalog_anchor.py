@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from spark_jobs.core.errors import CorruptLog, SourceChanged
-from spark_jobs.core.progress import PROPERTY_OFFSETS
+from spark_jobs.core.progress import (
+    PROPERTY_LAST_COMMITS,
+    PROPERTY_LEADER_EPOCHS,
+    PROPERTY_OFFSETS,
+    PROPERTY_PENDING_DEAD_LETTERS,
+    PROPERTY_REPLAY_EPOCH,
+    PROPERTY_ROLLBACKS,
+    PROPERTY_TOPIC_ID,
+    PendingDeadLetters,
+)
 from spark_jobs.io.anchor import check_anchor, check_properties
 
 if TYPE_CHECKING:
@@ -139,6 +149,56 @@ def test_offsets_set_by_hand_are_an_error(lake: Lake, moved: int) -> None:
         with pytest.raises(CorruptLog) as caught:
             check(lake.load())
         assert caught.value.code == "damaged-progress"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        (PROPERTY_PENDING_DEAD_LETTERS, "null"),
+        (PROPERTY_REPLAY_EPOCH, "0"),
+        (PROPERTY_ROLLBACKS, "3"),
+        (PROPERTY_LAST_COMMITS, "[]"),
+        (PROPERTY_LEADER_EPOCHS, '{"0":[10,99]}'),
+        (PROPERTY_TOPIC_ID, None),
+    ],
+)
+def test_any_property_set_by_hand_is_an_error(lake: Lake, name: str, value: str | None) -> None:
+    """Each reads well and is not what was committed: owed dead letters would be forgotten, and swept."""
+    lake.make_table()
+    lake.drain(0, 10)
+    owed = PendingDeadLetters("a", {0: 0}, {0: 10}, ())
+    lake.act(lambda progress: replace(progress, replay_epoch=1, pending_dead_letters=owed))
+    check_properties(lake.load())
+    with lake.load().transaction() as transaction:
+        if value is None:
+            transaction.remove_properties(name)
+        else:
+            transaction.set_properties({name: value})
+    for check in (check_anchor, check_properties):
+        with pytest.raises(CorruptLog) as caught:
+            check(lake.load())
+        assert caught.value.code == "damaged-progress"
+
+
+def test_properties_put_back_are_what_they_were(lake: Lake) -> None:
+    """However a person spaces and orders them."""
+    lake.make_table()
+    lake.drain(0, 10)
+    ours = json.loads(lake.load().properties[PROPERTY_OFFSETS])
+    with lake.load().transaction() as transaction:
+        transaction.set_properties({PROPERTY_OFFSETS: json.dumps(ours, indent=2)})
+    check_properties(lake.load())
+
+
+def test_a_commit_without_a_digest_is_believed(lake: Lake) -> None:
+    """Versions before there was one wrote none: their tables go on."""
+    lake.make_table()
+    said = {"sluice.generation": "0", "sluice.next-offsets": '{"0":0}'}
+    with lake.load().transaction() as transaction:
+        with transaction.update_snapshot(snapshot_properties=said).fast_append():
+            pass
+        transaction.set_properties({PROPERTY_ROLLBACKS: "3"})
+    check_properties(lake.load())
 
 
 def test_properties_of_an_earlier_commit_are_an_error(lake_with_history: Lake) -> None:
