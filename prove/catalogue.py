@@ -12,6 +12,8 @@ from prove.hostile_catalog import hostile_catalogs
 from prove.hostile_cluster import hostile_clusters
 from prove.hostile_kafka import hostile_topics
 from prove.hostile_lake import hostile_lakes
+from prove.hostile_log import hostile_logs
+from prove.hostile_properties import hostile_properties
 from prove.hostile_records import hostile_records
 from prove.hostile_store import hostile_stores
 from prove.machine import machines
@@ -37,6 +39,8 @@ def all_scenarios(seed: int = USUAL_SEED) -> dict[str, Scenario]:
         *hostile_clusters(),
         *hostile_records(),
         *hostile_lakes(),
+        *hostile_properties(),
+        *hostile_logs(),
         *hostile_stores(),
         *hostile_catalogs(),
         *machines(),

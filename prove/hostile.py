@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
 
     from prove.lab.clock import ClockJump
     from prove.lab.drain_process import Answer, DrainProcess
@@ -148,6 +149,12 @@ def other_engine(play: Play) -> Iterator[Catalog]:
             yield catalog
         finally:
             close_catalog(catalog)
+
+
+def changed(play: Play, change: Callable[[Table], object]) -> None:
+    """Another engine changes the pipeline's table."""
+    with other_engine(play) as catalog:
+        change(catalog.load_table(play.lab.pipeline.table))
 
 
 def _main(play: Play) -> int | None:

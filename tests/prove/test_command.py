@@ -17,6 +17,8 @@ from prove.catalogue import all_scenarios, choose
 from prove.crash_matrix import QUICK, Cell
 from prove.hostile_kafka import QUICK as QUICK_TOPICS
 from prove.hostile_lake import QUICK as QUICK_LAKES
+from prove.hostile_log import QUICK as QUICK_LOGS
+from prove.hostile_properties import QUICK as QUICK_PROPERTIES
 from prove.hostile_records import QUICK as QUICK_RECORDS
 from prove.hostile_store import QUICK as QUICK_STORES
 from prove.jobs import DRAIN
@@ -126,7 +128,7 @@ def test_lost_doubled_and_stray_are_counted(kafka: KafkaBroker, tmp_path: Path) 
 def test_every_quick_scenario_exists() -> None:
     """The selection is by name: one that was renamed would fall out of it in silence."""
     assert all(choose(only=pattern, is_quick=True) for pattern in (*QUICK, *QUICK_ZOMBIES))
-    hostile = (*QUICK_TOPICS, *QUICK_LAKES, *QUICK_RECORDS, *QUICK_STORES)
+    hostile = (*QUICK_TOPICS, *QUICK_LAKES, *QUICK_LOGS, *QUICK_PROPERTIES, *QUICK_RECORDS, *QUICK_STORES)
     assert all(choose(only=f"*/{name}", is_quick=True) for name in hostile)
     assert len(choose(only="sqlite/drain/*")) < len(choose(only="sqlite/*")) < len(all_scenarios())
 
