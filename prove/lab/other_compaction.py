@@ -1,0 +1,42 @@
+"""Another engine's compaction: Iceberg's own procedure, called by a process that knows nothing of upkeep."""
+
+from __future__ import annotations
+
+import multiprocessing
+from typing import TYPE_CHECKING, Any
+
+from prove.lab.pipeline_lab import PIPELINE
+from resources.connections import open_connections
+from spark_jobs.io.config_file import load_config
+from spark_jobs.io.spark_procedures import call_procedure, table_argument
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from prove.lab.pipeline_lab import Lab
+
+FINISH_SECONDS = 120.0
+
+
+def compact_by_hand(lab: Lab) -> None:
+    """Write the rows of the table and of its dead letters into fewer files."""
+    catalog = lab.table().catalog.name
+    context = multiprocessing.get_context("forkserver")
+    process = context.Process(target=_rewrite, args=(lab.path, catalog, lab.tables), daemon=True)
+    process.start()
+    process.join(FINISH_SECONDS)
+    assert process.exitcode == 0, "the files did not become fewer"
+
+
+def _rewrite(path: Path, catalog: str, tables: tuple[str, ...]) -> None:
+    config = load_config(path)
+    with open_connections(config, PIPELINE, kind="upkeep", actor="other", run_id="other") as connections:
+        for table in tables:
+            arguments: dict[str, Any] = {
+                "table": table_argument(catalog, table),
+                "options": {"rewrite-all": "true"},
+            }
+            (done,) = call_procedure(
+                connections.spark(), catalog, "rewrite_data_files", arguments, tag="another-engine"
+            )
+            assert done["rewritten_data_files_count"] > done["added_data_files_count"] > 0, done
