@@ -11,6 +11,7 @@ from prove.hostile_broker import hostile_brokers
 from prove.hostile_catalog import hostile_catalogs
 from prove.hostile_cluster import hostile_clusters
 from prove.hostile_columns import hostile_columns
+from prove.hostile_disk import hostile_disks
 from prove.hostile_kafka import hostile_topics
 from prove.hostile_lake import hostile_lakes
 from prove.hostile_log import hostile_logs
@@ -44,6 +45,7 @@ def all_scenarios(seed: int = USUAL_SEED) -> dict[str, Scenario]:
         *hostile_properties(),
         *hostile_logs(),
         *hostile_stores(),
+        *hostile_disks(),
         *hostile_catalogs(),
         *machines(),
         *clocks(),

@@ -1,0 +1,38 @@
+"""A file system of a few megabytes of one's own, to be filled to the last byte."""
+
+from __future__ import annotations
+
+import subprocess
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from prove.scenario import LeftOut
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_BLOCK = b"\0" * 65536
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Path]:
+    """Mount one at ``folder``, which only root can; unmounted in the end."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", str(folder)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        raise LeftOut("only root may mount a small file system")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill(filler: Path) -> None:
+    """Let this file take all the room its disk has."""
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(_BLOCK)
+    with filler.open("ab", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(b"\0")
