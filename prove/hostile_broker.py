@@ -14,7 +14,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from prove.hostile import Told, drained, put_right, refused, skipped
+from prove.hostile import Told, drained, put_right, refused, refused_awake, skipped
 from prove.hostile_kafka import HALF, NAMED_THEN_SKIPPED, accepted, other_topic
 from prove.lab.kafka_server import Record
 from prove.lab.own_broker import own_broker
@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from prove.stage import Play
 
 COMPACTION_SECONDS = 60.0
+AWAY_SECONDS = 2.0
 DEAD_LETTERS = 2  # of partition 0's half of a batch
+ROWS_OF_ODD = 20  # of partition 1's, which has one dead letter and a tombstone
 KEYED = 200
 # Compaction leaves one of each of three keys, and what its newest segment holds.
 FEW = 50
@@ -52,8 +54,11 @@ def _killed(play: Play, broker: OwnBroker) -> Told:
     play.produce_batch()
     with play.lab.stopped_at("split.after-chunk", once=str(play.folder / "slept")) as drain:
         broker.kill()
-        broker.start()
         drain.go_on()
+        time.sleep(AWAY_SECONDS)
+        # Partition 1 is still to be read: without a broker nobody can be done.
+        assert not drain.receiver.poll(), f"it ended beside a dead broker: {drain.answer()}"
+        broker.start()
         error = drain.answer().error
     assert error in {None, "broker-away"}, error
     ended = f"the run ended with {error}" if error else "the run went on"
@@ -94,6 +99,23 @@ def _truncated(play: Play, broker: OwnBroker) -> Told:
     ended = refused(play, "log-truncated")
     _count_next_generation(play)
     return accepted(play, ended, of_earlier=2 * BATCH)
+
+
+def _truncated_while_read(play: Play, broker: OwnBroker) -> Told:
+    """The plan is made, then partition 1 loses the second half of what it is to give."""
+    topic = play.lab.pipeline.topic
+    drained(play)
+    play.produce_batch()
+    size = broker.log_of(topic, 1).stat().st_size
+    play.produce_batch()
+    with play.lab.stopped_at("drain.after-flush-start") as drain:
+        broker.cut(topic, 1, size)
+        ended = refused_awake(drain, "log-truncated")
+    assert play.lab.drained() == BATCH, "the table was committed to all the same"
+    play.produced.rows -= ROWS_OF_ODD
+    play.produced.dead_letters -= 1
+    play.produced.tombstones -= 1
+    return put_right(ended, play)
 
 
 def _truncated_and_grown(play: Play, broker: OwnBroker) -> Told:
@@ -192,6 +214,13 @@ CASES = (
         "the log ends below what the table has",
         "a named error; once accepted, what is left is the next generation",
         _truncated,
+    ),
+    BrokerCase(
+        "log-truncated/during",
+        "the log is cut below what was planned, not below what the table has",
+        "a named error and no commit; the next run takes what is there",
+        _truncated_while_read,
+        may_read_again=(BATCH + HALF,),
     ),
     BrokerCase(
         "log-truncated/and-grown",

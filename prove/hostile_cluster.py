@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from prove.stage import Play
 
 LEADER, BEHIND = 2, 3
+AWAY_SECONDS = 1.0
 ALL = (LEADER, BEHIND, CONTROLLER)
 OTHERS = orders(0, 2 * BATCH)
 
@@ -42,8 +44,12 @@ def _moved_during(play: Play, cluster: KafkaCluster) -> Told:
     drained(play)
     play.produce_batch()
     with play.lab.stopped_at("split.after-chunk", once=str(play.folder / "slept")) as drain:
-        _move(cluster, topic)
+        cluster.kill(LEADER)
+        # Awake, it meets the dead leader first and has to find the new one by itself.
         drain.go_on()
+        time.sleep(AWAY_SECONDS)
+        assert not drain.receiver.poll(), f"it ended beside a dead leader: {drain.answer()}"
+        _wait_for_others(cluster, topic)
         error = drain.answer().error
     assert error in {None, "broker-away", "no-leader"}, error
     ended = f"the run ended with {error}" if error else "the run went on"
@@ -52,6 +58,10 @@ def _moved_during(play: Play, cluster: KafkaCluster) -> Told:
 
 def _move(cluster: KafkaCluster, topic: str) -> None:
     cluster.kill(LEADER)
+    _wait_for_others(cluster, topic)
+
+
+def _wait_for_others(cluster: KafkaCluster, topic: str) -> None:
     for partition in range(PARTITIONS):
         cluster.wait_for_leader(topic, partition, other_than=LEADER)
 
@@ -64,8 +74,7 @@ def _unclean(play: Play, cluster: KafkaCluster) -> Told:
     drained(play)
     cluster.kill(LEADER)
     cluster.start(BEHIND)
-    for partition in range(PARTITIONS):
-        cluster.wait_for_leader(topic, partition, other_than=LEADER)
+    _wait_for_others(cluster, topic)
     play.kafka.produce(topic, [Record(v, partition=n % PARTITIONS) for n, v in enumerate(OTHERS)])
     ended = refused(play, "log-truncated")
     cluster.start(LEADER)
