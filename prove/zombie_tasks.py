@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ from prove.zombies import CHANGES_NOTHING
 from spark_jobs.io.txlog_store import CLOSING_AFTER_US
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from prove.lab.drain_process import DrainProcess
     from prove.scenario import Findings
@@ -29,14 +29,17 @@ if TYPE_CHECKING:
 
 POINT = "split.after-chunk"
 REACHED_SECONDS = 120.0
-WOKEN_SECONDS = 10.0
+WOKEN_SECONDS = 60.0
 LATE_FILES = 2  # one of rows, one of dead letters
 DAYS_SECONDS = 4 * 24 * 3600  # older than what orphan removal spares
 CLOSING = ClockJump(2 * CLOSING_AFTER_US // 1_000_000)
 # A second try runs on another host than the first; all of 127.0.0.0/8 is this one.
 HOSTS = ("127.0.0.1", "127.0.0.2")
+# Spark kills the process of a task that it gave up after two seconds: one that sleeps longer never wakes.
+PATIENT = {"spark.python.task.killTimeout": "600s"}
 # A task that takes two seconds is one too slow, whatever the others take.
 SPECULATION = {
+    **PATIENT,
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",
     "spark.speculation.minTaskRuntime": "100ms",
@@ -46,14 +49,14 @@ SPECULATION = {
 
 @dataclass(frozen=True, slots=True)
 class TaskCase:
-    """``happen`` is done to a pipeline on Spark where a batch waits; speculation needs its own cluster."""
+    """``happen`` is done to a pipeline on Spark where a batch waits; with ``conf`` on its own cluster."""
 
     name: str
     title: str
     promise: str
     happen: Callable[[Play], Told]
     may_read_again: tuple[int, ...] = (0,)
-    is_speculated: bool = False
+    conf: Mapping[str, str] = field(default_factory=dict)
 
     def scenario(self) -> Scenario:
         """The case as the runner knows it."""
@@ -62,7 +65,7 @@ class TaskCase:
             group=f"a task that sleeps and goes on, on {CATALOG_NAMES[SQLITE]}",
             title=self.title,
             promise=self.promise,
-            needs=frozenset() if self.is_speculated else frozenset({"spark"}),
+            needs=frozenset() if self.conf else frozenset({"spark"}),
             is_quick=False,
             run=self.run,
         )
@@ -76,12 +79,12 @@ class TaskCase:
 
     @contextmanager
     def _spark(self, stage: Stage) -> Iterator[Stage]:
-        if not self.is_speculated:
+        if not self.conf:
             yield stage
             return
         folder = stage.folder / unique_name("cluster")
         # Workers that have the project's own Python: what stops a task must travel there.
-        with spark_cluster(folder, SPECULATION, python=Path(sys.executable), hosts=HOSTS) as cluster:
+        with spark_cluster(folder, self.conf, python=Path(sys.executable), hosts=HOSTS) as cluster:
             yield replace(stage, spark_remote=cluster.remote)
 
 
@@ -124,14 +127,15 @@ def _speculated(play: Play) -> Told:
 def _written_late(play: Play) -> int:
     """How many files a task that was woken has written: whoever swept could not know of them."""
     deadline = time.monotonic() + WOKEN_SECONDS
-    while (late := len(play.lab.stray_files())) < LATE_FILES and time.monotonic() < deadline:
+    while (late := len(play.lab.stray_files())) < LATE_FILES:
+        assert time.monotonic() < deadline, f"it was woken and has written {late} files"
         time.sleep(0.1)
     return late
 
 
 @contextmanager
 def _task_stopped(play: Play) -> Iterator[DrainProcess]:
-    """A drain, one of whose tasks stands still; in the end that goes on if it is still there."""
+    """A drain, one of whose tasks stands still; in the end that one goes on."""
     slept = play.folder / "slept"
     client = play.lab.start(POINT, signal.SIGSTOP, once=str(slept))
     deadline = time.monotonic() + REACHED_SECONDS
@@ -141,6 +145,7 @@ def _task_stopped(play: Play) -> Iterator[DrainProcess]:
     task = int(slept.read_text())
     try:
         yield client
+        os.kill(task, signal.SIGCONT)  # raises when it is gone: nobody wakes then
     finally:
         with suppress(ProcessLookupError):
             os.kill(task, signal.SIGCONT)
@@ -159,7 +164,7 @@ CASES = (
         "a task stands still, Spark runs it a second time, it wakes",
         f"{CHANGES_NOTHING}; what it then writes goes with other orphans",
         _speculated,
-        is_speculated=True,
+        conf=SPECULATION,
     ),
     TaskCase(
         "client-died",
@@ -167,5 +172,6 @@ CASES = (
         f"{CHANGES_NOTHING}; what it then writes is swept an hour later",
         _client_died,
         may_read_again=(BATCH,),
+        conf=PATIENT,
     ),
 )
