@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dagster import DagsterRunStatus
-from dagster._core.scheduler.instigation import InstigatorType
 
 from prove.hostile import Told, judge
 from prove.lab.dagster_daemon import PATIENCE_SECONDS, running_dagster, wait_beyond
@@ -24,6 +23,7 @@ from prove.lab.server_folder import ServerFolder
 from prove.scenario import LeftOut, Scenario
 from prove.servers import spark_settings
 from prove.stage import CATALOG_NAMES, SQLITE
+from prove.zombies import CONFLICTS
 from servers.kafka import start_kafka
 from servers.spark_connect import start_spark_connect
 
@@ -194,13 +194,12 @@ def _two_daemons(stage: Stage) -> Findings:
             running_dagster(play.lab, play.folder / "one") as one,
             running_dagster(play.lab, play.folder / "two") as two,
         ):
-            for start in range(RECORDS, 3 * RECORDS, RECORDS):
-                wait_beyond(play.lab, start - 1)
-                play.produce(orders(start, RECORDS))
-            wait_beyond(play.lab, 3 * RECORDS - 1)
+            _flow(play)
             counts = [len(each.drains()) for each in (one, two)]
             assert all(counts), counts
-        return judge(play, Told(f"{counts[0]} and {counts[1]} runs drained the same table"))
+            failed = [*one.failures(), *two.failures()]
+        told = f"{counts[0]} and {counts[1]} runs drained the same table; {_named(failed)}"
+        return judge(play, Told(told))
 
 
 def _two_sensors(stage: Stage) -> Findings:
@@ -209,17 +208,28 @@ def _two_sensors(stage: Stage) -> Findings:
     with stage.play(SQLITE, on_spark=True, freshness="5s", max_batch_records=BATCH_RECORDS) as play:
         play.produce(orders(0, RECORDS))
         with running_dagster(play.lab, play.folder / "dagster", locations=locations) as dagster:
-            for start in range(RECORDS, 3 * RECORDS, RECORDS):
-                wait_beyond(play.lab, start - 1)
-                play.produce(orders(start, RECORDS))
-            wait_beyond(play.lab, 3 * RECORDS - 1)
-            with dagster.instance() as instance:
-                states = instance.all_instigator_state(instigator_type=InstigatorType.SENSOR)
-            looked = {state.origin.repository_origin.code_location_origin.location_name for state in states}
-            assert looked == set(locations), looked
+            _flow(play)
+            looks = dagster.looks()
+            assert all(looks[location] for location in locations), looks
             ended = Counter(str(run.status.value).lower() for run in dagster.drains())
+            failed = dagster.failures()
         told = ", ".join(f"{number} {status}" for status, number in sorted(ended.items()))
-        return judge(play, Told(f"runs that drained the table: {told}"))
+        return judge(play, Told(f"both looked; runs that drained the table: {told}; {_named(failed)}"))
+
+
+def _flow(play: Play) -> None:
+    """Thousands of records three times, each once the earlier ones are there."""
+    for start in range(RECORDS, 3 * RECORDS, RECORDS):
+        wait_beyond(play.lab, start - 1)
+        play.produce(orders(start, RECORDS))
+    wait_beyond(play.lab, 3 * RECORDS - 1)
+
+
+def _named(failed: list[str]) -> str:
+    """How runs failed, which only a conflict may be the cause of."""
+    assert all(code in CONFLICTS for code in failed), failed
+    told = [f"{number} ended with {code}" for code, number in Counter(failed).items()]
+    return ", ".join(told) or "none failed"
 
 
 CASES = (

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dagster import DagsterInstance, RunsFilter
+from dagster import DagsterEventType, DagsterInstance, DagsterRunStatus, RunsFilter
+from dagster._core.scheduler.instigation import InstigatorType, TickStatus
 
 from servers.dagster import DagsterSettings, prepare_dagster_home, start_dagster
 from servers.process import free_ports
@@ -17,12 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from dagster import DagsterRun, DagsterRunStatus
+    from dagster import DagsterRun, EventLogEntry
 
     from prove.lab.pipeline_lab import Lab
     from servers.dagster import DagsterServers
 
 PATIENCE_SECONDS = 200.0
+UNNAMED = "unnamed"
+BACKLOG_SENSOR = "backlog_sensor"
 _MOST_RUNS = "max_concurrent_runs: 10"
 
 
@@ -67,6 +71,26 @@ class DagsterDaemon:
         with self.instance() as instance:
             return list(instance.get_runs(RunsFilter(job_name="drain", statuses=statuses or None)))
 
+    def looks(self) -> Counter[str]:
+        """How often each location's backlog sensor has looked and not failed."""
+        found: Counter[str] = Counter()
+        with self.instance() as instance:
+            for state in instance.all_instigator_state(instigator_type=InstigatorType.SENSOR):
+                location = state.origin.repository_origin.code_location_origin.location_name
+                if state.instigator_name == BACKLOG_SENSOR:
+                    ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id)
+                    found[location] += sum(tick.status is not TickStatus.FAILURE for tick in ticks)
+        return found
+
+    def failures(self) -> list[str]:
+        """The codes of the errors that drains have failed with; ``unnamed`` for what is none of ours."""
+        codes = []
+        for run in self.drains(DagsterRunStatus.FAILURE):
+            with self.instance() as instance:
+                failed = instance.all_logs(run.run_id, of_type=DagsterEventType.STEP_FAILURE)
+            codes += [_code(entry) for entry in failed] or [UNNAMED]
+        return codes
+
     def allow_runs(self, number: int) -> None:
         """At most so many at once, before it is started."""
         prepare_dagster_home(self.home / "dagster")
@@ -74,6 +98,13 @@ class DagsterDaemon:
         text = path.read_text()
         assert _MOST_RUNS in text
         path.write_text(text.replace(_MOST_RUNS, f"max_concurrent_runs: {number}"))
+
+
+def _code(entry: EventLogEntry) -> str:
+    event = entry.dagster_event
+    told = event.step_failure_data.user_failure_data if event is not None else None
+    code = told.metadata.get("code") if told is not None else None
+    return str(code.value) if code is not None else UNNAMED
 
 
 @contextmanager
