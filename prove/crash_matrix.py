@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from prove.act_jobs import ACCEPT, DISCARD, GATED_DRAIN, HELD_DRAIN, PUBLISH
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from prove.blows import Blow
     from prove.jobs import Job
     from prove.promises import Outcomes, Promise
-    from prove.stage import Stage
+    from prove.stage import Play, Stage
     from prove.verdict import Counts
 
 JOBS = (
@@ -167,8 +168,9 @@ class Cell:
             counts = look(play, of_earlier=job.of_earlier)
         unkept = (*restart.unkept, *restart.differs_from(promise), *_left_of_folds(counts, promise))
         orphans = (f"{counts.orphans} files left to orphan removal",) if counts.orphans else ()
+        happened = (struck.told, *_arrived_late(play), *restart.told, *orphans, *counts.examples)
         return Findings(
-            happened="; ".join((struck.told, *restart.told, *orphans, *counts.examples)),
+            happened="; ".join(happened),
             lost=counts.lost,
             doubled=counts.doubled,
             unreadable=counts.unreadable + counts.forgotten,
@@ -184,6 +186,11 @@ class Cell:
             return self.job.points[self.blow.point]
         assert self.job.outcome is not None
         return self.job.outcome
+
+
+def _arrived_late(play: Play) -> Iterator[str]:
+    for status in play.proxy.late_statuses if play.proxy else ():
+        yield "its commit landed late" if status == HTTPStatus.OK else "its late commit was refused"
 
 
 def _left_of_folds(counts: Counts, promise: Promise) -> Iterator[str]:

@@ -77,7 +77,7 @@ class FaultProxy(HttpProxy):
         self._armed: list[tuple[Callable[[str, str], bool], Fault]] = []
         self._lock = threading.Lock()
         self._late: list[threading.Thread] = []
-        self._late_statuses: list[int] = []
+        self.late_statuses: list[int] = []
         self._is_away = False
         self.seen: list[Seen] = []
 
@@ -109,7 +109,7 @@ class FaultProxy(HttpProxy):
         """Wait for the request that is passed on late; what the server said to it."""
         for thread in self._late:
             thread.join()
-        (status,) = self._late_statuses
+        (status,) = self.late_statuses
         return status
 
     def faulted(self) -> list[Seen]:
@@ -152,7 +152,7 @@ class FaultProxy(HttpProxy):
 
         def later() -> None:
             time.sleep(LATE_SECONDS)
-            self._late_statuses.append(self.pass_on(request).status)
+            self.late_statuses.append(self.pass_on(request).status)
 
         thread = threading.Thread(target=later)
         self._late.append(thread)
