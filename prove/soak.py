@@ -60,8 +60,8 @@ class Soak:
     def run(self, stage: Stage) -> Findings:
         """Let things happen until the time is up, put it right, look."""
         counts: Counter[str] = Counter()
-        with stage.play(REST, **SETTINGS) as play, proxied(play, "s3.endpoint") as store:
-            with live_scene(play, store, self.seed) as scene:
+        with stage.play(REST, **SETTINGS) as play:
+            with proxied(play, "s3.endpoint") as store, live_scene(play, store, self.seed) as scene:
                 for name, happened in self._events(scene):
                     counts[name] += 1
                     scene.told.append(f"{counts.total()}. {name}: {happened}")
