@@ -167,10 +167,14 @@ class Lab:
 
 def named_files(table: Table, *, is_live: bool = True) -> dict[str, int]:
     """The files that any snapshot names, with their sizes; ``is_live``: without those that it took out."""
-    return {
-        entry.data_file.file_path: entry.data_file.file_size_in_bytes
+    manifests = {
+        manifest.manifest_path: manifest
         for snapshot in table.metadata.snapshots
         for manifest in snapshot.manifests(table.io)
+    }
+    return {
+        entry.data_file.file_path: entry.data_file.file_size_in_bytes
+        for manifest in manifests.values()
         for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=is_live)
     }
 
