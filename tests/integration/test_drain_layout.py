@@ -123,7 +123,11 @@ def test_tables_are_laid_out_as_documented(new_lab: NewLab) -> None:
         assert _compression(file) == "ZSTD"
         assert re.fullmatch(r".*/orders(_dead_letters)?-[0-9a-f]{8}", each.location())
     assert set(summary(table.current_snapshot())) == set(_documented("Snapshot summary"))
-    assert set(summary(table.metadata.snapshots[0])) == {"sluice.generation", "sluice.next-offsets"}
+    assert set(summary(table.metadata.snapshots[0])) == {
+        "sluice.generation",
+        "sluice.next-offsets",
+        "sluice.properties-digest",
+    }
     with lab.connections() as connections:
         catalog = connections.open_catalog()
         catalog.drop_table(TABLE)
