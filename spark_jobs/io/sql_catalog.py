@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # Beyond SQLite's own 5 s: a checkpoint of the write-ahead log or a slow disk is no outage.
 SQLITE_BUSY_TIMEOUT_SECONDS = 30
 _SQLITE_OPEN_TRIES = 10
+_SQLITE_PAUSE_SECONDS = 0.05
 
 
 def open_sql_catalog(name: str, properties: dict[str, str]) -> Catalog:
@@ -63,7 +64,7 @@ def _open_sqlite(name: str, properties: dict[str, str]) -> Catalog:
             # Two processes that open a new file at once both create its tables; the second then finds them.
             if not tries_left:
                 raise
-            time.sleep(0.05)
+            time.sleep(_SQLITE_PAUSE_SECONDS)
     raise AssertionError("unreachable")
 
 
@@ -80,8 +81,7 @@ def _prepare_sqlite(path: Path) -> None:
     catalog object then shows the rows that were never committed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with closing(sqlite3.connect(path, timeout=SQLITE_BUSY_TIMEOUT_SECONDS)) as connection:
-        (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    mode = _journal_switched(path)
     if mode != "wal":
         raise ConfigError(
             f"the SQLite catalog's file system does not allow a write-ahead log (journal mode {mode})",
@@ -89,3 +89,18 @@ def _prepare_sqlite(path: Path) -> None:
             hint="Keep the embedded catalog on a local disk, or use a catalog server.",
             path=path,
         )
+
+
+def _journal_switched(path: Path) -> str:
+    """The journal's mode after the switch; waits for another process that is just making the file."""
+    deadline = time.monotonic() + SQLITE_BUSY_TIMEOUT_SECONDS
+    while True:
+        try:
+            with closing(sqlite3.connect(path, timeout=SQLITE_BUSY_TIMEOUT_SECONDS)) as connection:
+                (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            return str(mode)
+        except sqlite3.OperationalError as error:
+            # Where somebody is about to write, the switch is refused at once, whatever the time-out.
+            if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() >= deadline:
+                raise
+            time.sleep(_SQLITE_PAUSE_SECONDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
 from contextlib import closing
 from pathlib import Path
@@ -14,7 +15,7 @@ from prove.lab.fault_proxy import Fault, FaultProxy, is_table_commit
 from spark_jobs.core.errors import CommitStateUnknown, ConfigError, RetryableError
 from spark_jobs.core.fail_points import NoFailPoints
 from spark_jobs.io import landing, rest_catalog, sql_catalog
-from spark_jobs.io.catalog import open_catalog
+from spark_jobs.io.catalog import close_catalog, open_catalog
 from spark_jobs.io.commit import commit_batch
 from spark_jobs.io.landing import has_landed
 from tests.support.lake import Lake, Once
@@ -198,6 +199,18 @@ def test_a_catalog_whose_file_is_gone_is_not_made_anew(tmp_path: Path) -> None:
     file.unlink()
     file.touch()
     assert lake.open().list_namespaces() == []
+
+
+def test_a_catalog_that_another_process_is_making_is_waited_for(tmp_path: Path) -> None:
+    """Where somebody is about to write, SQLite refuses to change the journal at once, however patient."""
+    with closing(
+        sqlite3.connect(tmp_path / "new.db", isolation_level=None, check_same_thread=False)
+    ) as maker:
+        maker.execute("BEGIN IMMEDIATE")
+        done = threading.Timer(0.3, maker.execute, ["COMMIT"])
+        done.start()
+        close_catalog(open_catalog("sluice", {"type": "sql", "uri": f"sqlite:///{tmp_path}/new.db"}))
+        done.join()
 
 
 def _connect(lake: Lake) -> sqlite3.Connection:
