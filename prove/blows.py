@@ -7,7 +7,6 @@ nothing must not pass.
 from __future__ import annotations
 
 import signal
-import subprocess
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +15,8 @@ from typing import TYPE_CHECKING, Protocol
 from prove.lab.fault_proxy import Fault
 from prove.lab.new_lab import configure
 from prove.lab.patience import Patience
+from prove.lab.small_disk import small_disk
 from prove.lab.sql_faults import SqlFault, SqlFaultAt
-from prove.scenario import LeftOut
 from spark_jobs.core.books import books_of
 from spark_jobs.core.fail_points import NoFailPoints
 
@@ -113,7 +112,7 @@ class OfSqlite:
         if self.fault is not SqlFault.DISK_FULL:
             yield
             return
-        with _small_disk(play.folder / "small") as disk:
+        with small_disk(play.folder / "small") as disk:
             configure(play.lab, "catalog", {"uri": f"sqlite:///{disk / 'catalog.db'}"})
             yield
 
@@ -208,16 +207,3 @@ def _struck_table(play: Play, job: Job) -> str:
 
 def _is_commit(method: str, path: str, namespace: str, table: str) -> bool:
     return method == "POST" and path.endswith(f"/namespaces/{namespace}/tables/{table}")
-
-
-@contextmanager
-def _small_disk(folder: Path) -> Iterator[Path]:
-    """A file system of a few megabytes, which only root can make."""
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", str(folder)]
-    if subprocess.run(mount, check=False, capture_output=True).returncode:
-        raise LeftOut("only root may mount a small file system")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)

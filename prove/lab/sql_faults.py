@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003  (pickled with the faults)
@@ -18,7 +17,7 @@ from typing import Any
 from sqlalchemy import Engine, event
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 
-_BLOCK = b"\0" * 65536
+from prove.lab.small_disk import fill
 
 
 class SqlFault(StrEnum):
@@ -77,12 +76,7 @@ def _hold_lock(armed: SqlFaultAt) -> None:
 
 
 def _fill_disk(armed: SqlFaultAt) -> None:
-    with armed.filler.open("wb", buffering=0) as filler, suppress(OSError):
-        while True:
-            filler.write(_BLOCK)
-    with armed.filler.open("ab", buffering=0) as filler, suppress(OSError):
-        while True:
-            filler.write(b"\0")
+    fill(armed.filler)
 
 
 def _replace_next_commit(armed: SqlFaultAt) -> None:
