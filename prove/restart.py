@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from prove.promises import NOTHING, REPLAYED, Did
-from prove.replaced import arrivals, is_replaced
+from prove.replaced import arrivals, is_replaced, owed
 from prove.stage import BATCH
 from prove.verdict import look
 
@@ -47,7 +47,7 @@ class Restart:
             self.seconds += time.monotonic() - began
             self.refused = self.refused or answer.error
             self.did += _did(answer)
-        if before is not None and not is_replaced(before, arrivals(play), REPLAYED):
+        if before is not None and not is_replaced(before, arrivals(play), REPLAYED, owed(play)):
             self.unkept.append("the replay replaced nothing")
         if told := str(self.did):
             self.told.append(told)
@@ -75,7 +75,7 @@ class Restart:
         if counts.lost or counts.doubled or counts.unreadable or counts.forgotten:
             self.unkept.append(f"before the second replay: {'; '.join(counts.examples)}")
         now = arrivals(play)
-        self.replaced = is_replaced(before, now, REPLAYED)
+        self.replaced = is_replaced(before, now, REPLAYED, owed(play))
         return now
 
     def _until_it_ends_well(self, play: Play, work: str, done_already: str | None) -> Answer:
