@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from spark_jobs.core.config_build import safe_name
+from spark_jobs.core.config_templates import safe_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from spark_jobs.core.config import (
     SparkSettings,
 )
 from spark_jobs.core.config_problems import ConfigProblem, Finding
+from spark_jobs.core.config_templates import first_clash, safe_name, table_of
 from spark_jobs.core.config_validation import validate
 from spark_jobs.core.config_written import WrittenDefaults, WrittenFile, WrittenTeamFile
 from spark_jobs.core.config_written_checks import WrittenMetrics
@@ -24,12 +24,11 @@ from spark_jobs.core.kafka_properties import ALIASES
 from spark_jobs.core.storage_paths import is_inside
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from spark_jobs.core.config_document import Document, Path
     from spark_jobs.core.config_written import WrittenPipeline
 
-_UNSAFE = re.compile(r"[^A-Za-z0-9_]")
 _RENAMED = {
     "schema_": "schema",
     "freshness": "freshness_seconds",
@@ -93,35 +92,6 @@ def build_config(main: Document, teams: Sequence[Document], *, home: str, folder
     return Built(config, tuple(sorted(set(problems), key=lambda problem: (problem.line or 0, problem.key))))
 
 
-def expand(config: SluiceConfig, topics: Iterable[str]) -> SluiceConfig:
-    """Replace what the templates gave before by one pipeline for each topic that matches now.
-
-    A topic that a pipeline of its own drains is left to it. Two topics whose safe names or tables are equal
-    become a problem and only the first, in the order of names, is drained. Idempotent.
-    """
-    kept = [pipeline for pipeline in config.pipelines if pipeline.template is None]
-    places = {(template.file, _template_key(template)) for template in config.templates}
-    problems = [problem for problem in config.problems if (problem.file, problem.key) not in places]
-    own_topics = {pipeline.topic for pipeline in kept}
-    for template in config.templates:
-        for topic in sorted(set(topics) - own_topics):
-            if topic.startswith("__") or not re.fullmatch(template.topics_regex, topic):
-                continue
-            pipeline = _from_template(template, topic)
-            clash = _first_clash(pipeline, kept)
-            if clash is None:
-                kept.append(pipeline)
-            elif clash.topic != topic:
-                problems.append(_template_problem(template, pipeline, clash))
-    return config.model_copy(update={"pipelines": tuple(kept), "problems": tuple(problems)})
-
-
-def safe_name(topic: str) -> str:
-    """The topic as a pipeline's name and as ``{topic}`` in a table's."""
-    name = _UNSAFE.sub("_", topic)
-    return f"_{name}" if name[0].isdigit() else name
-
-
 def _place(document: Document, written: WrittenTeamFile, outer: WrittenDefaults) -> Iterator[_Placed]:
     for name, pipeline in written.pipelines.items():
         settings = _settings(outer, written.defaults, pipeline)
@@ -144,7 +114,7 @@ def _place(document: Document, written: WrittenTeamFile, outer: WrittenDefaults)
                 PipelineConfig(
                     name=name if pipeline.topic is not None else safe_name(topic),
                     topic=topic,
-                    table=_table_of(pipeline.table, topic),
+                    table=table_of(pipeline.table, topic),
                     **settings,
                 ),
                 path,
@@ -195,29 +165,11 @@ def _clashes(document: Document, placed: list[_Placed], before: list[_Placed]) -
     problems = []
     seen = [p.entry for p in before]
     for item in placed:
-        clash = _first_clash(item.entry, seen)
+        clash = first_clash(item.entry, seen)
         if clash is not None:
             problems.append(document.locate(_clash_finding(item, clash)))
         seen.append(item.entry)
     return problems
-
-
-def _first_clash(
-    entry: PipelineConfig | PipelineTemplate, others: Sequence[PipelineConfig | PipelineTemplate]
-) -> PipelineConfig | None:
-    """The pipeline of the same name, or one that writes the same table; templates clash once expanded."""
-    if isinstance(entry, PipelineTemplate):
-        return None
-    tables = _tables(entry)
-    for other in others:
-        if isinstance(other, PipelineConfig) and (other.name == entry.name or tables & _tables(other)):
-            return other
-    return None
-
-
-def _tables(pipeline: PipelineConfig) -> set[str]:
-    # Some catalogs fold case: two tables that differ in it alone would be one there.
-    return {pipeline.table.lower(), pipeline.table.lower() + DEAD_LETTERS_SUFFIX}
 
 
 def _clash_finding(item: _Placed, clash: PipelineConfig) -> Finding:
@@ -230,40 +182,6 @@ def _clash_finding(item: _Placed, clash: PipelineConfig) -> Finding:
         f"{item.entry.table} is written by the pipeline {clash.name} too",
         f"One table, one pipeline; a table and its {DEAD_LETTERS_SUFFIX} both count.",
     )
-
-
-def _from_template(template: PipelineTemplate, topic: str) -> PipelineConfig:
-    settings = {
-        key: getattr(template, key)
-        for key in PipelineConfig.model_fields
-        if key in PipelineTemplate.model_fields
-    }
-    return PipelineConfig(
-        **{**settings, "name": safe_name(topic), "table": _table_of(template.table, topic)},
-        topic=topic,
-        template=template.name,
-    )
-
-
-def _template_problem(
-    template: PipelineTemplate, pipeline: PipelineConfig, clash: PipelineConfig
-) -> ConfigProblem:
-    return ConfigProblem(
-        template.file,
-        template.line,
-        _template_key(template),
-        f"topic {pipeline.topic} would be the pipeline {pipeline.name} into {pipeline.table},"
-        f" which topic {clash.topic} is",
-        "Give one of them a pipeline of its own with another name and table.",
-    )
-
-
-def _template_key(template: PipelineTemplate) -> str:
-    return f"pipelines.{template.name}.topics_regex"
-
-
-def _table_of(table: str, topic: str) -> str:
-    return table.replace("{topic}", _UNSAFE.sub("_", topic))
 
 
 def _assemble(written: WrittenFile, placed: list[_Placed], *, home: str, folder: str) -> SluiceConfig:

@@ -210,33 +210,26 @@ def _version(value: object) -> int:
     return 1
 
 
+def _matches(pattern: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "pattern": pattern})
+
+
+_ONE_OR_MANY_SCHEMA = WithJsonSchema(
+    {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+)
 Scalar = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"]})]
-Duration = Annotated[
-    int, BeforeValidator(_duration), WithJsonSchema({"type": "string", "pattern": r"^\d+\s*[smhd]$"})
-]
-OrphanAge = Annotated[
-    int, BeforeValidator(_orphan_age), WithJsonSchema({"type": "string", "pattern": r"^\d+\s*[smhd]$"})
-]
-Share = Annotated[
-    float, BeforeValidator(_share), WithJsonSchema({"type": "string", "pattern": r"^\d+(\.\d+)?\s*%$"})
-]
-Size = Annotated[
-    int, BeforeValidator(_size), WithJsonSchema({"type": "string", "pattern": r"^\d+\s*([KMGT]i?)?B$"})
-]
+Duration = Annotated[int, BeforeValidator(_duration), _matches(r"^\d+\s*[smhd]$")]
+OrphanAge = Annotated[int, BeforeValidator(_orphan_age), _matches(r"^\d+\s*[smhd]$")]
+Share = Annotated[float, BeforeValidator(_share), _matches(r"^\d+(\.\d+)?\s*%$")]
+Size = Annotated[int, BeforeValidator(_size), _matches(r"^\d+\s*([KMGT]i?)?B$")]
 Count = Annotated[int, BeforeValidator(_positive), WithJsonSchema({"type": "integer", "minimum": 1})]
 PortNumber = Annotated[
     int, BeforeValidator(_port), WithJsonSchema({"type": "integer", "minimum": 0, "maximum": _HIGHEST_PORT})
 ]
-Topic = Annotated[
-    str, BeforeValidator(_topic), WithJsonSchema({"type": "string", "pattern": f"^{_TOPIC.pattern}$"})
-]
+Topic = Annotated[str, BeforeValidator(_topic), _matches(f"^{_TOPIC.pattern}$")]
 Regex = Annotated[str, BeforeValidator(_regex), WithJsonSchema({"type": "string", "format": "regex"})]
-Table = Annotated[
-    str, BeforeValidator(_table), WithJsonSchema({"type": "string", "pattern": r"^[^.\s]+(\.[^.\s]+)+$"})
-]
-PipelineName = Annotated[
-    str, BeforeValidator(_pipeline_name), WithJsonSchema({"type": "string", "pattern": f"^{_NAME.pattern}$"})
-]
+Table = Annotated[str, BeforeValidator(_table), _matches(r"^[^.\s]+(\.[^.\s]+)+$")]
+PipelineName = Annotated[str, BeforeValidator(_pipeline_name), _matches(f"^{_NAME.pattern}$")]
 StartText = Annotated[
     Start,
     BeforeValidator(_start),
@@ -250,20 +243,10 @@ StartText = Annotated[
     ),
 ]
 Term = Annotated[str, BeforeValidator(_partition_term), WithJsonSchema({"type": "string"})]
-Terms = Annotated[
-    tuple[Term, ...],
-    BeforeValidator(_one_or_many),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
-]
-Names = Annotated[
-    tuple[str, ...],
-    BeforeValidator(_one_or_many),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
-]
+Terms = Annotated[tuple[Term, ...], BeforeValidator(_one_or_many), _ONE_OR_MANY_SCHEMA]
+Names = Annotated[tuple[str, ...], BeforeValidator(_one_or_many), _ONE_OR_MANY_SCHEMA]
 Owners = Annotated[
-    tuple[Annotated[str, BeforeValidator(_owner)], ...],
-    BeforeValidator(_one_or_many),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+    tuple[Annotated[str, BeforeValidator(_owner)], ...], BeforeValidator(_one_or_many), _ONE_OR_MANY_SCHEMA
 ]
 Properties = Annotated[
     dict[str, Scalar],
@@ -290,12 +273,6 @@ Expectations = Annotated[
         }
     ),
 ]
-ConnectUrl = Annotated[
-    str, BeforeValidator(_connect_url), WithJsonSchema({"type": "string", "pattern": "^sc://"})
-]
-Webhook = Annotated[
-    SecretStr,
-    BeforeValidator(_webhook),
-    WithJsonSchema({"type": "string", "pattern": r"^(https?://|\$\{)"}),
-]
+ConnectUrl = Annotated[str, BeforeValidator(_connect_url), _matches("^sc://")]
+Webhook = Annotated[SecretStr, BeforeValidator(_webhook), _matches(r"^(https?://|\$\{)")]
 Version = Annotated[int, BeforeValidator(_version), WithJsonSchema({"const": 1})]

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spark_jobs.core.config_build import build_config, demo_config, expand
+from spark_jobs.core.config_build import build_config, demo_config
 from spark_jobs.core.config_problems import ConfigProblem
+from spark_jobs.core.config_templates import expand
 from spark_jobs.core.errors import ConfigError
 from spark_jobs.io.topic_list import read_topics
 from spark_jobs.io.yaml_document import parse_document

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from spark_jobs.core.config import StartKind
-from spark_jobs.core.config_build import build_config, expand, safe_name
+from spark_jobs.core.config_build import build_config
+from spark_jobs.core.config_templates import expand, safe_name
 from spark_jobs.core.errors import ConfigError
 from spark_jobs.io.config_file import load_config
 from spark_jobs.io.topic_list import write_topics
