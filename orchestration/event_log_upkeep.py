@@ -1,6 +1,7 @@
 """Deletes old runs with their logs, which Dagster keeps for ever: 140 KB each, 200 MB a day at one a minute.
 
-The run that an asset was last materialized by stays, so that an idle table does not look unmaterialized.
+Only those of Sluice's own code location: a Dagster instance may be shared. The run that an asset was last
+materialized by stays, so that an idle table does not look unmaterialized.
 """
 
 import datetime as dt
@@ -23,19 +24,22 @@ from assets.limits import UPKEEP_MAX_RUNTIME_SECONDS
 from orchestration.jobs import TAG_MAX_RUNTIME
 
 FINISHED = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
+TAG_CODE_LOCATION = "dagster/code_location"  # set by Dagster on each run that a workspace started
 KEPT_FOR = dt.timedelta(days=2)
 PASS_SECONDS = 600.0
 PAGE_RUNS = 200
 
 
-def delete_old_runs(instance: DagsterInstance, before: dt.datetime, *, budget_seconds: float) -> int:
-    """Delete finished runs created before ``before`` (aware), oldest first; the number deleted."""
+def delete_old_runs(
+    instance: DagsterInstance, code_location: str, before: dt.datetime, *, budget_seconds: float
+) -> int:
+    """Delete the code location's finished runs created before ``before`` (aware), oldest first; how many."""
     deadline = time.monotonic() + budget_seconds
     kept = _newest_materializations(instance)
     deleted, cursor = 0, None
     while time.monotonic() < deadline:
         runs = instance.get_runs(
-            RunsFilter(statuses=FINISHED, created_before=before),
+            RunsFilter(statuses=FINISHED, created_before=before, tags={TAG_CODE_LOCATION: code_location}),
             cursor=cursor,
             limit=PAGE_RUNS,
             ascending=True,
@@ -63,8 +67,12 @@ def _newest_materializations(instance: DagsterInstance) -> set[str]:
 @op(tags={"sluice/upkeep": "event-log"})
 def delete_old_event_logs(context: OpExecutionContext) -> None:
     """Bounded: what one pass does not reach, the next one does."""
+    code_location = context.run.tags.get(TAG_CODE_LOCATION)
+    if code_location is None:
+        context.log.info("nothing deleted: no workspace started this run, so no run is known to be ours")
+        return
     before = dt.datetime.now(dt.UTC) - KEPT_FOR
-    deleted = delete_old_runs(context.instance, before, budget_seconds=PASS_SECONDS)
+    deleted = delete_old_runs(context.instance, code_location, before, budget_seconds=PASS_SECONDS)
     context.log.info("deleted %s runs created before %s", deleted, before.isoformat(timespec="seconds"))
 
 
@@ -74,7 +82,7 @@ def delete_old_event_logs(context: OpExecutionContext) -> None:
     executor_def=in_process_executor,
 )
 def event_log_upkeep_job() -> None:
-    """Delete runs older than two days with their event logs."""
+    """Delete this code location's runs older than two days with their event logs."""
     delete_old_event_logs()
 
 
@@ -82,6 +90,7 @@ event_log_upkeep_schedule = ScheduleDefinition(
     name="event_log_upkeep",
     job=event_log_upkeep_job,
     cron_schedule="23 * * * *",
-    description="Deletes runs older than two days with their event logs; the newest of each asset stays.",
+    description="Deletes this code location's runs older than two days with their event logs;"
+    " the newest of each asset stays.",
     default_status=DefaultScheduleStatus.RUNNING,
 )
