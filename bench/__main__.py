@@ -1,4 +1,4 @@
-"""``python -m bench``: every part in turn on servers of its own, nothing left behind."""
+"""``python -m bench``: every part in turn, over one broker of its own; nothing is left behind."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ PARTS = {
         tick_rows,
     ),
     "many_commits": Part(
-        "commit time over 2,000 commits",
+        "commit time over 2,000 commits with upkeep between them",
         lambda lab, sizes: measure_many_commits(lab, sizes.commits),
         many_commits_rows,
     ),

@@ -1,4 +1,4 @@
-"""Many small commits into one table with upkeep beside them: the last must cost what the first did.
+"""Many small commits into one table with upkeep between them: the last must cost what the first did.
 
 Everything of a batch is real but where its tasks run: here, in this process. Spark's scheduling would be
 most of the time and none of what is measured.
@@ -90,8 +90,8 @@ class ManyCommitsResult:
 
 
 @dataclass(slots=True)
-class _Beside:
-    """Stands for the upkeep sensor: looks every so many commits and does what is due."""
+class _Between:
+    """Stands for the upkeep sensor: looks every so many commits and does what is due before the next one."""
 
     pipeline: PipelineConfig
     connections: Connections
@@ -122,17 +122,17 @@ def measure_many_commits(lab: Lab, commits: int, **settings: Any) -> ManyCommits
         config = load_config(lab.configure("many", TOPIC, spark, max_batch_records=RECORDS, **settings))
         (pipeline,) = config.pipelines
         with open_connections(config, pipeline.name, kind="upkeep", actor="bench", run_id="bench") as real:
-            beside, began = _Beside(pipeline, real), time.monotonic()
+            between, began = _Between(pipeline, real), time.monotonic()
             result = drain(
-                pipeline, tasks_here(real), budget_seconds=_TIMEOUT_SECONDS, on_progress=beside.after
+                pipeline, tasks_here(real), budget_seconds=_TIMEOUT_SECONDS, on_progress=between.after
             )
     return ManyCommitsResult(
         records_per_commit=RECORDS,
         rows=result.balance.rows,
         expected_rows=commits * RECORDS,
         seconds=time.monotonic() - began,
-        commit_ms=tuple(beside.commit_ms),
-        looks=tuple(beside.looks),
-        upkeep_runs=dict(beside.runs),
-        upkeep_seconds=beside.seconds,
+        commit_ms=tuple(between.commit_ms),
+        looks=tuple(between.looks),
+        upkeep_runs=dict(between.runs),
+        upkeep_seconds=between.seconds,
     )

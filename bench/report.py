@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 MIB = 1024 * 1024
 PIPE_WIDTH = 140
+SHARE = "drain's speed as a share of the bare loop's"  # 1 is as fast, 1.1 a tenth faster
 Row = tuple[str, str, str]
 
 
@@ -53,9 +54,9 @@ def catch_up_rows(result: CatchUpResult) -> list[Row]:
     return [
         (f"drain of {result.records:,} records", speed, ""),
         ("bare loop, two processes", f"{result.bare_rows_per_second:,.0f} rows/s", ""),
-        ("drain / bare loop, by time", f"{result.ratio:.2f}", f">= {GOAL_RATIO}"),
+        (f"{SHARE}, by time", f"{result.ratio:.2f}", f">= {GOAL_RATIO}"),
         *((f"  round {r.order}", f"{r.ratio:.2f}", "") for r in result.rounds),
-        ("drain / bare loop, by CPU time", _ratio(result.cpu_ratio), ""),
+        (f"{SHARE}, by CPU time", _ratio(result.cpu_ratio), ""),
         ("drain's CPU µs a row, all processes", _ratio(own), f"<= {GOAL_CPU_US_PER_ROW}"),
         ("bare loop's CPU µs a row", f"{bare:.2f}", ""),
         ("tasks' CPU µs a row, by step", steps, ""),
@@ -99,7 +100,7 @@ def _shape_rows(name: str, result: CatchUpResult) -> list[Row]:
     by_cpu = _ratio(result.cpu_ratio)
     return [
         (f"{name}, {result.records:,} of {result.value_bytes_per_record:,.0f} bytes", speed, ""),
-        ("  drain / bare loop, by time; by CPU time", f"{result.ratio:.2f}; {by_cpu}", ""),
+        (f"  {SHARE}, by time; by CPU time", f"{result.ratio:.2f}; {by_cpu}", ""),
         ("  CPU µs a row, drain; bare loop", f"{own}; {bare}", ""),
         ("  tasks' CPU µs a row, by step", steps, ""),
     ]
@@ -113,8 +114,8 @@ def kafka_connect_rows(result: KafkaConnectResult) -> list[Row]:
         (f"Connect's sink, a commit each {result.commit_interval_ms / 1000:g} s", _speed(result.sinks), ""),
         ("  without the wait for its first and last commit", _busy(result.sinks), ""),
         ("  CPU µs a row; commits", _cost(result.sinks), ""),
-        ("drain / Connect, by time", f"{result.speed_ratio:.2f}", ""),
-        ("Connect / drain, by CPU time", _ratio(result.cpu_ratio), ""),
+        ("drain's speed as a multiple of Connect's, by time", f"{result.speed_ratio:.2f}", ""),
+        ("drain's speed as a multiple of Connect's, by CPU time", _ratio(result.cpu_ratio), ""),
     ]
 
 
@@ -143,7 +144,7 @@ def cold_start_rows(result: ColdStartResult) -> list[Row]:
 
 def small_batches_rows(result: SmallBatchesResult) -> list[Row]:
     """First and later batches of a run."""
-    first = sorted(result.first, key=lambda one: one.seconds)[len(result.first) // 2]
+    first = sorted(result.first, key=lambda one: one.warm_seconds)[len(result.first) // 2]
     parts = {
         "interpreter": first.start_seconds,
         "imports": first.import_seconds,
@@ -152,10 +153,11 @@ def small_batches_rows(result: SmallBatchesResult) -> list[Row]:
     }
     return [
         (
-            "process start to commit, p50",
-            f"{result.first_p50_seconds:.2f} s",
+            "first batch, attaching to commit, p50",
+            f"{result.warm_p50_seconds:.2f} s",
             f"<= {GOAL_FIRST_SECONDS} s",
         ),
+        ("the same with the process's start and imports, p50", f"{result.first_p50_seconds:.2f} s", ""),
         *_steps("of that, s", parts, 2),
         *_steps("inside its batch, ms", first.durations_ms, 0),
         ("each later batch, p50", f"{result.later_p50_seconds:.2f} s", f"<= {GOAL_LATER_SECONDS} s"),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 TOPIC = "small"
 RECORDS = 1_000
-GOAL_FIRST_SECONDS = 3.0
+GOAL_FIRST_SECONDS = 3.0  # on a warm server and session: attach, recover, plan, drain, commit
 GOAL_LATER_SECONDS = 1.0
 
 
@@ -33,9 +33,14 @@ class FirstBatch:
     durations_ms: dict[str, int]
 
     @property
+    def warm_seconds(self) -> float:
+        """Without the process's start and imports."""
+        return self.connect_seconds + self.drain_seconds
+
+    @property
     def seconds(self) -> float:
         """All of it."""
-        return self.start_seconds + self.import_seconds + self.connect_seconds + self.drain_seconds
+        return self.start_seconds + self.import_seconds + self.warm_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +56,13 @@ class SmallBatchesResult:
     later_durations_ms: dict[str, float]
 
     @property
+    def warm_p50_seconds(self) -> float:
+        """Median over runs of the first batch, from attaching to the warm session to its commit."""
+        return median(first.warm_seconds for first in self.first)
+
+    @property
     def first_p50_seconds(self) -> float:
-        """Median over runs."""
+        """The same with the process's start and imports."""
         return median(first.seconds for first in self.first)
 
     @property

@@ -139,7 +139,7 @@ def test_bench_cold_start_tells_whose_imports_it_is(lab: Lab) -> None:
 
 
 def test_bench_many_commits_keeps_the_table_small(lab: Lab) -> None:
-    """Upkeep runs by its own conditions beside the commits, nothing is lost, and counts stay bounded."""
+    """Upkeep runs by its own conditions between the commits, nothing is lost, and counts stay bounded."""
     result = measure_many_commits(lab, 60, upkeep={"keep_snapshots": 30, "compact_above": 30})
     assert result.rows == result.expected_rows == 60 * result.records_per_commit
     assert len(result.commit_ms) == 60
