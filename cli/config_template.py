@@ -62,7 +62,7 @@ version: 1
 #   sasl.username: sluice
 #   sasl.password: ${{KAFKA_PASSWORD}}
 
-# Any PyIceberg catalog. Without one: SQLite and a folder under the state folder (.sluice).
+# A catalog that speaks Iceberg's REST protocol. Without one: SQLite and a folder in the state folder.
 # catalog:
 #   name: sluice
 #   type: rest

@@ -121,7 +121,7 @@ def _implementation(properties: Mapping[str, str]) -> dict[str, str]:
         raise ConfigError(
             f"Spark has no counterpart of the catalog type {kind or '(none)'}",
             code="unknown-catalog-type",
-            hint="Use rest, sql, glue or hive, or name Iceberg's Java class as catalog.catalog-impl.",
+            hint="Use rest or sql, or name Iceberg's Java class as catalog.catalog-impl.",
         )
     if kind != "rest" and properties.get("warehouse", "").startswith(_OBJECT_STORES):
         implementation["io-impl"] = RESOLVING_FILE_IO

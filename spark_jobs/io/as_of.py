@@ -29,7 +29,7 @@ def snapshot_at(table: Table, moment: Moment) -> Snapshot:
         raise ConfigError(
             "the catalog shows the table's newest snapshot only: it keeps no history, or all have expired",
             code="no-history",
-            hint="It works on catalogs that keep history: SQLite, Postgres, Iceberg's own REST server.",
+            hint="It works on catalogs that keep history, as SQLite and Iceberg's own REST server do.",
             table=".".join(table.name()),
         )
     oldest = min(table.metadata.snapshots, key=lambda kept: kept.timestamp_ms)

@@ -20,6 +20,7 @@ from pyiceberg.catalog import (
 from pyiceberg.exceptions import (
     ForbiddenError,
     NoSuchPropertyException,
+    NotInstalledError,
     OAuthError,
     UnauthorizedError,
 )
@@ -34,7 +35,14 @@ if TYPE_CHECKING:
 
     from pyiceberg.catalog import Catalog
 
-_SETTINGS_ERRORS = (KeyError, ValueError, ImportError, TypeError, NoSuchPropertyException)
+_SETTINGS_ERRORS = (
+    KeyError,
+    ValueError,
+    ImportError,
+    TypeError,
+    NoSuchPropertyException,
+    NotInstalledError,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -58,6 +66,14 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
 
 def settings_error(error: Exception, name: str) -> ConfigError:
     """What it means that a catalog could not even be set up."""
+    if isinstance(error, NotInstalledError | ImportError):
+        return ConfigError(
+            f"the catalog's driver is not installed: {first_line(error)}",
+            code="catalog-settings",
+            hint="Sluice installs what REST catalogs and SQLite need. Any other needs its driver in .venv"
+            " and is not tested.",
+            catalog=name,
+        )
     return ConfigError(
         f"the catalog's properties do not open a catalog: {first_line(error)}",
         code="catalog-settings",

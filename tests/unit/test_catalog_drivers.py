@@ -1,0 +1,28 @@
+"""A catalog whose driver is not installed is a mistake of the configuration, which no later run mends."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from spark_jobs.core.errors import ConfigError
+from spark_jobs.io.catalog import open_catalog
+
+
+@pytest.mark.parametrize(
+    ("properties", "module", "driver", "named"),
+    [
+        ({"type": "glue"}, "pyiceberg.catalog.glue", "boto3", "glue"),
+        ({"type": "hive", "uri": "thrift://127.0.0.1:9"}, "pyiceberg.catalog.hive", "thrift", "hive"),
+        ({"type": "sql", "uri": "postgresql://127.0.0.1:9/lake"}, "psycopg", "psycopg", "psycopg"),
+    ],
+)
+def test_a_missing_driver_is_named(monkeypatch, properties, module, driver, named):
+    """Tried again it would be missing again; the message says which one."""
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setitem(sys.modules, driver, None)
+    with pytest.raises(ConfigError, match="driver is not installed") as caught:
+        open_catalog("lake", properties)
+    assert caught.value.code == "catalog-settings"
+    assert named in caught.value.message.lower()
