@@ -157,12 +157,17 @@ Durations and sizes carry a unit. Every value may be quoted or not: `0123` and `
 _KAFKA = """Any librdkafka property under its own name, for consumers and the admin client alike. An unknown
 one is refused, and one of the Java client is told its name here. What decides that every record is read once
 has one value: `isolation.level`, `auto.offset.reset`, `check.crcs`, `enable.partition.eof`,
-`enable.auto.commit`; any other is refused."""
+`enable.auto.commit`, `enable.auto.offset.store`; any other is refused. So is a `group.id`: no consumer group
+is joined."""
 
-_CATALOG = """`name` and any property of a PyIceberg catalog or FileIO, flat. For Spark they are translated to
-Iceberg-Java's names, so that both see the same tables; what only Spark should know goes to `spark.conf`
-as `spark.sql.catalog.<name>.…`. Left out as a whole, or with nothing but a name, the catalog is SQLite at
-`catalog.db` and the warehouse the folder `lake`, both in the state folder."""
+_CATALOG = """Any catalog that speaks Iceberg's REST protocol (tested with Iceberg's reference server and
+Nessie), or SQLite on a local disk. Others that PyIceberg knows (Glue, Hive, Postgres) need their driver,
+which is not installed, and are not tested.
+
+`name` and the properties of the catalog and its FileIO under PyIceberg's names, flat. For Spark they are
+translated to Iceberg-Java's names, so that both see the same tables; what only Spark should know goes to
+`spark.conf` as `spark.sql.catalog.<name>.…`. Left out as a whole, or with nothing but a name, the catalog is
+SQLite at `catalog.db` and the warehouse the folder `lake`, both in the state folder."""
 
 _DEFAULTS = """Settings of every pipeline that does not say otherwise. The order is: the main file's
 defaults, a team file's own, the pipeline's. Maps are merged key by key, everything else is replaced."""
@@ -209,9 +214,9 @@ whole; all other files' pipelines go on. `./sluice validate` and `status` show w
 _SECRETS = """## Secrets
 
 `${NAME}` (environment) and `${file:/path}` (the file's content without its last line break) may stand
-anywhere inside a value under `kafka`, `catalog` and `spark.conf`. They are read when a run starts, so a
-rotated secret needs no restart, and their values are kept out of logs, errors, the UI and the transaction
-log. One that is not there is an error that names the key."""
+anywhere inside a value under `kafka`, `catalog` and `spark.conf`, and in `notify.webhook`. They are read when
+a run starts, so a rotated secret needs no restart, and their values are kept out of logs, errors, the UI and
+the transaction log. One that is not there is an error that names the key (of `notify.webhook` a warning)."""
 
 _ENVIRONMENT = """## Environment
 
@@ -219,6 +224,7 @@ _ENVIRONMENT = """## Environment
 |---|---|
 | `SLUICE_CONFIG` | The configuration file; `--config` wins. |
 | `SLUICE_HOME` | The state folder instead of `.sluice` beside the configuration file. |
+| `SLUICE_MAVEN_MIRROR` | The address of a Maven repository to take the jars from. |
 | `XDG_CACHE_HOME` | Where downloads are kept, shared between clones; `~/.cache` by default. |"""
 
 

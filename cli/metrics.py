@@ -15,7 +15,9 @@ from spark_jobs.io.config_file import load_config
 
 @click.command("metrics")
 @click.option("--host", default=None, help="Where to listen instead of metrics.host.")
-@click.option("--port", type=int, default=None, help="Which port instead of metrics.port.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), default=None, help="Which port instead of metrics.port."
+)
 def command(host: str | None, port: int | None) -> None:
     """Serve Prometheus metrics of every pipeline at /metrics until Ctrl-C; reads only.
 

@@ -106,7 +106,7 @@ class WrittenDefaults(Frozen):
     )
     freshness: Duration | None = Field(
         default=None,
-        description="How old the oldest waiting record may get before a run starts.",
+        description="How old the last commit may get while records wait: then a run starts.",
         json_schema_extra={"default": format_duration(DEFAULT_FRESHNESS_SECONDS)},
     )
     max_batch_records: Count | None = Field(
@@ -242,7 +242,7 @@ class WrittenFile(WrittenTeamFile):
     )
     catalog: Annotated[WrittenCatalog, BeforeValidator(nothing_is_empty)] = Field(
         default=WrittenCatalog(name="sluice"),
-        description="`name` and any PyIceberg catalog or FileIO property.",
+        description="`name` and the properties of the catalog and its FileIO, under PyIceberg's names.",
     )
     state: str | None = Field(
         default=None,

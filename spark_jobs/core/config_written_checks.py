@@ -92,7 +92,8 @@ class WrittenMetrics(Frozen):
 
     port: PortNumber | None = Field(
         default=None,
-        description="Where they are served; `0` switches them off.",
+        description="Where they are served. With `0` `./sluice up` serves none;"
+        f" `./sluice metrics` then takes {DEFAULT_METRICS_PORT}, or its `--port`.",
         json_schema_extra={"default": f"{DEFAULT_METRICS_PORT}, or a free port when that is taken"},
     )
     host: str | None = Field(

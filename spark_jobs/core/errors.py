@@ -88,7 +88,7 @@ class BatchHeld(SluiceError):
 
 
 class BadRecord(SluiceError):
-    """A record that cannot become a row; ``where`` names the failed phase and field."""
+    """A record that cannot become a row; its coordinates name the failed phase and field."""
 
     exit_code = 65
 

@@ -25,6 +25,9 @@ FIXED_PROPERTIES = {
     "group.id": "sluice",
 }
 
+_LOST_OR_DOUBLED = "Leave it out: another value would lose or double records."
+_WHY_FIXED = {"group.id": "Leave it out: no consumer group is joined."}
+
 ALIASES = {
     "metadata.broker.list": "bootstrap.servers",
     "sasl.mechanism": "sasl.mechanisms",
@@ -89,9 +92,7 @@ def _judge(name: str, value: str) -> Finding | None:
     if fixed is not None:
         if str(value).lower() == fixed:
             return None
-        return Finding(
-            (name,), f"is always {fixed}", "Leave it out: another value would lose or double records."
-        )
+        return Finding((name,), f"is always {fixed}", _WHY_FIXED.get(name, _LOST_OR_DOUBLED))
     if name in _JAVA_NAMES:
         return Finding((name,), "is a property of Kafka's Java client", _JAVA_NAMES[name])
     if name in KAFKA_PROPERTY_NAMES:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import socket
 
 import pytest
+from click.testing import CliRunner
 
+from cli.metrics import command
 from servers import metrics
 from spark_jobs.core.errors import ConfigError
 
@@ -22,3 +24,10 @@ def test_a_second_sluice_takes_a_free_port_unless_it_was_told_which(monkeypatch:
             metrics._port(taken)
         assert refused.value.code == "port-taken"
     assert metrics._port(None) == taken
+
+
+def test_port_zero_is_no_port_to_serve_on() -> None:
+    """`metrics --port 0` is refused: it was taken for no port at all, and the usual one was served."""
+    ended = CliRunner().invoke(command, ["--port", "0"])
+    assert ended.exit_code == 2
+    assert "--port" in ended.output
