@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 DEFAULT_LIMIT = 20
 MAX_RANGES_SHOWN = 3
+LOGGED_KINDS = [kind.value for kind in BatchKind if kind is not BatchKind.REANCHOR]
 
 
 @click.command("history")
@@ -28,7 +29,7 @@ MAX_RANGES_SHOWN = 3
     "--kind",
     "kinds",
     multiple=True,
-    type=click.Choice([kind.value for kind in BatchKind]),
+    type=click.Choice(LOGGED_KINDS),
     help="Only these.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")

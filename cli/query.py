@@ -30,7 +30,10 @@ SHOWN_ROWS = 200
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: columns and all rows.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print all rows as CSV with a heading.")
 def command(pipeline: str, sql: str, as_of: str | None, as_json: bool, as_csv: bool) -> None:
-    """Run SQL over PIPELINE's table, under its own name, and `dead_letters`. Reads only.
+    """Run SQL over PIPELINE's table and its dead letters. Reads only.
+
+    The table lake.orders is `orders` or `lake.orders` in the SQL (where the namespace has several parts only
+    `orders`), its dead letters are `dead_letters`.
 
     The rows are streamed, so memory stays bounded; plain output shows the first 200. It is DuckDB's SQL
     without files, network and extensions; times are shown in UTC.

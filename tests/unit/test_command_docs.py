@@ -1,0 +1,30 @@
+"""docs/COMMANDS.md and docs/METRICS.md are what the commands and the exporter say of themselves."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from cli import command_docs, metric_docs
+from cli.app import COMMANDS
+from resources.metric_families import FAMILIES
+
+
+@pytest.mark.parametrize("docs", [command_docs, metric_docs])
+def test_committed_pages_are_generated(docs):
+    """An option or a metric cannot change without its page: ``python -m cli.command_docs`` writes it."""
+    assert docs.PAGE.read_text(encoding="utf-8") == docs.render()
+
+
+def test_every_command_has_its_place():
+    """Each command, and each command of a group, is a heading of its own, once."""
+    headings = re.findall(r"^### (.+)$", command_docs.render(), re.MULTILINE)
+    groups = {"held list", "held publish", "held discard"}
+    assert sorted(headings) == sorted({entry.name for entry in COMMANDS} | groups)
+
+
+def test_every_metric_has_a_row():
+    """Name, kind and labels, as dashboards need them."""
+    page = metric_docs.render()
+    assert all(f"| `{family.name}` | {family.kind} |" in page for family in FAMILIES.values())
