@@ -47,7 +47,7 @@ JSON_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class GenerateResult:
-    """What was put into a topic; ``value_bytes`` of a record is the mean over one slice."""
+    """What was put into a topic; ``value_bytes_per_record`` is the mean over one slice."""
 
     topic: str
     records: int

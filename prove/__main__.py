@@ -48,6 +48,8 @@ def main(*, quick: bool, only: str, jobs: int, soak: float | None, seed: int | N
 
     The whole matrix takes up to an hour and writes docs/RELIABILITY.md.
     """
+    if soak is not None and (quick or only != "*"):
+        raise click.UsageError("--soak runs one soak and nothing else: leave out --quick and --only")
     seed = random.randrange(1_000_000) if seed is None else seed
     if soak is None:
         chosen = choose(only=only, is_quick=quick, seed=seed)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from prove.hostile import Told, judge
-from prove.hostile_kafka import GROUP
 from prove.lab.kafka_server import unique_name
 from prove.scenario import Findings, Scenario
 from prove.stage import CATALOG_NAMES, SQLITE
@@ -29,6 +28,7 @@ class OwnKafka(Protocol):
 
 
 K = TypeVar("K", bound=OwnKafka)
+GROUP = "a hostile broker"
 
 
 @dataclass(frozen=True, slots=True)

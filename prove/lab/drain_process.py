@@ -82,7 +82,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class DrainProcess:
-    """A drain under way; asked by a signal it writes where it is below ``folder``."""
+    """Work under way, mostly a drain; asked by a signal it writes where it is below ``folder``."""
 
     process: ForkServerProcess
     receiver: Connection
@@ -98,7 +98,7 @@ class DrainProcess:
         """Wait for the end; the signal's number, None for an end of its own."""
         self.process.join(FINISH_SECONDS)
         code = self.process.exitcode
-        assert code is not None, "the drain did not end"
+        assert code is not None, "the work did not end"
         return -code if code < 0 else None
 
     def last_words(self) -> str:
@@ -106,8 +106,8 @@ class DrainProcess:
         return str(self.receiver.recv()) if self.process.exitcode == 0 and self.receiver.poll() else "nothing"
 
     def answer(self) -> Answer:
-        """Wait for a drain that ends by itself."""
-        assert self.receiver.poll(FINISH_SECONDS), f"the drain did not answer, it is here:\n{self._stacks()}"
+        """Wait for work that ends by itself."""
+        assert self.receiver.poll(FINISH_SECONDS), f"the work did not answer, it is here:\n{self._stacks()}"
         answer: Answer = self.receiver.recv()
         self.process.join(FINISH_SECONDS)
         return answer

@@ -109,7 +109,7 @@ class Lab:
         return start_work(self.path, PIPELINE, fail_points, under)
 
     def kill_at(self, fail_at: str, *, work: str = "drain") -> None:
-        """Run a drain (or a checkpoint) that must die at the fail point."""
+        """Run work, by default a drain, that must die at the fail point."""
         process = self.start(fail_at, work=work)
         is_killed = process.died_of() == signal.SIGKILL
         assert is_killed, f"{fail_at} was not reached; it said: {process.last_words()}"
