@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from prove.hostile import Case, Told, drained, interrupted, put_right
+from prove.hostile import ADOPTED, Case, Told, drained, interrupted, put_right
 from prove.lab.clock import ClockJump
 from prove.lab.signal_at import SignalAt
 from prove.stage import BATCH, REST
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 GROUP = "a clock that jumps"
 DAY_SECONDS = 24 * 3600
 AHEAD, BEHIND = ClockJump(DAY_SECONDS), ClockJump(-DAY_SECONDS)
-ADOPTED = "the dead run's files are committed, nothing is read again"
 AGAIN = "the range is read again, what the dead run wrote is swept"
 UPKEEP: dict[str, Any] = {"upkeep": {"compact_above": 5, "keep_snapshots": 2}}
 QUICK = frozenset({"behind/adopted"})

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from prove.lab.drain_process import Answer, DrainProcess
     from prove.stage import Play, Stage
 
+ADOPTED = "the dead run's files are committed, nothing is read again"
+
 
 @dataclass(frozen=True, slots=True)
 class Told:
@@ -109,13 +111,13 @@ def refused(play: Play, *codes: str) -> str:
     before = _main(play)
     answer = play.lab.start().answer()
     assert _main(play) == before, "the table was committed to all the same"
-    return _named(answer, codes)
+    return named(answer, codes)
 
 
 def refused_awake(process: DrainProcess, *codes: str) -> str:
     """A drain that was stopped goes on and ends with one of these errors; in words."""
     process.go_on()
-    return _named(process.answer(), codes)
+    return named(process.answer(), codes)
 
 
 def put_right(
@@ -166,7 +168,8 @@ def _main(play: Play) -> int | None:
         return catalog.load_table(name).metadata.current_snapshot_id
 
 
-def _named(answer: Answer, codes: tuple[str, ...]) -> str:
+def named(answer: Answer, codes: tuple[str, ...]) -> str:
+    """Say that the work ended with one of these errors, with any named one when there are none."""
     assert answer.error is not None, f"it ended well, with {answer.batches} batches"
     assert not codes or answer.error in codes, f"it ended with {answer.message}"
     assert "\n" not in answer.message, answer.message

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.transforms import DayTransform
 from pyiceberg.types import LongType, StringType
 
-from prove.hostile import Case, Told, changed, drained, interrupted, put_right
-from prove.hostile_lake import ADOPTED, expire
+from prove.hostile import ADOPTED, Case, Told, changed, drained, interrupted, put_right
+from prove.hostile_lake import expire
 from prove.lab.new_lab import configure
 from prove.lab.other_compaction import compact_by_hand
 from prove.lab.pipeline_lab import PIPELINE, orders

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
-from prove.hostile import Case, Told, changed, drained, interrupted, other_engine, put_right, refused
+from prove.hostile import ADOPTED, Case, Told, changed, drained, interrupted, other_engine, put_right, refused
 from prove.stage import BATCH, REST, SQLITE
 from spark_jobs.rollback import rollback
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from prove.stage import Play
 
 GROUP = "a table changed by others between a crash and the restart"
-ADOPTED = "the dead run's files are committed, nothing is read again"
 NAMED = "a named error and no commit; put back, the dead run's files are committed"
 NAMED_THEN_BACK = "a named error and no commit; rolled back to what we committed, all is there"
 QUICK = frozenset({"rolled-back"})

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from prove.hostile import Case, Told, drained, put_right
+from prove.hostile import ADOPTED, Case, Told, drained, put_right
 from prove.stage import BATCH, REST, SQLITE
 from spark_jobs.core.log_names import PHASE_NUMBERS, Phase
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     Damage = Callable[[FileIO, str], object]
 
 GROUP = "a damaged transaction log"
-ADOPTED = "the dead run's files are committed, nothing is read again"
 FOUND = "the dead run's commit is found, nothing is read again"
 READ_AGAIN = "the range is read and committed again"
 QUICK = frozenset({"log/files-garbage"})

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from prove.hostile import Case, Told, changed, drained, interrupted, put_right, refused
+from prove.hostile import ADOPTED, Case, Told, changed, drained, interrupted, put_right, refused
+from prove.jobs import later
 from prove.stage import REST, SQLITE
 from spark_jobs.core.progress import (
     PROPERTY_ANCHOR,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 GROUP = "a table's properties set by hand"
 NAMED = "a named error and no commit; put back, all goes on as if nothing had been"
-HARMLESS = "the dead run's files are committed, nothing is read again"
 QUICK = frozenset({"properties/offsets-set-forward", "properties/owed-forgotten"})
 ON_REST = QUICK | {"properties/offsets-set-back"}
 
@@ -55,7 +55,7 @@ class ByHand:
         return Case(
             name=f"properties/{self.name}",
             title=self.title,
-            promise=NAMED if self.is_noticed else HARMLESS,
+            promise=NAMED if self.is_noticed else ADOPTED,
             happen=self._happen,
             catalog=catalog,
         )
@@ -89,11 +89,6 @@ def hostile_properties() -> Iterator[Scenario]:
         for case in (each.case(catalog) for each in BY_HAND):
             if catalog == SQLITE or case.name in ON_REST:
                 yield case.scenario(GROUP, is_quick=catalog == SQLITE and case.name in QUICK)
-
-
-def _one_waits(play: Play) -> None:
-    drained(play)
-    play.produce_batch()
 
 
 def _replayed(play: Play) -> None:
@@ -204,7 +199,7 @@ BY_HAND = (
         "`sluice.leader-epochs` names epochs to come",
         PROPERTY_LEADER_EPOCHS,
         _later_epochs,
-        before=_one_waits,
+        before=later,
         was_read=False,
     ),
     ByHand(
@@ -212,7 +207,7 @@ BY_HAND = (
         "`sluice.leader-epochs` emptied",
         PROPERTY_LEADER_EPOCHS,
         _is("{}"),
-        before=_one_waits,
+        before=later,
         was_read=False,
     ),
 )

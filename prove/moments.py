@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from prove.hostile import Told, drained, put_right
+from prove.hostile import Told, drained, named, put_right
 from prove.lab.harm_proxy import HarmProxy
 from prove.lab.new_lab import configure
 from prove.lab.patience import Patience
@@ -92,10 +92,7 @@ class Meeting:
         if self.is_sat_out:
             assert answer.error is None, answer.message
             return "the run went on"
-        assert answer.error is not None, "the run went on as if nothing was wrong"
-        assert not self.codes or answer.error in self.codes, answer.message
-        assert "\n" not in answer.message, answer.message
-        return f"the run ended with {answer.error}"
+        return named(answer, self.codes)
 
 
 @contextmanager

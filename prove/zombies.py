@@ -10,6 +10,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from prove.hostile import drained
+from prove.jobs import first, later
 from prove.lab.pipeline_lab import orders
 from prove.promises import REPLAYED, REPLAYED_RECORDS
 from prove.scenario import Findings, Scenario
@@ -99,23 +101,8 @@ def zombies() -> Iterator[Scenario]:
         yield from (zombie.scenario(catalog) for zombie in ZOMBIES if catalog in zombie.catalogs)
 
 
-def _first(play: Play) -> None:
-    play.produce_batch()
-
-
-def _later(play: Play) -> None:
-    play.produce_batch()
-    play.work()
-    play.produce_batch()
-
-
-def _drained(play: Play) -> None:
-    play.produce_batch()
-    play.work()
-
-
 def _only_tombstones(play: Play) -> None:
-    _drained(play)
+    drained(play)
     play.produce((), [None] * BATCH)
 
 
@@ -132,21 +119,21 @@ def _many_commits(play: Play) -> None:
 _ALL = tuple(CATALOG_NAMES)
 _MOST = (SQLITE, REST)
 ZOMBIES = (
-    Zombie("first-batch", "a table's first batch, adopted", "commit.before-swap", _first, _ALL),
+    Zombie("first-batch", "a table's first batch, adopted", "commit.before-swap", first, _ALL),
     Zombie(
         "first-batch-swept",
         "a table's first batch, done again and swept",
         "drain.after-tasks",
-        _first,
+        first,
         _ALL,
         (BATCH,),
     ),
-    Zombie("adopted", "a later batch, adopted", "commit.before-swap", _later, _ALL),
+    Zombie("adopted", "a later batch, adopted", "commit.before-swap", later, _ALL),
     Zombie(
         "swept",
         "between two chunks, what it wrote swept",
         "split.after-chunk",
-        _later,
+        later,
         _MOST,
         (BATCH,),
     ),
@@ -154,14 +141,14 @@ ZOMBIES = (
         "landed",
         "after its commit, before its dead letters",
         "dead-letters.before-swap",
-        _later,
+        later,
         _MOST,
     ),
     Zombie(
         "rolled-back",
         "its batch adopted and rolled back: the offsets are its own again",
         "commit.before-swap",
-        _later,
+        later,
         _MOST,
         later=_rolled_back,
     ),
@@ -169,7 +156,7 @@ ZOMBIES = (
         "many-commits",
         f"{MANY} commits later",
         "commit.before-swap",
-        _later,
+        later,
         _MOST,
         later=_many_commits,
     ),
@@ -177,7 +164,7 @@ ZOMBIES = (
         "many-commits-swept",
         f"{MANY} commits after its sweep",
         "drain.after-tasks",
-        _later,
+        later,
         _MOST,
         (BATCH,),
         later=_many_commits,
@@ -187,7 +174,7 @@ ZOMBIES = (
         "replay",
         "a replay that another one overtook",
         "replay.before-swap",
-        _drained,
+        drained,
         _MOST,
         (REPLAYED_RECORDS,),
         work=f"replay {REPLAYED}",
@@ -196,7 +183,7 @@ ZOMBIES = (
         "checkpoint",
         "a fold that another one overtook",
         "checkpoint.before-swap",
-        _drained,
+        drained,
         _MOST,
         orphans=1,
         work="checkpoint",
