@@ -9,6 +9,7 @@ import click
 
 from cli import output
 from cli.work import connections_for, load_pipeline
+from spark_jobs.core.errors import RetryableError
 from spark_jobs.core.upkeep_conditions import UpkeepKind
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def command(pipeline: str, only: str | None, *, dry_run: bool, as_json: bool) ->
         if not reasons:
             output.say("nothing is due")
         kinds = [UpkeepKind(kind) for kind in reasons if kind != LOG]
-        results = [r for kind in kinds if (r := _run(kind, chosen, connections, dry_run=dry_run)) is not None]
+        results, failed = _run_all(kinds, chosen, connections, dry_run=dry_run)
         folded = _fold(chosen, connections) if LOG in reasons and not dry_run else None
     print_upkeep(results)
     if folded is not None:
@@ -56,6 +57,8 @@ def command(pipeline: str, only: str | None, *, dry_run: bool, as_json: bool) ->
         output.say("nothing was changed")
     if as_json:
         output.json_line(_as_json(reasons, results, folded))
+    if failed:
+        raise failed[0]
 
 
 def print_upkeep(results: Iterable[UpkeepResult]) -> None:
@@ -84,6 +87,22 @@ def _due(pipeline: PipelineConfig, connections: Connections) -> dict[str, str]:
     due = {each.kind.value: each.reason for each in upkeep_due(pipeline, connections)}
     reason = log_due(pipeline, connections)
     return due | ({LOG: reason} if reason else {})
+
+
+def _run_all(
+    kinds: Iterable[UpkeepKind], pipeline: PipelineConfig, connections: Connections, *, dry_run: bool
+) -> tuple[list[UpkeepResult], list[RetryableError]]:
+    """What one kind cannot do keeps no other from its work: a damaged file is no reason to keep snapshots."""
+    results, failed = [], []
+    for kind in kinds:
+        try:
+            result = _run(kind, pipeline, connections, dry_run=dry_run)
+        except RetryableError as error:
+            failed.append(error)
+            continue
+        if result is not None:
+            results.append(result)
+    return results, failed
 
 
 def _run(

@@ -171,7 +171,7 @@ def _waiting(
 
 
 def _disagreement(pipeline: PipelineConfig, source: SourceState, table: _TableLook) -> SluiceError | None:
-    """The error that planning a drain would meet."""
+    """The error that planning a drain would meet, but for what Kafka's leaders alone know (a cut log)."""
     progress = table.state.progress
     try:
         check_identity(progress, source, table=pipeline.table)

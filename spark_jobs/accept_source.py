@@ -1,7 +1,8 @@
 """A topic that moved or was made anew: what the table was filled from against what is there now.
 
 The last rows of every partition decide. Where the same records stand at the same offsets, the log was moved
-as it is, and the table goes on; everything else is another log, and becomes the table's next generation.
+as it is, and the table goes on; everything else is another log, and becomes the table's next generation. So
+does one that lost its end and grew again, whatever stands there now.
 """
 
 from __future__ import annotations
@@ -65,14 +66,12 @@ class SourceComparison:
     @property
     def has_changed(self) -> bool:
         """Whether the topic or the cluster is another one by its id, or partitions or their ends are gone."""
-        then = (self.progress.cluster_id, self.progress.topic_id)
-        ids = zip(then, (self.source.cluster_id, self.source.topic_id), strict=True)
-        is_other = any(before and now and before != now for before, now in ids)
+        is_other = _is_other(self.progress, self.source)
         return is_other or bool(self.cut) or not set(self.progress.next_offsets) <= set(self.source.end)
 
     @property
     def continues(self) -> bool:
-        """Whether the table's offsets mean the same records there: shown by rows, never assumed."""
+        """Whether the table's offsets mean the same records there: rows of an uncut log show it."""
         return self.same > 0 and not self.objections and not self.cut
 
 
@@ -154,8 +153,14 @@ def _refuse_moved(pipeline: PipelineConfig, comparison: SourceComparison, progre
     )
 
 
+def _is_other(progress: Progress, source: SourceState) -> bool:
+    ids = ((progress.cluster_id, source.cluster_id), (progress.topic_id, source.topic_id))
+    return any(before and now and before != now for before, now in ids)
+
+
 def _is_cut(connections: Connections, progress: Progress, source: SourceState, partition: int) -> bool:
-    if partition not in source.end:
+    # Another cluster, or a topic made anew, counts its leaders' epochs anew: its rows alone can tell.
+    if partition not in source.end or _is_other(progress, source):
         return False
     is_short = source.end[partition] < progress.next_offsets[partition]
     return is_short or cut_below(connections, progress, source, partition) is not None

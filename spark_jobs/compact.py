@@ -45,7 +45,8 @@ def compact(
 
     Does the tiers that are due; where none is, every one that has files to merge. Killed at any point it
     leaves a table that every reader and drain goes on with; what it wrote and did not commit is an orphan
-    later. Raises every kind of ``SluiceError``; what was committed before stays.
+    later. Raises every kind of ``SluiceError``, ``RetryableError`` also when
+    some files could not be merged; what was committed before stays.
     """
     return tidy_tables(UpkeepKind.COMPACTION, pipeline, connections, _compact_table, say)
 
@@ -57,30 +58,38 @@ def _compact_table(hand: TableWork) -> Done:
     figures = hand.figures
     least = 1 if not due_tiers(figures, hand.settings) else hand.settings.compact_above
     counts: dict[str, int] = {}
+    failed_files = 0
     for tier in full_tiers(figures, least):
+        failed_of_tier = 0
         for before in (cold_before, None):
             if tier not in full_tiers(figures, least):
                 continue
             hand.connections.fail_points.reach("compact.before-rewrite")
-            _add(counts, _rewrite(hand, tier, before))
+            merged, failed_of_tier = _rewrite(hand, tier, before)
+            _add(counts, merged)
             hand.connections.fail_points.reach("compact.after-rewrite")
             figures = table_figures(hand.reload())
+        failed_files += failed_of_tier  # the last pass tries what failed in the first one, too
     if not counts:
         return Done(note="no partition has enough small files to merge")
-    if counts["failed_files"] and not counts["rewritten_files"]:
+    if counts["rewritten_files"]:
+        _reanchor(hand, figures.data_files)
+    if failed_files:
         raise RetryableError(
-            f"none of {counts['failed_files']:,} files could be merged",
+            f"{failed_files:,} files could not be merged, {counts['rewritten_files']:,} could",
             code="upkeep-failed",
-            hint="Nothing was changed. The Spark server's log has each group's error; ./sluice audit finds"
+            hint="What was merged stays. The Spark server's log has each group's error; ./sluice audit finds"
             " files that cannot be read.",
             table=hand.identifier,
         )
-    _reanchor(hand, figures.data_files)
     return Done(counts)
 
 
-def _rewrite(hand: TableWork, tier: Tier, ingested_before: dt.datetime | None) -> dict[str, int]:
-    """One call of the procedure; with a time only over files that hold rows ingested before it."""
+def _rewrite(hand: TableWork, tier: Tier, ingested_before: dt.datetime | None) -> tuple[dict[str, int], int]:
+    """One call of the procedure: counts of what it did, and the files of groups that failed.
+
+    With a time only over files that hold rows ingested before it.
+    """
     which = f"{tier.name} files, {'cold ones' if ingested_before else 'all'}"
     hand.say(f"{hand.identifier}: merging {which}")
     where = {}
@@ -98,10 +107,9 @@ def _rewrite(hand: TableWork, tier: Tier, ingested_before: dt.datetime | None) -
         "rewritten_files": found.get("rewritten_data_files_count", 0),
         "added_files": found.get("added_data_files_count", 0),
         "rewritten_bytes": found.get("rewritten_bytes_count", 0),
-        "failed_files": found.get("failed_data_files_count", 0),
     }
     hand.say(f"{hand.identifier}: {counts['rewritten_files']:,} files became {counts['added_files']:,}")
-    return counts
+    return counts, found.get("failed_data_files_count", 0)
 
 
 def _options(tier: Tier) -> dict[str, Any]:

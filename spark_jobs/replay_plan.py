@@ -1,4 +1,4 @@
-"""What a replay of offset ranges would do, checked against the table and the topic; reads metadata only."""
+"""What a replay of offset ranges would do, checked against the table and the topic; changes nothing."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from spark_jobs.core.source import check_identity
 from spark_jobs.io.anchor import check_anchor
 from spark_jobs.io.replace import affected_files, task_overlap
 from spark_jobs.io.tables import load_drained, progress_of
+from spark_jobs.leaders import cut_below
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from spark_jobs.core.config import PipelineConfig
+    from spark_jobs.core.progress import Progress
     from spark_jobs.core.source import SourceState
     from spark_jobs.io.connections import Connections
 
@@ -42,11 +44,11 @@ class ReplayPlan:
 def plan_replay(
     pipeline: PipelineConfig, connections: Connections, ranges: Sequence[OffsetRange]
 ) -> ReplayPlan:
-    """Check the ranges against the table and the topic; reads metadata only.
+    """Check the ranges against the table and the topic; reads metadata, and at most a record a partition.
 
     What is beyond the table's next offsets is the live flow's and left out. Raises ``OffsetsUnavailable``
-    when Kafka no longer holds a range, ``ConfigError`` when nothing is left to replay or there is no table,
-    ``SourceChanged`` as a drain does.
+    when Kafka no longer holds a range or the log lost its end since, ``ConfigError`` when nothing is left to
+    replay or there is no table, ``SourceChanged`` as a drain does.
     """
     table = load_drained(pipeline, connections)
     source = connections.admin.source_state(pipeline.topic)
@@ -63,7 +65,18 @@ def plan_replay(
             next_offsets=progress.next_offsets,
         )
     require_held(drained, source)
+    _require_uncut(connections, progress, source, drained)
     return ReplayPlan(table, source, drained, ahead)
+
+
+def _require_uncut(
+    connections: Connections, progress: Progress, source: SourceState, drained: Sequence[OffsetRange]
+) -> None:
+    """Other records may stand at the offsets of a log that was cut: the table's are the only copies then."""
+    for partition in sorted({each.partition for each in drained}):
+        error = cut_below(connections, progress, source, partition)
+        if error is not None:
+            raise error
 
 
 @dataclass(frozen=True, slots=True)

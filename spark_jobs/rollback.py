@@ -15,6 +15,7 @@ from spark_jobs.core.commit_summary import batch_summary
 from spark_jobs.core.errors import ConfigError
 from spark_jobs.core.rewinding import Rewind, plan_rewind, refuse_lost, rewound
 from spark_jobs.core.source import check_identity
+from spark_jobs.io.anchor import check_properties
 from spark_jobs.io.dead_letter_commit import commit_dead_letters
 from spark_jobs.io.history import EarlierState, snapshot_at, state_at
 from spark_jobs.io.landing import Intent, land
@@ -60,8 +61,8 @@ def rollback(
 
     Also takes over a rollback that another tool made, when it names that snapshot. Raises ``ConfigError`` for
     a snapshot that cannot be gone back to, ``OffsetsUnavailable`` (``cannot-refill``) without ``force`` when
-    Kafka lacks some of what goes, ``SourceChanged`` and what a commit raises. A drain that commits meanwhile
-    is rolled back with the rest.
+    Kafka lacks some of what goes, ``CorruptLog`` when the table's properties were set by hand,
+    ``SourceChanged`` and what a commit raises. A drain that commits meanwhile is rolled back with the rest.
     """
     table = load_drained(pipeline, connections)
     to_snapshot = snapshot_at(table, to_time_ms or 0) if to_snapshot is None else to_snapshot
@@ -71,12 +72,12 @@ def rollback(
 
     def commit(batch: Batch, summary: Mapping[str, str]) -> Committed:
         def stage(table: Table) -> Swap:
+            earlier, rewind = _plan(pipeline, table, to_snapshot, source, force=force)
+            done.append(rewind)
             progress = progress_of(table)
             commit_dead_letters(
                 connections.open_catalog, pipeline.table, progress, summary, connections.fail_points
             )
-            earlier, rewind = _plan(pipeline, table, to_snapshot, source, force=force)
-            done.append(rewind)
             there = rewound(progress, rewind, earlier.last_drain, attempt=batch.attempt, reason=reason)
             starts, ends = rewind.undone.starts, rewind.undone.ends
             full = {**summary, **batch_summary(replace(batch, ranges=rewind.undone))}
@@ -107,6 +108,7 @@ def rollback(
 def _plan(
     pipeline: PipelineConfig, table: Table, to_snapshot: int, source: SourceState, *, force: bool
 ) -> tuple[EarlierState, Rewind]:
+    check_properties(table)
     progress = progress_of(table)
     check_identity(progress, source, table=pipeline.table)
     earlier = state_at(table, to_snapshot)

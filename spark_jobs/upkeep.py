@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.core.books import books_of
+from spark_jobs.core.errors import RetryableError
 from spark_jobs.io.anchor import check_anchor
 from spark_jobs.io.spark_procedures import call_procedure, table_argument
 from spark_jobs.io.tables import dead_letters_of, load_fresh
@@ -107,10 +108,12 @@ def tidy_tables(
 ) -> UpkeepResult:
     """Do ``work`` to each of the pipeline's tables that exists.
 
-    Raises ``SourceChanged`` before a table is touched whose main branch is not what the last commit left.
+    Raises ``SourceChanged`` before a table is touched whose main branch is not what the last commit left. A
+    ``RetryableError`` of one table keeps no other from its upkeep: it is said, and raised when all are done.
     """
     tag = f"upkeep-{kind}-{pipeline.name}"
     done: list[TableUpkeep] = []
+    failed: list[RetryableError] = []
     for identifier in tables_of(pipeline):
         began = time.monotonic()
         table = load_fresh(connections, identifier)
@@ -120,10 +123,17 @@ def tidy_tables(
         hand = TableWork(kind, identifier, table, before, pipeline.upkeep, connections, say, tag)
         if hand.is_drained:
             check_anchor(table)
-        outcome = work(hand)
+        try:
+            outcome = work(hand)
+        except RetryableError as error:
+            say(f"{identifier}: {error.message}")
+            failed.append(error)
+            continue
         after = table_figures(hand.reload())
         milliseconds = round((time.monotonic() - began) * 1000)
         done.append(TableUpkeep(identifier, before, after, outcome, milliseconds))
+    if failed:
+        raise failed[0]
     return UpkeepResult(kind, tuple(done))
 
 

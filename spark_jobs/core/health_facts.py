@@ -58,7 +58,7 @@ class TableFacts:
     """What a table's metadata tells. Times are milliseconds since the epoch.
 
     ``batches`` are the drains among the kept snapshots, oldest first; ``holes`` name commits that do not
-    begin where the one before ended. ``schema_changes`` are the late ones. Without
+    begin where the one before ended. ``schema_changes`` are those since the time that was asked for. Without
     ``shows_history`` the newest snapshot is all that the catalog shows.
     """
 

@@ -2,7 +2,7 @@
 
 A rollback or a rewrite by another tool keeps the table's properties, so that the next offsets look right
 while rows are missing. Snapshots of ours and ``replace`` ones (compaction) after the anchor are fine.
-Properties that were set by hand are told by the last commit's summary, which repeats them.
+Properties that were set by hand are told by the last commit's summary: it has the offsets and a digest.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pyiceberg.table.snapshots import Operation, ancestors_of
 
 from spark_jobs.core.errors import CorruptLog, SourceChanged
 from spark_jobs.core.progress import digest
+from spark_jobs.io.data_files import whole_number
 from spark_jobs.io.metadata_columns import GENERATION, OFFSET, PARTITION
 from spark_jobs.io.tables import progress_of
 
@@ -84,11 +85,10 @@ def check_properties(table: Table) -> None:
         return  # rolled back, or expired: for ``check_anchor``
     if last is None:
         return
-    if offsets_said(last) != (progress.generation, progress.next_offsets):
-        raise _offsets_changed(table, last)
     now = digest(table.metadata.properties)
     # A commit of a version that knew no digest says none.
-    if said_by(last).get("sluice.properties-digest", now) != now:
+    is_as_written = said_by(last).get("sluice.properties-digest", now) == now
+    if not is_as_written or offsets_said(last) != (progress.generation, progress.next_offsets):
         raise _properties_changed(table, last)
 
 
@@ -123,17 +123,6 @@ def may_be_meant(snapshot: Snapshot) -> bool:
         Operation.DELETE,
         Operation.OVERWRITE,
     }
-
-
-def _offsets_changed(table: Table, last: Snapshot) -> CorruptLog:
-    return CorruptLog(
-        "the table's offsets are not those that its last commit wrote: its sluice.* properties were changed",
-        code="damaged-progress",
-        hint="They are written by commits only. Set sluice.offsets to what the summary of snapshot"
-        f" {last.snapshot_id} says (sluice.generation, sluice.next-offsets); ./sluice audit shows if all is"
-        " there.",
-        table=".".join(table.name()),
-    )
 
 
 def _properties_changed(table: Table, last: Snapshot) -> CorruptLog:
@@ -211,9 +200,9 @@ def _file_bounds(table: Table, generation: int) -> Iterator[_Bounds]:
             is_complete = {partition, offset, born} <= lower.keys() & upper.keys()
             if entry.data_file.content is not DataFileContent.DATA or not is_complete:
                 continue
-            if _number(lower[born]) == _number(upper[born]) == generation:
-                yield _Bounds(_number(lower[partition]), _number(upper[partition]), _number(upper[offset]))
-
-
-def _number(bound: bytes) -> int:
-    return int.from_bytes(bound, "little", signed=True)
+            if whole_number(lower[born]) == whole_number(upper[born]) == generation:
+                yield _Bounds(
+                    whole_number(lower[partition]),
+                    whole_number(upper[partition]),
+                    whole_number(upper[offset]),
+                )

@@ -43,6 +43,11 @@ def to_json(data_file: DataFile, metadata: TableMetadata) -> dict[str, Any]:
     }
 
 
+def whole_number(bound: bytes) -> int:
+    """A bound of an ``int`` or a ``long`` column; which of both shows in its width."""
+    return int.from_bytes(bound, "little", signed=True)
+
+
 def from_json(value: Mapping[str, Any], metadata: TableMetadata) -> DataFile:
     """Read ``to_json`` back, for a commit to the table with this metadata.
 

@@ -10,6 +10,7 @@ from spark_jobs.core.dead_letters import is_stale, with_dead_letters
 from spark_jobs.core.errors import CommitConflict
 from spark_jobs.core.offsets import OffsetRanges
 from spark_jobs.core.replacing import ReplacedOffsets
+from spark_jobs.io.anchor import check_properties
 from spark_jobs.io.catalog import close_catalog
 from spark_jobs.io.data_files import from_json
 from spark_jobs.io.landing import Committed, Intent, land
@@ -41,7 +42,8 @@ def commit_dead_letters(
     """Bring what ``progress`` of the data table ``identifier`` owes into its dead-letter table, once.
 
     Returns None when nothing is owed. Raises ``CommitConflict`` for a stale caller: the dead-letter table
-    is past the starts of what it owes, or in a later epoch. The rest as ``commit_batch``.
+    is past the starts of what it owes, or in a later epoch; ``CorruptLog`` when somebody set that table's
+    properties by hand. The rest as ``commit_batch``.
     """
     pending = progress.pending_dead_letters
     if pending is None:
@@ -50,6 +52,7 @@ def commit_dead_letters(
     rewriter = Rewriter(pending.attempt)
 
     def stage(table: Table) -> Swap:
+        check_properties(table)
         advanced = _advance_dead_letters(table, progress, pending)
         owed = _surviving(table, pending) if is_new else pending.files
         files = [from_json(file, table.metadata) for file in owed]

@@ -17,7 +17,7 @@ from pyiceberg.manifest import DataFileContent, ManifestContent
 
 from spark_jobs.core.errors import ConfigError
 from spark_jobs.core.replacing import FileBounds, Overlap, ReplacedOffsets
-from spark_jobs.io.data_files import from_json
+from spark_jobs.io.data_files import from_json, whole_number
 from spark_jobs.io.file_rows import rows_of_file
 from spark_jobs.io.metadata_columns import GENERATION, OFFSET, PARTITION
 from spark_jobs.io.parquet_writer import SplitWriter
@@ -191,12 +191,8 @@ def _bounds(table: Table, file: DataFile) -> FileBounds | None:
         lower, upper = (file.lower_bounds or {}).get(field_id), (file.upper_bounds or {}).get(field_id)
         if lower is None or upper is None or (file.null_value_counts or {}).get(field_id) != 0:
             return None
-        pairs.append((_number(lower), _number(upper)))
+        pairs.append((whole_number(lower), whole_number(upper)))
     return FileBounds(*pairs)
-
-
-def _number(bound: bytes) -> int:
-    return int.from_bytes(bound, "little", signed=True)
 
 
 def _count(table: Table, task: FileScanTask, replaced: ReplacedOffsets) -> tuple[int, int]:

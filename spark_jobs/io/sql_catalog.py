@@ -45,9 +45,9 @@ def _open_sqlite(name: str, properties: dict[str, str]) -> Catalog:
             catalog=name,
         )
     path = Path(url.database)
-    if not path.exists() and _has_files(properties.get("warehouse", "")):
+    if not path.exists() and _holds_tables(properties.get("warehouse", "")):
         raise ConfigError(
-            "the SQLite catalog's file is gone, and its warehouse is not empty",
+            "the SQLite catalog's file is gone, and its warehouse holds tables",
             code="catalog-missing",
             hint=f"Put {path} back from a backup: no other file knows the tables. To begin anew beside what"
             " lies in the warehouse, make an empty file there.",
@@ -68,10 +68,12 @@ def _open_sqlite(name: str, properties: dict[str, str]) -> Catalog:
     raise AssertionError("unreachable")
 
 
-def _has_files(warehouse: str) -> bool:
-    """Whether a warehouse on this machine's disk holds anything, which an empty catalog would not know."""
-    folder = Path(comparable(warehouse))
-    return is_local(warehouse) and folder.is_dir() and any(folder.iterdir())
+def _holds_tables(warehouse: str) -> bool:
+    """Whether tables lie in a warehouse on this machine's disk, which an empty catalog would not know.
+
+    An object store is not asked: what would have to be listed there has no bound.
+    """
+    return is_local(warehouse) and any(Path(comparable(warehouse)).rglob("*.metadata.json"))
 
 
 def _prepare_sqlite(path: Path) -> None:

@@ -11,6 +11,7 @@ from pyiceberg.table.snapshots import Operation, ancestors_of
 from spark_jobs.core.batch import Balance, BatchKind, total
 from spark_jobs.core.health_facts import BatchCounts, Removal, TableFacts
 from spark_jobs.core.schema_changes import Column, schema_changes
+from spark_jobs.io.anchor import said_by
 from spark_jobs.io.tables import progress_of
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def main_history(table: Table) -> list[Snapshot]:
 def removals(snapshots: Sequence[Snapshot]) -> Iterator[Removal]:
     """Snapshots of other writers that took rows out, oldest first; compaction (``replace``) takes none."""
     for snapshot in snapshots:
-        said = _said(snapshot)
+        said = said_by(snapshot)
         operation = snapshot.summary.operation if snapshot.summary else None
         if ATTEMPT in said or operation not in {Operation.DELETE, Operation.OVERWRITE}:
             continue
@@ -78,7 +79,7 @@ def _rows_removed(said: Mapping[str, str]) -> int | None:
 
 def _batches(snapshots: Sequence[Snapshot]) -> Iterator[BatchCounts]:
     for snapshot in snapshots:
-        said = _said(snapshot)
+        said = said_by(snapshot)
         if said.get("sluice.kind", BatchKind.DRAIN) != BatchKind.DRAIN or "sluice.balance" not in said:
             continue
         balances = json.loads(said["sluice.balance"]).values()
@@ -96,7 +97,7 @@ def _holes(snapshots: Sequence[Snapshot]) -> Iterator[str]:
     reached: dict[str, int] = {}
     generation = ""
     for snapshot in snapshots:
-        said = _said(snapshot)
+        said = said_by(snapshot)
         if "sluice.next-offsets" not in said:
             continue
         if said.get("sluice.generation", "") != generation:
@@ -115,7 +116,7 @@ def _changes_since(table: Table, snapshots: Sequence[Snapshot], since_ms: int) -
     """Compared with the schema in force then; a younger table with the one of its first batch."""
     with_schema = [snapshot for snapshot in snapshots if snapshot.schema_id is not None]
     before = [snapshot for snapshot in with_schema if snapshot.timestamp_ms <= since_ms]
-    first_batches = [snapshot for snapshot in with_schema if ATTEMPT in _said(snapshot)]
+    first_batches = [snapshot for snapshot in with_schema if ATTEMPT in said_by(snapshot)]
     base = before[-1] if before else next(iter(first_batches), None)
     schemas = table.schemas()
     if base is None or base.schema_id not in schemas:
@@ -130,7 +131,3 @@ def _columns(schema: Schema) -> list[Column]:
         Column(field_id, names[field_id], str(field.field_type).partition("<")[0])
         for field_id, field in fields.items()
     ]
-
-
-def _said(snapshot: Snapshot) -> Mapping[str, str]:
-    return snapshot.summary.additional_properties if snapshot.summary else {}

@@ -191,7 +191,7 @@ def test_a_catalog_whose_file_is_gone_is_not_made_anew(tmp_path: Path) -> None:
     lake.drain(0, 10)
     file = Path(lake.properties["uri"].removeprefix("sqlite:///"))
     file.rename(tmp_path / "backup")
-    with pytest.raises(ConfigError, match="not empty") as caught:
+    with pytest.raises(ConfigError, match="holds tables") as caught:
         lake.open()
     assert (caught.value.code, file.exists()) == ("catalog-missing", False)
     (tmp_path / "backup").rename(file)
@@ -199,6 +199,15 @@ def test_a_catalog_whose_file_is_gone_is_not_made_anew(tmp_path: Path) -> None:
     file.unlink()
     file.touch()
     assert lake.open().list_namespaces() == []
+
+
+def test_a_warehouse_without_a_table_is_no_sign_of_a_lost_catalog(tmp_path: Path) -> None:
+    """A new volume has a folder for what its file system finds, a repository a file that keeps the folder."""
+    (tmp_path / "lake" / "lost+found").mkdir(parents=True)
+    (tmp_path / "lake" / ".gitkeep").touch()
+    uri, warehouse = f"sqlite:///{tmp_path}/catalog.db", f"file://{tmp_path}/lake"
+    close_catalog(open_catalog("sluice", {"type": "sql", "uri": uri, "warehouse": warehouse}))
+    assert (tmp_path / "catalog.db").exists()
 
 
 def test_a_catalog_that_another_process_is_making_is_waited_for(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from prove.lab.kafka_server import KafkaBroker
-from prove.lab.new_lab import NewLab, progress
+from prove.lab.kafka_server import KafkaBroker, Record
+from prove.lab.new_lab import NewLab, configure, progress
 from prove.lab.own_broker import OwnBroker, own_broker
 from prove.lab.pipeline_lab import orders
 from prove.lab.server_folder import ServerFolder
@@ -16,6 +16,7 @@ from spark_jobs.accept_source import accept_source, compare_source
 from spark_jobs.core.config import Start
 from spark_jobs.core.errors import OffsetsUnavailable
 from spark_jobs.core.offsets import OffsetRange, OffsetRanges
+from spark_jobs.replay_plan import plan_replay
 from spark_jobs.rollback import rollback
 from spark_jobs.skip import skip
 
@@ -41,7 +42,7 @@ def made(broker: OwnBroker, tmp_path: Path) -> NewLab:
     return NewLab(KafkaBroker(broker.bootstrap_servers), "", tmp_path)
 
 
-def _lab(made: NewLab, records: list[bytes]) -> Lab:
+def _lab(made: NewLab, records: list[bytes] | list[Record]) -> Lab:
     """A pipeline whose tasks run in this process."""
     return replace(made(records), is_here=True)
 
@@ -118,6 +119,42 @@ def test_retention_is_no_cut(broker: OwnBroker, made: NewLab) -> None:
     with pytest.raises(OffsetsUnavailable) as noticed:
         lab.drain()
     assert noticed.value.code == "retention-passed"
+
+
+def test_a_replay_keeps_what_kafka_lost(broker: OwnBroker, made: NewLab) -> None:
+    """Other records stand at its offsets: the table's rows are the only copies, and stay."""
+    lab = _lab(made, orders(0, 10))
+    size = _size(broker, lab)
+    made.produce(lab, orders(10, 10))
+    lab.drain()
+    _forget(broker, made, lab, size)
+    with lab.connections() as connections:
+        for wanted in (OffsetRange(0, 5, 20), OffsetRange(0, 0, 5)):
+            with pytest.raises(OffsetsUnavailable, match="cut below offset 20") as noticed:
+                plan_replay(lab.pipeline, connections, [wanted])
+            assert noticed.value.code == "log-truncated"
+    assert lab.rows().num_rows == 20
+
+
+def test_another_cluster_counts_epochs_anew(broker: OwnBroker, made: NewLab, kafka: KafkaBroker) -> None:
+    """It knows no leader that the table was filled under: its records show that it has the same log."""
+    records = [Record(value, timestamp_ms=1_767_225_600_000 + n) for n, value in enumerate(orders(0, 40))]
+    lab = _lab(made, records[:30])
+    broker.kill()
+    broker.start()
+    lab.drain()
+    assert progress(lab).leader_epochs[0][1] > 0
+    kafka.create_topic(lab.pipeline.topic, retention_ms=-1)
+    kafka.produce(lab.pipeline.topic, records)
+    configure(lab, "kafka", {"bootstrap.servers": str(kafka)})
+    with lab.connections() as connections:
+        seen = compare_source(lab.pipeline, connections)
+        assert (seen.same, seen.cut, seen.continues) == (30, (), True)
+        accept_source(lab.pipeline, connections, seen, start=Start(), reason="a test")
+    lab.drain()
+    found = lab.audit()
+    assert found.is_clean, found
+    assert (progress(lab).generation, found.rows) == (1, 40)
 
 
 OTHERS = 30

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 
-from prove.lab.new_lab import progress
+from prove.lab.new_lab import DEAD_LETTERS, progress
 from prove.lab.pipeline_lab import orders
 from prove.lab.work_loop import looping
+from spark_jobs.core.errors import CorruptLog
+from spark_jobs.core.progress import PROPERTY_OFFSETS
 from spark_jobs.rollback import rollback
 
 if TYPE_CHECKING:
@@ -53,6 +56,40 @@ def _lab(new_lab: NewLab) -> tuple[Lab, int]:
     first = lab.table().metadata.current_snapshot_id
     assert first is not None
     return lab, first
+
+
+def test_offsets_that_were_set_by_hand_are_not_taken_over(new_lab: NewLab) -> None:
+    """Set back they would seem to be those of the snapshot: its rows would stay and be drained again."""
+    lab, first = _lab(new_lab)
+    new_lab.produce(lab, FEW)
+    lab.drain()
+    _set_next_offsets(lab, lab.pipeline.table, 3)
+    before = lab.table().metadata.current_snapshot_id
+    with pytest.raises(CorruptLog) as noticed:
+        _roll_back(lab, first)
+    assert noticed.value.code == "damaged-progress"
+    assert lab.table().metadata.current_snapshot_id == before
+
+
+def test_offsets_of_the_dead_letters_that_were_set_by_hand_are_named(new_lab: NewLab) -> None:
+    """Set forward they look like another run's commit: what the dead run owed would be left out for good."""
+    lab, _ = _lab(new_lab)
+    new_lab.produce(lab, FEW)
+    lab.kill_at("drain.after-commit")
+    _set_next_offsets(lab, DEAD_LETTERS, 60)
+    with pytest.raises(CorruptLog) as noticed:
+        lab.drain()
+    assert noticed.value.code == "damaged-progress"
+
+
+def _set_next_offsets(lab: Lab, identifier: str, offset: int) -> None:
+    table = lab.table(identifier)
+    document = json.loads(table.properties[PROPERTY_OFFSETS])
+    (generations,) = document.values()
+    (next_offsets,) = generations.values()
+    next_offsets.update(dict.fromkeys(next_offsets, offset))
+    with table.transaction() as transaction:
+        transaction.set_properties({PROPERTY_OFFSETS: json.dumps(document)})
 
 
 def _expect_whole(lab: Lab, times: int) -> None:

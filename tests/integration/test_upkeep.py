@@ -17,7 +17,7 @@ from spark_jobs.core.books import books_of
 from spark_jobs.core.errors import RetryableError
 from spark_jobs.expire_snapshots import expire_snapshots
 from spark_jobs.rewrite_manifests import rewrite_manifests
-from tests.support.upkeep_lab import drain_often, expect_whole, set_upkeep, tidy
+from tests.support.upkeep_lab import BROKEN, drain_often, expect_whole, set_upkeep, tidy
 
 if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
@@ -93,11 +93,35 @@ def test_a_compaction_that_merges_nothing_fails(new_lab: NewLab) -> None:
     lab = new_lab()
     set_upkeep(lab, compact_above=5)
     drain_often(lab, new_lab, DRAINS)
-    lost = next(iter(lab.table().scan().plan_files())).file.file_path
-    Path(lost.removeprefix("file://")).unlink()
-    with pytest.raises(RetryableError, match="none of 5 files could be merged"):
+    _lose_a_file(lab)
+    with pytest.raises(RetryableError, match="5 files could not be merged, 0 could"):
         tidy(lab, compact)
     drain_often(lab, new_lab, 1)
+
+
+def test_a_compaction_that_merges_some_says_so_and_leaves_a_table_that_goes_on(new_lab: NewLab) -> None:
+    """Cold files are tried twice and counted once; the dead letters are merged all the same."""
+    lab = new_lab(partition_by=["id"])
+    set_upkeep(lab, compact_above=5)
+    yesterday_us = int((time.time() - 86_400) * 1e6)
+    for value in (b'{"id": 1}', b'{"id": 2}', b'{"id": 3}'):
+        for _ in range(5):
+            new_lab.produce(lab, [value, BROKEN])
+            lab.drain(now_us=lambda: yesterday_us)
+    _lose_a_file(lab)
+    said: list[str] = []
+    with pytest.raises(RetryableError, match="5 files could not be merged, 10 could"):
+        tidy(lab, compact, say=said.append)
+    assert any("5 files could not be merged" in line for line in said)
+    assert len(list(lab.table().scan().plan_files())) == 7
+    assert len(list(lab.table(DEAD_LETTERS).scan().plan_files())) == 1
+    new_lab.produce(lab, [b'{"id": 4}'])
+    lab.drain()
+
+
+def _lose_a_file(lab: Lab) -> None:
+    lost = next(iter(lab.table().scan().plan_files())).file.file_path
+    Path(lost.removeprefix("file://")).unlink()
 
 
 def replaces(snapshot: Snapshot) -> bool:
