@@ -154,6 +154,7 @@ def _facts(
         table=table.facts,
         headroom_ms=left,
         retention_ms=retention.keeps_ms,
+        is_retention_known=bool(settings),
         held=table.held,
         audit=read_note(surveyor.config.home, pipeline.name, table.state.uuid),
         error=error,

@@ -124,9 +124,10 @@ def _add_health(families: dict[str, Any], health: Health) -> None:
 def _gauges(facts: HealthFacts) -> dict[str, float]:
     gauges: dict[str, float] = {"sluice_pipeline_readable": facts.is_known}
     if facts.is_known:
+        gauges["sluice_held_batches"] = len(facts.held)
+    if facts.table is not None and facts.is_retention_known:
         left = facts.headroom_ms
         gauges["sluice_retention_headroom_seconds"] = math.inf if left is None else left / MILLISECONDS
-        gauges["sluice_held_batches"] = len(facts.held)
     if facts.audit is not None:
         gauges["sluice_audit_timestamp_seconds"] = facts.audit.audited_at_ms / MILLISECONDS
     if (through := facts.valid_through_ms) is not None:

@@ -196,11 +196,16 @@ def table_state(table: Table, identifier: str) -> TableState:
 
 
 def _left_by_drains(unfinished: Sequence[Attempt], data: Table) -> tuple[Attempt, ...]:
-    """Those of the attempts that a drain's recovery settles: not replays, nor what waits for an operator."""
+    """Those of the attempts that a drain's recovery settles: not replays, nor what waits for an operator.
+
+    While the pipeline is paused its drains settle nothing.
+    """
     from spark_jobs.core.recovery import is_waiting  # noqa: PLC0415
     from spark_jobs.io.tables import progress_of  # noqa: PLC0415  (pyiceberg, never at import)
 
     progress = progress_of(data)
+    if progress.paused is not None:
+        return ()
     return tuple(
         attempt
         for attempt in unfinished

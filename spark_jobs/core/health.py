@@ -198,9 +198,16 @@ def _stall(pipeline: PipelineConfig, facts: HealthFacts) -> _Verdict:
 
 
 def _retention_headroom(pipeline: PipelineConfig, facts: HealthFacts) -> _Verdict:
+    if facts.table is None:
+        return _no_table(facts.waiting)
     left = facts.headroom_ms
     if left is None:
-        fact = "nothing waits that Kafka would delete"
+        is_unknown = facts.waiting and not facts.is_retention_known
+        fact = (
+            f"unknown: the settings of topic {pipeline.topic} cannot be read (DESCRIBE_CONFIGS)"
+            if is_unknown
+            else "nothing waits that Kafka would delete"
+        )
         return _Verdict(passed=True, fact=fact, numbers={"lag_records": facts.waiting})
     seconds = left / 1000
     limit = limit_of(pipeline, CheckName.RETENTION_HEADROOM) or _headroom_limit_seconds(facts.retention_ms)

@@ -78,7 +78,8 @@ class HealthFacts:
     """One look at a pipeline. ``table`` is None while it does not exist.
 
     ``lag`` is waiting offsets by partition. ``headroom_ms`` is None when nothing waits that Kafka would
-    delete; ``retention_ms`` None when the topic keeps records for ever. ``error`` is what a drain would stop
+    delete; ``retention_ms`` None when the topic keeps records for ever; without the right to read the topic's
+    settings ``is_retention_known`` is False. ``error`` is what a drain would stop
     with, or why the pipeline could not be looked at (then ``is_known`` is False and nothing else counts).
     ``held`` are attempts a quality gate holds back.
     """
@@ -89,6 +90,7 @@ class HealthFacts:
     table: TableFacts | None = None
     headroom_ms: int | None = None
     retention_ms: int | None = None
+    is_retention_known: bool = True
     held: tuple[str, ...] = ()
     audit: AuditNote | None = None
     error: SluiceError | None = None

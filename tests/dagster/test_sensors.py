@@ -203,16 +203,19 @@ def test_fifty_pipelines_are_looked_at_within_two_seconds(
 def test_long_logs_are_folded_and_unfinished_attempts_settled(
     kafka: KafkaBroker, sqlite_catalog_properties: dict[str, str], folder: Path, instance: DagsterInstance
 ) -> None:
-    """Enough finished attempts ask for a checkpoint, an old unfinished one for a drain, without a backlog."""
-    long, torn = (pipeline_of(kafka.new_topic()) for _ in range(2))
-    scene = scene_of(kafka, sqlite_catalog_properties, folder, instance, long, torn)
+    """Enough finished attempts ask for a checkpoint, an old unfinished one for a drain that is not paused."""
+    long, torn, paused = (pipeline_of(kafka.new_topic()) for _ in range(3))
+    scene = scene_of(kafka, sqlite_catalog_properties, folder, instance, long, torn, paused)
     store = TxlogStore(scene.config.state, sqlite_catalog_properties)
     for n in range(DEFAULT_DUE_ATTEMPTS):
         _log(store, scene, long, f"a{n}", FlushComplete({}, None, "r", 1))
     assert [asked.job_name for asked in scene.tick(upkeep_sensor).run_requests or ()] == ["upkeep"]
-    _log(store, scene, torn, "b", FlushStart("b", "file:/x", None))
-    asked = {request.job_name: request for request in scene.tick(upkeep_sensor).run_requests or ()}
-    assert asked["drain"].tags["sluice/pipeline"] == torn.name
+    for pipeline, pause in ((torn, None), (paused, Pause("the broker moves", "ada@box", 1))):
+        scene.make_table(pipeline, 0, pause)
+        _log(store, scene, pipeline, "b", FlushStart("b", "file:/x", None))
+    asked = scene.tick(upkeep_sensor).run_requests or ()
+    drains = [request.tags["sluice/pipeline"] for request in asked if request.job_name == "drain"]
+    assert drains == [torn.name]
 
 
 def test_notices_nobody_took_ask_for_a_checkpoint(

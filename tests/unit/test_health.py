@@ -108,6 +108,14 @@ def test_a_pause_is_no_stall_but_the_table_still_ages() -> None:
     assert look(facts, "fresh").mend.startswith("./sluice resume orders --reason")
 
 
+def test_headroom_that_nobody_may_know_is_not_told_as_safe() -> None:
+    """Without the topic's settings nothing is judged, and the line says what is missing."""
+    unknown = look(replace(WELL, lag={0: 1}, is_retention_known=False), "retention_headroom")
+    assert unknown.passed
+    assert unknown.fact == "unknown: the settings of topic orders cannot be read (DESCRIBE_CONFIGS)"
+    assert look(replace(WELL, is_retention_known=False), "retention_headroom").fact.startswith("nothing")
+
+
 def test_headroom_wants_a_day_or_a_quarter_of_what_the_topic_keeps() -> None:
     """A topic that keeps an hour cannot give a day's warning."""
     two_hours = replace(WELL, lag={0: 1}, headroom_ms=2 * 3_600_000, retention_ms=7 * 86_400_000)
