@@ -176,7 +176,7 @@ class Cell:
             happened="; ".join(happened),
             lost=counts.lost,
             doubled=counts.doubled,
-            unreadable=counts.unreadable + counts.forgotten,
+            unreadable=counts.unreadable,
             stray=counts.stray,
             read_again=restart.read_again,
             may_read_again=promise.may_read_again,

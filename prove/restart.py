@@ -72,7 +72,7 @@ class Restart:
     def _look_between(self, play: Play, before: Arrivals) -> Arrivals:
         """What the struck replay did, before the next one does it all again."""
         counts = look(play)
-        if counts.lost or counts.doubled or counts.unreadable or counts.forgotten:
+        if counts.lost or counts.doubled or counts.unreadable:
             self.unkept.append(f"before the second replay: {'; '.join(counts.examples)}")
         now = arrivals(play)
         self.replaced = is_replaced(before, now, REPLAYED, owed(play))

@@ -25,15 +25,14 @@ _KIND = "sluice.kind"
 class Counts:
     """See ``Findings``; ``examples`` are the first findings in words.
 
-    ``forgotten`` are commits of main that neither log nor books know. ``orphans`` are files of the books that
-    nothing names: a fold that died leaves them to orphan removal, nobody sweeps there.
+    ``unreadable`` counts commits of main that neither log nor books know, too. ``orphans`` are files of the
+    books that nothing names: a fold that died leaves them to orphan removal, nobody sweeps there.
     """
 
     lost: int
     doubled: int
     unreadable: int
     stray: int
-    forgotten: int
     orphans: int
     examples: tuple[str, ...]
 
@@ -50,6 +49,9 @@ def look(play: Play, *, of_earlier: int = 0) -> Counts:
     books = lab.books()
     findings = [f"{each.what} ({each.where})" for each in metadata.findings]
     findings += () if books is None else _damaged(books)
+    booked = [] if books is None else books.scan().to_arrow().column("attempt").to_pylist()
+    forgotten = _committed(lab.table()) - _logged(play) - set(booked)
+    findings += (f"neither log nor books know {attempt}" for attempt in sorted(forgotten))
     rows = lab.rows().num_rows
     dead_letters = lab.rows(lab.tables[1]).num_rows
     excess = max(0, rows - produced.rows) + max(0, dead_letters - produced.dead_letters)
@@ -57,22 +59,13 @@ def look(play: Play, *, of_earlier: int = 0) -> Counts:
     not_judged = produced.records - of_earlier - found.records
     lacking = max(lacking, found.missing + found.differing + found.lag, not_judged)
     stray = lab.stray_files()
-    booked = [] if books is None else books.scan().to_arrow().column("attempt").to_pylist()
-    forgotten = _committed(lab.table()) - _logged(play) - set(booked)
-    said = (
-        *found.examples,
-        *findings,
-        *sorted(stray),
-        *(f"neither log nor books know {attempt}" for attempt in sorted(forgotten)),
-    )
     return Counts(
         lost=lacking,
         doubled=max(excess, found.duplicates) + len(booked) - len(set(booked)),
         unreadable=len(findings),
         stray=len(stray),
-        forgotten=len(forgotten),
         orphans=len(lab.books_orphans()),
-        examples=said[:3],
+        examples=(*found.examples, *findings, *sorted(stray))[:3],
     )
 
 

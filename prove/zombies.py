@@ -87,7 +87,7 @@ class Zombie:
             happened="; ".join((told, *counts.examples)),
             lost=counts.lost,
             doubled=counts.doubled,
-            unreadable=counts.unreadable + counts.forgotten,
+            unreadable=counts.unreadable,
             stray=counts.stray + max(0, counts.orphans - self.orphans),
             read_again=replacement.records_read,
             may_read_again=self.may_read_again,

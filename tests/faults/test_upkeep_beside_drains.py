@@ -105,7 +105,6 @@ def test_all_upkeep_while_drains_run(lab: Lab, new_lab: NewLab) -> None:
     assert drains.done >= 1
     for table in compacted.tables:
         assert table.done.counts["rewritten_files"] >= FIRST_DRAINS
-        assert table.done.counts["failed_files"] == 0
     assert [bool(table.done.counts) for table in merged.tables] == [True, True]
     assert [table.done.counts["expired_snapshots"] >= 1 for table in expired.tables] == [True, True]
     check_anchor(lab.table())
