@@ -56,6 +56,7 @@ class MachineCase:
     promise: str
     run: Callable[[Stage], Findings]
     needs: frozenset[str] = frozenset({"spark"})
+    is_alone: bool = False
 
     def scenario(self) -> Scenario:
         """The case as the runner knows it."""
@@ -67,6 +68,7 @@ class MachineCase:
             needs=self.needs,
             is_quick=False,
             run=self.run,
+            is_alone=self.is_alone,
         )
 
 
@@ -239,6 +241,7 @@ CASES = (
         f"started again, the next commit comes within {PROMISED_SECONDS:.0f} s",
         _everything_killed,
         needs=frozenset(),
+        is_alone=True,
     ),
     MachineCase(
         "run-terminated",

@@ -1,4 +1,7 @@
-"""Runs scenarios side by side. What is struck is a process of its own; who strikes and looks is a thread."""
+"""Runs scenarios side by side, and alone where the promise is a time.
+
+What is struck is a process of its own; who strikes and looks is a thread.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import TYPE_CHECKING
 from prove.scenario import LeftOut, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from prove.scenario import Scenario
     from prove.stage import Stage
@@ -25,17 +28,25 @@ def run_scenarios(
 ) -> list[Outcome]:
     """Run them all, whatever becomes of each; outcomes in the order of ``scenarios``."""
     outcomes: dict[str, Outcome] = {}
+    beside_others = [scenario for scenario in scenarios if not scenario.is_alone]
+    alone = [scenario for scenario in scenarios if scenario.is_alone]
+    for side_by_side, chosen in ((jobs, beside_others), (1, alone)):
+        for outcome in _outcomes(chosen, stage, side_by_side):
+            outcomes[outcome.name] = outcome
+            on_outcome(outcome)
+    return [outcomes[scenario.name] for scenario in scenarios]
+
+
+def _outcomes(scenarios: Sequence[Scenario], stage: Stage, jobs: int) -> Iterator[Outcome]:
+    """As they come."""
     longest_first = sorted(scenarios, key=lambda scenario: -scenario.minutes)
     with ThreadPoolExecutor(jobs) as pool:
         try:
             for done in as_completed([pool.submit(run_one, scenario, stage) for scenario in longest_first]):
-                outcome = done.result()
-                outcomes[outcome.name] = outcome
-                on_outcome(outcome)
+                yield done.result()
         finally:
             # After Ctrl-C the pool would go on to the last scenario; those under way end in seconds.
             pool.shutdown(cancel_futures=True)
-    return [outcomes[scenario.name] for scenario in scenarios]
 
 
 def run_one(scenario: Scenario, stage: Stage) -> Outcome:

@@ -48,7 +48,8 @@ class Scenario:
 
     ``title`` says in words what is done; ``run`` raises when the case could not be made, which is a failure,
     or ``LeftOut`` when this machine cannot make it. ``again`` are the command's options that run it again, if
-    its name alone does not. A case that takes ``minutes`` is begun before all others.
+    its name alone does not. A case that takes ``minutes`` is begun before all others; one ``is_alone`` after
+    them, with nothing beside it, for what it promises is a time.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Scenario:
     run: Callable[[Stage], Findings]
     again: str = ""
     minutes: float = 0.0
+    is_alone: bool = False
 
 
 class LeftOut(Exception):
