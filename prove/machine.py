@@ -56,7 +56,6 @@ class MachineCase:
     promise: str
     run: Callable[[Stage], Findings]
     needs: frozenset[str] = frozenset({"spark"})
-    is_alone: bool = False
 
     def scenario(self) -> Scenario:
         """The case as the runner knows it."""
@@ -68,7 +67,7 @@ class MachineCase:
             needs=self.needs,
             is_quick=False,
             run=self.run,
-            is_alone=self.is_alone,
+            is_alone=True,
         )
 
 
@@ -241,7 +240,6 @@ CASES = (
         f"started again, the next commit comes within {PROMISED_SECONDS:.0f} s",
         _everything_killed,
         needs=frozenset(),
-        is_alone=True,
     ),
     MachineCase(
         "run-terminated",

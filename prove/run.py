@@ -1,4 +1,4 @@
-"""Runs scenarios side by side, and alone where the promise is a time.
+"""Runs scenarios side by side, and those alone that take a whole machine.
 
 What is struck is a process of its own; who strikes and looks is a thread.
 """

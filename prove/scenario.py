@@ -48,8 +48,8 @@ class Scenario:
 
     ``title`` says in words what is done; ``run`` raises when the case could not be made, which is a failure,
     or ``LeftOut`` when this machine cannot make it. ``again`` are the command's options that run it again, if
-    its name alone does not. A case that takes ``minutes`` is begun before all others; one ``is_alone`` after
-    them, with nothing beside it, for what it promises is a time.
+    its name alone does not. A case that takes ``minutes`` is begun before all others; those ``is_alone``
+    come after them, one at a time: they take a whole machine, or what they promise is a time.
     """
 
     name: str

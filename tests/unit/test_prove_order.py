@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def test_what_promises_a_time_has_nothing_beside_it() -> None:
+def test_what_takes_a_machine_has_nothing_beside_it() -> None:
     """It begins when the last of the others has ended, wherever it stands; outcomes keep their order."""
     under_way: list[str] = []
     beside: dict[str, list[str]] = {}
@@ -34,10 +34,10 @@ def test_what_promises_a_time_has_nothing_beside_it() -> None:
             name, "group", "title", "promise", frozenset(), False, running(name), is_alone=is_alone
         )
 
-    names = {"timed": True, "a": False, "b": False, "timed too": True, "c": False}
+    names = {"large": True, "a": False, "b": False, "large too": True, "c": False}
     chosen = [scenario(name, is_alone=is_alone) for name, is_alone in names.items()]
     outcomes = run_scenarios(chosen, Stage(Path(), ""), jobs=3)
     assert [outcome.name for outcome in outcomes] == list(names)
-    assert list(beside)[-2:] == ["timed", "timed too"]
-    assert beside["timed"] == beside["timed too"] == []
+    assert list(beside)[-2:] == ["large", "large too"]
+    assert beside["large"] == beside["large too"] == []
     assert any(beside[name] for name in ("a", "b", "c"))
