@@ -45,8 +45,8 @@ def compact(
 
     Does the tiers that are due; where none is, every one that has files to merge. Killed at any point it
     leaves a table that every reader and drain goes on with; what it wrote and did not commit is an orphan
-    later. Raises every kind of ``SluiceError``, ``RetryableError`` also when
-    some files could not be merged; what was committed before stays.
+    later. Raises every kind of ``SluiceError``, ``RetryableError`` also when some files could not be merged;
+    what was committed before stays.
     """
     return tidy_tables(UpkeepKind.COMPACTION, pipeline, connections, _compact_table, say)
 
@@ -72,7 +72,7 @@ def _compact_table(hand: TableWork) -> Done:
         failed_files += failed_of_tier  # the last pass tries what failed in the first one, too
     if not counts:
         return Done(note="no partition has enough small files to merge")
-    if counts["rewritten_files"]:
+    if counts["rewritten_files"] or not failed_files:
         _reanchor(hand, figures.data_files)
     if failed_files:
         raise RetryableError(
