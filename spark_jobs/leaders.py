@@ -26,7 +26,7 @@ def cut_below(
     """The error of a log that was cut below what the table has of the partition, or None.
 
     Asks nobody while the leader is the one that the last batch was planned under, and where there is nothing
-    to read yet. Raises what reading a record raises.
+    to read yet. Raises what reading a record raises, but for what says nothing about the log's end.
     """
     next_offset = progress.next_offsets[partition]
     if partition not in progress.leader_epochs or next_offset >= source.end[partition]:

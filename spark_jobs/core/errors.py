@@ -9,7 +9,7 @@
     ├── BatchHeld            a batch does not meet a quality gate: nothing is committed, an operator decides
     ├── BadRecord            one record cannot become a row: it becomes a dead letter
     ├── ConfigError          the configuration or the set-up is wrong: fatal until it is changed
-    └── CorruptLog           a transaction-log object contradicts itself: fatal, an operator decides
+    └── CorruptLog           the log or a table's properties contradict themselves: fatal, an operator decides
 
 A kind is a class; the particular error is its ``code``, which is also its anchor in docs/ERRORS.md.
 """
@@ -100,7 +100,7 @@ class ConfigError(SluiceError):
 
 
 class CorruptLog(SluiceError):
-    """A transaction-log object is of a newer version or contradicts itself."""
+    """A log object or a table's properties are of a newer version, or not what was written."""
 
     exit_code = 70
 
