@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from spark_jobs.audit_dead_letters import both_tables, dead_letter_offsets
 from spark_jobs.audit_removed import inside, removed_by_others
 from spark_jobs.core.offsets import OffsetRange
 from spark_jobs.core.planning import water_fill
@@ -19,7 +20,7 @@ from spark_jobs.io.arrow_schema import arrow_schema
 from spark_jobs.io.catalog import close_catalog
 from spark_jobs.io.kafka_reader import RangeReader
 from spark_jobs.io.metadata_columns import GENERATION, INGESTED_AT, OFFSET, dead_letter_schema
-from spark_jobs.io.tables import dead_letters_of, load_table, progress_of
+from spark_jobs.io.tables import progress_of
 from spark_jobs.row_comparison import equal_values
 from spark_jobs.rows import NewFieldsSeen, RowMaker
 
@@ -108,8 +109,7 @@ def audit(
     source = connections.admin.source_state(pipeline.topic)
     catalog = connections.open_catalog()
     try:
-        table = load_table(catalog, pipeline.table)
-        dead_letters = load_table(catalog, dead_letters_of(pipeline.table))
+        table, dead_letters = both_tables(catalog, pipeline.table)
     finally:
         close_catalog(catalog)
     result = AuditResult(pipeline.name, pipeline.topic, pipeline.table)
@@ -161,12 +161,8 @@ def _windows(
 
 
 def _held(table: Table, dead_letters: Table | None, generation: int, window: OffsetRange) -> _Window:
-    wanted = inside(window, generation)
-    rows = table.scan(row_filter=wanted).to_arrow().sort_by(OFFSET)
-    if dead_letters is None:
-        return _Window(rows, np.empty(0, dtype=np.int64))
-    offsets = dead_letters.scan(row_filter=wanted, selected_fields=(OFFSET,)).to_arrow()
-    return _Window(rows, np.sort(offsets.column(OFFSET).to_numpy()))
+    rows = table.scan(row_filter=inside(window, generation)).to_arrow().sort_by(OFFSET)
+    return _Window(rows, dead_letter_offsets(table, dead_letters, generation, window))
 
 
 def _count_window(held: _Window, window: OffsetRange, *, is_skipped: bool) -> AuditResult:

@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.expressions import AlwaysTrue, EqualTo
 
 from prove.lab.kafka_server import Record
-from prove.lab.new_lab import DEAD_LETTERS, as_json
+from prove.lab.new_lab import DEAD_LETTERS, as_json, configure
 from spark_jobs import audit as audit_module
 from spark_jobs.audit import audit
 
@@ -37,6 +37,31 @@ def _rows_at(lab: Lab, offset: int) -> pa.Table:
 def _lose(table: Table, offset: int) -> None:
     """Take a row out as a defect of our own would: in a commit that looks like one of ours."""
     table.delete(EqualTo("_kafka_offset", offset), snapshot_properties={"sluice.attempt": "a defect"})
+
+
+def test_dead_letters_that_the_table_still_owes_are_there(new_lab: NewLab) -> None:
+    """A run died between its two commits, or is between them: nothing is missing for that."""
+    lab = new_lab(RECORDS, partitions=2)
+    lab.kill_at("drain.after-commit")
+    owing = lab.audit()
+    assert owing.is_clean, owing
+    assert (owing.rows, owing.dead_letters, owing.tombstones) == (21, 1, 1)
+    lab.drain()
+    settled = lab.audit()
+    assert (settled.rows, settled.dead_letters, settled.is_clean) == (21, 1, True)
+
+
+def test_dead_letters_that_a_replay_replaces_are_gone_with_its_commit(new_lab: NewLab) -> None:
+    """What became a row is no dead letter any more, although its own table says so until its turn comes."""
+    lab = new_lab(as_json({"id": 1}, {"id": 2, "v": "x"}, {"id": 3}), columns={"v": "long"})
+    lab.drain()
+    with lab.table().update_schema() as update:
+        update.delete_column("v")
+    configure(lab, "pipelines/orders", {"columns": {"v": "string"}})
+    lab.kill_at("replay.after-swap", work="replay 0:0-3")
+    owing = lab.audit()
+    assert owing.is_clean, owing
+    assert (owing.rows, owing.dead_letters) == (3, 0)
 
 
 def test_rows_that_went_missing_were_doubled_or_changed_are_found(new_lab: NewLab) -> None:
