@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.manifest import DataFileContent, ManifestContent
 
-from spark_jobs.core.errors import RetryableError
 from spark_jobs.core.table_figures import MEDIUM, MIB, MIN_FILES_TO_MERGE, SMALL, TableFigures
+from spark_jobs.io.storage_errors import manifests_readable
 from spark_jobs.io.table_facts import shows_history
 
 if TYPE_CHECKING:
@@ -49,18 +49,11 @@ def file_figures(table: Table) -> TableFigures:
     """The counts of main's files and manifests alone. Raises as ``table_figures``."""
     count = _Count(table.metadata)
     snapshot = table.metadata.current_snapshot()
-    try:
+    with manifests_readable(table):
         for manifest in snapshot.manifests(table.io) if snapshot else ():
             count.add_manifest(manifest)
             for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
                 count.add_file(entry.data_file)
-    except OSError as error:
-        raise RetryableError(
-            f"a manifest of the table could not be read: {error}",
-            code="manifest-unreadable",
-            hint="It may have been replaced just now; the next run tries again.",
-            table=".".join(table.name()),
-        ) from error
     return count.figures()
 
 

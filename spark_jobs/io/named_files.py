@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from spark_jobs.core.errors import RetryableError
 from spark_jobs.core.progress import has_progress
 from spark_jobs.core.storage_paths import comparable
 from spark_jobs.io.data_files import normalise_path
+from spark_jobs.io.storage_errors import manifests_readable
 from spark_jobs.io.tables import progress_of
 
 if TYPE_CHECKING:
@@ -21,11 +20,11 @@ if TYPE_CHECKING:
 def named_among(table: Table, paths: frozenset[str]) -> frozenset[str]:
     """Those of the normalised ``paths`` of data files that any snapshot of the loaded metadata names.
 
-    Raises ``RetryableError`` when a manifest cannot be read: then nothing is known.
+    Raises as ``manifests_readable`` when a manifest cannot be read: then nothing is known.
     """
     if not paths:
         return frozenset()
-    with _manifests_readable(table):
+    with manifests_readable(table):
         named = (normalise_path(path) for each in _manifests(table) for path in _data_paths(table, each))
         return frozenset(path for path in named if path in paths)
 
@@ -37,7 +36,7 @@ def named_of(table: Table, asked: frozenset[str]) -> frozenset[str]:
     """
     if not asked:
         return frozenset()
-    with _manifests_readable(table):
+    with manifests_readable(table):
         return frozenset(name for path in _all_paths(table) if (name := comparable(path)) in asked)
 
 
@@ -67,16 +66,3 @@ def _manifests(table: Table) -> Iterator[ManifestFile]:
 def _data_paths(table: Table, manifest: ManifestFile) -> Iterator[str]:
     for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
         yield entry.data_file.file_path
-
-
-@contextmanager
-def _manifests_readable(table: Table) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise RetryableError(
-            f"a manifest of the table could not be read: {error}",
-            code="manifest-unreadable",
-            hint="It may have been expired just now; the next run tries again. Nothing was deleted.",
-            table=".".join(table.name()),
-        ) from error

@@ -29,23 +29,35 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
 
+# What a column of a few rows takes beside its values, measured: its buffers are padded, and are objects.
+_COLUMN_BYTES = 768
+
+
 @dataclass(slots=True)
 class _OpenFile:
-    key: PartitionKey | None
     output: OutputFile
     writer: FileFormatWriter
+    written_bytes: int = 0
+
+
+@dataclass(slots=True)
+class _Part:
+    """A partition's rows on their way: into its open file, if it has one by now, and those that wait."""
+
+    key: PartitionKey | None
+    file: _OpenFile | None = None
     waiting: list[pa.Table] = field(default_factory=list)
     waiting_bytes: int = 0
-    taken_bytes: int = 0
 
 
 class SplitWriter:
-    """Writes rows of one split, in the order given, one open file a partition.
+    """Writes rows of one split, in the order given, partition by partition.
 
     File names are ``<file_prefix>-<nnnnn>.parquet``; the prefix must name the attempt, the split and this try
-    of the task, so that no two tries ever share a name. ``row_group_bytes`` counts Arrow bytes: a partition
-    is written out when it has that many waiting, the largest one when all together have twice as many. Beyond
-    ``max_open_files`` the largest file is closed and its partition starts a new one.
+    of the task, so that no two tries ever share a name. ``row_group_bytes`` is memory: a partition
+    is written out when it has that many waiting, the largest one when all together have twice as many. Its
+    file is begun then and not before, so that many partitions with few rows each have one file each; beyond
+    ``max_open_files`` the largest is closed and its partition starts a new one.
     """
 
     def __init__(
@@ -68,7 +80,8 @@ class SplitWriter:
         self._file_schema = sanitize_column_names(self._schema)
         self._file_arrow_schema = arrow_schema(self._file_schema)
         self._locations = load_location_provider(metadata.location, metadata.properties)
-        self._open: dict[tuple[object, ...], _OpenFile] = {}
+        self._parts: dict[tuple[object, ...], _Part] = {}
+        self._waiting_bytes = 0
         self._closed: list[dict[str, Any]] = []
         self._files_begun = 0
 
@@ -90,7 +103,8 @@ class SplitWriter:
     def close(self) -> list[dict[str, Any]]:
         """Finish every file; descriptions as ``data_files.to_json`` makes them, in closing order."""
         try:
-            for identity in list(self._open):
+            # Open ones first: then none has to make room.
+            for identity in sorted(self._parts, key=lambda each: self._parts[each].file is None):
                 self._finish(identity)
         except OSError as error:
             raise storage_error(error, "writing data files", files=self._file_prefix) from error
@@ -98,53 +112,61 @@ class SplitWriter:
 
     def abort(self) -> None:
         """Let go of open files after a failure; what was written of them stays for the sweep."""
-        for file in self._open.values():
+        for file in self._open_files().values():
             # The failure that led here is the one to report; a file never written to cannot be closed.
             try:
                 file.writer.close()
             except (OSError, ValueError, pa.ArrowException):
                 continue
-        self._open.clear()
+        self._parts.clear()
 
     def _take(self, identity: tuple[object, ...], key: PartitionKey | None, rows: pa.Table) -> None:
-        file = self._open.get(identity)
-        if file is None:
-            if len(self._open) >= self._max_open_files:
-                self._finish(max(self._open, key=lambda other: self._open[other].taken_bytes))
-            file = self._open[identity] = self._begin(key)
-        file.waiting.append(rows)
-        file.waiting_bytes += rows.nbytes
-        file.taken_bytes += rows.nbytes
-        if file.waiting_bytes >= self._row_group_bytes:
-            self._write_out(file)
-        elif sum(other.waiting_bytes for other in self._open.values()) >= 2 * self._row_group_bytes:
-            self._write_out(max(self._open.values(), key=lambda other: other.waiting_bytes))
+        part = self._parts.setdefault(identity, _Part(key))
+        taken_bytes = rows.nbytes + _COLUMN_BYTES * rows.num_columns
+        part.waiting.append(rows)
+        part.waiting_bytes += taken_bytes
+        self._waiting_bytes += taken_bytes
+        if part.waiting_bytes >= self._row_group_bytes:
+            self._write_out(part)
+        elif self._waiting_bytes >= 2 * self._row_group_bytes:
+            self._write_out(max(self._parts.values(), key=lambda other: other.waiting_bytes))
+
+    def _open_files(self) -> dict[tuple[object, ...], _OpenFile]:
+        return {identity: part.file for identity, part in self._parts.items() if part.file is not None}
+
+    def _write_out(self, part: _Part) -> None:
+        if part.file is None:
+            part.file = self._begin(part.key)
+        part.file.writer.write(_rename(pa.concat_tables(part.waiting), self._file_arrow_schema))
+        part.file.written_bytes += part.waiting_bytes
+        self._waiting_bytes -= part.waiting_bytes
+        part.waiting, part.waiting_bytes = [], 0
 
     def _begin(self, key: PartitionKey | None) -> _OpenFile:
+        opened = self._open_files()
+        if len(opened) >= self._max_open_files:
+            self._finish(max(opened, key=lambda other: opened[other].written_bytes))
         name = f"{self._file_prefix}-{self._files_begun:05d}.parquet"
         self._files_begun += 1
         output = self._io.new_output(self._locations.new_data_location(name, key))
         model = FileFormatFactory.get(FileFormat.PARQUET)
-        return _OpenFile(
-            key, output, model.create_writer(output, self._file_schema, self._metadata.properties)
-        )
-
-    def _write_out(self, file: _OpenFile) -> None:
-        if file.waiting:
-            file.writer.write(_rename(pa.concat_tables(file.waiting), self._file_arrow_schema))
-            file.waiting, file.waiting_bytes = [], 0
+        writer = model.create_writer(output, self._file_schema, self._metadata.properties)
+        return _OpenFile(output, writer)
 
     def _finish(self, identity: tuple[object, ...]) -> None:
-        file = self._open[identity]
-        self._write_out(file)
-        statistics = file.writer.close()
-        del self._open[identity]
+        part = self._parts[identity]
+        if part.waiting:
+            self._write_out(part)
+        if part.file is None:
+            raise AssertionError("a partition has rows")
+        statistics = part.file.writer.close()
+        del self._parts[identity]
         data_file = DataFile.from_args(
             content=DataFileContent.DATA,
-            file_path=file.output.location,
+            file_path=part.file.output.location,
             file_format=FileFormat.PARQUET,
-            partition=file.key.partition if file.key else Record(),
-            file_size_in_bytes=len(file.output),
+            partition=part.key.partition if part.key else Record(),
+            file_size_in_bytes=len(part.file.output),
             sort_order_id=None,
             equality_ids=None,
             key_metadata=None,

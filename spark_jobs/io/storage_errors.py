@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from spark_jobs.core.errors import ConfigError, RetryableError
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyiceberg.table import Table
+
+# S3 answers an expired token with 400, and to HEAD, which has no body, with nothing else.
 _REFUSAL = re.compile(
     r"AWS Error (?:ACCESS_DENIED|INVALID_ACCESS_KEY_ID|INVALID_CLIENT_TOKEN_ID|SIGNATURE_DOES_NOT_MATCH"
-    r"|UNKNOWN \(HTTP status 40[13]\))|ExceptionName: ExpiredToken"
+    r"|UNKNOWN \(HTTP status 40[013]\))|ExceptionName: ExpiredToken"
 )
 
 
@@ -39,3 +47,23 @@ def storage_error(error: OSError, doing: str, **where: object) -> ConfigError | 
         " next run tries again.",
         **where,
     )
+
+
+@contextmanager
+def manifests_readable(table: Table) -> Iterator[None]:
+    """Name what ends the reading of manifests: one that is gone was replaced or expired meanwhile.
+
+    Raises ``RetryableError`` then (``manifest-unreadable``), and ``storage_error`` for all else.
+    """
+    name = ".".join(table.name())
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise RetryableError(
+            f"a manifest of the table is gone: {error}",
+            code="manifest-unreadable",
+            hint="It may have been replaced just now; the next run tries again. Nothing was deleted.",
+            table=name,
+        ) from error
+    except OSError as error:
+        raise storage_error(error, "reading manifests", table=name) from error

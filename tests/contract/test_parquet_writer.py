@@ -226,11 +226,11 @@ def test_field_ids_are_the_tables(sqlite_lake: Lake) -> None:
 def test_open_files_are_bounded(sqlite_lake: Lake) -> None:
     """A record of the year 3000 costs one file, not one more open file."""
     table = _table(sqlite_lake, "day(at)")
-    writer = _writer(table, max_open_files=3)
+    writer = _writer(table, max_open_files=3, row_group_bytes=1)
     for day in [0, 1, 2, 3, 4, 0, 1]:
         rows = [{"id": n, "at": NOON + dt.timedelta(days=day)} for n in range(5)]
         writer.write(pa.Table.from_pylist(rows, schema=file_schema(table)))
-        assert len(writer._open) <= 3
+        assert len(writer._open_files()) <= 3
     files = writer.close()
     assert sum(file["rows"] for file in files) == 35
     assert len({file["path"] for file in files}) == len(files) >= 6
@@ -243,8 +243,24 @@ def test_waiting_rows_are_bounded(sqlite_lake: Lake) -> None:
     for _ in range(30):
         rows = [{"id": n, "text": "x" * 50} for n in range(200)]
         writer.write(pa.Table.from_pylist(rows, schema=file_schema(table)))
-        assert sum(file.waiting_bytes for file in writer._open.values()) < 60_000
+        assert sum(part.waiting_bytes for part in writer._parts.values()) == writer._waiting_bytes < 60_000
     assert sum(file["rows"] for file in writer.close()) == 6_000
+
+
+@pytest.mark.parametrize(("row_group_bytes", "most_files"), [(16 << 20, 40), (200_000, 300)])
+def test_many_partitions_are_a_file_each(sqlite_lake: Lake, row_group_bytes: int, most_files: int) -> None:
+    """However mixed their rows come, and however few files may be open: what fits in memory waits there."""
+    table = _table(sqlite_lake, "bucket(40, id)")
+    writer = _writer(table, row_group_bytes=row_group_bytes, max_open_files=3)
+    for start in range(0, 2_000, 200):
+        rows = [{"id": n, "text": "x"} for n in range(start, start + 200)]
+        writer.write(pa.Table.from_pylist(rows, schema=file_schema(table)))
+        assert len(writer._open_files()) <= 3
+    files = writer.close()
+    assert 40 <= len(files) <= most_files
+    _append(table, files)
+    read = table.refresh().scan().to_arrow()
+    assert sorted(read["id"].to_pylist()) == list(range(2_000))
 
 
 def test_nothing_written_is_no_file(sqlite_lake: Lake) -> None:
@@ -261,7 +277,7 @@ def test_abort_lets_go(sqlite_lake: Lake) -> None:
     writer = _writer(table, row_group_bytes=1)
     writer.write(pa.Table.from_pylist(_rows(3), schema=file_schema(table)))
     writer.abort()
-    assert writer._open == {}
+    assert writer._parts == {}
 
 
 def test_a_full_disk_is_worth_a_retry(sqlite_lake: Lake, tmp_path: Path) -> None:
