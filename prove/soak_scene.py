@@ -49,6 +49,7 @@ TOLERATED = frozenset(
         "storage-refused",
         "log-store-away",
         "log-store-refused",
+        "manifest-unreadable",
     }
 )
 
