@@ -117,6 +117,7 @@ def test_tables_are_laid_out_as_documented(new_lab: NewLab) -> None:
         assert set(summary(each.current_snapshot())) >= set(_documented("Snapshot summary")) - {
             "sluice.batch-id",
             "sluice.kind",
+            "sluice.reason",
         }
         assert each.metadata.format_version == 2
         (file,) = [task.file for task in each.scan().plan_files()]
