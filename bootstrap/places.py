@@ -46,6 +46,11 @@ class Places:
         return self.environment / "bin" / "python"
 
     @property
+    def bytecode(self) -> Path:
+        """Compiled Python files, beside the sources of neither the clone nor the packages."""
+        return self.environment / "bytecode"
+
+    @property
     def stamp(self) -> Path:
         """Names the lock that the environment holds; written last."""
         return self.environment / "sluice-setup"

@@ -65,6 +65,7 @@ def test_uv_settings_of_the_user_win() -> None:
 def test_foreign_set_up_does_not_leak(tmp_path: Path) -> None:
     """Commands see our interpreter and an empty PyIceberg configuration, whatever the user's shell has."""
     foreign = ("SPARK_HOME", "SPARK_REMOTE", "SPARK_CONF_DIR", "DAGSTER_HOME", "PYTHONHOME", "PYTHONPATH")
+    foreign += ("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
     user = dict.fromkeys(foreign, "x") | {
         "PYSPARK_PYTHON": "x",
         "PYICEBERG_CATALOG__SLUICE__URI": "x",
@@ -82,6 +83,7 @@ def test_foreign_set_up_does_not_leak(tmp_path: Path) -> None:
         "PYSPARK_PYTHON": str(places.python),
         "PYSPARK_DRIVER_PYTHON": str(places.python),
         "PYICEBERG_HOME": str(places.pyiceberg_home),
+        "PYTHONPYCACHEPREFIX": str(places.bytecode),
     }
 
 
