@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from prove.lab.new_lab import by_offset, progress
+from spark_jobs.core.dead_letters import still_owed
 from spark_jobs.core.replay_ranges import parse_range
 from spark_jobs.io.metadata_columns import INGESTED_AT
 
@@ -26,7 +27,8 @@ def arrivals(play: Play) -> Arrivals:
 
 def owed(play: Play) -> set[tuple[int, int]]:
     """Dead letters that a commit which landed a moment ago has yet to replace; the next run does."""
-    if progress(play.lab, play.lab.tables[0]).pending_dead_letters is None:
+    table, dead_letters = (progress(play.lab, name) for name in play.lab.tables)
+    if still_owed(table, dead_letters) is None:
         return set()
     return set(by_offset(play.lab, play.lab.tables[1]))
 

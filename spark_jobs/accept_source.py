@@ -22,6 +22,7 @@ from spark_jobs.core.errors import CommitConflict
 from spark_jobs.core.new_source import Accepted, follow_source
 from spark_jobs.core.offsets import OffsetRange
 from spark_jobs.core.skips import cut_at_skips, skipped_ranges
+from spark_jobs.core.source import has_other_ids
 from spark_jobs.core.start_offsets import resolve_start
 from spark_jobs.io.anchor import check_anchor
 from spark_jobs.io.dead_letter_commit import commit_dead_letters
@@ -66,7 +67,7 @@ class SourceComparison:
     @property
     def has_changed(self) -> bool:
         """Whether the topic or the cluster is another one by its id, or partitions or their ends are gone."""
-        is_other = _is_other(self.progress, self.source)
+        is_other = has_other_ids(self.progress, self.source)
         return is_other or bool(self.cut) or not set(self.progress.next_offsets) <= set(self.source.end)
 
     @property
@@ -153,14 +154,9 @@ def _refuse_moved(pipeline: PipelineConfig, comparison: SourceComparison, progre
     )
 
 
-def _is_other(progress: Progress, source: SourceState) -> bool:
-    ids = ((progress.cluster_id, source.cluster_id), (progress.topic_id, source.topic_id))
-    return any(before and now and before != now for before, now in ids)
-
-
 def _is_cut(connections: Connections, progress: Progress, source: SourceState, partition: int) -> bool:
     # Another cluster, or a topic made anew, counts its leaders' epochs anew: its rows alone can tell.
-    if partition not in source.end or _is_other(progress, source):
+    if partition not in source.end or has_other_ids(progress, source):
         return False
     is_short = source.end[partition] < progress.next_offsets[partition]
     return is_short or cut_below(connections, progress, source, partition) is not None

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from spark_jobs.audit_removed import inside
+from spark_jobs.core.dead_letters import still_owed
 from spark_jobs.io.metadata_columns import OFFSET, PARTITION
 from spark_jobs.io.tables import dead_letters_of, load_table, progress_of
 
@@ -49,9 +50,9 @@ def dead_letter_offsets(
     if dead_letters is not None:
         scan = dead_letters.scan(row_filter=inside(window, generation), selected_fields=(OFFSET,))
         offsets = scan.to_arrow().column(OFFSET).to_numpy()
-    owed = progress_of(table).pending_dead_letters
-    is_owed = owed is not None and not (dead_letters and progress_of(dead_letters).has_landed(owed.attempt))
-    if owed is None or not is_owed or window.partition not in owed.ends:
+    there = None if dead_letters is None else progress_of(dead_letters)
+    owed = still_owed(progress_of(table), there)
+    if owed is None or window.partition not in owed.ends:
         return np.sort(offsets)
     if owed.replaces:
         start, end = owed.starts[window.partition], owed.ends[window.partition]
@@ -60,8 +61,10 @@ def dead_letter_offsets(
 
 
 def _offsets_owed(table: Table, owed: PendingDeadLetters, window: OffsetRange) -> Iterator[NDArray[np.int64]]:
-    for file in owed.files:
-        with table.io.new_input(file["path"]).open() as stream:
+    # One that was purged with a dropped dead-letter table is not there: its records are missing.
+    inputs = (table.io.new_input(file["path"]) for file in owed.files)
+    for file in (each for each in inputs if each.exists()):
+        with file.open() as stream:
             rows = pq.read_table(stream, columns=[PARTITION, OFFSET])
         partitions, offsets = (rows.column(name).to_numpy() for name in (PARTITION, OFFSET))
         is_inside = (partitions == window.partition) & (offsets >= window.start) & (offsets < window.end)

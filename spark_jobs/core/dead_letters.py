@@ -22,6 +22,15 @@ def is_of_another_table(there: Progress, progress: Progress) -> bool:
     return any(offset > progress.next_offsets.get(partition, offset) for partition, offset in known.items())
 
 
+def still_owed(progress: Progress, there: Progress | None) -> PendingDeadLetters | None:
+    """What the data table owes its dead-letter table, whose progress is ``there``, if that has not come in.
+
+    It stays named in the data table until the next commit to that.
+    """
+    pending = progress.pending_dead_letters
+    return None if pending is None or (there and there.has_landed(pending.attempt)) else pending
+
+
 def is_stale(there: Progress, progress: Progress, pending: PendingDeadLetters) -> bool:
     """Whether the dead letters came in long ago and the data table's ``progress`` is from before that.
 

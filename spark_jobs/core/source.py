@@ -41,7 +41,7 @@ def check_identity(progress: Progress, source: SourceState, *, table: str | None
     An id that either side lacks is not compared. Offsets mean nothing across such a change, so nothing may
     be read or committed until a person opens the next generation.
     """
-    if progress.cluster_id and source.cluster_id and progress.cluster_id != source.cluster_id:
+    if _differ(progress.cluster_id, source.cluster_id):
         raise SourceChanged(
             f"topic {source.topic} was drained from another Kafka cluster, {progress.cluster_id}",
             code="cluster-moved",
@@ -51,12 +51,21 @@ def check_identity(progress: Progress, source: SourceState, *, table: str | None
             topic=source.topic,
             cluster=source.cluster_id,
         )
-    if progress.topic_id and source.topic_id and progress.topic_id != source.topic_id:
+    if _differ(progress.topic_id, source.topic_id):
         raise _recreated(source, f"its id was {progress.topic_id} and is {source.topic_id}", table)
     gone = sorted(set(progress.next_offsets) - set(source.end))
     if gone:
         # Kafka never takes partitions away from a topic, so even without ids this one is new.
         raise _recreated(source, f"its partitions {gone} are gone", table)
+
+
+def has_other_ids(progress: Progress, source: SourceState) -> bool:
+    """Whether the topic or its cluster is another one than the table was filled from, by their ids."""
+    return _differ(progress.cluster_id, source.cluster_id) or _differ(progress.topic_id, source.topic_id)
+
+
+def _differ(before: str | None, now: str | None) -> bool:
+    return bool(before and now and before != now)
 
 
 def _recreated(source: SourceState, evidence: str, table: str | None) -> SourceChanged:

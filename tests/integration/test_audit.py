@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.expressions import AlwaysTrue, EqualTo
 
 from prove.lab.kafka_server import Record
-from prove.lab.new_lab import DEAD_LETTERS, as_json, configure
+from prove.lab.new_lab import DEAD_LETTERS, as_json, configure, progress
 from spark_jobs import audit as audit_module
 from spark_jobs.audit import audit
 
@@ -49,6 +49,18 @@ def test_dead_letters_that_the_table_still_owes_are_there(new_lab: NewLab) -> No
     lab.drain()
     settled = lab.audit()
     assert (settled.rows, settled.dead_letters, settled.is_clean) == (21, 1, True)
+
+
+def test_dead_letters_purged_before_they_came_in_are_missing(new_lab: NewLab) -> None:
+    """Somebody deleted the files of what the table owes: an answer by coordinates, no broken audit."""
+    lab = new_lab(RECORDS, partitions=2)
+    lab.kill_at("drain.after-commit")
+    pending = progress(lab).pending_dead_letters
+    assert pending
+    for file in pending.files:
+        lab.table().io.delete(file["path"])
+    owing = lab.audit()
+    assert (owing.rows, owing.dead_letters, owing.missing) == (21, 0, 1)
 
 
 def test_dead_letters_that_a_replay_replaces_are_gone_with_its_commit(new_lab: NewLab) -> None:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from spark_jobs.core.dead_letters import is_of_another_table
-from spark_jobs.core.progress import Progress
+from spark_jobs.core.dead_letters import is_of_another_table, still_owed
+from spark_jobs.core.progress import PendingDeadLetters, Progress
 
 DATA = Progress("orders", 2, {0: 20, 1: 5}, replay_epoch=3)
 
@@ -29,3 +29,13 @@ DATA = Progress("orders", 2, {0: 20, 1: 5}, replay_epoch=3)
 def test_dead_letters_ahead_are_of_another_table(there: dict[str, object], is_another: bool) -> None:
     """Unless a rollback or a new source explains it."""
     assert is_of_another_table(replace(DATA, **there), DATA) is is_another
+
+
+def test_what_is_owed_is_owed_until_it_landed() -> None:
+    """The data table goes on naming it until its own next commit."""
+    pending = PendingDeadLetters("attempt-1", {0: 0}, {0: 20}, ({"path": "dead.parquet"},))
+    owing = replace(DATA, pending_dead_letters=pending)
+    assert still_owed(DATA, None) is None
+    assert still_owed(owing, None) is pending
+    assert still_owed(owing, DATA.recorded("attempt-0", {}, {})) is pending
+    assert still_owed(owing, DATA.recorded("attempt-1", {}, {})) is None
