@@ -9,10 +9,14 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from prove.lab.kafka_server import unique_name
+from prove.lab.own_broker import own_broker
+from prove.lab.server_folder import ServerFolder
 from prove.moments import proxied
 from prove.scenario import Findings, Scenario
 from prove.soak_events import EVENTS
@@ -25,6 +29,7 @@ from spark_jobs.settle_replays import settle_left_replays
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from prove.lab.own_broker import OwnBroker
     from prove.stage import Play, Stage
 
 FULL_MINUTES = 10.0
@@ -60,8 +65,8 @@ class Soak:
     def run(self, stage: Stage) -> Findings:
         """Let things happen until the time is up, put it right, look."""
         counts: Counter[str] = Counter()
-        with stage.play(REST, **SETTINGS) as play:
-            with proxied(play, "s3.endpoint") as store, live_scene(play, store, self.seed) as scene:
+        with self._own_kafka(stage) as (play, broker):
+            with proxied(play, "s3.endpoint") as store, live_scene(play, broker, store, self.seed) as scene:
                 for name, happened in self._events(scene):
                     counts[name] += 1
                     scene.told.append(f"{counts.total()}. {name}: {happened}")
@@ -81,6 +86,16 @@ class Soak:
             stray=found.stray,
             recovery_seconds=seconds,
         )
+
+    @contextmanager
+    def _own_kafka(self, stage: Stage) -> Iterator[tuple[Play, OwnBroker]]:
+        """A pipeline whose broker may be killed."""
+        folder = ServerFolder(stage.folder / unique_name("kafka"), "kafka")
+        with (
+            own_broker(folder) as broker,
+            replace(stage, kafka=broker.bootstrap_servers).play(REST, **SETTINGS) as play,
+        ):
+            yield play, broker
 
     def _events(self, scene: Scene) -> Iterator[tuple[str, str]]:
         """Names of events that happened, and how they went."""

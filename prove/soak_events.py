@@ -88,6 +88,18 @@ def _commit_struck(scene: Scene, draw: random.Random) -> str:
     return f"{job.name}, {fault.value}: {ended}"
 
 
+def _broker_away(scene: Scene, draw: random.Random) -> str:
+    process = scene.play.lab.start()
+    time.sleep(draw.random())
+    if draw.random() < 0.5:
+        with scene.broker.silent():
+            time.sleep(draw.uniform(0.2, 2.0))
+        return f"silent: {scene.end(process)}"
+    scene.broker.kill()
+    scene.broker.start()
+    return f"killed, started again: {scene.end(process)}"
+
+
 def _catalog_away(scene: Scene, draw: random.Random) -> str:
     process = scene.play.lab.start_struck(NoFailPoints(), patience=Patience(SOON))
     time.sleep(draw.random())
@@ -155,6 +167,7 @@ EVENTS: Mapping[str, tuple[int, Callable[[Scene, random.Random], str]]] = {
     "runs stopped": (4, _asleep),
     "runs continued": (3, _woken),
     "commits struck": (8, _commit_struck),
+    "outages of the broker": (2, _broker_away),
     "outages of the catalog": (3, _catalog_away),
     "outages of the store": (3, _store_harmed),
     "upkeep": (6, _upkeep),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from prove.lab.drain_process import DrainProcess
     from prove.lab.fault_proxy import FaultProxy
     from prove.lab.harm_proxy import HarmProxy
+    from prove.lab.own_broker import OwnBroker
     from prove.stage import Play
 
 PAUSE_SECONDS = 0.15
@@ -45,6 +46,8 @@ TOLERATED = frozenset(
         "upkeep-crowded-out",
         "catalog-away",
         "catalog-refused",
+        "broker-away",
+        "no-leader",
         "storage-failed",
         "storage-refused",
         "log-store-away",
@@ -56,12 +59,13 @@ TOLERATED = frozenset(
 
 @dataclass(slots=True)
 class Scene:
-    """``store`` stands before the object store; ``sleepers`` are runs that SIGSTOP holds.
+    """``broker`` is the scene's own; ``store`` stands before the object store.
 
-    ``told`` are the newest events in words.
+    ``sleepers`` are runs that SIGSTOP holds, ``told`` the newest events in words.
     """
 
     play: Play
+    broker: OwnBroker
     store: HarmProxy
     producer: LiveProducer
     sleepers: deque[DrainProcess] = field(default_factory=deque)
@@ -146,15 +150,15 @@ class LiveProducer:
 
 
 @contextmanager
-def live_scene(play: Play, store: HarmProxy, seed: int) -> Iterator[Scene]:
+def live_scene(play: Play, broker: OwnBroker, store: HarmProxy, seed: int) -> Iterator[Scene]:
     """A table that exists, and a producer that does not rest while the block runs.
 
-    ``store`` is what stands before the object store.
+    ``broker`` is the play's, ``store`` what stands before the object store.
     """
     play.produce_batch()
     play.work()
     producer = LiveProducer(play, seed)
-    scene = Scene(play, store, producer)
+    scene = Scene(play, broker, store, producer)
     try:
         with looping(producer.go_on):
             yield scene

@@ -75,9 +75,10 @@ class KafkaBroker(str):
             outcome.result(_TIMEOUT_SECONDS)
 
     def produce(self, topic: str, records: Iterable[Record | bytes | None], **properties: object) -> None:
-        """Produce records (or bare values) in order and wait until all are acknowledged."""
+        """Produce records (or bare values) in order, each once, and wait until all are acknowledged."""
         failures: list[str] = []
-        producer = Producer({"bootstrap.servers": self, "linger.ms": 5, **properties})
+        once = {"bootstrap.servers": self, "linger.ms": 5, "enable.idempotence": True}
+        producer = Producer({**once, **properties})
         for record in records:
             _produce_one(producer, topic, record if isinstance(record, Record) else Record(record), failures)
         left = producer.flush(_TIMEOUT_SECONDS)

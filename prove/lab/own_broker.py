@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -37,6 +38,15 @@ class OwnBroker:
     def start(self) -> None:
         """Start it again."""
         self.server = start_kafka(self.settings)
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """While the block runs it is there and answers nobody."""
+        os.kill(self.server.process.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.server.process.pid, signal.SIGCONT)
 
     def log_of(self, topic: str, partition: int) -> Path:
         """The first segment of a partition's log."""
