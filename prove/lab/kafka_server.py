@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from prove.lab.server_folder import ServerFolder
 
-_TIMEOUT_SECONDS = 30.0
+_TIMEOUT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
