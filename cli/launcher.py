@@ -12,7 +12,7 @@ def _refuse(**_: object) -> None:
     raise ConfigError(
         f"`{name}` is run by the launcher",
         code="launcher-only",
-        hint=f"Type ./sluice {name} in the project.",
+        hint=f"Type ./sluice {name} in the project, nothing before {name}; lint takes no options.",
     )
 
 
