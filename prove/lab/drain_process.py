@@ -14,7 +14,6 @@ import subprocess
 import time
 import traceback
 import uuid
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -107,19 +106,20 @@ class DrainProcess:
 
     def answer(self) -> Answer:
         """Wait for work that ends by itself."""
-        assert self.receiver.poll(FINISH_SECONDS), f"the work did not answer, it is here:\n{self._stacks()}"
-        answer: Answer = self.receiver.recv()
-        self.process.join(FINISH_SECONDS)
+        answer = self.ending()
+        assert answer is not None, f"signal {self.died_of()} ended the work"
         return answer
 
     def ending(self) -> Answer | None:
         """Wait for its end, whichever it is; None when a signal ended it."""
         assert self.receiver.poll(FINISH_SECONDS), f"the work did not end, it is here:\n{self._stacks()}"
         try:
-            return self.answer()
+            answer: Answer = self.receiver.recv()
         except EOFError:
-            assert self.died_of() is not None, "the work ended without an answer"
+            assert self.died_of() is not None, f"it ended without an answer, {self.process.exitcode}"
             return None
+        self.process.join(FINISH_SECONDS)
+        return answer
 
     def wait_until_stopped(self) -> None:
         """Wait until SIGSTOP holds it."""
@@ -140,9 +140,9 @@ class DrainProcess:
         os.kill(self.pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """Kill it where it stands."""
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
+        """Kill it where it stands; its id may be another's long ago if it has ended."""
+        if self.process.is_alive():
+            self.process.kill()
         self.process.join(FINISH_SECONDS)
 
     def _stacks(self) -> str:
