@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from servers.dagster import DagsterServers
 
 PATIENCE_SECONDS = 200.0
-UNNAMED = "unnamed"
 BACKLOG_SENSOR = "backlog_sensor"
 _MOST_RUNS = "max_concurrent_runs: 10"
 
@@ -83,12 +82,13 @@ class DagsterDaemon:
         return found
 
     def failures(self) -> list[str]:
-        """The codes of the errors that drains have failed with; ``unnamed`` for what is none of ours."""
+        """The codes of the errors that drains have failed with; of one that is none of ours, its text."""
         codes = []
         for run in self.drains(DagsterRunStatus.FAILURE):
             with self.instance() as instance:
                 failed = instance.all_logs(run.run_id, of_type=DagsterEventType.STEP_FAILURE)
-            codes += [_code(entry) for entry in failed] or [UNNAMED]
+                ended = instance.all_logs(run.run_id, of_type=DagsterEventType.RUN_FAILURE)
+            codes += [_code(entry) for entry in failed or ended]
         return codes
 
     def allow_runs(self, number: int) -> None:
@@ -102,9 +102,12 @@ class DagsterDaemon:
 
 def _code(entry: EventLogEntry) -> str:
     event = entry.dagster_event
-    told = event.step_failure_data.user_failure_data if event is not None else None
+    failed = event.step_failure_data if event is not None and event.is_step_failure else None
+    told = failed.user_failure_data if failed is not None else None
     code = told.metadata.get("code") if told is not None else None
-    return str(code.value) if code is not None else UNNAMED
+    if code is not None:
+        return str(code.value)
+    return f"no error of ours: {failed.error if failed is not None else entry.message}"
 
 
 @contextmanager
