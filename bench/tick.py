@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from dagster import DagsterEventType, DagsterInstance
+from dagster import DagsterEventType, DagsterInstance, RunsFilter
 
 from bench.empty_tick import measure_empty_ticks
 from bench.percentile import p95
@@ -113,10 +113,11 @@ def _rounds(lab: Lab, instance: DagsterInstance, rounds: int) -> tuple[TickRound
 
 
 def _finished_run(instance: DagsterInstance, number: int) -> str:
-    """Wait until the run with this number, counted from 0, has succeeded."""
+    """Wait until the sensor's run with this number, counted from 0, has succeeded; upkeep has others."""
     deadline = time.monotonic() + _TIMEOUT_SECONDS
+    drains = RunsFilter(tags={"dagster/sensor_name": _SENSOR})
     while time.monotonic() < deadline:
-        runs = instance.get_runs()
+        runs = instance.get_runs(drains)
         if len(runs) > number and runs[0].is_finished:
             if not runs[0].is_success:
                 raise RuntimeError(f"run {runs[0].run_id} ended as {runs[0].status.value}")
