@@ -150,11 +150,20 @@ class KafkaAdmin:
     def publish_group_offsets(self, group: str, topic: str, next_offsets: Mapping[int, int]) -> None:
         """Set a consumer group's offsets, for lag tools only: nothing in Sluice reads them back."""
         partitions = [TopicPartition(topic, p, offset) for p, offset in sorted(next_offsets.items())]
-        answers = self._client.alter_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group, partitions)], request_timeout=self._timeout_seconds
-        )
         doing = f"publishing offsets of group {group}"
-        self._one(answers[group], doing)
+        deadline = time.monotonic() + SETTLING_SECONDS
+        while True:
+            answers = self._client.alter_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(group, partitions)], request_timeout=self._timeout_seconds
+            )
+            # Kafka refuses by partition. A cluster's first group waits for the topic that keeps its offsets.
+            told = self._one(answers[group], doing).topic_partitions or ()
+            refused = next((partition.error for partition in told if partition.error), None)
+            if refused is None:
+                return
+            if not is_settling(refused) or time.monotonic() > deadline:
+                raise self._error(refused, doing)
+            time.sleep(_POLL_SECONDS)
 
     def close(self) -> None:
         """Let go of the connections; the object cannot be used any more."""

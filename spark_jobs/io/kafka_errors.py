@@ -32,7 +32,7 @@ _NO_TOPIC = frozenset(
         KafkaError._UNKNOWN_PARTITION,
     }
 )
-# A topic just made, a partition just added, a leader just moved: gone within moments.
+# A topic just made, a partition just added, a leader or a coordinator just moved: gone within moments.
 _SETTLING = frozenset(
     {
         KafkaError.LEADER_NOT_AVAILABLE,
@@ -41,6 +41,9 @@ _SETTLING = frozenset(
         KafkaError.FENCED_LEADER_EPOCH,
         KafkaError.UNKNOWN_LEADER_EPOCH,
         KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.NOT_COORDINATOR,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._UNKNOWN_PARTITION,
     }
@@ -153,7 +156,7 @@ def _retryable(error: KafkaError, doing: str, **where: object) -> RetryableError
         )
     if is_settling(error):
         return RetryableError(
-            f"a partition has no leader while {doing}: {error.str()}",
+            f"a partition, or a group, has no leader while {doing}: {error.str()}",
             code="no-leader",
             hint="Look at the brokers: a partition's replicas are all away or moving.",
             **where,

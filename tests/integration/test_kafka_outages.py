@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import OFFSET_INVALID, Consumer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -53,6 +54,28 @@ def own_server(servers_folder: Path) -> Iterator[OwnBroker]:
 def own_kafka(own_server: OwnBroker) -> KafkaBroker:
     """The same, as tests speak to it."""
     return KafkaBroker(own_server.bootstrap_servers)
+
+
+def test_lag_tools_are_told_by_a_cluster_that_never_had_a_group(own_kafka: KafkaBroker) -> None:
+    """Kafka refuses by partition while it makes the topic that keeps groups' offsets; it is asked again."""
+    topic = own_kafka.new_topic(partitions=2)
+    admin = KafkaAdmin({"bootstrap.servers": own_kafka})
+    admin.publish_group_offsets("first", topic, {0: 0, 1: 3})
+    assert _group_offsets(own_kafka, "first", topic) == [0, 3]
+    admin.close()
+
+
+def test_a_group_one_may_not_write_is_told(own_kafka: KafkaBroker) -> None:
+    """The refusal names the right; what lag tools show stays as it was."""
+    topic = own_kafka.new_topic(partitions=2)
+    _rule(own_kafka, "sluice-refused", AclOperation.READ, AclPermissionType.DENY, ResourceType.GROUP)
+    _rule(own_kafka, "sluice-refused", AclOperation.DESCRIBE, AclPermissionType.ALLOW, ResourceType.GROUP)
+    admin = KafkaAdmin({"bootstrap.servers": own_kafka})
+    with pytest.raises(ConfigError, match="sluice-refused") as raised:
+        admin.publish_group_offsets("sluice-refused", topic, {0: 1, 1: 3})
+    assert raised.value.code == "not-authorised"
+    assert _group_offsets(own_kafka, "sluice-refused", topic) == [OFFSET_INVALID] * 2
+    admin.close()
 
 
 def test_a_kept_client_sees_the_next_leader(own_server: OwnBroker, own_kafka: KafkaBroker) -> None:
@@ -157,10 +180,23 @@ def _reader(kafka: KafkaBroker, topic: str, read_timeout_seconds: float = 1) -> 
     )
 
 
-def _rule(kafka: KafkaBroker, topic: str, operation: AclOperation, permission: AclPermissionType) -> None:
+def _group_offsets(kafka: KafkaBroker, group: str, topic: str) -> list[int]:
+    consumer = Consumer({"bootstrap.servers": kafka, "group.id": group})
+    committed = consumer.committed([TopicPartition(topic, 0), TopicPartition(topic, 1)], timeout=10)
+    consumer.close()
+    return [partition.offset for partition in committed]
+
+
+def _rule(
+    kafka: KafkaBroker,
+    name: str,
+    operation: AclOperation,
+    permission: AclPermissionType,
+    kind: ResourceType = ResourceType.TOPIC,
+) -> None:
     rule = AclBinding(
-        ResourceType.TOPIC,
-        topic,
+        kind,
+        name,
         ResourcePatternType.LITERAL,
         "User:ANONYMOUS",
         "*",
