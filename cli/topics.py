@@ -28,9 +28,10 @@ def create_sample_topics(properties: Mapping[str, str]) -> None:
         NewTopic(s.topic, num_partitions=s.partitions, replication_factor=1, config=config)
         for s in SAMPLE_TOPICS
     ]
-    for topic, created in admin.create_topics(wanted, operation_timeout=ADMIN_SECONDS).items():
+    asked = admin.create_topics(wanted, operation_timeout=ADMIN_SECONDS, request_timeout=ADMIN_SECONDS)
+    for topic, created in asked.items():
         try:
-            created.result(timeout=ADMIN_SECONDS)
+            created.result()
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise translate(error.args[0], "making the sample's topics", topic=topic) from error
