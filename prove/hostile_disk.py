@@ -67,9 +67,7 @@ class DiskCase:
 def hostile_disks() -> Iterator[Scenario]:
     """Every case, in the report's order."""
     for whose, code, moments in (
-        ("lake", "storage-failed", (WRITING,)),
-        # Manifests: whoever stages them cannot tell the catalog's part from its storage's.
-        ("lake", "catalog-away", (COMMITTING, LANDED)),
+        ("lake", "storage-failed", (WRITING, COMMITTING, LANDED)),
         ("log", "disk-full", (BEFORE, WRITTEN, LANDED)),
     ):
         yield from (DiskCase(whose, code, moment).scenario() for moment in moments)

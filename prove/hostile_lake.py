@@ -13,6 +13,7 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from prove.hostile import ADOPTED, Case, Told, changed, drained, interrupted, other_engine, put_right, refused
+from prove.lab.fault_proxy import Fault, is_table_commit
 from prove.stage import BATCH, REST, SQLITE
 from spark_jobs.rollback import rollback
 
@@ -32,6 +33,7 @@ QUICK = frozenset({"rolled-back"})
 
 def hostile_lakes() -> Iterator[Scenario]:
     """Every case, in the report's order."""
+    yield replace(REFUSED_AFTER_LANDING, name=f"lake/{REFUSED_AFTER_LANDING.name}").scenario(GROUP)
     for catalog in (SQLITE, REST):
         for case in CASES:
             there = replace(case, name=f"lake/{case.name}", catalog=catalog)
@@ -127,6 +129,24 @@ def expire(table: Table) -> None:
     table.maintenance.expire_snapshots().by_ids(older).commit()
 
 
+def _refused_after_landing(play: Play) -> Told:
+    """Iceberg's own code takes out what such a commit wrote: its snapshot is main and cannot be read."""
+    for _ in range(5):
+        drained(play)
+    ours = play.lab.table().metadata.current_snapshot_id
+    assert ours is not None
+    assert play.proxy is not None
+    play.proxy.arm(Fault.LANDED_401, is_table_commit)
+    play.lab.start(work="compaction").answer()
+    broken = play.lab.table().metadata.current_snapshot_id
+    assert broken not in {None, ours}, "the compaction did not land"
+    play.produce_batch()
+    ended = refused(play, "manifest-unreadable")
+    _roll_back(play, ours)
+    changed(play, lambda table: table.maintenance.expire_snapshots().by_id(broken).commit())
+    return put_right(ended, play)
+
+
 _rewritten_case = partial(Case, promise=NAMED_THEN_BACK, may_read_again=(BATCH,))
 CASES = (
     Case(
@@ -155,4 +175,14 @@ CASES = (
     ),
     _rewritten_case("rows-added", "a row added once more", happen=partial(_rewritten, _row_again)),
     Case("expired", "all snapshots expired but the last", ADOPTED, _expired),
+)
+
+REFUSED_AFTER_LANDING = Case(
+    "compaction-landed-401",
+    "a compaction landed and Iceberg's own code was told 401",
+    NAMED_THEN_BACK,
+    _refused_after_landing,
+    catalog=REST,
+    may_read_again=(BATCH,),
+    needs=frozenset({"spark"}),
 )

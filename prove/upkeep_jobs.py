@@ -64,6 +64,7 @@ EXPIRY = Job(
     "an expiry of snapshots",
     _many_small_files,
     at(TIDIED, "expire.after-reanchor", "expire.after-procedure"),
+    TIDIED_ANYHOW,
     work="snapshots",
     again=("snapshots",),
     settings={"upkeep": {"keep_snapshots": 2}},

@@ -16,6 +16,7 @@ from pyiceberg.exceptions import CommitFailedException
 
 from spark_jobs.core.errors import CommitStateUnknown, RetryableError, SluiceError, SourceChanged
 from spark_jobs.io.catalog import catalog_error, close_catalog, first_line
+from spark_jobs.io.storage_errors import manifest_error
 from spark_jobs.io.swap import send
 from spark_jobs.io.tables import load_table, progress_of
 
@@ -135,6 +136,8 @@ def _stage(intent: Intent, table: Table) -> Swap:
         return intent.stage(table)
     except (SluiceError, AssertionError):
         raise
+    except OSError as error:  # no catalog is asked here
+        raise manifest_error(error, "writing manifests", table) from error
     except Exception as error:
         raise catalog_error(
             error, "could not take the commit's manifests", table=intent.identifier

@@ -49,21 +49,27 @@ def storage_error(error: OSError, doing: str, **where: object) -> ConfigError | 
     )
 
 
+def manifest_error(error: OSError, doing: str, table: Table) -> ConfigError | RetryableError:
+    """The error of a table's manifests: ``manifest-unreadable`` when one is gone, or ``storage_error``."""
+    name = ".".join(table.name())
+    if not isinstance(error, FileNotFoundError):
+        return storage_error(error, doing, table=name)
+    return RetryableError(
+        f"a manifest of the table is gone: {error}",
+        code="manifest-unreadable",
+        hint="It may have been replaced just now; the next run tries again. Nothing was deleted here. If it"
+        " stays away, go back to a snapshot that is whole (./sluice rollback): docs/OPERATIONS.md.",
+        table=name,
+    )
+
+
 @contextmanager
 def manifests_readable(table: Table) -> Iterator[None]:
     """Name what ends the reading of manifests: one that is gone was replaced or expired meanwhile.
 
     Raises ``RetryableError`` then (``manifest-unreadable``), and ``storage_error`` for all else.
     """
-    name = ".".join(table.name())
     try:
         yield
-    except FileNotFoundError as error:
-        raise RetryableError(
-            f"a manifest of the table is gone: {error}",
-            code="manifest-unreadable",
-            hint="It may have been replaced just now; the next run tries again. Nothing was deleted.",
-            table=name,
-        ) from error
     except OSError as error:
-        raise storage_error(error, "reading manifests", table=name) from error
+        raise manifest_error(error, "reading manifests", table) from error

@@ -131,6 +131,20 @@ def test_a_catalog_that_never_answers_does_not_hold_a_run(
     assert time.monotonic() - started < 2.5
 
 
+def test_a_main_that_cannot_be_read_is_no_catalog_that_is_away(lake: Lake) -> None:
+    """Another engine may delete what it had committed; waiting does not mend that, going back does."""
+    lake.make_table(dead_letters=False)
+    lake.drain(0, 10)
+    snapshot = lake.load().current_snapshot()
+    assert snapshot is not None
+    lake.load().io.delete(snapshot.manifest_list)
+    with pytest.raises(RetryableError) as caught:
+        lake.commit(lake.request(10, 20))
+    assert caught.value.code == "manifest-unreadable"
+    assert "rollback" in (caught.value.hint or "")
+    assert lake.load().metadata.current_snapshot_id == snapshot.snapshot_id
+
+
 def test_a_commit_passes_beside_a_reader(sqlite_lake: Lake) -> None:
     """The embedded catalog's write-ahead log: a reader's lock does not fail the COMMIT."""
     lake = sqlite_lake
