@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from bench.bare_loop import run_bare_loop
 from bench.drain_process import run_drains
-from bench.records import ORDERS, PARTITIONS, delete_topic, fill, generate
+from bench.records import ORDERS, PARTITIONS, fill, generate
+from prove.lab.kafka_server import KafkaBroker
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -132,7 +133,7 @@ def measure_catch_up(lab: Lab, records: int, rounds: int = ROUNDS, shape: Shape 
             fill(lab.bootstrap_servers, before, 0, FIRST_RECORDS)
             both = _BothWays(lab, spark, topic, shape, (warm_up, path))
             measured.append(_round(both, is_drain_first=number % 2 == 0))
-    delete_topic(lab.bootstrap_servers, topic)
+    KafkaBroker(lab.bootstrap_servers).delete_topic(topic)
     return CatchUpResult(records, made.value_bytes_per_record, made.records_per_second, tuple(measured))
 
 

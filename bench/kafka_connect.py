@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 from bench.connect_worker import open_worker
 from bench.drain_process import run_drains
 from bench.processor_time import tree_cpu_seconds
-from bench.records import JSON_SCHEMA, create_topic, delete_topic, fill, generate
+from bench.records import JSON_SCHEMA, fill, generate
+from prove.lab.kafka_server import KafkaBroker
 from spark_jobs.core.catalog_names import java_properties
 from spark_jobs.io.catalog import close_catalog, open_catalog
 from spark_jobs.io.tables import TABLE_PROPERTIES
@@ -115,7 +116,7 @@ def measure_kafka_connect(
             shutil.rmtree(path.parent)
             if not number % 2:
                 sinks.append(side.measure(records))
-    delete_topic(lab.bootstrap_servers, TOPIC)
+    KafkaBroker(lab.bootstrap_servers).delete_topic(TOPIC)
     return KafkaConnectResult(records, interval_ms, tuple(drains), tuple(sinks))
 
 
@@ -146,7 +147,7 @@ class _Sink:
 
     def prepare(self, interval_ms: int) -> None:
         """Have it write the records that are there, and rest."""
-        create_topic(self.lab.bootstrap_servers, f"control-{self.name}", partitions=1)
+        KafkaBroker(self.lab.bootstrap_servers).create_topic(f"control-{self.name}")
         with _opened(self.catalog_properties) as catalog:
             catalog.create_namespace("bench")
             catalog.create_table("bench.orders", JSON_SCHEMA, properties=TABLE_PROPERTIES)

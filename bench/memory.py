@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bench.drain_process import run_drains
-from bench.records import delete_topic, fill, generate
+from bench.records import fill, generate
+from prove.lab.kafka_server import KafkaBroker
 
 if TYPE_CHECKING:
     from bench.lab import Lab
@@ -83,6 +84,6 @@ def drain_alone(lab: Lab, records: int, *, partitions: int = 0) -> DrainedAlone:
         fill(lab.bootstrap_servers, name, FIRST_RECORDS, records)
         drained = run_drains(spark, path).drains[0]
     shutil.rmtree(path.parent)
-    delete_topic(lab.bootstrap_servers, name)
+    KafkaBroker(lab.bootstrap_servers).delete_topic(name)
     peak_bytes = max(batch.peak_task_rss_bytes for batch in drained.batches)
     return DrainedAlone(drained.table_rows - FIRST_RECORDS, drained.data_files, peak_bytes)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+
+from prove.lab.kafka_server import KafkaBroker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -102,7 +102,7 @@ ORDERS = Shape("orders", JSON_SCHEMA, order_values)
 
 def generate(bootstrap_servers: str, topic: str, records: int, shape: Shape = ORDERS) -> GenerateResult:
     """Make a topic of ``PARTITIONS`` partitions, lz4, and fill it evenly."""
-    create_topic(bootstrap_servers, topic)
+    KafkaBroker(bootstrap_servers).create_topic(topic, PARTITIONS)
     return fill(bootstrap_servers, topic, 0, records, shape)
 
 
@@ -156,19 +156,6 @@ def fill_partition(
     producer.close()
     if left or failures:
         raise RuntimeError(f"{left} records were not acknowledged; {failures[:1]}")
-
-
-def create_topic(bootstrap_servers: str, topic: str, partitions: int = PARTITIONS) -> None:
-    """Make an empty topic."""
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    new = NewTopic(topic, num_partitions=partitions, replication_factor=1)
-    admin.create_topics([new], operation_timeout=_TIMEOUT_SECONDS)[topic].result(_TIMEOUT_SECONDS)
-
-
-def delete_topic(bootstrap_servers: str, topic: str) -> None:
-    """Delete a topic, for its disk space."""
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    admin.delete_topics([topic], operation_timeout=_TIMEOUT_SECONDS)[topic].result(_TIMEOUT_SECONDS)
 
 
 def _parts(first: int, records: int) -> Sequence[tuple[int, int, int]]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bench.drain_process import run_drains
-from bench.records import create_topic, delete_topic, fill, fill_partition, generate
+from bench.records import fill, fill_partition, generate
+from prove.lab.kafka_server import KafkaBroker
 
 if TYPE_CHECKING:
     from bench.drain_process import MeasuredDrain
@@ -63,7 +64,7 @@ def measure_splits(
 ) -> SplitsResult:
     """Fill one partition again and again, and drain it by each number of tasks, each as one batch."""
     generate(lab.bootstrap_servers, WARM_UP, FIRST_RECORDS)
-    create_topic(lab.bootstrap_servers, TOPIC, partitions=1)
+    KafkaBroker(lab.bootstrap_servers).create_topic(TOPIC)
     fill_partition(lab.bootstrap_servers, TOPIC, 0, 0, FIRST_RECORDS)
     measured: defaultdict[int, list[MeasuredDrain]] = defaultdict(list)
     with lab.spark("spark-splits") as spark:
@@ -77,7 +78,7 @@ def measure_splits(
             drains = run_drains(spark, warm_up, *(paths[number] for number in order)).drains[1:]
             for number, drained in zip(order, drains, strict=True):
                 measured[number].append(drained)
-    delete_topic(lab.bootstrap_servers, TOPIC)
+    KafkaBroker(lab.bootstrap_servers).delete_topic(TOPIC)
     return SplitsResult(records, {number: _summed(measured[number]) for number in tasks})
 
 

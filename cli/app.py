@@ -76,9 +76,19 @@ COMMANDS = (
     ),
     Entry("Develop", "test", "cli.launcher", "The whole test suite.", "test"),
     Entry(
-        "Develop", "prove", "cli.prove", "Kill it everywhere, restart, and count what was lost or doubled."
+        "Develop",
+        "prove",
+        "cli.handed_over",
+        "Kill it everywhere, restart, and count what was lost or doubled.",
+        "prove",
     ),
-    Entry("Develop", "bench", "cli.bench", "Throughput, latency and memory, as ratios within one run."),
+    Entry(
+        "Develop",
+        "bench",
+        "cli.handed_over",
+        "Throughput, latency and memory, as ratios within one run.",
+        "bench",
+    ),
 )
 
 

@@ -33,7 +33,7 @@ QUICK = frozenset({"rolled-back"})
 
 def hostile_lakes() -> Iterator[Scenario]:
     """Every case, in the report's order."""
-    yield replace(REFUSED_AFTER_LANDING, name=f"lake/{REFUSED_AFTER_LANDING.name}").scenario(GROUP)
+    yield REFUSED_AFTER_LANDING.scenario(GROUP)
     for catalog in (SQLITE, REST):
         for case in CASES:
             there = replace(case, name=f"lake/{case.name}", catalog=catalog)
@@ -178,7 +178,7 @@ CASES = (
 )
 
 REFUSED_AFTER_LANDING = Case(
-    "compaction-landed-401",
+    "lake/compaction-landed-401",
     "a compaction landed and Iceberg's own code was told 401",
     NAMED_THEN_BACK,
     _refused_after_landing,
