@@ -43,8 +43,7 @@ class Promise:
     ``may_read_again`` are records that Kafka is asked for again, ``did`` is what put things right.
     ``orphans`` are files of a dead fold, which only the books' orphan removal takes away. ``refused`` is the
     code with which the first run afterwards ends instead of well, ``replaced`` whether a replay's rows were
-    in before it ran again; None where that is open, or there is no replay. ``leaves_orphans`` is for files
-    of the table that only its orphan removal takes away, days later.
+    in before it ran again; None where that is open, or there is no replay.
     """
 
     text: str
@@ -53,7 +52,6 @@ class Promise:
     orphans: tuple[int, ...] = (0,)
     refused: str | None = None
     replaced: bool | None = None
-    leaves_orphans: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +124,7 @@ ROLLBACK_SETTLED = Outcomes(
     "rolled back or not, and then filled again", ROLLBACK_OVER, ROLLED_BACK, NOT_ROLLED_BACK
 )
 TIDIED = promise("run again, it is done; nothing is read again")
-# Iceberg's own code cleans up after a commit that was refused, not after one of which it knows nothing.
-TIDIED_LATER = promise(f"{TIDIED.text}; what is left goes with orphan removal", leaves_orphans=True)
-TIDIED_ANYHOW = Outcomes(TIDIED_LATER.text, TIDIED_LATER, TIDIED, TIDIED_LATER)
+TIDIED_ANYHOW = Outcomes(TIDIED.text, TIDIED, TIDIED, TIDIED)
 
 # A batch that a gate held is judged anew when the log does not have its files, and stays held when it has.
 JUDGED_AGAIN = promise(

@@ -21,8 +21,8 @@ metadata and its storage.
 
 - **lost**, **doubled**: records that are not in the table exactly once and unchanged (dead letters included).
 - **unreadable**: what the metadata names and cannot be read, or the log and the history do not agree on.
-- **stray**: data files that nothing names. What a fold that died leaves in the books, and Iceberg's own \
-code where it cannot tell whether a compaction landed, is orphan removal's, and said in the row.
+- **stray**: data files that nothing names. What a fold that died leaves in the books is orphan removal's, \
+and said in the row.
 - **read again**: records that tasks of the runs that put things right took from Kafka a second time.
 - **recovery**: seconds that run took, the start of its Python and Spark left out.
 

@@ -6,12 +6,10 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from prove.lab.clock import ClockJump
 from prove.promises import NOTHING, REPLAYED, Did
 from prove.replaced import arrivals, is_replaced, owed
 from prove.stage import BATCH
 from prove.verdict import look
-from spark_jobs.core.fail_points import NoFailPoints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     from prove.stage import Play
 
 MAX_FAILED_RUNS = 2
-DAYS_LATER = ClockJump(4 * 24 * 3600)
 # A commit that lands late may come before that of the next run.
 CONFLICTS = frozenset({"offsets-moved", "dead-letters-moved", "replay-overtaken"})
 
@@ -62,14 +59,6 @@ class Restart:
         self.read_again -= BATCH
         if answer.batches != 1:
             self.unkept.append(f"what came then was {answer.batches} batches")
-
-    def remove_orphans(self, play: Play) -> None:
-        """Some days later, when what was left is older than what orphan removal spares."""
-        if not (left := play.lab.stray_files()):
-            return
-        answer = play.lab.start_struck(NoFailPoints(), work="orphans", clock=DAYS_LATER).answer()
-        assert answer.error is None, answer.message
-        self.told.append(f"{len(left)} files left to orphan removal, which took them")
 
     def differs_from(self, promise: Promise) -> Iterator[str]:
         """What was done otherwise than promised."""
