@@ -75,9 +75,9 @@ def judged(scene: Scene, page: Page) -> None:
 def replayed(scene: Scene, page: Page, screenshots: Path) -> PartitionBackfill:
     """A person chose two windows of offsets and launched their backfill, which has ended."""
     scene.wait_for_windows(len(WINDOWS))
-    page.open(f"{scene.url}/assets/{replay_key(scene.lab.pipeline).to_user_string()}?view=partitions")
-    page.click("Materialize…")
-    page.click("Select a partition or create one")
+    _list_windows(
+        page, f"{scene.url}/assets/{replay_key(scene.lab.pipeline).to_user_string()}?view=partitions"
+    )
     for window, chosen in zip(WINDOWS, ("1 partition\n", "2 partitions\n"), strict=True):
         page.click(window, within="label *")
         page.wait_for(chosen)
@@ -85,3 +85,13 @@ def replayed(scene: Scene, page: Page, screenshots: Path) -> PartitionBackfill:
     page.click("Partition selection")  # closes the list, which covers the button
     page.click("Launch backfill")
     return scene.wait_for_backfill()
+
+
+def _list_windows(page: Page, url: str) -> None:
+    """Open their list; on a slow machine the page makes its dialog anew under a click, which is lost then."""
+    for _ in range(3):
+        page.open(url)
+        page.click("Materialize…")
+        page.click("Select a partition or create one")
+        if page.shows(WINDOWS[0], within="label *", seconds=20):
+            return

@@ -109,11 +109,21 @@ class Page:
 
     def place(self, text: str, *, within: str = "*", seconds: float = 60.0) -> dict[str, float]:
         """Where the element that says exactly this is, uncovered and still; ``within`` is a CSS selector."""
+        place = self._find(text, within, seconds)
+        assert place is not None, f"nothing to click says {text!r}:\n{self.text}"
+        return place
+
+    def shows(self, text: str, *, within: str = "*", seconds: float = 60.0) -> bool:
+        """Whether it does before the time is over."""
+        return self._find(text, within, seconds) is not None
+
+    def _find(self, text: str, within: str, seconds: float) -> dict[str, float] | None:
         deadline = time.monotonic() + seconds
         find = _FIND % (json.dumps(text), json.dumps(within))
         before, place = None, self.evaluate(find)
         while place is None or place != before:
-            assert time.monotonic() < deadline, f"nothing to click says {text!r}:\n{self.text}"
+            if time.monotonic() > deadline:
+                return None
             time.sleep(_POLL_SECONDS)
             before, place = place, self.evaluate(find)
         return dict(place)
