@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -14,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def _handing_over(folder: str) -> click.Command:
     @click.command(folder, context_settings={"ignore_unknown_options": True, "help_option_names": []})
     @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-    def command(arguments: tuple[str, ...]) -> None:
+    def command(arguments: tuple[str, ...]) -> NoReturn:
         os.chdir(ROOT)
         os.execv(sys.executable, [sys.executable, "-m", folder, *arguments])  # noqa: S606  (no shell wanted)
 

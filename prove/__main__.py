@@ -46,7 +46,7 @@ EXIT_BROKEN = 1
 def main(*, quick: bool, only: str, jobs: int, soak: float | None, seed: int | None, is_json: bool) -> None:
     """Strike real pipelines at every point, restart them, and count what was lost or doubled.
 
-    The whole matrix takes up to an hour and writes docs/RELIABILITY.md.
+    The whole matrix takes about an hour and writes docs/RELIABILITY.md.
     """
     if soak is not None and (quick or only != "*"):
         raise click.UsageError("--soak runs one soak and nothing else: leave out --quick and --only")
