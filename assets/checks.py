@@ -16,13 +16,13 @@ from dagster import (
 from assets.failures import named_failures
 from assets.keys import step_name, table_key
 from assets.limits import checks_pool
-from resources.audit_notes import audit_newest, is_due
-from resources.checkup import Health
 from resources.sluice import Sluice
-from spark_jobs.core.check_names import Severity
-from spark_jobs.core.config import PipelineConfig
-from spark_jobs.core.errors import SluiceError
-from spark_jobs.core.health import CheckResult, checks_of, severity_of
+from spark_jobs.config.check_names import Severity
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.health.judgements import CheckResult, checks_of, severity_of
+from spark_jobs.monitoring.audit_notes import audit_newest, is_due
+from spark_jobs.monitoring.checkup import Health
+from spark_jobs.protocol.errors import SluiceError
 
 
 def table_checks(pipeline: PipelineConfig) -> AssetChecksDefinition | None:

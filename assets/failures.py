@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from dagster import Failure, MetadataValue
 
-from spark_jobs.core.errors import SluiceError
-from spark_jobs.io.secrets import scrub
+from spark_jobs.config.secrets import scrub
+from spark_jobs.protocol.errors import SluiceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

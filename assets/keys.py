@@ -11,8 +11,8 @@ from dagster import AssetKey
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from spark_jobs.core.config import PipelineConfig
-    from spark_jobs.core.upkeep_conditions import UpkeepKind
+    from spark_jobs.config.settings import PipelineConfig
+    from spark_jobs.upkeep.conditions import UpkeepKind
 
 GROUP_TOPICS = "topics"
 GROUP_TABLES = "tables"

@@ -20,8 +20,9 @@ from assets.failures import named_failures
 from assets.keys import step_name, table_key
 from assets.limits import quality_pool
 from resources.sluice import Sluice
-from spark_jobs.core.config import PipelineConfig
-from spark_jobs.core.quality import Severity, Suite, SuiteResult, When
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.config.suites import Severity, Suite, When
+from spark_jobs.quality.results import SuiteResult
 
 # Offsets by partition, JSON, from which on a run judges; without it the last drain's batch.
 TAG_SINCE = "sluice/since"
@@ -40,7 +41,7 @@ def quality_checks(pipeline: PipelineConfig) -> AssetChecksDefinition | None:
     def judge_table(
         context: AssetCheckExecutionContext, sluice: ResourceParam[Sluice]
     ) -> Iterator[AssetCheckResult]:
-        from spark_jobs.check_quality import check_quality  # noqa: PLC0415  (imports the lake)
+        from spark_jobs.quality.check import check_quality  # noqa: PLC0415  (imports the lake)
 
         since = json.loads(context.run.tags.get(TAG_SINCE, "null"))
         with (

@@ -18,9 +18,9 @@ from assets.failures import named_failures
 from assets.keys import GROUP_REPLAY, dagster_owners, replay_key, step_name, table_key
 from assets.limits import upkeep_pool
 from resources.sluice import Sluice
-from spark_jobs.core.config import PipelineConfig
-from spark_jobs.core.errors import SluiceError
-from spark_jobs.core.replay_ranges import WINDOW_OFFSETS, parse_range, window_bounds
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.protocol.errors import SluiceError
+from spark_jobs.replay.ranges import WINDOW_OFFSETS, parse_range, window_bounds
 
 
 class ReplayConfig(Config):
@@ -68,8 +68,8 @@ def replay_asset(pipeline: PipelineConfig) -> AssetsDefinition:
     def replay_window(
         context: AssetExecutionContext, config: ReplayConfig, sluice: ResourceParam[Sluice]
     ) -> MaterializeResult[None]:
-        from spark_jobs.replay import replay  # noqa: PLC0415  (imports the lake)
-        from spark_jobs.replay_plan import ranges_of_window  # noqa: PLC0415
+        from spark_jobs.replay.plan import ranges_of_window  # noqa: PLC0415
+        from spark_jobs.replay.replay import replay  # noqa: PLC0415  (imports the lake)
 
         key = context.partition_key
         with (

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 from dagster import MetadataValue, TableColumn, TableRecord, TableSchema
 
-from spark_jobs.io.catalog import close_catalog
-from spark_jobs.io.tables import load_table
+from spark_jobs.lake.catalog import close_catalog
+from spark_jobs.lake.tables import load_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyiceberg.table import Table
 
-    from spark_jobs.batch_run import BatchResult
-    from spark_jobs.core.config import PipelineConfig
-    from spark_jobs.drain import DrainResult
-    from spark_jobs.io.connections import Connections
+    from spark_jobs.config.settings import PipelineConfig
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.drain.batch_run import BatchResult
+    from spark_jobs.drain.drain import DrainResult
 
 # A run that caught up a long backlog lists its newest batches only: this is kept in Dagster's database.
 BATCHES_SHOWN = 20

@@ -13,7 +13,7 @@ from assets.failures import named_failures
 from assets.keys import GROUP_TABLES, dagster_owners, step_name, table_key, topic_key
 from assets.limits import DRAIN_BUDGET_SECONDS, drain_pool
 from resources.sluice import Sluice
-from spark_jobs.core.config import PipelineConfig
+from spark_jobs.config.settings import PipelineConfig
 
 
 def table_asset(pipeline: PipelineConfig) -> AssetsDefinition:
@@ -22,7 +22,7 @@ def table_asset(pipeline: PipelineConfig) -> AssetsDefinition:
     @multi_asset(name=step_name("drain", pipeline.name), specs=[_spec(pipeline)], pool=drain_pool(pipeline))
     def drain_table(context: AssetExecutionContext, sluice: ResourceParam[Sluice]) -> MaterializeResult[None]:
         from assets.table_metadata import batch_line, drain_metadata  # noqa: PLC0415  (imports the lake)
-        from spark_jobs.drain import drain  # noqa: PLC0415
+        from spark_jobs.drain.drain import drain  # noqa: PLC0415
 
         with (
             named_failures(),

@@ -11,7 +11,7 @@ from assets.keys import GROUP_TOPICS, topic_key
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from spark_jobs.core.config import PipelineConfig
+    from spark_jobs.config.settings import PipelineConfig
 
 
 def topic_assets(pipelines: Iterable[PipelineConfig]) -> list[AssetSpec]:

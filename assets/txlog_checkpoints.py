@@ -15,8 +15,8 @@ from assets.failures import named_failures
 from assets.keys import GROUP_UPKEEP, dagster_owners, step_name, table_key, txlog_key
 from assets.limits import UPKEEP_MAX_RUNTIME_SECONDS, upkeep_pool
 from resources.sluice import Sluice
-from spark_jobs.core.books import books_of
-from spark_jobs.core.config import PipelineConfig
+from spark_jobs.books.entries import books_of
+from spark_jobs.config.settings import PipelineConfig
 
 
 def txlog_asset(pipeline: PipelineConfig) -> AssetsDefinition:
@@ -28,8 +28,8 @@ def txlog_asset(pipeline: PipelineConfig) -> AssetsDefinition:
     def checkpoint_log(
         context: AssetExecutionContext, sluice: ResourceParam[Sluice]
     ) -> MaterializeResult[None]:
-        from spark_jobs.checkpoint_txlog import checkpoint  # noqa: PLC0415  (imports the lake)
-        from spark_jobs.settle_replays import settle_left_replays  # noqa: PLC0415
+        from spark_jobs.books.fold import checkpoint  # noqa: PLC0415  (imports the lake)
+        from spark_jobs.replay.settle import settle_left_replays  # noqa: PLC0415
 
         with (
             named_failures(),

@@ -15,12 +15,12 @@ from assets.failures import named_failures
 from assets.keys import GROUP_UPKEEP, dagster_owners, step_name, table_key, upkeep_key
 from assets.limits import upkeep_pool
 from resources.sluice import Sluice
-from spark_jobs.core.books import books_of
-from spark_jobs.core.config import PipelineConfig
-from spark_jobs.core.upkeep_conditions import UpkeepKind
+from spark_jobs.books.entries import books_of
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.upkeep.conditions import UpkeepKind
 
 if TYPE_CHECKING:
-    from spark_jobs.upkeep import TableUpkeep, UpkeepResult
+    from spark_jobs.upkeep.upkeep import TableUpkeep, UpkeepResult
 
 _DESCRIPTIONS = {
     UpkeepKind.COMPACTION: "Small data files of `{table}` merged into larger ones, rows in their order.",
@@ -44,7 +44,7 @@ def _upkeep_asset(pipeline: PipelineConfig, kind: UpkeepKind) -> AssetsDefinitio
         pool=upkeep_pool(pipeline),
     )
     def tidy_up(context: AssetExecutionContext, sluice: ResourceParam[Sluice]) -> MaterializeResult[None]:
-        from spark_jobs.upkeep_jobs import run_upkeep  # noqa: PLC0415  (imports the lake)
+        from spark_jobs.upkeep.jobs import run_upkeep  # noqa: PLC0415  (imports the lake)
 
         with (
             named_failures(),

@@ -138,10 +138,10 @@ def read_answer(said: str, decided_at: float) -> DrainProcess:
 def answer_drains(started_at: float, spark_pid: int, paths: list[Path]) -> str:
     """Drain these configurations in this process; all about it as JSON."""
     from resources.connections import open_connections  # noqa: PLC0415
-    from spark_jobs.drain import drain  # noqa: PLC0415
-    from spark_jobs.io.catalog import close_catalog  # noqa: PLC0415
-    from spark_jobs.io.config_file import load_config  # noqa: PLC0415
-    from spark_jobs.io.tables import load_table  # noqa: PLC0415
+    from spark_jobs.config.file import load_config  # noqa: PLC0415
+    from spark_jobs.drain.drain import drain  # noqa: PLC0415
+    from spark_jobs.lake.catalog import close_catalog  # noqa: PLC0415
+    from spark_jobs.lake.tables import load_table  # noqa: PLC0415
 
     imported, connect_seconds, drains = time.time(), 0.0, []
     for path in paths:

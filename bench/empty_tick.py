@@ -11,8 +11,8 @@ from dagster._core.scheduler.instigation import TickStatus
 
 from bench.percentile import p95
 from bench.processor_time import tree_cpu_seconds
-from resources.survey import Surveyor, table_state
-from spark_jobs.io.config_file import load_config
+from spark_jobs.config.file import load_config
+from spark_jobs.monitoring.survey import Surveyor, table_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable

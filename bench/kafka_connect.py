@@ -23,9 +23,9 @@ from bench.drain_process import run_drains
 from bench.processor_time import tree_cpu_seconds
 from bench.records import JSON_SCHEMA, fill, generate
 from prove.lab.kafka_server import KafkaBroker
-from spark_jobs.core.catalog_names import java_properties
-from spark_jobs.io.catalog import close_catalog, open_catalog
-from spark_jobs.io.tables import TABLE_PROPERTIES
+from spark_jobs.commit.birth import TABLE_PROPERTIES
+from spark_jobs.lake.catalog import close_catalog, open_catalog
+from spark_jobs.lake.catalog_names import java_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -13,7 +13,7 @@ from resources.spark import PARALLELISM
 from servers.kafka import KafkaSettings, free_kafka_ports, start_kafka
 from servers.process import free_ports
 from servers.spark_connect import SparkConnectSettings, start_spark_connect
-from spark_jobs.io.endpoints import Endpoints, write_endpoints
+from spark_jobs.connections.endpoints import Endpoints, write_endpoints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 from bench.records import generate
 from prove.lab.tasks_here import tasks_here
 from resources.connections import open_connections
-from spark_jobs.drain import drain
-from spark_jobs.io.config_file import load_config
-from spark_jobs.io.tables import load_fresh
-from spark_jobs.table_figures import table_figures
-from spark_jobs.upkeep_jobs import run_upkeep, upkeep_due
+from spark_jobs.config.file import load_config
+from spark_jobs.connections.tables import load_fresh
+from spark_jobs.drain.drain import drain
+from spark_jobs.upkeep.jobs import run_upkeep, upkeep_due
+from spark_jobs.upkeep.read_figures import table_figures
 
 if TYPE_CHECKING:
     from bench.lab import Lab
-    from spark_jobs.batch_run import BatchResult
-    from spark_jobs.core.config import PipelineConfig
-    from spark_jobs.io.connections import Connections
+    from spark_jobs.config.settings import PipelineConfig
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.drain.batch_run import BatchResult
 
 TOPIC = "many"
 RECORDS = 20

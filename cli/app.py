@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from spark_jobs.core.errors import SluiceError
+from spark_jobs.protocol.errors import SluiceError
 
 EXIT_INTERRUPTED = 130
 EXIT_UNEXPECTED = 70
@@ -32,60 +32,102 @@ class Entry:
 
 
 COMMANDS = (
-    Entry("Use", "demo", "cli.demo", "Real Kafka, real data, two tables filled and audited in minutes."),
-    Entry("Use", "init", "cli.init", "Write a commented sluice.yaml for your broker.", "init"),
-    Entry("Use", "preview", "cli.preview", "Show the table a topic would become; writes nothing."),
-    Entry("Use", "up", "cli.up", "Run what the configuration names until Ctrl-C."),
-    Entry("Use", "status", "cli.status", "One word, lag and last commit per pipeline."),
-    Entry("Use", "query", "cli.query", "SQL over a table and its dead letters, now or as of then."),
+    Entry("Use", "demo", "cli.demo.demo", "Real Kafka, real data, two tables filled and audited in minutes."),
+    Entry("Use", "init", "cli.commands.init", "Write a commented sluice.yaml for your broker.", "init"),
+    Entry("Use", "preview", "cli.commands.preview", "Show the table a topic would become; writes nothing."),
+    Entry("Use", "up", "cli.commands.up", "Run what the configuration names until Ctrl-C."),
+    Entry("Use", "status", "cli.commands.status", "One word, lag and last commit per pipeline."),
+    Entry("Use", "query", "cli.commands.query", "SQL over a table and its dead letters, now or as of then."),
     Entry(
         "Operate",
         "validate",
-        "cli.validate",
+        "cli.commands.validate",
         "Check sluice.yaml: every mistake with line and key.",
         "validate",
     ),
-    Entry("Operate", "check", "cli.check", "Try every connection a pipeline needs; leaves nothing behind."),
-    Entry("Operate", "drain", "cli.drain", "Drain one pipeline now, until it has caught up."),
-    Entry("Operate", "recover", "cli.recover", "Settle attempts that a crash left unfinished."),
-    Entry("Operate", "replay", "cli.replay", "Read drained offsets again and replace exactly their rows."),
     Entry(
-        "Operate", "upkeep", "cli.upkeep", "Compact, expire, rewrite manifests, remove orphans, fold the log."
+        "Operate",
+        "check",
+        "cli.commands.check",
+        "Try every connection a pipeline needs; leaves nothing behind.",
     ),
-    Entry("Operate", "held", "cli.held", "Batches that failed a quality gate: list, publish, discard."),
-    Entry("Operate", "audit", "cli.audit", "Compare a table with Kafka: missing, duplicated, differing."),
-    Entry("Operate", "history", "cli.history", "Every batch and act: when, what, how long, who and why."),
+    Entry("Operate", "drain", "cli.commands.drain", "Drain one pipeline now, until it has caught up."),
+    Entry("Operate", "recover", "cli.commands.recover", "Settle attempts that a crash left unfinished."),
     Entry(
-        "Operate", "trace", "cli.trace", "Where one record is and why: row, dead letter, gap, not drained."
+        "Operate",
+        "replay",
+        "cli.commands.replay",
+        "Read drained offsets again and replace exactly their rows.",
     ),
-    Entry("Operate", "checks", "cli.checks", "Judge pipelines: complete, fresh, lag, stall, retention, ..."),
-    Entry("Operate", "pause", "cli.pause", "Stop a pipeline's drains until `resume`.", "pause"),
-    Entry("Operate", "resume", "cli.pause", "Let a paused pipeline drain again.", "resume"),
-    Entry("Operate", "skip", "cli.skip", "Leave out offsets that cannot be drained, and remember it."),
-    Entry("Operate", "metrics", "cli.metrics", "Serve Prometheus metrics until Ctrl-C."),
-    Entry("Operate", "rollback", "cli.rollback", "Set a table and its offsets back to a snapshot or a time."),
-    Entry("Operate", "source", "cli.source", "Compare a topic with the table's source; take a new one."),
-    Entry("Operate", "down", "cli.down", "Stop what `up` started, from elsewhere."),
-    Entry("Operate", "reset", "cli.reset", "Delete the local state after a yes."),
+    Entry(
+        "Operate",
+        "upkeep",
+        "cli.commands.upkeep",
+        "Compact, expire, rewrite manifests, remove orphans, fold the log.",
+    ),
+    Entry(
+        "Operate", "held", "cli.commands.held", "Batches that failed a quality gate: list, publish, discard."
+    ),
+    Entry(
+        "Operate",
+        "audit",
+        "cli.commands.audit",
+        "Compare a table with Kafka: missing, duplicated, differing.",
+    ),
+    Entry(
+        "Operate",
+        "history",
+        "cli.commands.history",
+        "Every batch and act: when, what, how long, who and why.",
+    ),
+    Entry(
+        "Operate",
+        "trace",
+        "cli.commands.trace",
+        "Where one record is and why: row, dead letter, gap, not drained.",
+    ),
+    Entry(
+        "Operate",
+        "checks",
+        "cli.commands.checks",
+        "Judge pipelines: complete, fresh, lag, stall, retention, ...",
+    ),
+    Entry("Operate", "pause", "cli.commands.pause", "Stop a pipeline's drains until `resume`.", "pause"),
+    Entry("Operate", "resume", "cli.commands.pause", "Let a paused pipeline drain again.", "resume"),
+    Entry(
+        "Operate", "skip", "cli.commands.skip", "Leave out offsets that cannot be drained, and remember it."
+    ),
+    Entry("Operate", "metrics", "cli.commands.metrics", "Serve Prometheus metrics until Ctrl-C."),
+    Entry(
+        "Operate",
+        "rollback",
+        "cli.commands.rollback",
+        "Set a table and its offsets back to a snapshot or a time.",
+    ),
+    Entry(
+        "Operate", "source", "cli.commands.source", "Compare a topic with the table's source; take a new one."
+    ),
+    Entry("Operate", "down", "cli.commands.down", "Stop what `up` started, from elsewhere."),
+    Entry("Operate", "reset", "cli.commands.reset", "Delete the local state after a yes."),
     Entry(
         "Develop",
         "lint",
-        "cli.launcher",
+        "cli.commands.launcher",
         "Format, lint, types, import rules, unit and property tests.",
         "lint",
     ),
-    Entry("Develop", "test", "cli.launcher", "The whole test suite.", "test"),
+    Entry("Develop", "test", "cli.commands.launcher", "The whole test suite.", "test"),
     Entry(
         "Develop",
         "prove",
-        "cli.handed_over",
+        "cli.commands.handed_over",
         "Kill it everywhere, restart, and count what was lost or doubled.",
         "prove",
     ),
     Entry(
         "Develop",
         "bench",
-        "cli.handed_over",
+        "cli.commands.handed_over",
         "Throughput, latency and memory, as ratios within one run.",
         "bench",
     ),

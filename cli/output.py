@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from spark_jobs.core.errors import SluiceError
-from spark_jobs.io.secrets import scrub
+from spark_jobs.config.secrets import scrub
+from spark_jobs.protocol.errors import SluiceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -7,14 +7,14 @@ import socket
 import uuid
 from typing import TYPE_CHECKING
 
-from spark_jobs.core.errors import ConfigError
-from spark_jobs.io.config_file import load_config
+from spark_jobs.config.file import load_config
+from spark_jobs.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from spark_jobs.core.config import PipelineConfig, SluiceConfig
-    from spark_jobs.io.connections import Connections
+    from spark_jobs.config.settings import PipelineConfig, SluiceConfig
+    from spark_jobs.connections.connect import Connections
 
 
 def load_pipeline(name: str) -> tuple[SluiceConfig, PipelineConfig]:

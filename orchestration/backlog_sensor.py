@@ -18,11 +18,11 @@ from orchestration.pools import announce_pools
 from orchestration.run_requests import RunHistory
 from orchestration.triggers import Backlog, should_drain, state_key, uncompacted_files
 from resources.sluice import Sluice
-from resources.survey import Problem, Surveyed, TableState
-from spark_jobs.core.errors import SluiceError
-from spark_jobs.core.health import resume_command
-from spark_jobs.core.planning import bytes_per_record, check_start
-from spark_jobs.core.source import check_identity
+from spark_jobs.drain.planning import bytes_per_record, check_start
+from spark_jobs.health.judgements import resume_command
+from spark_jobs.monitoring.survey import Problem, Surveyed, TableState
+from spark_jobs.protocol.errors import SluiceError
+from spark_jobs.protocol.source import check_identity
 
 # The daemon's own loop takes 5 s: less would change nothing.
 SECONDS_BETWEEN_TICKS = 5

@@ -23,7 +23,7 @@ from orchestration.windows_sensor import windows_sensor
 from resources.sluice import Sluice
 
 if TYPE_CHECKING:
-    from spark_jobs.core.config import SluiceConfig
+    from spark_jobs.config.settings import SluiceConfig
 
 
 def build_definitions(config: SluiceConfig) -> Definitions:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def _definitions() -> Definitions:
     refuse_foreign_packages()
     from orchestration.build import build_definitions  # noqa: PLC0415  (ours, now that it is known to be)
-    from spark_jobs.io.config_file import load_config  # noqa: PLC0415
+    from spark_jobs.config.file import load_config  # noqa: PLC0415
 
     config = load_config()
     for problem in config.problems:

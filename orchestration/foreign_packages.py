@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
-from spark_jobs.core.errors import ConfigError
+from spark_jobs.protocol.errors import ConfigError
 
 PACKAGES = ("orchestration", "assets", "resources", "servers", "spark_jobs")
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from dagster import DagsterInstance
 
-    from spark_jobs.core.config import PipelineConfig
+    from spark_jobs.config.settings import PipelineConfig
 
 
 def announce_pools(instance: DagsterInstance, pipelines: Iterable[PipelineConfig]) -> None:

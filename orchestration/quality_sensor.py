@@ -28,8 +28,8 @@ from assets.quality_checks import TAG_SINCE, check_name
 from orchestration.jobs import TAG_MAX_RUNTIME
 from orchestration.run_requests import TAG_PIPELINE
 from resources.sluice import Sluice
-from resources.survey import Surveyed
-from spark_jobs.core.errors import SluiceError
+from spark_jobs.monitoring.survey import Surveyed
+from spark_jobs.protocol.errors import SluiceError
 
 JOB_NAME = "quality"
 # A run imports Great Expectations for seconds; a steady flow is judged a few commits at a time.

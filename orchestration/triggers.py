@@ -7,13 +7,13 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_jobs.core.config import StartKind
-from spark_jobs.core.table_figures import SMALL
+from spark_jobs.config.settings import StartKind
+from spark_jobs.upkeep.figures import SMALL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from spark_jobs.core.config import PipelineConfig
+    from spark_jobs.config.settings import PipelineConfig
 
 FIRST_RETRY_SECONDS = 10.0
 LONGEST_RETRY_SECONDS = 300.0

@@ -23,11 +23,11 @@ from orchestration.jobs import drain_job, upkeep_job
 from orchestration.run_requests import RunHistory
 from orchestration.triggers import state_key
 from resources.sluice import Sluice
-from resources.survey import Problem
-from resources.upkeep_survey import UpkeepState
-from spark_jobs.core.books import is_due
-from spark_jobs.core.recovery import is_held
-from spark_jobs.core.upkeep_conditions import UpkeepKind, due_upkeep
+from spark_jobs.books.entries import is_due
+from spark_jobs.monitoring.survey import Problem
+from spark_jobs.monitoring.upkeep_survey import UpkeepState
+from spark_jobs.txlog.states import is_held
+from spark_jobs.upkeep.conditions import UpkeepKind, due_upkeep
 
 SECONDS_BETWEEN_TICKS = 60
 # A drain from the command line is not among Dagster's runs; its attempts take seconds.

@@ -14,8 +14,8 @@ from dagster import (
 
 from assets.replays import windows_of
 from resources.sluice import Sluice
-from resources.survey import Problem
-from spark_jobs.core.replay_ranges import window_keys
+from spark_jobs.monitoring.survey import Problem
+from spark_jobs.replay.ranges import window_keys
 
 # A window is many minutes of most topics.
 SECONDS_BETWEEN_TICKS = 60

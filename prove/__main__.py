@@ -19,7 +19,7 @@ from prove import report
 from prove.catalogue import choose
 from prove.run import run_scenarios
 from prove.servers import running_servers
-from prove.soak import Soak
+from prove.soak.soak import Soak
 from servers.environment import clean_environment
 from servers.java import java_home
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from prove.clocks import clocks
-from prove.crash_matrix import crash_matrix
-from prove.hostile_broker import hostile_brokers
-from prove.hostile_catalog import hostile_catalogs
-from prove.hostile_cluster import hostile_clusters
-from prove.hostile_columns import hostile_columns
-from prove.hostile_disk import hostile_disks
-from prove.hostile_kafka import hostile_topics
-from prove.hostile_lake import hostile_lakes
-from prove.hostile_log import hostile_logs
-from prove.hostile_properties import hostile_properties
-from prove.hostile_records import hostile_records
-from prove.hostile_store import hostile_stores
-from prove.machine import machines
-from prove.soak import soaks
-from prove.zombie_tasks import zombie_tasks
-from prove.zombies import zombies
+from prove.crash.matrix import crash_matrix
+from prove.hostile.broker import hostile_brokers
+from prove.hostile.catalog import hostile_catalogs
+from prove.hostile.clocks import clocks
+from prove.hostile.cluster import hostile_clusters
+from prove.hostile.columns import hostile_columns
+from prove.hostile.disk import hostile_disks
+from prove.hostile.kafka import hostile_topics
+from prove.hostile.lake import hostile_lakes
+from prove.hostile.log import hostile_logs
+from prove.hostile.machine import machines
+from prove.hostile.properties import hostile_properties
+from prove.hostile.records import hostile_records
+from prove.hostile.store import hostile_stores
+from prove.soak.soak import soaks
+from prove.zombie.runs import zombies
+from prove.zombie.tasks import zombie_tasks
 
 if TYPE_CHECKING:
     from prove.scenario import Scenario

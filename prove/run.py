@@ -10,7 +10,8 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TYPE_CHECKING
 
-from prove.scenario import LeftOut, Outcome
+from prove.lab.left_out import LeftOut
+from prove.scenario import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -64,10 +64,6 @@ class Scenario:
     is_alone: bool = False
 
 
-class LeftOut(Exception):
-    """The case cannot be made on this machine; the text says why."""
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """A scenario that was run: findings, or in ``failure`` why there are none; ``left_out`` if it was not."""

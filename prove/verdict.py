@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from prove.lab.pipeline_lab import named_files
-from spark_jobs.audit_metadata import audit_metadata
-from spark_jobs.core.batch import BatchKind
-from spark_jobs.io.table_facts import ATTEMPT, main_history
+from spark_jobs.audit.metadata import audit_metadata
+from spark_jobs.health.table_facts import ATTEMPT, main_history
+from spark_jobs.protocol.batch import BatchKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

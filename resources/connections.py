@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from resources.spark import PipelineSpark, spark_parallelism
-from spark_jobs.core.errors import SluiceError
+from spark_jobs.protocol.errors import SluiceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from spark_jobs.core.config import SluiceConfig
-    from spark_jobs.io.connections import Connections
+    from spark_jobs.config.settings import SluiceConfig
+    from spark_jobs.connections.connect import Connections
 
 
 @contextmanager
@@ -25,7 +25,9 @@ def open_connections(
     Leaving by anything but a named error (a termination, Ctrl-C, a bug) interrupts the Spark work of the
     attempt that was under way: on a Connect server it would otherwise hold the cores for nobody.
     """
-    from spark_jobs.io.connections import connect  # noqa: PLC0415  (pyiceberg and Kafka, never at import)
+    from spark_jobs.connections.connect import (  # noqa: PLC0415  (pyiceberg and Kafka, never at import)
+        connect,
+    )
 
     spark = PipelineSpark(config, pipeline, kind)
     connections = connect(

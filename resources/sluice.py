@@ -9,17 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from resources.connections import open_connections
-from resources.survey import Surveyor
+from spark_jobs.monitoring.survey import Surveyor
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from resources.checkup import Health
-    from resources.survey import Problem, Surveyed
-    from resources.upkeep_survey import UpkeepState
-    from spark_jobs.core.config import PipelineConfig, SluiceConfig
-    from spark_jobs.io.connections import Connections
-    from spark_jobs.recovered import HeldBatch
+    from spark_jobs.config.settings import PipelineConfig, SluiceConfig
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.monitoring.checkup import Health
+    from spark_jobs.monitoring.survey import Problem, Surveyed
+    from spark_jobs.monitoring.upkeep_survey import UpkeepState
+    from spark_jobs.recovery.recovered import HeldBatch
 
 ACTOR = "dagster"
 
@@ -41,7 +41,7 @@ class Sluice:
 
     def check_up(self, pipeline: PipelineConfig) -> Health:
         """One look at one pipeline for the built-in checks."""
-        from resources.checkup import check_up  # noqa: PLC0415  (only where checks run)
+        from spark_jobs.monitoring.checkup import check_up  # noqa: PLC0415  (only where checks run)
 
         (health,) = check_up(Surveyor(self.config.model_copy(update={"pipelines": (pipeline,)})))
         return health

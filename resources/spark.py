@@ -19,21 +19,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from resources.shipped_code import package_zip
 from resources.spark_catalog import UPKEEP, catalog_conf, iceberg_conf, know_catalog, lake_name
-from resources.spark_environment import isolate_from_user_spark
 from servers.environment import LOG_SETTINGS
-from spark_jobs.core.catalog_names import spark_catalog_conf
-from spark_jobs.core.errors import ConfigError, RetryableError
-from spark_jobs.io.endpoints import read_endpoints
-from spark_jobs.io.secrets import resolve, scrub
+from spark_jobs.config.secrets import resolve, scrub
+from spark_jobs.connections.endpoints import read_endpoints
+from spark_jobs.lake.catalog_names import spark_catalog_conf
+from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.spark.environment import isolate_from_user_spark
+from spark_jobs.spark.shipped_code import package_zip
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyspark.sql import SparkSession
 
-    from spark_jobs.core.config import SluiceConfig
+    from spark_jobs.config.settings import SluiceConfig
 
 USER_ID = "sluice"
 SESSION_NAMESPACE = uuid.UUID("6d1c57e4-7c0e-5f0b-9a53-2f6f2a1f9d3e")

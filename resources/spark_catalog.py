@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from spark_jobs.core.catalog_names import spark_catalog_conf
-from spark_jobs.io.secrets import resolve
+from spark_jobs.config.secrets import resolve
+from spark_jobs.lake.catalog_names import spark_catalog_conf
 
 if TYPE_CHECKING:
-    from spark_jobs.core.config import SluiceConfig
+    from spark_jobs.config.settings import SluiceConfig
 
 # The kind of work whose session knows the catalog; tasks of drains read and write without Spark's help.
 UPKEEP = "upkeep"

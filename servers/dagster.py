@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from servers.environment import clean_environment
 from servers.java import java_home
 from servers.process import Launch, ServerProcess, is_alive, is_listening, read_record
-from spark_jobs.core.errors import ConfigError
+from spark_jobs.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance

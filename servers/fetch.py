@@ -7,7 +7,7 @@ from pathlib import Path
 
 from servers.cache import cache_folder
 from servers.jars import fetch, missing, read_lock
-from spark_jobs.core.errors import SluiceError
+from spark_jobs.protocol.errors import SluiceError
 
 _BYTES_PER_MB = 1_000_000
 

@@ -19,7 +19,7 @@ import requests
 from maven_artifact import Artifact, Downloader
 
 from servers.cache import cache_folder, exclusive
-from spark_jobs.core.errors import ConfigError, RetryableError
+from spark_jobs.protocol.errors import ConfigError, RetryableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from servers.environment import clean_environment
 from servers.java import java_home
 from servers.process import Launch, ServerProcess, free_ports, is_listening
-from spark_jobs.core.config import DEFAULT_METRICS_PORT
-from spark_jobs.core.errors import ConfigError
+from spark_jobs.config.settings import DEFAULT_METRICS_PORT
+from spark_jobs.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spark_jobs.core.errors import RetryableError
+from spark_jobs.protocol.errors import RetryableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

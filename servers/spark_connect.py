@@ -13,7 +13,7 @@ from servers.environment import LOG_SETTINGS, clean_environment
 from servers.jars import jar_paths
 from servers.java import FRUGAL_OPTIONS, java_home
 from servers.process import Launch, ServerProcess, is_listening
-from spark_jobs.core.errors import ConfigError
+from spark_jobs.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ import gc
 
 from pyspark import daemon
 
-import spark_jobs.split_task  # noqa: F401  (for what it imports)
+import spark_jobs.drain.split_task  # noqa: F401  (for what it imports)
 
 if __name__ == "__main__":
     gc.freeze()  # the imported modules live for ever: workers need not look through them again and again

@@ -17,7 +17,7 @@ from prove.lab.s3 import S3, S3Server, start_s3
 from prove.lab.server_folder import ServerFolder
 from servers.process import free_ports
 from servers.spark_connect import SparkConnectSettings, start_spark_connect
-from spark_jobs.io import secrets
+from spark_jobs.config import secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

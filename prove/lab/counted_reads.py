@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  (travels to tasks)
 from typing import TYPE_CHECKING
 
-from spark_jobs.core.replay_ranges import parse_range
+from spark_jobs.replay.ranges import parse_range
 
 if TYPE_CHECKING:
-    from spark_jobs.core.fail_points import FailPoints
+    from spark_jobs.protocol.fail_points import FailPoints
 
 _CHUNK = "split.decode-"
 

@@ -22,20 +22,20 @@ from prove.lab.counted_reads import CountedReads
 from prove.lab.patience import Patience
 from prove.lab.tasks_here import tasks_here
 from resources.connections import open_connections
-from spark_jobs.accept_source import accept_source, compare_source
-from spark_jobs.checkpoint_txlog import checkpoint
-from spark_jobs.core.config import Start
-from spark_jobs.core.errors import SluiceError
-from spark_jobs.core.replay_ranges import parse_range
-from spark_jobs.core.upkeep_conditions import UpkeepKind
-from spark_jobs.drain import drain
-from spark_jobs.held import discard, publish
-from spark_jobs.io.catalog import close_catalog
-from spark_jobs.io.config_file import load_config
-from spark_jobs.io.tables import load_table
-from spark_jobs.replay import replay
-from spark_jobs.rollback import rollback
-from spark_jobs.upkeep_jobs import run_upkeep
+from spark_jobs.acts.accept_source import accept_source, compare_source
+from spark_jobs.acts.held import discard, publish
+from spark_jobs.acts.rollback import rollback
+from spark_jobs.books.fold import checkpoint
+from spark_jobs.config.file import load_config
+from spark_jobs.config.settings import Start
+from spark_jobs.drain.drain import drain
+from spark_jobs.lake.catalog import close_catalog
+from spark_jobs.lake.tables import load_table
+from spark_jobs.protocol.errors import SluiceError
+from spark_jobs.replay.ranges import parse_range
+from spark_jobs.replay.replay import replay
+from spark_jobs.upkeep.conditions import UpkeepKind
+from spark_jobs.upkeep.jobs import run_upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from multiprocessing.context import ForkServerProcess
     from pathlib import Path
 
-    from spark_jobs.core.config import PipelineConfig
-    from spark_jobs.core.fail_points import FailPoints
-    from spark_jobs.io.connections import Connections
-    from spark_jobs.recovered import RecoveryResult
+    from spark_jobs.config.settings import PipelineConfig
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.protocol.fail_points import FailPoints
+    from spark_jobs.recovery.recovered import RecoveryResult
 
 FINISH_SECONDS = 120.0
 UNNAMED = "unnamed"

@@ -10,9 +10,9 @@ import yaml
 
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import TABLE, Lab, make_lab
-from spark_jobs.core.books import books_of
-from spark_jobs.core.progress import Progress, progress_from_properties
-from spark_jobs.io.tables import dead_letters_of
+from spark_jobs.books.entries import books_of
+from spark_jobs.lake.tables import dead_letters_of
+from spark_jobs.protocol.progress import Progress, progress_from_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

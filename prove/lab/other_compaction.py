@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from prove.lab.pipeline_lab import PIPELINE
 from resources.connections import open_connections
-from spark_jobs.io.config_file import load_config
-from spark_jobs.io.spark_procedures import call_procedure, table_argument
+from spark_jobs.config.file import load_config
+from spark_jobs.spark.procedures import call_procedure, table_argument
 
 if TYPE_CHECKING:
     from pathlib import Path

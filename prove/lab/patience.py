@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_jobs.io import landing, rest_catalog, sql_catalog
+from spark_jobs.commit import landing
+from spark_jobs.lake import rest_catalog, sql_catalog
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,16 +16,17 @@ from prove.lab.patience import Patience
 from prove.lab.signal_at import SignalAt
 from prove.lab.tasks_here import tasks_here
 from resources.connections import open_connections
-from spark_jobs.audit import audit
-from spark_jobs.core.books import books_of
-from spark_jobs.core.upkeep_conditions import UpkeepKind
-from spark_jobs.drain import drain
-from spark_jobs.io.catalog import close_catalog
-from spark_jobs.io.config_file import load_config
-from spark_jobs.io.data_files import normalise_path
-from spark_jobs.io.file_listing import list_files
-from spark_jobs.io.tables import dead_letters_of, load_fresh, load_table, progress_of
-from spark_jobs.replay import replay
+from spark_jobs.audit.audit import audit
+from spark_jobs.books.entries import books_of
+from spark_jobs.config.file import load_config
+from spark_jobs.connections.tables import load_fresh
+from spark_jobs.drain.drain import drain
+from spark_jobs.lake.catalog import close_catalog
+from spark_jobs.lake.data_files import normalise_path
+from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
+from spark_jobs.replay.replay import replay
+from spark_jobs.storage.file_listing import list_files
+from spark_jobs.upkeep.conditions import UpkeepKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,13 +37,13 @@ if TYPE_CHECKING:
 
     from prove.lab.clock import ClockJump
     from prove.lab.drain_process import DrainProcess
-    from spark_jobs.audit import AuditResult
-    from spark_jobs.core.config import PipelineConfig, SluiceConfig
-    from spark_jobs.core.fail_points import FailPoints
-    from spark_jobs.core.offsets import OffsetRange
-    from spark_jobs.drain import DrainResult
-    from spark_jobs.io.connections import Connections
-    from spark_jobs.replay import ReplayResult
+    from spark_jobs.audit.audit import AuditResult
+    from spark_jobs.config.settings import PipelineConfig, SluiceConfig
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.drain.drain import DrainResult
+    from spark_jobs.protocol.fail_points import FailPoints
+    from spark_jobs.protocol.offsets import OffsetRange
+    from spark_jobs.replay.replay import ReplayResult
 
 PIPELINE = "orders"
 TABLE = "lab.orders"

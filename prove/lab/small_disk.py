@@ -6,7 +6,7 @@ import subprocess
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from prove.scenario import LeftOut
+from prove.lab.left_out import LeftOut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

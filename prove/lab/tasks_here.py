@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from spark_jobs.io.connections import Connections
+    from spark_jobs.connections.connect import Connections
 
 
 class TasksHere:

@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from spark_jobs.core.quality import FAILING_ROWS_SHOWN, ExpectationResult, FailingRow, OnFailure, SuiteResult
-from spark_jobs.io.arrow_schema import arrow_schema
-from spark_jobs.io.metadata_columns import OFFSET, PARTITION
-from spark_jobs.io.secrets import scrub
+from spark_jobs.config.secrets import scrub
+from spark_jobs.config.suites import OnFailure
 from spark_jobs.quality.frames import to_arguments, to_frame, top_level
+from spark_jobs.quality.results import FAILING_ROWS_SHOWN, ExpectationResult, FailingRow, SuiteResult
+from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyiceberg.schema import Schema
 
-    from spark_jobs.core.quality import Expectation, Suite
+    from spark_jobs.config.suites import Expectation, Suite
 
 VALUE_CHARACTERS = 80
 ERROR_CHARACTERS = 300

@@ -12,11 +12,11 @@ import pyarrow as pa
 from pyiceberg.expressions.parser import parse
 from pyiceberg.table import FileScanTask
 
-from spark_jobs.io.arrow_schema import arrow_schema
-from spark_jobs.io.data_files import from_json
-from spark_jobs.io.file_rows import ALWAYS_TRUE, rows_of_file
-from spark_jobs.io.metadata_columns import GENERATION, OFFSET, PARTITION
-from spark_jobs.io.storage_errors import storage_error
+from spark_jobs.lake.data_files import from_json
+from spark_jobs.lake.file_rows import ALWAYS_TRUE, rows_of_file
+from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
+from spark_jobs.storage.errors import storage_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table
 
-    from spark_jobs.core.offsets import OffsetRanges
+    from spark_jobs.protocol.offsets import OffsetRanges
 
 
 def rows_of_files(table: Table, files: Sequence[dict[str, Any]], columns: Sequence[str]) -> pa.Table:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from dagster._core.execution.backfill import BulkActionStatus
 
-from spark_jobs.core.check_names import CheckName
-from spark_jobs.core.upkeep_conditions import UpkeepKind
+from spark_jobs.config.check_names import CheckName
+from spark_jobs.upkeep.conditions import UpkeepKind
 from tests.browser.conftest import WINDOWS
 from tests.support.dagster_scene import ORDERS_RECORDS
 

@@ -12,7 +12,7 @@ import click
 import pytest
 
 from cli import app
-from spark_jobs.core.errors import ConfigError, RetryableError, SluiceError
+from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
 
 ROOT = Path(__file__).resolve().parents[2]
 

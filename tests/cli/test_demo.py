@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.run_record import read_up
+from cli.stand.run_record import read_up
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from cli.app import main, sluice
-from cli.init import choose_topics
-from spark_jobs.io.config_file import load_config
+from cli.commands.init import choose_topics
+from spark_jobs.config.file import load_config
 
 
 @pytest.fixture(autouse=True)

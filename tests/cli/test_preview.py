@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.sample_data import WEATHER, read_sample
+from cli.stand.sample_data import WEATHER, read_sample
 from prove.lab.kafka_server import KafkaBroker, Record
 
 if TYPE_CHECKING:

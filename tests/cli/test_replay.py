@@ -9,9 +9,9 @@ import pytest
 
 from prove.lab.kafka_server import Record
 from prove.lab.new_lab import NewLab, as_json, by_offset, configure, progress
-from spark_jobs.core.offsets import OffsetRange
-from spark_jobs.replay_diff import Change, diff_replay
-from spark_jobs.replay_plan import plan_replay
+from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.replay.diff import Change, diff_replay
+from spark_jobs.replay.plan import plan_replay
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Sluice

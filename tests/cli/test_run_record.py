@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.run_record import hold, read_up
-from spark_jobs.core.errors import ConfigError
+from cli.stand.run_record import hold, read_up
+from spark_jobs.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,8 @@ import itertools
 import json
 from collections import Counter
 
-from cli.sample_data import FLIGHTS, SAMPLE_TOPICS, WEATHER, read_sample
-from cli.sample_stream import endless_sample
+from cli.stand.sample_data import FLIGHTS, SAMPLE_TOPICS, WEATHER, read_sample
+from cli.stand.sample_stream import endless_sample
 
 
 def test_counts_and_partitions_are_as_announced() -> None:

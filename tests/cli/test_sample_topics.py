@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from cli import topics
-from cli.sample_data import SAMPLE_TOPICS
-from spark_jobs.core.errors import RetryableError
+from cli.stand import sample_topics as topics
+from cli.stand.sample_data import SAMPLE_TOPICS
+from spark_jobs.protocol.errors import RetryableError
 
 if TYPE_CHECKING:
     from prove.lab.kafka_server import KafkaBroker

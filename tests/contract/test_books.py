@@ -7,13 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from spark_jobs.core.batch import Balance
-from spark_jobs.core.books import BookEntry, books_of, entry_of
-from spark_jobs.core.fail_points import NoFailPoints
-from spark_jobs.core.offsets import OffsetRange, OffsetRanges
-from spark_jobs.core.txlog import Attempt
-from spark_jobs.io.books import covering, enter, newest_first
-from spark_jobs.io.row_filters import equals
+from spark_jobs.books.entries import BookEntry, books_of, entry_of
+from spark_jobs.books.table import covering, enter, newest_first
+from spark_jobs.lake.row_filters import equals
+from spark_jobs.protocol.batch import Balance
+from spark_jobs.protocol.fail_points import NoFailPoints
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+from spark_jobs.txlog.entries import Attempt
 from tests.support.log_entries import TABLE_UUID, finished_phases, make_batch
 
 if TYPE_CHECKING:

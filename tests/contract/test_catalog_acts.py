@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.core.errors import SourceChanged
-from spark_jobs.core.progress import Pause
-from spark_jobs.io.anchor import check_anchor
-from spark_jobs.io.tables import progress_of
+from spark_jobs.commit.anchor import check_anchor
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol.errors import SourceChanged
+from spark_jobs.protocol.progress import Pause
 from tests.support.lake import Once
 
 if TYPE_CHECKING:
-    from spark_jobs.core.progress import Progress
+    from spark_jobs.protocol.progress import Progress
     from tests.support.lake import Lake
 
 PAUSE = Pause("a new format", "ann", 7)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.core.errors import CorruptLog, SourceChanged
-from spark_jobs.core.progress import (
+from spark_jobs.commit.anchor import check_anchor, check_properties
+from spark_jobs.protocol.errors import CorruptLog, SourceChanged
+from spark_jobs.protocol.progress import (
     PROPERTY_LAST_COMMITS,
     PROPERTY_LEADER_EPOCHS,
     PROPERTY_OFFSETS,
@@ -19,7 +20,6 @@ from spark_jobs.core.progress import (
     PROPERTY_TOPIC_ID,
     PendingDeadLetters,
 )
-from spark_jobs.io.anchor import check_anchor, check_properties
 
 if TYPE_CHECKING:
     from tests.support.lake import Lake

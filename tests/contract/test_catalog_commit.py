@@ -12,12 +12,12 @@ from pydantic import BaseModel
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID
 
-from spark_jobs.core.errors import CommitConflict, SourceChanged
-from spark_jobs.core.fail_points import NoFailPoints
-from spark_jobs.io.commit import commit_batch
-from spark_jobs.io.landing import has_landed
-from spark_jobs.io.swap import stage_append
-from spark_jobs.io.tables import progress_of
+from spark_jobs.commit.batch_commit import commit_batch
+from spark_jobs.commit.landing import has_landed
+from spark_jobs.commit.swap import stage_append
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol.errors import CommitConflict, SourceChanged
+from spark_jobs.protocol.fail_points import NoFailPoints
 from tests.support.lake import Lake, sends_of
 
 if TYPE_CHECKING:

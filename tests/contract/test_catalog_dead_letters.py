@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.core.errors import CommitConflict
-from spark_jobs.core.fail_points import NoFailPoints
-from spark_jobs.io.dead_letter_commit import commit_dead_letters
-from spark_jobs.io.tables import dead_letters_of, progress_of
+from spark_jobs.commit.dead_letter_commit import commit_dead_letters
+from spark_jobs.lake.tables import dead_letters_of, progress_of
+from spark_jobs.protocol.errors import CommitConflict
+from spark_jobs.protocol.fail_points import NoFailPoints
 
 if TYPE_CHECKING:
     from tests.support.lake import Lake

@@ -9,11 +9,12 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, ListType, LongType, NestedField, StringType, StructType
 
-from spark_jobs.core.errors import SourceChanged
-from spark_jobs.core.progress import Progress
-from spark_jobs.io.arrow_schema import file_schema, json_columns
-from spark_jobs.io.evolution import evolve_table
-from spark_jobs.io.tables import create_table, progress_of
+from spark_jobs.commit.birth import create_table
+from spark_jobs.lake.evolution import evolve_table
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol.errors import SourceChanged
+from spark_jobs.protocol.progress import Progress
+from spark_jobs.schema.arrow_schema import file_schema, json_columns
 
 if TYPE_CHECKING:
     from tests.support.lake import Lake

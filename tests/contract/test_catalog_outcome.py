@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from prove.lab.fault_proxy import Fault, FaultProxy, is_table_commit
-from spark_jobs.core.errors import CommitStateUnknown, ConfigError, RetryableError
-from spark_jobs.core.fail_points import NoFailPoints
-from spark_jobs.io import landing, rest_catalog, sql_catalog
-from spark_jobs.io.catalog import close_catalog, open_catalog
-from spark_jobs.io.commit import commit_batch
-from spark_jobs.io.landing import has_landed
+from spark_jobs.commit import landing
+from spark_jobs.commit.batch_commit import commit_batch
+from spark_jobs.commit.landing import has_landed
+from spark_jobs.lake import rest_catalog, sql_catalog
+from spark_jobs.lake.catalog import close_catalog, open_catalog
+from spark_jobs.protocol.errors import CommitStateUnknown, ConfigError, RetryableError
+from spark_jobs.protocol.fail_points import NoFailPoints
 from tests.support.lake import Lake, Once
 
 if TYPE_CHECKING:

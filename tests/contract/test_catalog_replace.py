@@ -11,22 +11,22 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table.snapshots import Operation
 
-from spark_jobs.core.errors import ConfigError
-from spark_jobs.core.fail_points import NoFailPoints
-from spark_jobs.core.offsets import OffsetRange
-from spark_jobs.core.progress import PendingDeadLetters
-from spark_jobs.core.replacing import ReplacedOffsets
-from spark_jobs.io.anchor import check_anchor
-from spark_jobs.io.arrow_schema import file_schema
-from spark_jobs.io.data_files import from_json, normalise_path
-from spark_jobs.io.dead_letter_commit import commit_dead_letters
-from spark_jobs.io.file_listing import find_files
-from spark_jobs.io.landing import Intent, land
-from spark_jobs.io.named_files import named_among
-from spark_jobs.io.parquet_writer import SplitWriter
-from spark_jobs.io.replace import Rewriter, stage_replace
-from spark_jobs.io.sweep import data_location
-from spark_jobs.io.tables import progress_of
+from spark_jobs.commit.anchor import check_anchor
+from spark_jobs.commit.dead_letter_commit import commit_dead_letters
+from spark_jobs.commit.landing import Intent, land
+from spark_jobs.commit.replace import Rewriter, stage_replace
+from spark_jobs.commit.replacing import ReplacedOffsets
+from spark_jobs.lake.data_files import from_json, normalise_path
+from spark_jobs.lake.locations import data_location
+from spark_jobs.lake.named_files import named_among
+from spark_jobs.lake.parquet_writer import SplitWriter
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.fail_points import NoFailPoints
+from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.progress import PendingDeadLetters
+from spark_jobs.schema.arrow_schema import file_schema
+from spark_jobs.storage.file_listing import find_files
 from tests.support.foreign_deletes import delete_by_equality, delete_by_position
 from tests.support.lake import Once, write_rows
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
 
-    from spark_jobs.core.fail_points import FailPoints
-    from spark_jobs.io.landing import Committed
-    from spark_jobs.io.swap import Swap
+    from spark_jobs.commit.landing import Committed
+    from spark_jobs.commit.swap import Swap
+    from spark_jobs.protocol.fail_points import FailPoints
     from tests.support.lake import Lake
 
 

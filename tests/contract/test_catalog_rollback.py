@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.core.errors import CommitConflict, ConfigError, OffsetsUnavailable, SourceChanged
-from spark_jobs.core.skips import Skip
-from spark_jobs.core.source import SourceState
-from spark_jobs.io.anchor import check_anchor
-from spark_jobs.io.tables import dead_letters_of, progress_of
-from spark_jobs.rollback import rollback
+from spark_jobs.acts.rollback import rollback
+from spark_jobs.commit.anchor import check_anchor
+from spark_jobs.lake.tables import dead_letters_of, progress_of
+from spark_jobs.protocol.errors import CommitConflict, ConfigError, OffsetsUnavailable, SourceChanged
+from spark_jobs.protocol.skips import Skip
+from spark_jobs.protocol.source import SourceState
 from tests.support.recovery_scene import FailAt, Killed, Scene, make_scene
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from spark_jobs.rollback import RolledBack
+    from spark_jobs.acts.rollback import RolledBack
     from tests.support.lake import Lake
 
 

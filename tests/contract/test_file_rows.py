@@ -15,8 +15,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
 from pyiceberg.types import LongType, NestedField, StringType
 
-from spark_jobs.io.arrow_schema import arrow_schema
-from spark_jobs.io.file_rows import rows_of_file
+from spark_jobs.lake.file_rows import rows_of_file
+from spark_jobs.schema.arrow_schema import arrow_schema
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression

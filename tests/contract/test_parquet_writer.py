@@ -32,12 +32,12 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from spark_jobs.core.errors import RetryableError
-from spark_jobs.core.progress import Progress
-from spark_jobs.io.arrow_schema import file_schema
-from spark_jobs.io.data_files import from_json, normalise_path
-from spark_jobs.io.parquet_writer import SplitWriter
-from spark_jobs.io.tables import create_table
+from spark_jobs.commit.birth import create_table
+from spark_jobs.lake.data_files import from_json, normalise_path
+from spark_jobs.lake.parquet_writer import SplitWriter
+from spark_jobs.protocol.errors import RetryableError
+from spark_jobs.protocol.progress import Progress
+from spark_jobs.schema.arrow_schema import file_schema
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,12 +23,12 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from spark_jobs.core import expectation_names
-from spark_jobs.core.quality import Expectation, FailingRow, OnFailure, Suite
-from spark_jobs.io import secrets
-from spark_jobs.io.arrow_schema import arrow_schema
-from spark_jobs.io.metadata_columns import with_metadata_columns
+from spark_jobs.config import expectation_names, secrets
+from spark_jobs.config.suites import Expectation, OnFailure, Suite
 from spark_jobs.quality.judge import Judgement, columns_of, judge, mistakes
+from spark_jobs.quality.results import FailingRow
+from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.metadata_columns import with_metadata_columns
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_jobs.core.errors import ConfigError, RetryableError
-from spark_jobs.core.moments import Moment
-from spark_jobs.query import query
+from spark_jobs.lake.moments import Moment
+from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.query.query import query
 from tests.support.recovery_scene import Scene, make_scene
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from prove.lab.harm_proxy import Harm, HarmProxy
-from spark_jobs.core.errors import ConfigError, RetryableError
-from spark_jobs.io.txlog_store import TxlogStore
+from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.txlog.store import TxlogStore
 from tests.support.log_entries import TABLE_UUID, make_batch, offset_commit
 
 if TYPE_CHECKING:

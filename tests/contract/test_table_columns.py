@@ -9,10 +9,10 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from spark_jobs.core.errors import ConfigError
-from spark_jobs.core.progress import Progress
-from spark_jobs.io.columns import check_columns, iceberg_type
-from spark_jobs.io.tables import create_table
+from spark_jobs.commit.birth import create_table
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.progress import Progress
+from spark_jobs.schema.declared import check_columns, iceberg_type
 
 if TYPE_CHECKING:
     from tests.support.lake import Lake

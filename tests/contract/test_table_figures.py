@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spark_jobs.core.table_figures import MIN_FILES_TO_MERGE
-from spark_jobs.table_figures import snapshot_figures, table_figures
+from spark_jobs.upkeep.figures import MIN_FILES_TO_MERGE
+from spark_jobs.upkeep.read_figures import snapshot_figures, table_figures
 
 if TYPE_CHECKING:
     from tests.support.lake import Lake

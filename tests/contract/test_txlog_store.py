@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.core.errors import ConfigError, CorruptLog, RetryableError
-from spark_jobs.core.txlog import Closed, FlushComplete, Notified, OffsetCommit, Swept
-from spark_jobs.io.file_listing import list_files
-from spark_jobs.io.txlog_store import CLOSING_AFTER_US, TxlogStore
+from spark_jobs.protocol.errors import ConfigError, CorruptLog, RetryableError
+from spark_jobs.storage.file_listing import list_files
+from spark_jobs.txlog.entries import Closed, FlushComplete, Notified, OffsetCommit, Swept
+from spark_jobs.txlog.store import CLOSING_AFTER_US, TxlogStore
 from tests.support.log_entries import TABLE_UUID, finished_phases, flush_start, make_batch, offset_commit
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from spark_jobs.core.batch import Batch
+    from spark_jobs.protocol.batch import Batch
 
 FAR_FUTURE_US = 10**17
 

@@ -12,8 +12,8 @@ from pyiceberg.expressions import EqualTo
 from orchestration.build import build_definitions
 from orchestration.run_requests import RunHistory
 from prove.lab.new_lab import NewLab, as_json, configure
-from resources.audit_notes import read_note
-from spark_jobs.core.check_names import CheckName
+from spark_jobs.config.check_names import CheckName
+from spark_jobs.monitoring.audit_notes import read_note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

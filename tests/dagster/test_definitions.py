@@ -13,9 +13,9 @@ from dagster import AssetKey, Definitions
 from assets.keys import step_name
 from orchestration.build import build_definitions
 from orchestration.foreign_packages import refuse_foreign_packages
-from spark_jobs.core.check_names import CheckName, Severity
-from spark_jobs.core.config import CatalogSettings, CheckSetting, PipelineConfig, SluiceConfig
-from spark_jobs.core.errors import ConfigError
+from spark_jobs.config.check_names import CheckName, Severity
+from spark_jobs.config.settings import CatalogSettings, CheckSetting, PipelineConfig, SluiceConfig
+from spark_jobs.protocol.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("pyspark", "pyarrow", "pyiceberg", "confluent_kafka", "great_expectations", "pandas")

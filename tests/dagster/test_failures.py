@@ -6,8 +6,8 @@ import pytest
 from dagster import DagsterExecutionInterruptedError, Failure
 
 from assets.failures import named_failures
-from spark_jobs.core.errors import OffsetsUnavailable
-from spark_jobs.io.secrets import remember, scrub
+from spark_jobs.config.secrets import remember, scrub
+from spark_jobs.protocol.errors import OffsetsUnavailable
 
 SECRET = "hunter2-hunter2"
 

@@ -11,8 +11,8 @@ from dagster import DagsterInstance, DagsterRunStatus, RunsFilter
 from prove.lab.pipeline_lab import TABLE, make_lab, orders
 from servers.dagster import DagsterSettings, start_dagster
 from servers.process import free_ports
-from spark_jobs.io.catalog import close_catalog
-from spark_jobs.io.tables import load_table, progress_of
+from spark_jobs.lake.catalog import close_catalog
+from spark_jobs.lake.tables import load_table, progress_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ from orchestration.backlog_sensor import backlog_sensor
 from orchestration.build import build_definitions
 from resources.sluice import Sluice
 from servers.dagster import prepare_dagster_home
-from spark_jobs.core.config import CatalogSettings, PipelineConfig, SluiceConfig
+from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,8 +23,8 @@ from orchestration.windows_sensor import windows_sensor
 from prove.lab.new_lab import by_offset, progress
 from prove.lab.pipeline_lab import orders
 from resources.sluice import Sluice
-from spark_jobs.core import replay_ranges
-from spark_jobs.core.replay_ranges import window_key
+from spark_jobs.replay import ranges as replay_ranges
+from spark_jobs.replay.ranges import window_key
 
 if TYPE_CHECKING:
     from prove.lab.new_lab import NewLab

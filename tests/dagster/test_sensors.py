@@ -17,15 +17,15 @@ from orchestration.backlog_sensor import backlog_sensor
 from orchestration.build import build_definitions
 from orchestration.upkeep_sensor import upkeep_sensor
 from resources.sluice import Sluice
-from spark_jobs.core.batch import Batch
-from spark_jobs.core.books import DEFAULT_DUE_ATTEMPTS
-from spark_jobs.core.config import CatalogSettings, NotifySettings, PipelineConfig, SluiceConfig
-from spark_jobs.core.offsets import OffsetRange, OffsetRanges
-from spark_jobs.core.progress import Pause, Progress
-from spark_jobs.core.txlog import FlushComplete, FlushStart, Notified
-from spark_jobs.io.catalog import close_catalog, open_catalog
-from spark_jobs.io.tables import create_table
-from spark_jobs.io.txlog_store import TxlogStore
+from spark_jobs.books.entries import DEFAULT_DUE_ATTEMPTS
+from spark_jobs.commit.birth import create_table
+from spark_jobs.config.settings import CatalogSettings, NotifySettings, PipelineConfig, SluiceConfig
+from spark_jobs.lake.catalog import close_catalog, open_catalog
+from spark_jobs.protocol.batch import Batch
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+from spark_jobs.protocol.progress import Pause, Progress
+from spark_jobs.txlog.entries import FlushComplete, FlushStart, Notified
+from spark_jobs.txlog.store import TxlogStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from resources.connections import open_connections
-from resources.shipped_code import package_zip
 from resources.spark import PARALLELISM, PipelineSpark, _attach, connect_url, spark_parallelism
-from spark_jobs.core.config import CatalogSettings, SluiceConfig, SparkSettings
-from spark_jobs.core.errors import ConfigError, RetryableError
+from spark_jobs.config.settings import CatalogSettings, SluiceConfig, SparkSettings
+from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.spark.shipped_code import package_zip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -164,7 +164,7 @@ def test_a_session_the_server_forgot_is_replaced(drains: tuple[PipelineSpark, Pi
     first._client.release_session()
     again = PipelineSpark(drains[1].config, drains[1].pipeline, "drain")
     code = (
-        "import sys; from pathlib import Path; from spark_jobs.core.config import *;"
+        "import sys; from pathlib import Path; from spark_jobs.config.settings import *;"
         "from resources.spark import PipelineSpark;"
         "config = SluiceConfig.model_validate_json(sys.argv[1]);"
         "print(PipelineSpark(config, sys.argv[2], 'drain').session().session_id)"

@@ -15,7 +15,7 @@ from orchestration.triggers import (
     state_key,
     uncompacted_files,
 )
-from spark_jobs.core.config import PipelineConfig, Start, StartKind
+from spark_jobs.config.settings import PipelineConfig, Start, StartKind
 
 PIPELINE = PipelineConfig(
     name="orders",

@@ -8,7 +8,7 @@ import pytest
 
 from prove.lab.new_lab import DEAD_LETTERS, configure
 from prove.lab.pipeline_lab import PIPELINE, orders
-from spark_jobs.core.errors import BadRecord
+from spark_jobs.protocol.errors import BadRecord
 
 if TYPE_CHECKING:
     from prove.lab.new_lab import NewLab

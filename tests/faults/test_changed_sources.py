@@ -12,7 +12,7 @@ from pyiceberg.types import LongType, NestedField
 
 from prove.lab.new_lab import configure
 from prove.lab.pipeline_lab import PIPELINE, TABLE, orders
-from spark_jobs.core.errors import ConfigError, OffsetsUnavailable, SluiceError, SourceChanged
+from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable, SluiceError, SourceChanged
 from tests.support.lake import Once
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from prove.lab.new_lab import as_json, configure
-from spark_jobs.core.errors import RetryableError
+from spark_jobs.protocol.errors import RetryableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

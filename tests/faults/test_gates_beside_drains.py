@@ -10,14 +10,14 @@ import pytest
 from prove.lab.new_lab import by_offset, progress
 from prove.lab.pipeline_lab import orders
 from prove.lab.work_loop import looping
-from spark_jobs.core.replay_ranges import parse_range
-from spark_jobs.held import discard, held_batches, publish
+from spark_jobs.acts.held import discard, held_batches, publish
+from spark_jobs.replay.ranges import parse_range
 
 if TYPE_CHECKING:
     from prove.lab.new_lab import NewLab
     from prove.lab.pipeline_lab import Lab
     from prove.lab.work_loop import WorkLoop
-    from spark_jobs.recovered import HeldBatch
+    from spark_jobs.recovery.recovered import HeldBatch
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
 

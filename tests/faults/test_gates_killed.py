@@ -9,7 +9,7 @@ import pytest
 
 from prove.lab.new_lab import progress
 from prove.lab.pipeline_lab import orders
-from spark_jobs.held import discard, held_batches, publish
+from spark_jobs.acts.held import discard, held_batches, publish
 
 if TYPE_CHECKING:
     from typing import Any

@@ -11,13 +11,13 @@ import pytest
 
 from prove.lab.new_lab import progress
 from prove.lab.pipeline_lab import orders
-from spark_jobs.checkpoint_txlog import checkpoint
-from spark_jobs.history import State, history
+from spark_jobs.books.fold import checkpoint
+from spark_jobs.books.history import State, history
 
 if TYPE_CHECKING:
     from prove.lab.new_lab import NewLab
     from prove.lab.pipeline_lab import Lab
-    from spark_jobs.drain import DrainResult
+    from spark_jobs.drain.drain import DrainResult
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
 

@@ -12,13 +12,13 @@ from prove.lab.new_lab import NewLab, configure, progress
 from prove.lab.own_broker import OwnBroker, own_broker
 from prove.lab.pipeline_lab import orders
 from prove.lab.server_folder import ServerFolder
-from spark_jobs.accept_source import accept_source, compare_source
-from spark_jobs.core.config import Start
-from spark_jobs.core.errors import OffsetsUnavailable
-from spark_jobs.core.offsets import OffsetRange, OffsetRanges
-from spark_jobs.replay_plan import plan_replay
-from spark_jobs.rollback import rollback
-from spark_jobs.skip import skip
+from spark_jobs.acts.accept_source import accept_source, compare_source
+from spark_jobs.acts.rollback import rollback
+from spark_jobs.acts.skip import skip
+from spark_jobs.config.settings import Start
+from spark_jobs.protocol.errors import OffsetsUnavailable
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+from spark_jobs.replay.plan import plan_replay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.drain import last_line
+from cli.commands.drain import last_line
 from prove.lab.new_lab import progress
 from prove.lab.pipeline_lab import orders
-from spark_jobs.core.errors import ConfigError, OffsetsUnavailable
-from spark_jobs.core.offsets import OffsetRange, OffsetRanges
-from spark_jobs.core.skips import Skip
-from spark_jobs.pause import pause, resume
-from spark_jobs.skip import skip
+from spark_jobs.acts.pause import pause, resume
+from spark_jobs.acts.skip import skip
+from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+from spark_jobs.protocol.skips import Skip
 from tests.support.lake import Once
 
 if TYPE_CHECKING:

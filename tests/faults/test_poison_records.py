@@ -9,9 +9,9 @@ import pytest
 from prove.lab.kafka_server import Record
 from prove.lab.new_lab import progress
 from prove.lab.pipeline_lab import orders
-from spark_jobs.core.errors import BadRecord
-from spark_jobs.core.offsets import OffsetRange, OffsetRanges
-from spark_jobs.skip import skip
+from spark_jobs.acts.skip import skip
+from spark_jobs.protocol.errors import BadRecord
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from tests.support.dying_worker import DiesOf
 
 if TYPE_CHECKING:

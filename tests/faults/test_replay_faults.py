@@ -10,8 +10,8 @@ import pytest
 
 from prove.lab.new_lab import DEAD_LETTERS, by_offset, progress, serve_from
 from prove.lab.pipeline_lab import orders
-from spark_jobs.core.offsets import OffsetRange
-from spark_jobs.settle_replays import settle_left_replays
+from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.replay.settle import settle_left_replays
 
 if TYPE_CHECKING:
     from prove.lab.drain_process import DrainProcess

@@ -10,14 +10,14 @@ import pytest
 from prove.lab.new_lab import DEAD_LETTERS, progress
 from prove.lab.pipeline_lab import orders
 from prove.lab.work_loop import looping
-from spark_jobs.core.errors import CorruptLog
-from spark_jobs.core.progress import PROPERTY_OFFSETS
-from spark_jobs.rollback import rollback
+from spark_jobs.acts.rollback import rollback
+from spark_jobs.protocol.errors import CorruptLog
+from spark_jobs.protocol.progress import PROPERTY_OFFSETS
 
 if TYPE_CHECKING:
     from prove.lab.new_lab import NewLab
     from prove.lab.pipeline_lab import Lab
-    from spark_jobs.rollback import RolledBack
+    from spark_jobs.acts.rollback import RolledBack
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
 

@@ -9,7 +9,7 @@ import pytest
 from prove.lab.fault_proxy import FaultProxy
 from prove.lab.new_lab import configure, serve_from
 from prove.lab.pipeline_lab import Lab, orders
-from spark_jobs.core.errors import RetryableError
+from spark_jobs.protocol.errors import RetryableError
 from tests.support.lake import Once
 
 if TYPE_CHECKING:

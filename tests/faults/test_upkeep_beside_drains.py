@@ -11,13 +11,13 @@ import pytest
 
 from prove.lab.new_lab import progress, serve_from
 from prove.lab.pipeline_lab import TABLE, orders
-from spark_jobs.checkpoint_txlog import checkpoint
-from spark_jobs.compact import compact
-from spark_jobs.core.books import books_of
-from spark_jobs.expire_snapshots import expire_snapshots
-from spark_jobs.io.anchor import check_anchor
-from spark_jobs.remove_orphans import remove_orphans
-from spark_jobs.rewrite_manifests import rewrite_manifests
+from spark_jobs.books.entries import books_of
+from spark_jobs.books.fold import checkpoint
+from spark_jobs.commit.anchor import check_anchor
+from spark_jobs.upkeep.compact import compact
+from spark_jobs.upkeep.expire_snapshots import expire_snapshots
+from spark_jobs.upkeep.remove_orphans import remove_orphans
+from spark_jobs.upkeep.rewrite_manifests import rewrite_manifests
 from tests.support.upkeep_lab import BROKEN, drain_often, expect_whole, set_upkeep, tidy
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from pyiceberg.expressions import AlwaysTrue, EqualTo
 
 from prove.lab.kafka_server import Record
 from prove.lab.new_lab import DEAD_LETTERS, as_json, configure, progress
-from spark_jobs import audit as audit_module
-from spark_jobs.audit import audit
+from spark_jobs.audit import audit as audit_module
+from spark_jobs.audit.audit import audit
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

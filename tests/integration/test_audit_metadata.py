@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.audit_metadata import MetadataAudit, audit_metadata
-from spark_jobs.core.txlog import FlushComplete, IcebergSnapshotCreated, Swept
-from spark_jobs.io.data_files import normalise_path
+from spark_jobs.audit.metadata import MetadataAudit, audit_metadata
+from spark_jobs.lake.data_files import normalise_path
+from spark_jobs.txlog.entries import FlushComplete, IcebergSnapshotCreated, Swept
 from tests.support.lake import Lake
 from tests.support.recovery_scene import SOON_US, Scene, make_scene
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
-    from spark_jobs.core.findings import Finding
+    from spark_jobs.audit.findings import Finding
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ from typing import Any
 import duckdb
 import pytest
 
-from spark_jobs.core.batch import Balance
-from spark_jobs.core.books import BookEntry, entry_of
-from spark_jobs.core.fail_points import NoFailPoints
-from spark_jobs.core.txlog import Attempt
-from spark_jobs.io.books import enter
+from spark_jobs.books.entries import BookEntry, entry_of
+from spark_jobs.books.table import enter
+from spark_jobs.protocol.batch import Balance
+from spark_jobs.protocol.fail_points import NoFailPoints
+from spark_jobs.txlog.entries import Attempt
 from tests.support.lake import Lake
 from tests.support.log_entries import TABLE_UUID, finished_phases, make_batch
 

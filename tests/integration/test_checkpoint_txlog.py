@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.checkpoint_txlog import checkpoint
-from spark_jobs.core.books import books_of
-from spark_jobs.history import State, history
+from spark_jobs.books.entries import books_of
+from spark_jobs.books.fold import checkpoint
+from spark_jobs.books.history import State, history
 from tests.support.recovery_scene import FailAt, Killed
 
 if TYPE_CHECKING:

@@ -11,14 +11,14 @@ from pyiceberg.expressions import EqualTo
 from prove.lab.kafka_server import KafkaBroker, Record
 from prove.lab.new_lab import NewLab, as_json, configure, serve_from
 from prove.lab.pipeline_lab import make_lab
-from resources.audit_notes import audit_newest
-from resources.checkup import Health, check_up
-from resources.survey import Surveyor
-from spark_jobs.core.offsets import OffsetRange, OffsetRanges
-from spark_jobs.io.kafka_times import first_record_times
-from spark_jobs.io.table_facts import shows_history
-from spark_jobs.pause import pause, resume
-from spark_jobs.skip import skip
+from spark_jobs.acts.pause import pause, resume
+from spark_jobs.acts.skip import skip
+from spark_jobs.health.table_facts import shows_history
+from spark_jobs.kafka.times import first_record_times
+from spark_jobs.monitoring.audit_notes import audit_newest
+from spark_jobs.monitoring.checkup import Health, check_up
+from spark_jobs.monitoring.survey import Surveyor
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 
 if TYPE_CHECKING:
     from pathlib import Path

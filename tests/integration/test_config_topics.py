@@ -7,7 +7,7 @@ import json
 import pytest
 
 from cli.app import main
-from spark_jobs.io.config_file import load_config
+from spark_jobs.config.file import load_config
 
 pytestmark = pytest.mark.kafka
 

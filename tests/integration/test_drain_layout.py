@@ -14,9 +14,9 @@ from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThan
 from prove.lab.kafka_server import Record, unique_name
 from prove.lab.new_lab import DEAD_LETTERS, as_json, by_offset, configure, serve_from, summary
 from prove.lab.pipeline_lab import TABLE
-from spark_jobs.core.catalog_names import spark_catalog_conf
-from spark_jobs.core.errors import ConfigError
-from spark_jobs.io.secrets import resolve
+from spark_jobs.config.secrets import resolve
+from spark_jobs.lake.catalog_names import spark_catalog_conf
+from spark_jobs.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile

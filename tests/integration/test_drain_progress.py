@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from prove.lab.kafka_server import Record, unique_name
 from prove.lab.new_lab import DEAD_LETTERS, as_json, by_offset, column_types, progress, summary
 from spark_jobs import __version__
-from spark_jobs.core.errors import ConfigError
-from spark_jobs.drain import drain
+from spark_jobs.drain.drain import drain
+from spark_jobs.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

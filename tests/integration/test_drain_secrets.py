@@ -13,7 +13,7 @@ import pytest
 
 from prove.lab.new_lab import as_json, configure
 from prove.lab.pipeline_lab import PIPELINE
-from spark_jobs.core.errors import RetryableError
+from spark_jobs.protocol.errors import RetryableError
 
 if TYPE_CHECKING:
     from prove.lab.new_lab import NewLab

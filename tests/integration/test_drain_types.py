@@ -10,16 +10,16 @@ import pytest
 
 from prove.lab.kafka_server import Record
 from prove.lab.new_lab import as_json, by_offset, column_types, configure
-from spark_jobs import drain_batch
-from spark_jobs.core.errors import ConfigError
-from spark_jobs.table_columns import FIRST_GUESS_BYTES_PER_RECORD
+from spark_jobs.drain import drain_batch
+from spark_jobs.drain.table_columns import FIRST_GUESS_BYTES_PER_RECORD
+from spark_jobs.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from prove.lab.new_lab import NewLab
-    from spark_jobs.core.batch import Split
-    from spark_jobs.core.outcomes import SplitOutcome
+    from spark_jobs.protocol.batch import Split
+    from spark_jobs.spark.outcomes import SplitOutcome
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -74,7 +74,7 @@ def test_new_fields_become_columns_and_only_their_split_is_done_again(
     lab = new_lab(as_json(first), partitions=2)
     lab.drain()
     rounds.clear()
-    monkeypatch.setattr("spark_jobs.batch_plan.MAX_SPLIT_BYTES", 10_000)
+    monkeypatch.setattr("spark_jobs.drain.batch_plan.MAX_SPLIT_BYTES", 10_000)
     more = {
         "id": 2,
         "at": AT,

@@ -9,8 +9,8 @@ import pytest
 
 from prove.lab.new_lab import DEAD_LETTERS, by_offset, progress, summary
 from prove.lab.pipeline_lab import PIPELINE
-from spark_jobs.core.errors import ConfigError
-from spark_jobs.held import discard, held_batches, publish
+from spark_jobs.acts.held import discard, held_batches, publish
+from spark_jobs.protocol.errors import ConfigError
 from tests.support.lake import Once
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from confluent_kafka.cimpl import NewPartitions
 
 from prove.lab.kafka_server import KafkaBroker, Record, unique_name
 from servers.process import free_ports
-from spark_jobs.core.errors import ConfigError, RetryableError
-from spark_jobs.core.planning import plan_ranges
-from spark_jobs.io.kafka_admin import ALL_DOWN_SECONDS, KafkaAdmin
+from spark_jobs.drain.planning import plan_ranges
+from spark_jobs.kafka.admin import ALL_DOWN_SECONDS, KafkaAdmin
+from spark_jobs.protocol.errors import ConfigError, RetryableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

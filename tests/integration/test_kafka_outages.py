@@ -24,10 +24,10 @@ from confluent_kafka.admin import (
 from prove.lab.kafka_server import KafkaBroker, Record
 from prove.lab.own_broker import OwnBroker, own_broker
 from prove.lab.server_folder import ServerFolder
-from spark_jobs.core.errors import ConfigError, OffsetsUnavailable, RetryableError
-from spark_jobs.core.offsets import OffsetRange
-from spark_jobs.io.kafka_admin import KafkaAdmin
-from spark_jobs.io.kafka_reader import RangeReader
+from spark_jobs.kafka.admin import KafkaAdmin
+from spark_jobs.kafka.reader import RangeReader
+from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable, RetryableError
+from spark_jobs.protocol.offsets import OffsetRange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -154,7 +154,7 @@ def test_a_client_that_does_not_close_is_not_waited_for(
     own_kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Librdkafka's thread may wait for itself; the task goes on, and says so."""
-    monkeypatch.setattr("spark_jobs.io.kafka_closing.CLOSE_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr("spark_jobs.kafka.closing.CLOSE_TIMEOUT_SECONDS", 0.1)
     reader = _reader(own_kafka, own_kafka.new_topic())
     never = Event()
     monkeypatch.setattr(reader, "_consumer", SimpleNamespace(close=never.wait))

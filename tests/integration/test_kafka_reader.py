@@ -11,12 +11,12 @@ import pytest
 from confluent_kafka import Producer
 
 from prove.lab.kafka_server import KafkaBroker, Record, unique_name
-from spark_jobs.core.errors import ConfigError, OffsetsUnavailable, SourceChanged
-from spark_jobs.core.offsets import OffsetRange
-from spark_jobs.core.progress import Progress
-from spark_jobs.core.source import check_identity
-from spark_jobs.io.kafka_admin import KafkaAdmin
-from spark_jobs.io.kafka_reader import Chunk, RangeReader
+from spark_jobs.kafka.admin import KafkaAdmin
+from spark_jobs.kafka.reader import Chunk, RangeReader
+from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable, SourceChanged
+from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.source import check_identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,12 +17,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from prove.lab.kafka_server import Record
 from prove.lab.new_lab import NewLab, as_json, configure
-from resources import metrics as metrics_module
-from resources.metric_families import FAMILIES
-from resources.metrics import SluiceCollector
 from servers.process import free_ports
-from spark_jobs.checkpoint_txlog import checkpoint
-from spark_jobs.io import kafka_reader
+from spark_jobs.books.fold import checkpoint
+from spark_jobs.kafka import reader as kafka_reader
+from spark_jobs.monitoring import metrics as metrics_module
+from spark_jobs.monitoring.metric_families import FAMILIES
+from spark_jobs.monitoring.metrics import SluiceCollector
 from tests.support.lake import Once
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def test_every_family_is_told_of_a_working_pipeline(new_lab: NewLab, monkeypatch
     lab.drain()
     with lab.connections() as connections:
         uuid = str(lab.table().metadata.table_uuid)
-        from resources.audit_notes import audit_newest
+        from spark_jobs.monitoring.audit_notes import audit_newest
 
         audit_newest(lab.config.home, lab.pipeline, connections, uuid)
     monkeypatch.setattr(metrics_module, "MAX_PARTITION_SERIES", 2)

@@ -12,18 +12,18 @@ from pydantic import SecretStr
 
 from prove.lab.new_lab import configure
 from prove.lab.pipeline_lab import orders
-from spark_jobs import notices
-from spark_jobs.checkpoint_txlog import checkpoint
-from spark_jobs.core.batch import BatchKind
-from spark_jobs.core.config import NotifySettings
-from spark_jobs.core.notice import KEPT_US
-from spark_jobs.core.offsets import OffsetRange
-from spark_jobs.core.txlog import FlushComplete, IcebergSnapshotCreated
-from spark_jobs.held import publish
-from spark_jobs.io import webhook
-from spark_jobs.io.secrets import scrub
-from spark_jobs.notices import NoticesSent, send_owed, tell_at_once
-from spark_jobs.rollback import rollback
+from spark_jobs.acts.held import publish
+from spark_jobs.acts.rollback import rollback
+from spark_jobs.books.fold import checkpoint
+from spark_jobs.config.secrets import scrub
+from spark_jobs.config.settings import NotifySettings
+from spark_jobs.notices import sender as notices
+from spark_jobs.notices import webhook
+from spark_jobs.notices.notice import KEPT_US
+from spark_jobs.notices.sender import NoticesSent, send_owed, tell_at_once
+from spark_jobs.protocol.batch import BatchKind
+from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.txlog.entries import FlushComplete, IcebergSnapshotCreated
 from tests.support.recovery_scene import SOON_US, FailAt, Killed, Scene
 from tests.support.webhook_receiver import Receiver, receiving
 
@@ -260,7 +260,7 @@ def test_a_webhook_without_its_secret_holds_nothing_up(
     monkeypatch.delenv("CACHE_WEBHOOK", raising=False)
     lab = new_lab(orders(0, 20), max_batch_records=10)
     configure(lab, "pipelines/orders", {"notify": {"webhook": "${CACHE_WEBHOOK}"}})
-    with caplog.at_level(logging.WARNING, logger="spark_jobs.notices"):
+    with caplog.at_level(logging.WARNING, logger="spark_jobs.notices.sender"):
         assert lab.drain().stopped == "caught-up"
     (line,) = caplog.messages
     assert "missing-secret" in line

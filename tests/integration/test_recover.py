@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.core.batch import Balance
-from spark_jobs.core.config import PipelineConfig
-from spark_jobs.core.errors import ConfigError
-from spark_jobs.core.txlog import IcebergSnapshotCreated
-from spark_jobs.io.data_files import normalise_path
-from spark_jobs.io.sweep import sweep_files
-from spark_jobs.io.tables import progress_of
-from spark_jobs.io.txlog_store import CLOSING_AFTER_US, TxlogStore
-from spark_jobs.recovered import RecoveryResult
+from spark_jobs.commit.sweep import sweep_files
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.lake.data_files import normalise_path
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol.batch import Balance
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.recovery.recovered import RecoveryResult
+from spark_jobs.txlog.entries import IcebergSnapshotCreated
+from spark_jobs.txlog.store import CLOSING_AFTER_US, TxlogStore
 from tests.support.lake import TOPIC, write_rows
 
 if TYPE_CHECKING:

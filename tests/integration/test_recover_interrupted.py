@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.recover import recover
+from spark_jobs.recovery.recover import recover
 from tests.support.lake import Lake
 from tests.support.recovery_scene import Killed, Scene, adoptable, landed, make_scene
 

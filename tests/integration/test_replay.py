@@ -9,8 +9,8 @@ import pytest
 from prove.lab.kafka_server import Record
 from prove.lab.new_lab import DEAD_LETTERS, as_json, by_offset, configure, progress
 from prove.lab.pipeline_lab import orders
-from spark_jobs.core.errors import ConfigError, OffsetsUnavailable
-from spark_jobs.core.offsets import OffsetRange
+from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable
+from spark_jobs.protocol.offsets import OffsetRange
 
 if TYPE_CHECKING:
     from prove.lab.new_lab import NewLab

@@ -10,11 +10,11 @@ from pyiceberg.table.snapshots import Operation
 
 from prove.lab.new_lab import by_offset, progress
 from prove.lab.pipeline_lab import TABLE
-from spark_jobs.compact import compact
-from spark_jobs.core.errors import ConfigError, SourceChanged
-from spark_jobs.core.offsets import OffsetRange
-from spark_jobs.core.txlog import IcebergSnapshotCreated
-from spark_jobs.io.spark_procedures import call_procedure, table_argument
+from spark_jobs.protocol.errors import ConfigError, SourceChanged
+from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.spark.procedures import call_procedure, table_argument
+from spark_jobs.txlog.entries import IcebergSnapshotCreated
+from spark_jobs.upkeep.compact import compact
 from tests.support.foreign_deletes import delete_by_equality
 from tests.support.lake import Once
 from tests.support.upkeep_lab import drain_often, expect_whole, set_upkeep, tidy, upkeep_connections

@@ -15,7 +15,7 @@ from prove.lab.kafka_server import KafkaBroker, Record, kafka_settings
 from prove.lab.server_folder import ServerFolder
 from servers.kafka import start_kafka
 from servers.spark_connect import SparkConnectSettings, start_spark_connect
-from spark_jobs.core.errors import RetryableError
+from spark_jobs.protocol.errors import RetryableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,7 +98,7 @@ def test_spark_connect_runs_our_python(spark_remote: str) -> None:
     from pyspark.sql import SparkSession
 
     def rooms(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from spark_jobs.core.offsets import OffsetRange
+        from spark_jobs.protocol.offsets import OffsetRange
 
         for batch in batches:
             lengths = [len(OffsetRange(0, 0, value)) for value in batch.column(0).to_pylist()]
@@ -122,7 +122,7 @@ def test_workers_are_forked_with_the_tasks_imports_done(spark_remote: str) -> No
 
         daemon = sys.modules["__main__"].__spec__
         for _ in batches:
-            found = f"{daemon.name if daemon else ''} {'spark_jobs.split_task' in sys.modules}"
+            found = f"{daemon.name if daemon else ''} {'spark_jobs.drain.split_task' in sys.modules}"
             yield pa.RecordBatch.from_pydict({"found": [found]})
 
     session = SparkSession.builder.remote(spark_remote).create()

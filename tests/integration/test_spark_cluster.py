@@ -13,10 +13,10 @@ import pytest
 from prove.lab.new_lab import configure
 from prove.lab.pipeline_lab import TABLE, make_lab, orders
 from prove.lab.spark_cluster import spark_cluster
-from resources.shipped_code import package_zip
 from resources.spark import PARALLELISM
-from spark_jobs.compact import compact
-from spark_jobs.io.metadata_columns import INGESTED_AT, OFFSET
+from spark_jobs.schema.metadata_columns import INGESTED_AT, OFFSET
+from spark_jobs.spark.shipped_code import package_zip
+from spark_jobs.upkeep.compact import compact
 from tests.support.upkeep_lab import tidy
 
 if TYPE_CHECKING:

@@ -15,22 +15,22 @@ from pyiceberg.expressions import EqualTo
 
 from prove.lab.kafka_server import Record, unique_name
 from prove.lab.pipeline_lab import orders
-from spark_jobs.act import act
-from spark_jobs.checkpoint_txlog import checkpoint
-from spark_jobs.core.batch import BatchKind
-from spark_jobs.core.errors import ConfigError
-from spark_jobs.core.offsets import OffsetRanges
-from spark_jobs.core.tracing import Where
-from spark_jobs.history import State, history
-from spark_jobs.trace import trace, trace_key
+from spark_jobs.acts.act import act
+from spark_jobs.audit.trace import trace, trace_key
+from spark_jobs.audit.trace_answers import Where
+from spark_jobs.books.fold import checkpoint
+from spark_jobs.books.history import State, history
+from spark_jobs.protocol.batch import BatchKind
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.offsets import OffsetRanges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from prove.lab.new_lab import NewLab
     from prove.lab.pipeline_lab import Lab
-    from spark_jobs.core.progress import Progress
-    from spark_jobs.trace import Trace
+    from spark_jobs.audit.trace import Trace
+    from spark_jobs.protocol.progress import Progress
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -11,12 +11,12 @@ import pytest
 from pyiceberg.table.snapshots import Operation
 
 from prove.lab.new_lab import DEAD_LETTERS, progress, serve_from
-from spark_jobs.checkpoint_txlog import checkpoint
-from spark_jobs.compact import compact
-from spark_jobs.core.books import books_of
-from spark_jobs.core.errors import RetryableError
-from spark_jobs.expire_snapshots import expire_snapshots
-from spark_jobs.rewrite_manifests import rewrite_manifests
+from spark_jobs.books.entries import books_of
+from spark_jobs.books.fold import checkpoint
+from spark_jobs.protocol.errors import RetryableError
+from spark_jobs.upkeep.compact import compact
+from spark_jobs.upkeep.expire_snapshots import expire_snapshots
+from spark_jobs.upkeep.rewrite_manifests import rewrite_manifests
 from tests.support.upkeep_lab import BROKEN, drain_often, expect_whole, set_upkeep, tidy
 
 if TYPE_CHECKING:

@@ -6,10 +6,15 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.core.config_build import build_config
-from spark_jobs.core.config_written import WrittenFile, WrittenPipeline, WrittenSpark
-from spark_jobs.core.quantities import format_duration, format_size, parse_duration_seconds, parse_size_bytes
-from spark_jobs.io.yaml_document import parse_document
+from spark_jobs.config.build import build_config
+from spark_jobs.config.quantities import (
+    format_duration,
+    format_size,
+    parse_duration_seconds,
+    parse_size_bytes,
+)
+from spark_jobs.config.written import WrittenFile, WrittenPipeline, WrittenSpark
+from spark_jobs.config.yaml_document import parse_document
 
 SECRET = "s3cr3t-canary"
 KEYS = [

@@ -26,7 +26,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from spark_jobs.io.data_files import from_json, normalise_path, to_json
+from spark_jobs.lake.data_files import from_json, normalise_path, to_json
 
 _TYPES = (
     LongType(),

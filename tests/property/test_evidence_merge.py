@@ -7,9 +7,9 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.core.evidence import Evidence
-from spark_jobs.core.schema import Field, choose_types, evolve
-from spark_jobs.decode.infer import observe
+from spark_jobs.records.infer import observe
+from spark_jobs.schema.evidence import Evidence
+from spark_jobs.schema.inference import Field, choose_types, evolve
 
 _JSON = st.recursive(
     st.one_of(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.core.log_names import object_name
-from spark_jobs.core.recovery import Decision, decide, has_passed
-from spark_jobs.core.txlog import Attempt, Closed, Held, Notified, Published, Swept, entry_to_json, fold
+from spark_jobs.protocol.fences import has_passed
+from spark_jobs.recovery.decide import Decision, decide
+from spark_jobs.txlog.entries import Attempt, Closed, Held, Notified, Published, Swept, entry_to_json, fold
+from spark_jobs.txlog.names import object_name
 from tests.support.log_entries import TABLE_UUID, finished_phases, held_written, make_batch, make_progress
 
 BATCH = make_batch(start=10, end=20)

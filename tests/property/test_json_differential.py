@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from prove.lab.json_reference import SCHEMA, expected_row, has_new_field, is_same
-from spark_jobs.decode.json import decode_chunk
+from spark_jobs.records.json import decode_chunk
 
 # Texts, not values: what matters is how a thing is written.
 _INTEGERS = st.one_of(

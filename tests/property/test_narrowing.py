@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.core.narrowing import first_half, rest, resumed
-from spark_jobs.core.offsets import OffsetRange, OffsetRanges
+from spark_jobs.drain.narrowing import first_half, rest, resumed
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.core.offsets import OffsetRange, OffsetRanges, gaps, merge
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges, gaps, merge
 
 
 @st.composite

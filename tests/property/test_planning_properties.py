@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.core.offsets import OffsetRange, OffsetRanges, merge
-from spark_jobs.core.planning import plan_ranges, plan_splits, water_fill
-from spark_jobs.core.source import SourceState
+from spark_jobs.drain.planning import plan_ranges, plan_splits, water_fill
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges, merge
+from spark_jobs.protocol.source import SourceState
 
 counts = st.dictionaries(st.integers(0, 12), st.integers(0, 50_000), min_size=1)
 

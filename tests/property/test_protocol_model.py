@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from spark_jobs.core import progress
-from spark_jobs.core.log_names import is_settled
-from spark_jobs.core.recovery import Decision, Verdict, decide, stands_at_starts
+from spark_jobs.protocol import progress
+from spark_jobs.protocol.fences import stands_at_starts
+from spark_jobs.recovery.decide import Decision, Verdict, decide
+from spark_jobs.txlog.names import is_settled
 from tests.support.protocol_dead_letters import dead_progress_of
 from tests.support.protocol_model import Model, Rules
 from tests.support.protocol_world import progress_of
@@ -20,8 +21,8 @@ from tests.support.protocol_world import progress_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from spark_jobs.core.batch import Batch
-    from spark_jobs.core.progress import Progress
+    from spark_jobs.protocol.batch import Batch
+    from spark_jobs.protocol.progress import Progress
 
 
 FIRST = frozenset({0})

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.core.offsets import OffsetRange
-from spark_jobs.core.replacing import FileBounds, Overlap, ReplacedOffsets
+from spark_jobs.commit.replacing import FileBounds, Overlap, ReplacedOffsets
+from spark_jobs.protocol.offsets import OffsetRange
 
 COORDINATES = st.tuples(st.integers(0, 1), st.integers(0, 2), st.integers(0, 12))
 RANGES = st.builds(

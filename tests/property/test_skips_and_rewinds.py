@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.core.offsets import OffsetRange
-from spark_jobs.core.progress import Progress, progress_from_properties
-from spark_jobs.core.rewinding import plan_rewind, rewound
-from spark_jobs.core.skips import Skip, cut_at_skips, kept_below, skipped_ranges, with_skipped
-from spark_jobs.core.source import SourceState
+from spark_jobs.acts.rewinding import plan_rewind, rewound
+from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.progress import Progress, progress_from_properties
+from spark_jobs.protocol.skips import Skip, cut_at_skips, kept_below, skipped_ranges, with_skipped
+from spark_jobs.protocol.source import SourceState
 
 PARTITIONS = st.integers(0, 3)
 OFFSETS = st.integers(0, 60)

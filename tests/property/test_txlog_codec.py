@@ -7,11 +7,11 @@ from dataclasses import fields
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.core.batch import Balance, Batch, BatchKind
-from spark_jobs.core.json_fields import _READERS
-from spark_jobs.core.log_names import object_name
-from spark_jobs.core.offsets import OffsetRange, OffsetRanges
-from spark_jobs.core.txlog import _ENTRY_TYPES, entry_to_json, fold
+from spark_jobs.protocol.batch import Balance, Batch, BatchKind
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+from spark_jobs.txlog.entries import _ENTRY_TYPES, entry_to_json, fold
+from spark_jobs.txlog.json_fields import _READERS
+from spark_jobs.txlog.names import object_name
 
 integers = st.integers(0, 2**63)
 texts = st.text(max_size=20)

@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from prove.blows import Kill
 from prove.catalogue import all_scenarios, choose
-from prove.crash_matrix import QUICK, Cell
-from prove.hostile_kafka import QUICK as QUICK_TOPICS
-from prove.hostile_lake import QUICK as QUICK_LAKES
-from prove.hostile_log import QUICK as QUICK_LOGS
-from prove.hostile_properties import QUICK as QUICK_PROPERTIES
-from prove.hostile_records import QUICK as QUICK_RECORDS
-from prove.hostile_store import QUICK as QUICK_STORES
-from prove.jobs import DRAIN
+from prove.crash.blows import Kill
+from prove.crash.jobs import DRAIN
+from prove.crash.matrix import QUICK, Cell
+from prove.crash.promises import ADOPTED
+from prove.hostile.kafka import QUICK as QUICK_TOPICS
+from prove.hostile.lake import QUICK as QUICK_LAKES
+from prove.hostile.log import QUICK as QUICK_LOGS
+from prove.hostile.properties import QUICK as QUICK_PROPERTIES
+from prove.hostile.records import QUICK as QUICK_RECORDS
+from prove.hostile.store import QUICK as QUICK_STORES
 from prove.lab.pipeline_lab import named_files
-from prove.promises import ADOPTED
 from prove.report import as_page, complaint
 from prove.scenario import Findings, Outcome
-from prove.soak import Soak, drawn_events
-from prove.soak_events import EVENTS
+from prove.soak.events import EVENTS
+from prove.soak.soak import Soak, drawn_events
 from prove.stage import BATCH, Stage
 from prove.verdict import look
-from prove.zombies import QUICK as QUICK_ZOMBIES
+from prove.zombie.runs import QUICK as QUICK_ZOMBIES
 
 if TYPE_CHECKING:
     from prove.lab.kafka_server import KafkaBroker

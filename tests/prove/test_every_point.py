@@ -7,9 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prove.blows import Kill
-from prove.crash_matrix import crash_cells
-from spark_jobs.core.log_names import Phase
+from prove.crash.blows import Kill
+from prove.crash.matrix import crash_cells
+from spark_jobs.txlog.names import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,15 +14,16 @@ from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 
-from spark_jobs.core.batch import Batch, BatchKind
-from spark_jobs.core.fail_points import NoFailPoints
-from spark_jobs.core.offsets import OffsetRange, OffsetRanges
-from spark_jobs.core.progress import PendingDeadLetters, Progress
-from spark_jobs.io.arrow_schema import file_schema
-from spark_jobs.io.catalog import open_catalog
-from spark_jobs.io.commit import CommitRequest, commit_batch, commit_change
-from spark_jobs.io.parquet_writer import SplitWriter
-from spark_jobs.io.tables import create_table, dead_letters_of, load_table, progress_of
+from spark_jobs.commit.batch_commit import CommitRequest, commit_batch, commit_change
+from spark_jobs.commit.birth import create_table
+from spark_jobs.lake.catalog import open_catalog
+from spark_jobs.lake.parquet_writer import SplitWriter
+from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
+from spark_jobs.protocol.batch import Batch, BatchKind
+from spark_jobs.protocol.fail_points import NoFailPoints
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+from spark_jobs.protocol.progress import PendingDeadLetters, Progress
+from spark_jobs.schema.arrow_schema import file_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
-    from spark_jobs.core.fail_points import FailPoints
-    from spark_jobs.io.landing import Committed
+    from spark_jobs.commit.landing import Committed
+    from spark_jobs.protocol.fail_points import FailPoints
 
 TOPIC = "flights"
 DAY = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from spark_jobs.core.batch import Balance, Batch
-from spark_jobs.core.offsets import OffsetRanges
-from spark_jobs.core.progress import Progress
-from spark_jobs.core.recovery import GATE, GATE_HELD
-from spark_jobs.core.txlog import (
+from spark_jobs.protocol.batch import Balance, Batch
+from spark_jobs.protocol.offsets import OffsetRanges
+from spark_jobs.protocol.progress import Progress
+from spark_jobs.txlog.entries import (
     BufferSnapshot,
     FlushComplete,
     FlushStart,
@@ -17,9 +16,10 @@ from spark_jobs.core.txlog import (
     OffsetCommit,
     ParquetWritten,
 )
+from spark_jobs.txlog.states import GATE, GATE_HELD
 
 if TYPE_CHECKING:
-    from spark_jobs.core.txlog import Entry
+    from spark_jobs.txlog.entries import Entry
 
 TABLE_UUID = "0a0a0a0a-0000-4000-8000-000000000001"
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from spark_jobs.core.dead_letters import with_dead_letters
+from spark_jobs.commit.dead_letters import with_dead_letters
 from tests.support.log_entries import make_progress
 from tests.support.protocol_world import progress_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from spark_jobs.core.progress import PendingDeadLetters, Progress
+    from spark_jobs.protocol.progress import PendingDeadLetters, Progress
     from tests.support.protocol_model import Model
     from tests.support.protocol_world import History, Run, World
 

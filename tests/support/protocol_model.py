@@ -3,7 +3,7 @@
 Every step of every run is separate, so that between any two of them another run, an operator, or a request
 that was thought lost, may come first. A killed run and one that is never continued are the same thing here:
 from every world that can be reached, ``settle`` lets all runs be dead and checks what fresh runs make of it.
-What runs decide is decided by the functions of ``spark_jobs.core``; ``Rules`` swaps one of them to show that
+What runs decide is decided by the functions of ``spark_jobs``; ``Rules`` swaps one of them to show that
 the model notices.
 """
 
@@ -13,11 +13,14 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spark_jobs.core.batch import BatchKind
-from spark_jobs.core.dead_letters import is_stale
-from spark_jobs.core.log_names import is_settled
-from spark_jobs.core.recovery import decide, is_held, is_waiting, may_replay, stands_at_starts, unnamed_files
-from spark_jobs.core.txlog import Published
+from spark_jobs.commit.dead_letters import is_stale
+from spark_jobs.lake.named_files import unnamed_files
+from spark_jobs.protocol.batch import BatchKind
+from spark_jobs.protocol.fences import may_replay, stands_at_starts
+from spark_jobs.recovery.decide import decide
+from spark_jobs.txlog.entries import Published
+from spark_jobs.txlog.names import is_settled
+from spark_jobs.txlog.states import is_held, is_waiting
 from tests.support.protocol_dead_letters import (
     check_dead_letters,
     dead_files,
@@ -48,9 +51,9 @@ from tests.support.protocol_world import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from spark_jobs.core.batch import Batch
-    from spark_jobs.core.progress import PendingDeadLetters, Progress
-    from spark_jobs.core.txlog import Attempt
+    from spark_jobs.protocol.batch import Batch
+    from spark_jobs.protocol.progress import PendingDeadLetters, Progress
+    from spark_jobs.txlog.entries import Attempt
 
 CLOSING_AFTER_US = 100
 

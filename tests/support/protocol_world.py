@@ -1,6 +1,6 @@
 """What the runs of the protocol's model share: table, storage, log, requests on their way.
 
-What a commit does to the table's progress is done by the functions of ``spark_jobs.core``.
+What a commit does to the table's progress is done by the functions of ``spark_jobs.protocol``.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from spark_jobs.core.batch import BatchKind
-from spark_jobs.core.log_names import Phase, has_mark, object_name, reached_phase
-from spark_jobs.core.offsets import OffsetRanges
-from spark_jobs.core.progress import PendingDeadLetters
-from spark_jobs.core.rewinding import Rewind, rewound
-from spark_jobs.core.skips import with_skipped
-from spark_jobs.core.txlog import (
+from spark_jobs.acts.rewinding import Rewind, rewound
+from spark_jobs.protocol.batch import BatchKind
+from spark_jobs.protocol.offsets import OffsetRanges
+from spark_jobs.protocol.progress import PendingDeadLetters
+from spark_jobs.protocol.skips import with_skipped
+from spark_jobs.txlog.entries import (
     Attempt,
     Entry,
     FlushStart,
@@ -23,6 +22,7 @@ from spark_jobs.core.txlog import (
     ParquetWritten,
     Published,
 )
+from spark_jobs.txlog.names import Phase, has_mark, object_name, reached_phase
 from tests.support.log_entries import (
     TABLE_UUID,
     held_written,
@@ -33,8 +33,8 @@ from tests.support.log_entries import (
 )
 
 if TYPE_CHECKING:
-    from spark_jobs.core.batch import Batch
-    from spark_jobs.core.progress import Progress
+    from spark_jobs.protocol.batch import Batch
+    from spark_jobs.protocol.progress import Progress
 
 SKIPPED = "skipped"
 

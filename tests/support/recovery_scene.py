@@ -9,22 +9,22 @@ import uuid
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from spark_jobs.core.batch import Balance
-from spark_jobs.core.config import PipelineConfig
-from spark_jobs.core.source import SourceState
-from spark_jobs.core.txlog import FlushStart, ParquetWritten
-from spark_jobs.io.connections import Connections
-from spark_jobs.io.file_listing import list_files
-from spark_jobs.io.sweep import data_location
-from spark_jobs.io.tables import dead_letters_of
-from spark_jobs.io.txlog_store import TxlogStore
-from spark_jobs.recover import recover
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.connections.connect import Connections
+from spark_jobs.lake.locations import data_location
+from spark_jobs.lake.tables import dead_letters_of
+from spark_jobs.protocol.batch import Balance
+from spark_jobs.protocol.source import SourceState
+from spark_jobs.recovery.recover import recover
+from spark_jobs.storage.file_listing import list_files
+from spark_jobs.txlog.entries import FlushStart, ParquetWritten
+from spark_jobs.txlog.store import TxlogStore
 from tests.support.lake import TOPIC, Lake
 from tests.support.log_entries import buffer_snapshot, offset_commit
 
 if TYPE_CHECKING:
-    from spark_jobs.io.commit import CommitRequest
-    from spark_jobs.recovered import RecoveryResult
+    from spark_jobs.commit.batch_commit import CommitRequest
+    from spark_jobs.recovery.recovered import RecoveryResult
 
 PLANNED_US = 1_767_225_600_000_000
 SOON_US = PLANNED_US + 1_000_000

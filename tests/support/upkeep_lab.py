@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from prove.lab.new_lab import NewLab
     from prove.lab.pipeline_lab import Lab
-    from spark_jobs.io.connections import Connections
-    from spark_jobs.upkeep import UpkeepResult
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.upkeep.upkeep import UpkeepResult
 
 BROKEN = b"not json"
 

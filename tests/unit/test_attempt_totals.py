@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from spark_jobs.core.attempt_totals import Distribution, Totals
-from spark_jobs.core.batch import Balance
-from spark_jobs.core.books import BookEntry
-from spark_jobs.core.offsets import OffsetRange, OffsetRanges
-from spark_jobs.io.kafka_statistics import ClientStatistics, add_up
+from spark_jobs.books.attempt_totals import Distribution, Totals
+from spark_jobs.books.entries import BookEntry
+from spark_jobs.kafka.statistics import ClientStatistics, add_up
+from spark_jobs.protocol.batch import Balance
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 
 
 def entry(*, kind: str = "drain", is_landed: bool = True, **durations_ms: int) -> BookEntry:

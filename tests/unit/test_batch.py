@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spark_jobs.core.batch import Balance, Batch, total, unbalanced
-from spark_jobs.core.offsets import OffsetRange, OffsetRanges
+from spark_jobs.protocol.batch import Balance, Batch, total, unbalanced
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 
 RANGES = OffsetRanges.of([OffsetRange(1, 5, 9), OffsetRange(0, 0, 10)])
 BATCH = Batch("orders", "shop.orders", "orders", 1, RANGES, "attempt-1", 7)

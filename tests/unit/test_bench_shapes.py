@@ -6,9 +6,9 @@ import pytest
 
 from bench.records import ORDERS, Shape
 from bench.shapes import NESTED, TINY, WIDE
-from spark_jobs.core.schema import choose_types
-from spark_jobs.decode.column_types import fields_of
-from spark_jobs.decode.infer import observe
+from spark_jobs.records.column_types import fields_of
+from spark_jobs.records.infer import observe
+from spark_jobs.schema.inference import choose_types
 
 
 @pytest.mark.parametrize("shape", [ORDERS, WIDE, NESTED, TINY], ids=lambda shape: shape.name)

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from spark_jobs.core.batch import Balance, BatchKind
-from spark_jobs.core.books import books_of, entry_of, is_due
-from spark_jobs.core.log_names import object_name
-from spark_jobs.core.txlog import (
+from spark_jobs.books.entries import books_of, entry_of, is_due
+from spark_jobs.protocol.batch import Balance, BatchKind
+from spark_jobs.txlog.entries import (
     Attempt,
     Closed,
     FlushComplete,
@@ -18,6 +17,7 @@ from spark_jobs.core.txlog import (
     entry_to_json,
     fold,
 )
+from spark_jobs.txlog.names import object_name
 from tests.support.log_entries import TABLE_UUID, finished_phases, make_batch, offset_commit
 
 

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from spark_jobs.core.errors import ConfigError
-from spark_jobs.io.catalog import open_catalog
+from spark_jobs.lake.catalog import open_catalog
+from spark_jobs.protocol.errors import ConfigError
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.core.catalog_names import java_properties, spark_catalog_conf
-from spark_jobs.core.errors import ConfigError
+from spark_jobs.lake.catalog_names import java_properties, spark_catalog_conf
+from spark_jobs.protocol.errors import ConfigError
 
 
 def test_the_embedded_catalog_for_spark():

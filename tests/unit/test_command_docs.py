@@ -6,14 +6,15 @@ import re
 
 import pytest
 
-from cli import command_docs, metric_docs
 from cli.app import COMMANDS
-from resources.metric_families import FAMILIES
+from cli.pages import commands as command_docs
+from cli.pages import metrics as metric_docs
+from spark_jobs.monitoring.metric_families import FAMILIES
 
 
 @pytest.mark.parametrize("docs", [command_docs, metric_docs])
 def test_committed_pages_are_generated(docs):
-    """An option or a metric cannot change without its page: ``python -m cli.command_docs`` writes it."""
+    """An option or a metric cannot change without its page: ``python -m cli.pages.commands`` writes it."""
     assert docs.PAGE.read_text(encoding="utf-8") == docs.render()
 
 

@@ -6,18 +6,18 @@ import json
 
 import pytest
 
-from cli.config_docs import DOCS, render_config_md, render_schema
-from cli.config_template import render_config
-from spark_jobs.core.config_build import build_config
-from spark_jobs.core.config_written import WrittenFile, WrittenPipeline, WrittenSpark
-from spark_jobs.io.yaml_document import parse_document
+from cli.commands.config_template import render_config
+from cli.pages.configuration import DOCS, render_config_md, render_schema
+from spark_jobs.config.build import build_config
+from spark_jobs.config.written import WrittenFile, WrittenPipeline, WrittenSpark
+from spark_jobs.config.yaml_document import parse_document
 
 
 @pytest.mark.parametrize(
     ("name", "render"), [("CONFIG.md", render_config_md), ("sluice.schema.json", render_schema)]
 )
 def test_committed_files_are_generated(name, render):
-    """``python -m cli.config_docs`` would change nothing."""
+    """``python -m cli.pages.configuration`` would change nothing."""
     assert (DOCS / name).read_text(encoding="utf-8") == render()
 
 

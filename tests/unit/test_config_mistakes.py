@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.core.config_build import build_config
-from spark_jobs.io.yaml_document import parse_document
+from spark_jobs.config.build import build_config
+from spark_jobs.config.yaml_document import parse_document
 
 HEAD = "version: 1\n"
 

@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from spark_jobs.core.config import StartKind
-from spark_jobs.core.config_build import build_config
-from spark_jobs.core.config_templates import expand, safe_name
-from spark_jobs.core.errors import ConfigError
-from spark_jobs.io.config_file import load_config
-from spark_jobs.io.topic_list import write_topics
-from spark_jobs.io.yaml_document import parse_document
+from spark_jobs.config.build import build_config
+from spark_jobs.config.file import load_config
+from spark_jobs.config.settings import StartKind
+from spark_jobs.config.templates import expand, safe_name
+from spark_jobs.config.topic_list import write_topics
+from spark_jobs.config.yaml_document import parse_document
+from spark_jobs.protocol.errors import ConfigError
 
 
 def config_of(text):

@@ -8,12 +8,12 @@ import traceback
 
 import pytest
 
-from spark_jobs.core.errors import ConfigError
-from spark_jobs.core.redaction import is_secret_key
-from spark_jobs.io.config_file import load_config
-from spark_jobs.io.connection_properties import resolve_connection_properties
-from spark_jobs.io.endpoints import Endpoints, clear_endpoints, write_endpoints
-from spark_jobs.io.secrets import resolve, scrub
+from spark_jobs.config.file import load_config
+from spark_jobs.config.redaction import is_secret_key
+from spark_jobs.config.secrets import resolve, scrub
+from spark_jobs.connections.endpoints import Endpoints, clear_endpoints, write_endpoints
+from spark_jobs.connections.properties import resolve_connection_properties
+from spark_jobs.protocol.errors import ConfigError
 
 SECRET = "hunter2-Tr0ub4dor&3"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.core.config_build import build_config
-from spark_jobs.core.config_document import Document
+from spark_jobs.config.build import build_config
+from spark_jobs.config.document import Document
 
 
 def _build(defaults: dict, pipeline: dict):

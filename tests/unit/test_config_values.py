@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.core.config_problems import UnreadableValueError
-from spark_jobs.core.partition_terms import PartitionTerm, parse_partition_term
-from spark_jobs.core.quantities import (
+from spark_jobs.config.partition_terms import PartitionTerm, parse_partition_term
+from spark_jobs.config.problems import UnreadableValueError
+from spark_jobs.config.quantities import (
     format_duration,
     format_size,
     parse_duration_seconds,
     parse_size_bytes,
 )
-from spark_jobs.core.storage_paths import is_inside
-from spark_jobs.core.type_names import check_type_name
+from spark_jobs.config.type_names import check_type_name
+from spark_jobs.storage.paths import is_inside
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("60s", 60), ("5 m", 300), ("1h", 3600), ("7d", 604800)])

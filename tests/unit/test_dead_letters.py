@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from spark_jobs.core.dead_letters import is_of_another_table, still_owed
-from spark_jobs.core.progress import PendingDeadLetters, Progress
+from spark_jobs.commit.dead_letters import is_of_another_table, still_owed
+from spark_jobs.protocol.progress import PendingDeadLetters, Progress
 
 DATA = Progress("orders", 2, {0: 20, 1: 5}, replay_epoch=3)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_jobs.decode.json import decode_chunk
+from spark_jobs.records.json import decode_chunk
 
 ID = uuid.UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8")
 TAGS = pa.map_(pa.string(), pa.struct([("n", pa.int64())]))

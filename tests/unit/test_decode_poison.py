@@ -7,8 +7,8 @@ import sys
 
 _CORPUS = """
 import pyarrow as pa
-from spark_jobs.decode.infer import observe
-from spark_jobs.decode.json import decode_chunk
+from spark_jobs.records.infer import observe
+from spark_jobs.records.json import decode_chunk
 
 deep = 200_000
 poison = [

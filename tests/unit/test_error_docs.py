@@ -9,15 +9,15 @@ import pytest
 from dagster import Failure
 
 from assets.failures import named_failures
-from cli.error_docs import PAGE, ROOMS, ROOT, errors_in, raised_errors, render
 from cli.output import error_lines
-from spark_jobs.core.errors import KINDS, ConfigError
+from cli.pages.errors import PAGE, ROOMS, ROOT, errors_in, raised_errors, render
+from spark_jobs.protocol.errors import KINDS, ConfigError
 
 ANCHOR = re.compile(r"docs/ERRORS\.md#(\S+)")
 
 
 def test_committed_page_is_what_the_sources_raise() -> None:
-    """An error cannot be added or reworded without its page: ``python -m cli.error_docs`` writes it."""
+    """An error cannot be added or reworded without its page: ``python -m cli.pages.errors`` writes it."""
     assert PAGE.read_text(encoding="utf-8") == render()
 
 

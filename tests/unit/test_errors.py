@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from spark_jobs.core.errors import KINDS, RetryableError, SluiceError, error_from_json, error_to_json
+from spark_jobs.protocol.errors import KINDS, RetryableError, SluiceError, error_from_json, error_to_json
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from spark_jobs.core.batch import BatchKind
-from spark_jobs.core.findings import log_findings
-from spark_jobs.core.txlog import Attempt, Swept
+from spark_jobs.audit.findings import log_findings
+from spark_jobs.protocol.batch import BatchKind
+from spark_jobs.txlog.entries import Attempt, Swept
 from tests.support.log_entries import TABLE_UUID, make_batch, make_progress, offset_commit
 
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from spark_jobs.core.batch import Balance
-from spark_jobs.core.check_names import CheckName, Severity
-from spark_jobs.core.config import CheckSetting, DeadLetterSettings, PipelineConfig
-from spark_jobs.core.errors import RetryableError
-from spark_jobs.core.health import CheckResult, checks_of, judge
-from spark_jobs.core.health_facts import AuditNote, BatchCounts, HealthFacts, Removal, TableFacts
-from spark_jobs.core.progress import Pause
+from spark_jobs.config.check_names import CheckName, Severity
+from spark_jobs.config.settings import CheckSetting, DeadLetterSettings, PipelineConfig
+from spark_jobs.health.facts import AuditNote, BatchCounts, HealthFacts, Removal, TableFacts
+from spark_jobs.health.judgements import CheckResult, checks_of, judge
+from spark_jobs.protocol.batch import Balance
+from spark_jobs.protocol.errors import RetryableError
+from spark_jobs.protocol.progress import Pause
 
 NOW = 1_800_000_000_000
 PIPELINE = PipelineConfig(name="orders", topic="orders", table="lake.orders")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from servers.jars import RUNTIME_LOCK, Jar, fetch, missing, read_lock
-from spark_jobs.core.errors import ConfigError, RetryableError
+from spark_jobs.protocol.errors import ConfigError, RetryableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

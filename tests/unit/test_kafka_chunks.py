@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import Message
 
-from spark_jobs.io.kafka_chunks import FIRST_SLICE_RECORDS, MAX_SLICE_RECORDS, Chunk, ChunkBuilder
+from spark_jobs.kafka.chunks import FIRST_SLICE_RECORDS, MAX_SLICE_RECORDS, Chunk, ChunkBuilder
 
 
 def _messages(sizes: list[int], start: int = 0) -> tuple[list[Message], list[int]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spark_jobs.core.offsets import OffsetRange
-from spark_jobs.io.kafka_cursor import QUIET_SECONDS, SHORT_LOG_GRACE_SECONDS, Cursor
+from spark_jobs.kafka.cursor import QUIET_SECONDS, SHORT_LOG_GRACE_SECONDS, Cursor
+from spark_jobs.protocol.offsets import OffsetRange
 
 
 class Clock:

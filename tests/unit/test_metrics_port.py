@@ -7,9 +7,9 @@ import socket
 import pytest
 from click.testing import CliRunner
 
-from cli.metrics import command
+from cli.commands.metrics import command
 from servers import metrics
-from spark_jobs.core.errors import ConfigError
+from spark_jobs.protocol.errors import ConfigError
 
 
 def test_a_second_sluice_takes_a_free_port_unless_it_was_told_which(monkeypatch: pytest.MonkeyPatch) -> None:

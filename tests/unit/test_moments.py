@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.core.errors import ConfigError
-from spark_jobs.core.moments import Moment, iso_of_ms, parse_moment
+from spark_jobs.lake.moments import Moment, iso_of_ms, parse_moment
+from spark_jobs.protocol.errors import ConfigError
 
 
 @pytest.mark.parametrize(

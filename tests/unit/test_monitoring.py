@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from cli.app import COMMANDS
-from resources.metric_families import COUNTER, FAMILIES, HISTOGRAM
-from spark_jobs.core.check_names import CheckName, Severity
+from spark_jobs.config.check_names import CheckName, Severity
+from spark_jobs.monitoring.metric_families import COUNTER, FAMILIES, HISTOGRAM
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 DASHBOARD = json.loads((DOCS / "monitoring" / "grafana-dashboard.json").read_text())

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from spark_jobs.core.orphans import OrphanFacts, Unfinished, judge_orphans, overlaps
-from spark_jobs.core.storage_paths import comparable, is_local
+from spark_jobs.storage.paths import comparable, is_local
+from spark_jobs.upkeep.orphans import OrphanFacts, Unfinished, judge_orphans, overlaps
 
 BEFORE_US = 1_000
 ATTEMPT = "7a5e0c3e-1111-4222-8333-444455556666"

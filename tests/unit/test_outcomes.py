@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.core.batch import Balance, Split
-from spark_jobs.core.errors import ConfigError, error_from_json, error_to_json
-from spark_jobs.core.offsets import OffsetRange
-from spark_jobs.core.outcomes import OutcomeKind, SplitOutcome, outcome_from_json
-from spark_jobs.io.kafka_chunks import Chunk
-from spark_jobs.split_task import Tally
+from spark_jobs.drain.split_task import Tally
+from spark_jobs.kafka.chunks import Chunk
+from spark_jobs.protocol.batch import Balance, Split
+from spark_jobs.protocol.errors import ConfigError, error_from_json, error_to_json
+from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, outcome_from_json
 
 COUNTS = st.integers(0, 2**53)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)

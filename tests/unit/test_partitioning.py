@@ -6,8 +6,8 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType, StructType, TimestamptzType
 
-from spark_jobs.core.errors import ConfigError
-from spark_jobs.io.partitioning import partition_spec
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.schema.partitioning import partition_spec
 
 _SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),

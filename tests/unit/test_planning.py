@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.core.errors import OffsetsUnavailable, SourceChanged
-from spark_jobs.core.offsets import OffsetRanges
-from spark_jobs.core.planning import plan_ranges, plan_splits, water_fill
-from spark_jobs.core.progress import Progress
-from spark_jobs.core.source import SourceState, check_identity
+from spark_jobs.drain.planning import plan_ranges, plan_splits, water_fill
+from spark_jobs.protocol.errors import OffsetsUnavailable, SourceChanged
+from spark_jobs.protocol.offsets import OffsetRanges
+from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.source import SourceState, check_identity
 
 MIB = 1024 * 1024
 

@@ -25,7 +25,7 @@ from servers.process import (
     read_record,
     stop_recorded,
 )
-from spark_jobs.core.errors import RetryableError
+from spark_jobs.protocol.errors import RetryableError
 
 if TYPE_CHECKING:
     from pathlib import Path

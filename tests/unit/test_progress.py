@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.core.batch import Batch
-from spark_jobs.core.errors import CorruptLog
-from spark_jobs.core.new_source import follow_source
-from spark_jobs.core.offsets import OffsetRange, OffsetRanges
-from spark_jobs.core.progress import (
+from spark_jobs.acts.new_source import follow_source
+from spark_jobs.protocol.batch import Batch
+from spark_jobs.protocol.errors import CorruptLog
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+from spark_jobs.protocol.progress import (
     LAST_COMMITS_KEPT,
     PROPERTY_FORMAT_VERSION,
     PROPERTY_OFFSETS,
@@ -25,7 +25,7 @@ from spark_jobs.core.progress import (
     has_progress,
     progress_from_properties,
 )
-from spark_jobs.core.source import SourceState
+from spark_jobs.protocol.source import SourceState
 
 OFFSETS = st.dictionaries(st.integers(0, 500), st.integers(0, 2**62), max_size=5)
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)

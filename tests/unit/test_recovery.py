@@ -7,19 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.core.batch import BatchKind
-from spark_jobs.core.offsets import OffsetRanges
-from spark_jobs.core.progress import PendingDeadLetters
-from spark_jobs.core.recovery import (
-    Decision,
-    decide,
-    has_passed,
-    is_waiting,
-    may_replay,
-    stands_at_starts,
-    unnamed_files,
-)
-from spark_jobs.core.txlog import Attempt, Held, Published, fold
+from spark_jobs.lake.named_files import unnamed_files
+from spark_jobs.protocol.batch import BatchKind
+from spark_jobs.protocol.fences import has_passed, may_replay, stands_at_starts
+from spark_jobs.protocol.offsets import OffsetRanges
+from spark_jobs.protocol.progress import PendingDeadLetters
+from spark_jobs.recovery.decide import Decision, decide
+from spark_jobs.txlog.entries import Attempt, Held, Published, fold
+from spark_jobs.txlog.states import is_waiting
 from tests.support.log_entries import (
     TABLE_UUID,
     finished_phases,
@@ -31,9 +26,9 @@ from tests.support.log_entries import (
 )
 
 if TYPE_CHECKING:
-    from spark_jobs.core.batch import Batch
-    from spark_jobs.core.progress import Progress
-    from spark_jobs.core.txlog import Entry
+    from spark_jobs.protocol.batch import Batch
+    from spark_jobs.protocol.progress import Progress
+    from spark_jobs.txlog.entries import Entry
 
 
 def verdict(

@@ -6,9 +6,10 @@ import pytest
 from dagster import AddDynamicPartitionsRequest, DeleteDynamicPartitionsRequest
 
 from orchestration.windows_sensor import requests_for
-from spark_jobs.core.errors import ConfigError, OffsetsUnavailable
-from spark_jobs.core.offsets import OffsetRange
-from spark_jobs.core.replay_ranges import (
+from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable
+from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.source import SourceState
+from spark_jobs.replay.ranges import (
     WINDOW_OFFSETS,
     cut_at,
     cut_into_batches,
@@ -19,7 +20,6 @@ from spark_jobs.core.replay_ranges import (
     window_keys,
     window_ranges,
 )
-from spark_jobs.core.source import SourceState
 
 
 def source(low: dict[int, int], end: dict[int, int]) -> SourceState:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.core.retention import Retention, Waiting, headroom_ms, retention_of
+from spark_jobs.health.retention import Retention, Waiting, headroom_ms, retention_of
 
 NOW = 1_000_000
 

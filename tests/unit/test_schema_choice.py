@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from spark_jobs.core.evidence import Evidence, Kind
-from spark_jobs.core.schema import (
+from spark_jobs.records.infer import observe
+from spark_jobs.schema.evidence import Evidence, Kind
+from spark_jobs.schema.inference import (
     RESERVED_COLUMNS,
     Addition,
     DeclaredType,
@@ -20,8 +21,7 @@ from spark_jobs.core.schema import (
     choose_types,
     evolve,
 )
-from spark_jobs.decode.infer import observe
-from spark_jobs.io.metadata_columns import METADATA_COLUMNS
+from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
 
 LONG, DOUBLE, STRING = Primitive.LONG, Primitive.DOUBLE, Primitive.STRING
 

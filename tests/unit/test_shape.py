@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 
-from spark_jobs.decode.dead_letters import dead_letter_table
-from spark_jobs.decode.decoded import BadValue, Phase
-from spark_jobs.decode.json import decode_chunk
-from spark_jobs.decode.records import Origin
-from spark_jobs.decode.shape import Shaped, shape
-from spark_jobs.io.arrow_schema import arrow_schema
-from spark_jobs.io.metadata_columns import METADATA_COLUMNS, dead_letter_schema, with_metadata_columns
+from spark_jobs.records.dead_letters import dead_letter_table
+from spark_jobs.records.decoded import BadValue, Phase
+from spark_jobs.records.json import decode_chunk
+from spark_jobs.records.records import Origin
+from spark_jobs.records.shape import Shaped, shape
+from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.metadata_columns import METADATA_COLUMNS, dead_letter_schema, with_metadata_columns
 
 ORIGIN = Origin("orders", 2, 1_700_000_000_000_000)
 JSON_COLUMNS = pa.schema([("n", pa.int64())])

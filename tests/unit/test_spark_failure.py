@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import PySparkException
 
-from spark_jobs.core.errors import CommitConflict, RetryableError
-from spark_jobs.io.spark_tasks import _failure, is_crash
+from spark_jobs.protocol.errors import CommitConflict, RetryableError
+from spark_jobs.spark.tasks import _failure, is_crash
 
 TASK_FAILED = """
   An exception was thrown from the Python worker. Please see the stack trace below.

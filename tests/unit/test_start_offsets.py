@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.core.config import Start, StartKind
-from spark_jobs.core.errors import ConfigError
-from spark_jobs.core.source import SourceState
-from spark_jobs.core.start_offsets import resolve_start
+from spark_jobs.config.settings import Start, StartKind
+from spark_jobs.drain.start_offsets import resolve_start
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.source import SourceState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from spark_jobs.core.errors import SluiceError
-from spark_jobs.io.storage_errors import manifests_readable, storage_error
+from spark_jobs.protocol.errors import SluiceError
+from spark_jobs.storage.errors import manifests_readable, storage_error
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.core.batch import Balance
-from spark_jobs.core.tracing import KafkaSays, Where, judge_rowless
+from spark_jobs.audit.trace_answers import KafkaSays, Where, judge_rowless
+from spark_jobs.protocol.batch import Balance
 
 RECORD, TOMBSTONE, NOTHING, NOT_HELD = KafkaSays
 ROWS = Balance(rows=8, dead_letters=2)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.core.errors import CorruptLog
-from spark_jobs.core.log_names import is_finished, is_settled, object_name, reached_phase
-from spark_jobs.core.txlog import (
+from spark_jobs.protocol.errors import CorruptLog
+from spark_jobs.txlog.entries import (
     Closed,
     IcebergSnapshotCreated,
     OffsetCommit,
@@ -18,10 +17,11 @@ from spark_jobs.core.txlog import (
     entry_to_json,
     fold,
 )
+from spark_jobs.txlog.names import is_finished, is_settled, object_name, reached_phase
 from tests.support.log_entries import TABLE_UUID, finished_phases, make_batch, offset_commit
 
 if TYPE_CHECKING:
-    from spark_jobs.core.batch import Batch
+    from spark_jobs.protocol.batch import Batch
 
 HOUR_US = 3600 * 1_000_000
 

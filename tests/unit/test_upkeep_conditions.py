@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from spark_jobs.core.config import UpkeepSettings
-from spark_jobs.core.table_figures import MEDIUM, SMALL, TableFigures
-from spark_jobs.core.upkeep_conditions import (
+from spark_jobs.config.settings import UpkeepSettings
+from spark_jobs.upkeep.conditions import (
     MANIFESTS_DUE,
     MEDIUM_FACTOR,
     UpkeepKind,
@@ -17,6 +16,7 @@ from spark_jobs.core.upkeep_conditions import (
     expiry_cutoff_ms,
     full_tiers,
 )
+from spark_jobs.upkeep.figures import MEDIUM, SMALL, TableFigures
 
 SETTINGS = UpkeepSettings(compact_above=20, keep_snapshots=100, keep_snapshots_for_seconds=86_400)
 NOW_MS = 1_800_000_000_000

@@ -1,0 +1,113 @@
+"""``audit PIPELINE``: whether every drained record is in the table once, as it is in Kafka."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import click
+
+from cli import output
+from cli.work import connections_for, load_pipeline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from spark_jobs.audit.audit import AuditResult
+    from spark_jobs.audit.files import FileCounts
+    from spark_jobs.config.settings import PipelineConfig, SluiceConfig
+
+NUMBERS = (
+    "records",
+    "rows",
+    "dead_letters",
+    "tombstones",
+    "missing",
+    "removed",
+    "skipped",
+    "duplicates",
+    "differing",
+    "snapshots",
+    "lag",
+)
+
+
+@click.command("audit")
+@click.argument("pipeline")
+@click.option("--metadata", is_flag=True, help="Audit files, log and commits instead; asks Kafka nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+def command(pipeline: str, metadata: bool, as_json: bool) -> int:
+    """Compare PIPELINE's table with Kafka: missing, duplicated and differing records.
+
+    Rows that another writer deleted are `removed`, not missing, as far as kept snapshots show it.
+    Where Kafka no longer holds a range it is judged by offsets and counts. Exit code 1 when anything is off.
+    With --metadata: every file the metadata names is there, whole and as described; log and table agree;
+    offsets are contiguous and balanced. Each finding names the command that mends it. Both only read.
+    """
+    config, chosen = load_pipeline(pipeline)
+    if metadata:
+        return _audit_metadata(config, chosen, as_json=as_json)
+    with connections_for(config, chosen, "audit") as connections:
+        from spark_jobs.audit.audit import audit  # noqa: PLC0415  (pyiceberg: not for `--help`)
+
+        result = audit(chosen, connections)
+    if as_json:
+        output.json_line({**dataclasses.asdict(result), "records": result.records})
+    else:
+        print_audits([result])
+    return 0 if result.is_clean else 1
+
+
+def _audit_metadata(config: SluiceConfig, chosen: PipelineConfig, *, as_json: bool) -> int:
+    with connections_for(config, chosen, "audit") as connections:
+        from spark_jobs.audit.metadata import (  # noqa: PLC0415  (pyiceberg: not for `--help`)
+            audit_metadata,
+        )
+
+        result = audit_metadata(chosen, connections, on_progress=_tell_files)
+    if as_json:
+        output.json_line(dataclasses.asdict(result))
+        return 0 if result.is_clean else 1
+    for finding in result.findings:
+        output.say(f"{finding.what}\n  where: {finding.where}\n  mend:  {finding.mend}")
+    seen = (
+        f"{output.count(result.data_files, 'data file')} ({result.data_bytes:,} bytes), "
+        f"{output.count(result.metadata_files, 'metadata file')}, "
+        f"{output.count(result.snapshots, 'snapshot')}, {output.count(result.attempts, 'attempt')} in the log"
+    )
+    judged = "all is there and agrees" if result.is_clean else output.count(len(result.findings), "finding")
+    output.say(f"{result.pipeline}: {judged}; {seen}")
+    return 0 if result.is_clean else 1
+
+
+def _tell_files(counts: FileCounts) -> None:
+    click.echo(f"{counts.data_files:,} data files looked at", err=True)
+
+
+def print_audits(results: Iterable[AuditResult]) -> None:
+    """A table of audits, then one line of judgement each."""
+    results = list(results)
+    columns = ("pipeline", *NUMBERS)
+    rows = [[getattr(result, column) for column in columns] for result in results]
+    output.table(
+        [column.replace("_", " ") for column in columns], rows, numbers=[n.replace("_", " ") for n in NUMBERS]
+    )
+    for result in results:
+        output.say(f"{result.pipeline}: {verdict(result)}")
+
+
+def verdict(result: AuditResult) -> str:
+    """One line of judgement."""
+    if not result.is_clean:
+        return f"NOT exact: {', '.join(result.examples)} (partition:offset)"
+    gone = (
+        f"; {output.count(result.gone, 'offset')} that Kafka no longer holds were judged by counts"
+        if result.gone
+        else ""
+    )
+    removed = (
+        f"; {output.count(result.removed, 'record')} another writer removed ({', '.join(result.examples)})"
+        if result.removed
+        else ""
+    )
+    return f"every record is in the table once, unchanged{removed}{gone}"

@@ -1,0 +1,36 @@
+"""``check [PIPELINE]``: every connection a pipeline needs, tried for real, a line and milliseconds each."""
+
+from __future__ import annotations
+
+import click
+
+from cli import output
+from cli.work import pipelines_named
+from spark_jobs.config.file import load_config
+
+
+@click.command("check")
+@click.argument("pipeline", required=False)
+def command(pipeline: str | None) -> int:
+    """Try what PIPELINE, or every pipeline, needs: broker, topic, catalog, storage, Spark, both catalogs.
+
+    Goes on after a failure and leaves nothing behind. Exit code 1 when anything failed.
+    """
+    from cli.commands.check_steps import (  # noqa: PLC0415  (pyiceberg, Kafka)
+        Checklist,
+        check_pipeline,
+        check_shared,
+    )
+
+    config = load_config()
+    chosen = pipelines_named(config, pipeline)
+    checklist = Checklist()
+    shared = check_shared(checklist, config)
+    for one in chosen:
+        check_pipeline(checklist, config, one, shared)
+    for problem in config.problems:
+        output.say(f"left out: {problem}")
+    failed = checklist.failed
+    done = output.count(checklist.done, "check")
+    output.say(f"{done}, {failed} failed" if failed else f"{done}, all well")
+    return 1 if failed or config.problems else 0

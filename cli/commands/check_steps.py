@@ -1,0 +1,247 @@
+"""The steps of ``check``. Each gives the detail to print, or raises; what needs a failed step is skipped."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from pyiceberg.serializers import FromInputFile
+
+from cli import output
+from resources.spark import PipelineSpark
+from spark_jobs.config.secrets import resolve
+from spark_jobs.connections.properties import resolve_kafka_properties
+from spark_jobs.kafka.admin import KafkaAdmin
+from spark_jobs.kafka.reader import RangeReader
+from spark_jobs.lake.catalog import close_catalog, open_catalog
+from spark_jobs.lake.catalog_names import spark_catalog_conf
+from spark_jobs.lake.tables import load_table
+from spark_jobs.preview.reachability import Target, try_from_task, try_storage
+from spark_jobs.protocol.errors import ConfigError, SluiceError
+from spark_jobs.protocol.offsets import OffsetRange
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.config.settings import PipelineConfig, SluiceConfig
+    from spark_jobs.protocol.source import SourceState
+
+Found = TypeVar("Found")
+QUEUE_BYTES = 1 << 20
+READ_SECONDS = 15.0
+DAY_MS = 24 * 3600 * 1000
+
+
+class Checklist:
+    """Runs steps, prints a line each, counts."""
+
+    def __init__(self) -> None:
+        self.done = 0
+        self.failed = 0
+
+    def run(self, name: str, step: Callable[[], tuple[Found, str]]) -> Found | None:
+        """Run one step, which gives what it found and the detail to print; None when it failed."""
+        began = time.monotonic()
+        self.done += 1
+        try:
+            found, detail = step()
+        except Exception as error:  # noqa: BLE001  (whatever it met, the other steps go on)
+            self.failed += 1
+            first, *rest = output.error_lines(error)
+            _line("FAIL", name, began, first.removeprefix("error: "))
+            for line in rest:
+                output.say(f"      {line}")
+            return None
+        _line("ok", name, began, detail)
+        return found
+
+    def skip(self, name: str, needs: str) -> None:
+        """Say that a step could not be tried."""
+        self.done += 1
+        self.failed += 1
+        output.say(f"skip  {name:<28} {'':>9}  needs {needs}")
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all pipelines share, as far as it was reached; properties are resolved and hold secrets."""
+
+    kafka: dict[str, str] | None
+    catalog: Catalog | None
+    storage: dict[str, str] | None
+
+
+def check_shared(checklist: Checklist, config: SluiceConfig) -> Shared:
+    """Broker, catalog and the transaction log's place."""
+    kafka = checklist.run("broker", lambda: _broker(config))
+    catalog = checklist.run("catalog", lambda: _catalog(config))
+    storage = checklist.run("state", lambda: _state(config))
+    return Shared(kafka, catalog, storage)
+
+
+def check_pipeline(
+    checklist: Checklist, config: SluiceConfig, pipeline: PipelineConfig, shared: Shared
+) -> None:
+    """Topic, right to read, storage, a Spark task, both catalog clients."""
+    name = pipeline.name
+    kafka, catalog, storage = shared.kafka, shared.catalog, shared.storage
+    if kafka is None:
+        checklist.skip(f"{name}: topic", "the broker")
+    else:
+        source = checklist.run(f"{name}: topic", lambda: _topic(kafka, pipeline))
+        if source is not None:
+            checklist.run(f"{name}: right to read", lambda: _read_one(kafka, source))
+    table = None
+    location = config.state
+    if catalog is None:
+        checklist.skip(f"{name}: table", "the catalog")
+    else:
+        found = checklist.run(f"{name}: table", lambda: _table(catalog, pipeline))
+        table = found.table if found else None
+        location = _storage_location(config, catalog, table)
+    properties = {**(storage or {}), **(table.io.properties if table else {})}
+    checklist.run(f"{name}: storage", lambda: (True, _storage(location, properties)))
+    session = checklist.run(f"{name}: Spark", lambda: _spark(config, pipeline))
+    if session is None or kafka is None:
+        checklist.skip(f"{name}: a task's reach", "Spark and the broker")
+    else:
+        target = Target(kafka, pipeline.topic, location, properties)
+        checklist.run(f"{name}: a task's reach", lambda: _task(session, target))
+    if session is not None and table is not None:
+        checklist.run(f"{name}: both catalogs", lambda: _both_catalogs(config, session, table, pipeline))
+
+
+def _line(word: str, name: str, began: float, detail: str) -> None:
+    output.say(f"{word:<5} {name:<28} {(time.monotonic() - began) * 1000:>6.0f} ms  {detail}")
+
+
+def _broker(config: SluiceConfig) -> tuple[dict[str, str], str]:
+    kafka = resolve_kafka_properties(config)
+    topics = KafkaAdmin(kafka).topics()
+    return kafka, f"{kafka['bootstrap.servers']} answers, {output.count(len(topics), 'topic')} visible"
+
+
+def _catalog(config: SluiceConfig) -> tuple[Catalog, str]:
+    catalog = open_catalog(config.catalog.name, resolve(config.catalog.properties))
+    try:
+        namespaces = catalog.list_namespaces()
+    except BaseException:
+        close_catalog(catalog)
+        raise
+    return catalog, f"{config.catalog.name}, {output.count(len(namespaces), 'namespace')}"
+
+
+def _state(config: SluiceConfig) -> tuple[dict[str, str], str]:
+    properties = resolve(config.catalog.properties)
+    try_storage(config.state, properties)
+    return properties, f"put, get, list, delete in {config.state}"
+
+
+def _topic(kafka: dict[str, str], pipeline: PipelineConfig) -> tuple[SourceState, str]:
+    admin = KafkaAdmin(kafka)
+    source = admin.source_state(pipeline.topic)
+    records = output.count(sum(source.end.values()) - sum(source.low.values()), "record")
+    partitions = output.count(len(source.end), "partition")
+    return source, f"{pipeline.topic}, {partitions}, {records}, {_retention(admin, pipeline.topic)}"
+
+
+def _retention(admin: KafkaAdmin, topic: str) -> str:
+    try:
+        settings = admin.topic_config(topic)
+    except SluiceError as error:
+        return f"retention not told ({error.code})"  # a right of its own, which draining does not need
+    days = int(settings.get("retention.ms", -1)) / DAY_MS
+    kept = f"kept {days:.3g} days" if days >= 0 else "kept for ever"
+    size = int(settings.get("retention.bytes", -1))
+    bound = f", at most {size:,} bytes a partition" if size >= 0 else ""
+    return f"{kept}{bound}, {settings.get('cleanup.policy', 'delete')}"
+
+
+def _read_one(kafka: dict[str, str], source: SourceState) -> tuple[bool, str]:
+    filled = [partition for partition, end in source.end.items() if end > source.low[partition]]
+    if not filled:
+        return True, "nothing to read yet"
+    start = source.low[filled[0]]
+    reader = RangeReader(
+        kafka,
+        source.topic,
+        max_chunk_bytes=QUEUE_BYTES,
+        queue_bytes=QUEUE_BYTES,
+        max_chunk_records=1,
+        read_timeout_seconds=READ_SECONDS,
+    )
+    try:
+        read = sum(len(chunk.offsets) for chunk in reader.read(OffsetRange(filled[0], start, start + 1)))
+    finally:
+        reader.close()
+    return True, f"{output.count(read, 'record')} of partition {filled[0]} at offset {start}"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTable:
+    """The table, None while there is none."""
+
+    table: Table | None
+
+
+def _table(catalog: Catalog, pipeline: PipelineConfig) -> tuple[FoundTable, str]:
+    table = load_table(catalog, pipeline.table)
+    detail = (
+        f"{pipeline.table}, {table.metadata.table_uuid}" if table else f"{pipeline.table} does not exist yet"
+    )
+    return FoundTable(table), detail
+
+
+def _storage_location(config: SluiceConfig, catalog: Catalog, table: Table | None) -> str:
+    """Where data files go, as near as it can be told before there is a table."""
+    if table is not None:
+        return table.location()
+    warehouse = catalog.properties.get("warehouse", "")
+    # A REST catalog's warehouse may be a mere name, whose place only a created table would show.
+    return warehouse if "/" in warehouse else config.state
+
+
+def _storage(location: str, properties: dict[str, str]) -> str:
+    try_storage(location, properties)
+    return f"put, get, list, delete in {location}"
+
+
+def _spark(config: SluiceConfig, pipeline: PipelineConfig) -> tuple[SparkSession, str]:
+    spark = PipelineSpark(config, pipeline.name, "check")
+    session = spark.session()
+    return (
+        session,
+        f"{session.version} at {spark.remote or config.spark.master or 'a session of this process'}",
+    )
+
+
+def _task(session: SparkSession, target: Target) -> tuple[bool, str]:
+    try_from_task(session, target)
+    return True, "one row, one task: broker and storage answer there"
+
+
+def _both_catalogs(
+    config: SluiceConfig, session: SparkSession, table: Table, pipeline: PipelineConfig
+) -> tuple[bool, str]:
+    name = config.catalog.name
+    conf = spark_catalog_conf(name, resolve(config.catalog.properties))
+    if session.conf.get(f"spark.sql.catalog.{name}", "") == "":
+        for key, value in conf.items():
+            session.conf.set(key, value)
+    identifier = ".".join(f"`{part}`" for part in (name, *pipeline.table.split(".")))
+    query = f"SELECT file FROM {identifier}.metadata_log_entries ORDER BY timestamp DESC LIMIT 1"  # noqa: S608
+    (row,) = session.sql(query).collect()
+    seen = FromInputFile.table_metadata(table.io.new_input(row.file)).table_uuid
+    if seen != table.metadata.table_uuid:
+        raise ConfigError(
+            f"PyIceberg sees table {table.metadata.table_uuid}, Spark's catalog sees {seen}",
+            code="two-catalogs",
+            hint="spark.conf names another catalog under this name: remove those lines or make them agree.",
+            table=pipeline.table,
+        )
+    return True, f"PyIceberg and Spark see {seen}"

@@ -1,0 +1,84 @@
+"""``checks``: the built-in checks of one pipeline or all, each with what mends it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import click
+
+from cli import output
+from cli.work import pipelines_named
+from spark_jobs.config.file import load_config
+from spark_jobs.protocol.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from spark_jobs.health.judgements import CheckResult
+    from spark_jobs.monitoring.checkup import Health
+
+
+@click.command("checks")
+@click.argument("pipeline", required=False)
+@click.option("--all", "is_all", is_flag=True, help="Every pipeline.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+def command(pipeline: str | None, is_all: bool, as_json: bool) -> int:
+    """Judge PIPELINE (or --all) by the built-in checks; reads only, so it is safe to repeat.
+
+    complete, fresh, lag, stall, retention_headroom, dead_letters, schema: docs/OPERATIONS.md says what each
+    means and what to do. Severity and limits are under `checks:` in sluice.yaml. Records are compared with
+    Kafka by the hourly audit of the running Sluice, or at once by `./sluice audit`.
+
+    Exit code 1 when a check of severity error fails.
+    """
+    if (pipeline is None) is not is_all:
+        raise ConfigError(
+            "name a pipeline, or all of them with --all",
+            code="no-such-pipeline",
+            hint="./sluice checks PIPELINE, or ./sluice checks --all.",
+        )
+    config = load_config()
+    chosen = pipelines_named(config, pipeline)
+    from spark_jobs.monitoring.checkup import (  # noqa: PLC0415  (pyiceberg, Kafka: not for `--help`)
+        check_up,
+    )
+    from spark_jobs.monitoring.survey import Surveyor  # noqa: PLC0415
+
+    found = check_up(Surveyor(config.model_copy(update={"pipelines": chosen})))
+    if as_json:
+        output.json_line({"pipelines": [_to_json(health) for health in found]})
+    else:
+        print_checks(found)
+    return 1 if any(result.is_failed_error for health in found for result in health.results) else 0
+
+
+def print_checks(found: Sequence[Health]) -> None:
+    """One row a check, then the command that mends each failed one."""
+    output.table(
+        ("pipeline", "check", "", "fact"),
+        [
+            (health.pipeline.name, result.name.value, _word(result), result.fact)
+            for health in found
+            for result in health.results
+        ],
+    )
+    failed = [(health, result) for health in found for result in health.results if not result.passed]
+    for health, result in failed:
+        output.say(f"{health.pipeline.name} {result.name}: {result.mend}")
+        output.say(f"  see {result.name.runbook}")
+    if not failed:
+        output.say("every check passes")
+
+
+def _word(result: CheckResult) -> str:
+    return "ok" if result.passed else result.severity.value
+
+
+def _to_json(health: Health) -> dict[str, object]:
+    return {
+        "pipeline": health.pipeline.name,
+        "checks": [
+            {**dataclasses.asdict(result), "runbook": result.name.runbook} for result in health.results
+        ],
+    }

@@ -1,0 +1,48 @@
+"""``down``: stops, from elsewhere, what ``up`` or ``demo`` started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import suppress
+
+import click
+
+from cli import output
+from cli.stand.run_record import UpRecord, read_up
+from spark_jobs.config.file import load_config
+from spark_jobs.protocol.errors import RetryableError
+
+STOP_SECONDS = 30.0
+POLL_SECONDS = 0.1
+
+
+@click.command("down")
+def command() -> None:
+    """Stop what `up` started, by its recorded process; also servers that a killed `up` left behind."""
+    from cli.stand.running import stop_left_over  # noqa: PLC0415  (the servers: not for `--help`)
+
+    config = load_config()
+    record = read_up(config.home)
+    if record is not None:
+        output.say(f"stopping `{record.command}` (process {record.pid})")
+        _stop(config.home, record)
+    left = stop_left_over(config)
+    if left:
+        output.say(f"stopped what was left behind: {', '.join(left)}")
+    output.say("stopped" if record or left else "nothing was running")
+
+
+def _stop(home: str, record: UpRecord) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(record.pid, signal.SIGTERM)
+    deadline = time.monotonic() + STOP_SECONDS
+    while read_up(home) == record:
+        if time.monotonic() > deadline:
+            raise RetryableError(
+                f"process {record.pid} did not stop within {STOP_SECONDS:.0f} s",
+                code="still-running",
+                hint=f"See what holds it; `kill -9 {record.pid}` ends it, then run ./sluice down again.",
+            )
+        time.sleep(POLL_SECONDS)

@@ -1,0 +1,71 @@
+"""``drain PIPELINE``: what a run does, in the foreground, a line per batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from cli import output
+from cli.commands.pause import paused_line
+from cli.work import connections_for, load_pipeline
+from spark_jobs.health.judgements import resume_command
+from spark_jobs.protocol.errors import BatchHeld
+
+if TYPE_CHECKING:
+    from spark_jobs.drain.batch_run import BatchResult
+    from spark_jobs.drain.drain import DrainResult
+
+UNTIL_CAUGHT_UP_SECONDS = float(7 * 24 * 3600)
+
+
+@click.command("drain")
+@click.argument("pipeline")
+def command(pipeline: str) -> int:
+    """Drain PIPELINE until it has caught up with what its topic held, one commit a batch.
+
+    Safe beside a running `up` and safe to repeat: a batch that somebody else committed first is a conflict
+    (exit code 76), never a duplicate. A batch that fails a quality gate is held and stops it (exit code 65).
+    """
+    config, chosen = load_pipeline(pipeline)
+    output.say(f"draining {chosen.topic} into {chosen.table}")
+    with connections_for(config, chosen, "drain") as connections:
+        from spark_jobs.drain.drain import drain  # noqa: PLC0415  (pyiceberg, pyspark: not for `--help`)
+
+        result = drain(chosen, connections, budget_seconds=UNTIL_CAUGHT_UP_SECONDS, on_progress=print_batch)
+    output.say(last_line(result))
+    return BatchHeld.exit_code if result.held else 0
+
+
+def print_batch(batch: BatchResult) -> None:
+    """One line of what a batch brought."""
+    balance = batch.balance
+    output.say(
+        f"  {batch.batch_id}: {output.count(balance.rows, 'row')}, "
+        f"{output.count(balance.dead_letters, 'dead letter')}, "
+        f"{output.count(balance.tombstones, 'tombstone')} "
+        f"in {output.seconds(sum(batch.durations_ms.values()))}, snapshot {batch.snapshot_id}"
+    )
+
+
+def last_line(result: DrainResult) -> str:
+    """How the drain ended, also when there was nothing to do."""
+    if result.paused is not None:
+        drained = output.count(len(result.batches), "batch", "batches")
+        return f"{drained} drained; {paused_line(result.paused)} ({resume_command(result.pipeline)})"
+    lag = f"lag {output.count(result.lag_records, 'record')}"
+    if result.held:
+        held = result.held[0]
+        return f"held: {held.ranges}, {held.story}; ./sluice held list {result.pipeline}; {lag}"
+    if not (result.batches or result.recovery.adopted):
+        if not result.next_offsets:
+            return f"nothing to do: the topic has no record yet, so there is no table {result.table} either"
+        return f"nothing to do: {result.table} has everything up to the topic's last stable offsets; {lag}"
+    balance = result.balance
+    adopted = f"{output.count(len(result.recovery.adopted), 'batch', 'batches')} adopted, "
+    return (
+        f"{result.stopped}: {adopted if result.recovery.adopted else ''}"
+        f"{output.count(len(result.batches), 'batch', 'batches')} drained "
+        f"({output.count(balance.rows, 'row')}, {output.count(balance.dead_letters, 'dead letter')}, "
+        f"{output.count(balance.tombstones, 'tombstone')}); {lag}"
+    )

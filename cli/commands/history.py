@@ -1,0 +1,114 @@
+"""``history PIPELINE``: what was done to its table, by whom and why, newest first."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli import output
+from cli.work import connections_for, load_pipeline
+from spark_jobs.protocol.batch import BatchKind
+
+if TYPE_CHECKING:
+    from spark_jobs.books.history import HistoryLine
+
+DEFAULT_LIMIT = 20
+MAX_RANGES_SHOWN = 3
+LOGGED_KINDS = [kind.value for kind in BatchKind if kind is not BatchKind.REANCHOR]
+
+
+@click.command("history")
+@click.argument("pipeline")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=DEFAULT_LIMIT, show_default=True, help="How many at most."
+)
+@click.option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    type=click.Choice(LOGGED_KINDS),
+    help="Only these.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+def command(pipeline: str, limit: int, kinds: tuple[str, ...], *, as_json: bool) -> None:
+    """List the batches and acts of PIPELINE, newest first: when, what, how many, how long, who and why.
+
+    \b
+    landed      its commit is in the table
+    held        its files failed a quality gate and wait for a decision
+    unfinished  under way, or cut short: the next run settles it
+    given up    it can never land; its files were deleted
+
+    What is finished comes from the books (the table sluice_batches), the rest from the log. Reads only.
+    """  # noqa: D301  (click's mark for a block it must not wrap)
+    config, chosen = load_pipeline(pipeline)
+    with connections_for(config, chosen, "history", needs_kafka=False) as connections:
+        from spark_jobs.books.history import history  # noqa: PLC0415  (pyiceberg: not for `--help`)
+
+        lines = history(chosen, connections, limit=limit, kinds=kinds)
+    if as_json:
+        output.json_line(
+            {"pipeline": chosen.name, "table": chosen.table, "history": list(map(_to_json, lines))}
+        )
+    else:
+        _print(lines)
+
+
+def _to_json(line: HistoryLine) -> dict[str, Any]:
+    entry = dataclasses.asdict(line.entry)
+    entry |= {
+        "ranges": [[r.partition, r.start, r.end] for r in line.entry.ranges],
+        "balance": dataclasses.asdict(line.entry.balance),
+        "skipped": line.entry.skipped,
+        "started_at": when(line.entry.started_at_us),
+        "finished_at": when(line.entry.finished_at_us),
+    }
+    return {"state": line.state.value, "phase": line.phase, **entry}
+
+
+def _print(lines: tuple[HistoryLine, ...]) -> None:
+    numbers = ("rows", "dead", "bytes", "files", "ms")
+    output.table(
+        ("when", "kind", "state", "ranges", *numbers, "snapshot", "actor", "reason"),
+        [
+            (
+                when(line.entry.started_at_us),
+                line.entry.kind,
+                line.state.value if line.phase is None or line.entry.is_landed else _with_phase(line),
+                _ranges(line),
+                line.entry.balance.rows,
+                line.entry.balance.dead_letters,
+                line.entry.file_bytes,
+                line.entry.data_files + line.entry.dead_letter_files,
+                sum(line.entry.durations_ms.values()),
+                str(line.entry.snapshot_id or "-"),
+                line.entry.actor,
+                line.entry.reason or "-",
+            )
+            for line in lines
+        ],
+        numbers=numbers,
+    )
+    if not lines:
+        output.say("nothing was done yet")
+
+
+def _with_phase(line: HistoryLine) -> str:
+    return f"{line.state.value} ({line.phase})"
+
+
+def _ranges(line: HistoryLine) -> str:
+    ranges = [str(each) for each in line.entry.ranges]
+    more = len(ranges) - MAX_RANGES_SHOWN
+    shown = " ".join(ranges[:MAX_RANGES_SHOWN])
+    return f"{shown} and {more} more" if more > 0 else shown or "-"
+
+
+def when(microseconds: int | None) -> str | None:
+    """Microseconds since the epoch as an ISO time."""
+    if microseconds is None:
+        return None
+    return datetime.fromtimestamp(microseconds // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

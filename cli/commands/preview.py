@@ -1,0 +1,94 @@
+"""``preview PIPELINE``: the table a topic would become, with the evidence for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from cli import output
+from cli.work import connections_for, load_pipeline
+
+if TYPE_CHECKING:
+    from spark_jobs.preview.preview import Preview
+    from spark_jobs.schema.evidence import FieldEvidence
+
+DEFAULT_RECORDS = 5_000
+EXAMPLES = 10
+
+
+@click.command("preview")
+@click.argument("pipeline")
+@click.option("--records", default=DEFAULT_RECORDS, show_default=True, help="How many to read at most.")
+def command(pipeline: str, records: int) -> None:
+    """Read some records of PIPELINE, decode and shape them, and write nothing.
+
+    Shows each column with what was seen of it, which records would be dead letters and why, and how the
+    rows would be partitioned. The first batch decides from all of its records; these are only some.
+    """
+    config, chosen = load_pipeline(pipeline)
+    with connections_for(config, chosen, "preview") as connections:
+        from spark_jobs.preview.preview import (  # noqa: PLC0415  (pyiceberg, Kafka: not for `--help`)
+            preview,
+        )
+
+        seen = preview(chosen, connections, max_records=records)
+    _print(seen)
+
+
+def _print(seen: Preview) -> None:
+    fate = "would be made" if seen.is_new else "exists"
+    output.say(
+        f"{seen.topic} -> {seen.table} ({fate}): {output.count(seen.records, 'record')} read, "
+        f"{output.count(seen.rows, 'row')}, {output.count(len(seen.dead_letters), 'dead letter')}, "
+        f"{output.count(seen.tombstones, 'tombstone')}; nothing is written"
+    )
+    if not seen.records:
+        output.say("nothing to read from where the next batch starts")
+        return
+    output.heading("Columns")
+    _print_columns(seen)
+    output.heading("Partitioning")
+    for use in seen.partitioning:
+        values = "" if use.values is None else f": {output.count(use.values, 'value')} in these records"
+        output.say(f"  {use.term}{values}")
+    if not seen.partitioning:
+        output.say("  none")
+    if seen.dead_letters:
+        output.heading("Dead letters")
+        _print_dead_letters(seen)
+
+
+def _print_columns(seen: Preview) -> None:
+    from spark_jobs.schema.iceberg_types import iceberg_type  # noqa: PLC0415
+
+    added = {name.split(".")[0] for name in seen.added}
+    rows = []
+    for column in seen.columns:
+        evidence = seen.evidence.fields.get(column.name)
+        kinds, example = _told(evidence) if evidence else ("not seen", "")
+        note = "new" if column.name in added else ""
+        rows.append((column.name, iceberg_type(column.type), note, kinds, example))
+    output.table(("column", "type", "", "seen", "first (partition:offset)"), rows)
+    without = [name for name in seen.evidence.fields if name not in {c.name for c in seen.columns}]
+    if without:
+        output.say(
+            f"no column yet, nothing but nulls or empty was seen, or the name clashes: {', '.join(without)}"
+        )
+
+
+def _told(evidence: FieldEvidence) -> tuple[str, str]:
+    sightings = sorted(evidence.kinds.items(), key=lambda item: -item[1].count)
+    kinds = ", ".join(f"{kind} {sighting.count:,}" for kind, sighting in sightings)
+    first = sightings[0][1]
+    return kinds, f"{first.example} ({first.partition}:{first.offset})"
+
+
+def _print_dead_letters(seen: Preview) -> None:
+    output.table(
+        ("partition", "offset", "field", "why"),
+        [(d.partition, d.offset, d.field, d.error) for d in seen.dead_letters[:EXAMPLES]],
+        numbers=("partition", "offset"),
+    )
+    if len(seen.dead_letters) > EXAMPLES:
+        output.say(f"and {len(seen.dead_letters) - EXAMPLES:,} more")

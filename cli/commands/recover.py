@@ -1,0 +1,46 @@
+"""``recover [PIPELINE]``: settles what a crash left, without draining anything new."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from cli import output
+from cli.work import connections_for, pipelines_named
+from spark_jobs.config.file import load_config
+
+if TYPE_CHECKING:
+    from spark_jobs.recovery.recovered import RecoveryResult
+
+
+@click.command("recover")
+@click.argument("pipeline", required=False)
+def command(pipeline: str | None) -> None:
+    """Settle unfinished attempts of PIPELINE, or of all: mark what landed, adopt whole files, sweep the rest.
+
+    Every drain does this first, but for replays, which the next replay settles; this command does only this.
+    """
+    from spark_jobs.notices.sender import tell_at_once  # noqa: PLC0415  (pyiceberg: not for `--help`)
+    from spark_jobs.recovery.recover import recover  # noqa: PLC0415
+    from spark_jobs.replay.settle import settle_left_replays  # noqa: PLC0415
+
+    config = load_config()
+    for chosen in pipelines_named(config, pipeline):
+        with connections_for(config, chosen, "recover") as connections:
+            # A replay that is alive ends with a conflict, as a drain would.
+            result = settle_left_replays(chosen, connections).then(recover(chosen, connections))
+            tell_at_once(chosen, connections)
+        output.say(f"{chosen.name}: {summary_of(result)}")
+
+
+def summary_of(result: RecoveryResult) -> str:
+    """What a recovery settled, in one line."""
+    found = (
+        (len(result.marked), "marked as landed"),
+        (len(result.adopted), "adopted from their files"),
+        (len(result.swept), f"swept ({output.count(result.swept_files, 'file')})"),
+        (len(result.left), "left to be drained again"),
+    )
+    parts = [f"{output.count(number, 'attempt')} {what}" for number, what in found if number]
+    return ", ".join(parts) or "nothing was left unfinished"

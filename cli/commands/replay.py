@@ -1,0 +1,219 @@
+"""``replay PIPELINE``: drains offset ranges again and puts their rows in the place of the earlier ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli import output
+from cli.work import connections_for, load_pipeline
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.replay.ranges import cut_at, parse_range
+
+if TYPE_CHECKING:
+    from spark_jobs.config.settings import PipelineConfig
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.drain.batch_run import BatchResult
+    from spark_jobs.replay.diff import ReplayDiff
+    from spark_jobs.replay.plan import ReplayPlan
+    from spark_jobs.replay.replay import ReplayResult
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Asked:
+    """What was asked for: ranges, or a span of record times in milliseconds since the epoch."""
+
+    ranges: tuple[OffsetRange, ...]
+    from_ms: int | None
+    to_ms: int | None
+
+
+@click.command("replay")
+@click.argument("pipeline")
+@click.option(
+    "--range", "ranges", multiple=True, metavar="P:START-END", help="Offsets of a partition; repeatable."
+)
+@click.option("--from", "from_time", metavar="TIME", help="From the first record at or after this time.")
+@click.option("--to", "to_time", metavar="TIME", help="Up to the first record at or after this time.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done; read no record.")
+@click.option("--diff", is_flag=True, help="Show the rows and columns that would change, then ask.")
+@click.option("--yes", is_flag=True, help="Do not ask after --diff.")
+@click.option("--reason", default="", help="Why; it is kept with the batch.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+def command(
+    pipeline: str,
+    *,
+    ranges: tuple[str, ...],
+    from_time: str | None,
+    to_time: str | None,
+    dry_run: bool,
+    diff: bool,
+    yes: bool,
+    reason: str,
+    as_json: bool,
+) -> None:
+    """Read drained offsets of PIPELINE again, with today's configuration, and replace exactly their rows.
+
+    The dead letters of the ranges are replaced with them; the next offsets stay. END is not included. What is
+    not drained yet is left to the live flow; offsets that Kafka no longer holds are refused. Safe beside
+    drains and to repeat.
+    """
+    asked = _asked(ranges, from_time, to_time)
+    if not (reason or dry_run):
+        raise click.UsageError("--reason is needed: say why the range is replaced.")
+    config, chosen = load_pipeline(pipeline)
+    with connections_for(config, chosen, "replay") as connections:
+        from spark_jobs.replay.plan import plan_replay  # noqa: PLC0415  (pyiceberg: not for `--help`)
+
+        plan = plan_replay(chosen, connections, _ranges(asked, chosen, connections))
+        report = _print_plan(plan)
+        if diff:
+            report["diff"] = _print_diff(chosen, connections, plan)
+        if dry_run or (diff and not (yes or _agreed())):
+            output.say("nothing was changed")
+        else:
+            report |= _run(chosen, connections, plan, reason)
+    if as_json:
+        output.json_line(report)
+
+
+def _asked(ranges: tuple[str, ...], from_time: str | None, to_time: str | None) -> _Asked:
+    if bool(ranges) == bool(from_time or to_time):
+        raise click.UsageError("give --range (repeatable), or --from and --to.")
+    if bool(from_time) != bool(to_time):
+        raise click.UsageError("--from and --to belong together.")
+    parsed = tuple(parse_range(text) for text in ranges)
+    return _Asked(parsed, _milliseconds(from_time), _milliseconds(to_time))
+
+
+def _milliseconds(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigError(
+            f"{text!r} is no time",
+            code="time-malformed",
+            hint="Write it as 2026-01-31T06:00:00Z; without a zone it is UTC.",
+        ) from error
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return round(aware.timestamp() * 1000)
+
+
+def _ranges(asked: _Asked, pipeline: PipelineConfig, connections: Connections) -> tuple[OffsetRange, ...]:
+    if asked.from_ms is None or asked.to_ms is None:
+        return asked.ranges
+    source = connections.admin.source_state(pipeline.topic)
+    first = connections.admin.offsets_for_times(pipeline.topic, asked.from_ms)
+    last = connections.admin.offsets_for_times(pipeline.topic, asked.to_ms)
+    # A partition without a record at or after a time has none from its end on.
+    starts = {p: first.get(p, end) for p, end in source.end.items()}
+    ends = {p: last.get(p, end) for p, end in source.end.items()}
+    found = tuple(OffsetRange(p, starts[p], ends[p]) for p in starts if starts[p] < ends[p])
+    if not found:
+        raise ConfigError(
+            "no record has a time in that span",
+            code="replay-span-empty",
+            hint="Times are Kafka's record times; widen --from and --to.",
+            topic=pipeline.topic,
+        )
+    return found
+
+
+def _print_plan(plan: ReplayPlan) -> dict[str, Any]:
+    from spark_jobs.replay.plan import files_to_replace  # noqa: PLC0415
+
+    files = files_to_replace(plan)
+    output.table(
+        ("partition", "from", "to", "records"),
+        [(r.partition, r.start, r.end, len(r)) for r in plan.ranges],
+        numbers=("partition", "from", "to", "records"),
+    )
+    ahead, beyond = cut_at(plan.ahead, plan.source.end)
+    for r in ahead:
+        output.say(f"left to the live flow, not drained yet: {r}")
+    for r in beyond:
+        output.say(f"past the end of the topic, nothing to read: {r}")
+    output.say(
+        f"{output.count(plan.records, 'offset')} are read again; of the table's files {files.inside} are "
+        f"dropped and {files.straddling} written again without these rows"
+    )
+    return {
+        "ranges": [str(r) for r in plan.ranges],
+        "ahead": [str(r) for r in ahead],
+        "beyond_end": [str(r) for r in beyond],
+        "records": plan.records,
+        "files_dropped": files.inside,
+        "files_rewritten": files.straddling,
+    }
+
+
+def _print_diff(pipeline: PipelineConfig, connections: Connections, plan: ReplayPlan) -> dict[str, Any]:
+    from spark_jobs.replay.diff import diff_replay  # noqa: PLC0415
+
+    def progress(done: int, whole: int) -> None:
+        output.say(f"  compared {done:,} of {whole:,} offsets")
+
+    found = diff_replay(pipeline, connections, plan, on_progress=progress)
+    output.heading("What would change")
+    rows = ("rows_same", "rows_added", "rows_removed", "rows_changed")
+    counts = (*rows, "dead_letters_added", "dead_letters_removed")
+    titles = [name.replace("_", " ") for name in counts]
+    output.table(titles, [[getattr(found, name) for name in counts]], numbers=titles)
+    for column in found.columns_added:
+        output.say(f"new column {column}")
+    _print_changes(found)
+    return {**dataclasses.asdict(found), "changed_by_column": dict(found.changed_by_column)}
+
+
+def _print_changes(found: ReplayDiff) -> None:
+    if not found.changed_by_column:
+        return
+    output.table(
+        ("column", "values changed"), found.changed_by_column.most_common(), numbers=("values changed",)
+    )
+    output.table(
+        ("partition:offset", "column", "before", "after"),
+        [(change.at, change.column, change.before, change.after) for change in found.examples],
+    )
+
+
+def _agreed() -> bool:
+    """Ask; without a terminal nobody can answer, and nothing is published."""
+    if not sys.stdin.isatty():
+        output.say("no terminal to ask on: add --yes to publish this")
+        return False
+    return click.confirm("Replace these rows?", default=False)
+
+
+def _run(pipeline: PipelineConfig, connections: Connections, plan: ReplayPlan, reason: str) -> dict[str, Any]:
+    from spark_jobs.replay.replay import replay  # noqa: PLC0415  (pyspark)
+
+    def progress(batch: BatchResult, done: int, whole: int) -> None:
+        output.say(
+            f"  {batch.batch_id}: {batch.ranges} in snapshot {batch.snapshot_id}; {done:,} of {whole:,}"
+        )
+
+    result = replay(pipeline, connections, plan.ranges, reason=reason, on_progress=progress)
+    output.say(_last_line(result))
+    return {
+        "batches": [dataclasses.asdict(batch) for batch in result.batches],
+        "rows": result.balance.rows,
+        "dead_letters": result.balance.dead_letters,
+        "tombstones": result.balance.tombstones,
+    }
+
+
+def _last_line(result: ReplayResult) -> str:
+    balance = result.balance
+    return (
+        f"replayed {' '.join(map(str, result.ranges))} in {output.count(len(result.batches), 'commit')}: "
+        f"{output.count(balance.rows, 'row')}, {output.count(balance.dead_letters, 'dead letter')}, "
+        f"{output.count(balance.tombstones, 'tombstone')}"
+    )

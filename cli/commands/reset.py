@@ -1,0 +1,102 @@
+"""``reset``: deletes the state folder after a yes."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cli import output
+from cli.stand.run_record import already_running, read_up
+from spark_jobs.config.file import load_config
+from spark_jobs.protocol.errors import ConfigError
+
+if TYPE_CHECKING:
+    from spark_jobs.config.settings import SluiceConfig
+
+OWN_ENTRIES = frozenset(
+    {
+        "catalog.db",
+        "catalog.db-shm",
+        "catalog.db-wal",
+        "lake",
+        "log",
+        "kafka",
+        "spark",
+        "dagster",
+        "run",
+        "checks",
+        "logs",
+        "demo",
+    }
+)
+
+
+@click.command("reset")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def command(yes: bool) -> None:
+    """Delete the local state folder: embedded Kafka, catalog, tables, Dagster's history, logs.
+
+    What a configuration names elsewhere (your broker's topics, tables of another catalog) is never touched.
+    """
+    config = load_config()
+    home = Path(config.home)
+    running = read_up(config.home)
+    if running is not None:
+        raise already_running(running, config.home)
+    if not home.exists():
+        output.say(f"nothing to delete: {home} does not exist")
+        return
+    entries = sorted(home.iterdir())
+    _refuse_foreign(home, entries)
+    output.say(f"this deletes {home}:")
+    output.table(("entry", "size"), [(entry.name, _size(entry)) for entry in entries], numbers=("size",))
+    for line in kept(config):
+        output.say(line)
+    if not yes and not click.confirm("Delete it?", default=False):
+        output.say("nothing was deleted")
+        return
+    from cli.stand.running import stop_left_over  # noqa: PLC0415  (the servers: not for `--help`)
+
+    stop_left_over(config)
+    shutil.rmtree(home)
+    output.say("deleted")
+
+
+def kept(config: SluiceConfig) -> list[str]:
+    """What is in use and lies outside the state folder, a line each."""
+    lines = []
+    if config.has_broker:
+        lines.append(f"not deleted: topics and consumer groups of {config.kafka['bootstrap.servers']}")
+    properties = config.catalog.properties
+    if config.home not in properties.get("uri", "") or config.home not in properties.get(
+        "warehouse", config.home
+    ):
+        tables = ", ".join(pipeline.table for pipeline in config.pipelines)
+        lines.append(f"not deleted: the catalog {config.catalog.name} with its tables ({tables})")
+    if not config.state.removeprefix("file://").startswith(config.home):
+        lines.append(f"not deleted: the transaction log {config.state}")
+    return lines
+
+
+def _refuse_foreign(home: Path, entries: list[Path]) -> None:
+    """A mistyped SLUICE_HOME must not cost somebody a folder of theirs."""
+    foreign = sorted(entry.name for entry in entries if entry.name not in OWN_ENTRIES)
+    if foreign:
+        raise ConfigError(
+            f"{home} holds what Sluice did not put there: {', '.join(foreign[:5])}",
+            code="foreign-state-folder",
+            hint="Check SLUICE_HOME, or move those entries elsewhere first.",
+        )
+
+
+def _size(entry: Path) -> str:
+    files = [entry] if entry.is_file() else [path for path in entry.rglob("*") if path.is_file()]
+    size = float(sum(path.lstat().st_size for path in files))
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:  # noqa: PLR2004  (binary units)
+            return f"{size:.0f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"

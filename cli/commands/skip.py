@@ -1,0 +1,62 @@
+"""``skip PIPELINE P:START-END``: goes past offsets that cannot be drained, and says so for ever."""
+
+from __future__ import annotations
+
+import click
+
+from cli import output
+from cli.work import connections_for, load_pipeline
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+
+
+class RangeType(click.ParamType[OffsetRange]):
+    """``P:START-END``: a partition, its first offset, and the offset after its last."""
+
+    name = "range"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> OffsetRange:
+        """Read ``0:17-18``."""
+        partition, _, offsets = str(value).partition(":")
+        start, _, end = offsets.partition("-")
+        try:
+            return OffsetRange(int(partition), int(start), int(end))
+        except ValueError:
+            self.fail(f"{value!r} is not P:START-END, like 0:17-18 (END is not skipped)", param, ctx)
+
+
+@click.command("skip")
+@click.argument("pipeline")
+@click.argument("ranges", nargs=-1, required=True, type=RangeType(), metavar="P:START-END...")
+@click.option("--reason", required=True, help="Why, for the history and the audit.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+def command(pipeline: str, ranges: tuple[OffsetRange, ...], reason: str, as_json: bool) -> None:
+    """Leave offsets of PIPELINE out: END is the first one that is drained again.
+
+    For a record that kills its task, or offsets that Kafka has lost. START is the next offset of partition P,
+    so a command typed twice changes nothing the second time. The audit counts what was left out as skipped,
+    never as missing; a replay of the range brings in what Kafka still has of it.
+    """
+    config, chosen = load_pipeline(pipeline)
+    wanted = _one_each(ranges)
+    with connections_for(config, chosen, "skip") as connections:
+        from spark_jobs.acts.skip import skip  # noqa: PLC0415  (pyiceberg: not for `--help`)
+
+        committed = skip(chosen, connections, wanted, reason=reason)
+    if as_json:
+        output.json_line(
+            {
+                "pipeline": chosen.name,
+                "skipped": [str(r) for r in wanted],
+                "snapshot": committed.snapshot_id,
+                "next_offsets": committed.progress.next_offsets,
+            }
+        )
+    else:
+        output.say(f"{chosen.name}: skipped {wanted} ({output.count(wanted.records, 'offset')}): {reason}")
+
+
+def _one_each(ranges: tuple[OffsetRange, ...]) -> OffsetRanges:
+    try:
+        return OffsetRanges.of(ranges)
+    except ValueError as error:
+        raise click.UsageError("one range a partition") from error

@@ -1,0 +1,123 @@
+"""``source PIPELINE``: whether a topic is still the one its table was filled from, and taking a new one."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from cli import output
+from cli.work import connections_for, load_pipeline
+from spark_jobs.config.settings import Start, StartKind
+
+if TYPE_CHECKING:
+    from spark_jobs.acts.accept_source import SourceComparison
+
+
+class StartType(click.ParamType[Start]):
+    """``earliest``, ``latest``, a time, or offsets like ``0:100,1:250``."""
+
+    name = "start"
+
+    def convert(self, value: str | Start, param: click.Parameter | None, ctx: click.Context | None) -> Start:
+        """Read what ``start`` of the configuration may be, offsets in one word."""
+        if isinstance(value, Start):
+            return value
+        if value in {"earliest", "latest"}:
+            return Start(StartKind(value))
+        try:
+            if "T" in value or value.count("-") == 2:  # noqa: PLR2004  (a date has two hyphens)
+                time = datetime.fromisoformat(value)
+                aware = time if time.tzinfo else time.replace(tzinfo=UTC)
+                return Start(StartKind.TIMESTAMP, timestamp_ms=round(aware.timestamp() * 1000))
+            pairs = dict(pair.split(":") for pair in value.split(","))
+            return Start(StartKind.OFFSETS, offsets={int(p): int(o) for p, o in pairs.items()})
+        except ValueError:
+            self.fail(f"{value!r} is not earliest, latest, a time or offsets like 0:100,1:250", param, ctx)
+
+
+@click.command("source")
+@click.argument("pipeline")
+@click.option("--accept", is_flag=True, help="Go on from today's topic, in one commit.")
+@click.option("--reason", default="", help="Why, for the history; --accept needs it.")
+@click.option(
+    "--start",
+    type=StartType(),
+    default="earliest",
+    metavar="WHERE",
+    help="Where another log is read from: earliest, latest, a time, or P:OFFSET,... .",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+def command(pipeline: str, accept: bool, reason: str, start: Start, as_json: bool) -> None:
+    """Compare PIPELINE's topic with the one its table was filled from: ids, and the last rows by partition.
+
+    With --accept the table follows. Where the same records stand at the same offsets, the log was moved (a
+    mirror, a migrated broker) and nothing else changes. Every other topic becomes the next generation: its
+    rows are told apart by _kafka_generation, those that are there stay. So does a log that lost its end.
+    Safe to repeat: a source that has not changed is left alone.
+    """
+    if accept and not reason:
+        raise click.UsageError("--accept needs a --reason")
+    config, chosen = load_pipeline(pipeline)
+    with connections_for(config, chosen, "source") as connections:
+        from spark_jobs.acts.accept_source import (  # noqa: PLC0415  (pyiceberg)
+            accept_source,
+            compare_source,
+        )
+
+        seen = compare_source(chosen, connections)
+        accepted = None
+        if accept and seen.has_changed:
+            accepted = accept_source(chosen, connections, seen, start=start, reason=reason)
+    if as_json:
+        output.json_line({**_to_json(chosen.name, seen), "generation": accepted and accepted.generation})
+        return
+    _print(chosen.name, seen)
+    if accepted is not None:
+        how = "goes on in generation" if accepted.continues else "begins generation"
+        output.say(f"{chosen.name}: {how} {accepted.generation} at {accepted.next_offsets}")
+
+
+def _print(name: str, seen: SourceComparison) -> None:
+    output.table(
+        ("", "the table's source", "today's topic"),
+        [
+            ("cluster id", seen.progress.cluster_id, seen.source.cluster_id),
+            ("topic id", seen.progress.topic_id, seen.source.topic_id),
+            ("generation", seen.progress.generation, None),
+            ("offsets", seen.progress.next_offsets, _extent(seen)),
+        ],
+    )
+    output.say(f"{name}: {seen.same} of the table's last {output.count(seen.compared, 'row')} are there so")
+    for objection in seen.objections:
+        output.say(f"  {objection}")
+    output.say(f"{name}: {_verdict(seen)}")
+
+
+def _extent(seen: SourceComparison) -> str:
+    return ", ".join(f"{p}: {seen.source.low[p]} to {end}" for p, end in sorted(seen.source.end.items()))
+
+
+def _verdict(seen: SourceComparison) -> str:
+    if not seen.has_changed:
+        return "the source has not changed"
+    if seen.continues:
+        return "the same log: --accept goes on where the table stands"
+    if seen.cut:
+        return "the log lost its end: --accept begins the table's next generation with what is there"
+    return "another log: --accept begins the table's next generation with it"
+
+
+def _to_json(name: str, seen: SourceComparison) -> dict[str, object]:
+    return {
+        "pipeline": name,
+        "changed": seen.has_changed,
+        "continues": seen.continues,
+        "compared": seen.compared,
+        "same": seen.same,
+        "objections": seen.objections,
+        "cut": seen.cut,
+        "table": {"cluster_id": seen.progress.cluster_id, "topic_id": seen.progress.topic_id},
+        "topic": {"cluster_id": seen.source.cluster_id, "topic_id": seen.source.topic_id},
+    }

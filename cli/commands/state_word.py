@@ -1,0 +1,99 @@
+"""The one word ``status`` says about a pipeline, and what to type then. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from spark_jobs.health.judgements import resume_command, stalled_after_seconds
+
+if TYPE_CHECKING:
+    from spark_jobs.protocol.errors import SluiceError
+    from spark_jobs.protocol.progress import Pause
+    from spark_jobs.recovery.recovered import HeldBatch
+
+
+class StateWord(StrEnum):
+    """How a pipeline is; the last four need a person."""
+
+    NEW = "new"
+    CAUGHT_UP = "caught-up"
+    BEHIND = "behind"
+    PAUSED = "paused"
+    HELD = "held"
+    STALLED = "stalled"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether nothing will happen by itself."""
+        return self in {StateWord.HELD, StateWord.STALLED, StateWord.FAILED, StateWord.STOPPED}
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineFacts:
+    """What was seen of one pipeline. Times are milliseconds since the epoch.
+
+    ``lag`` is None when the broker was not asked or did not answer; ``committed_at_ms`` is None while there
+    is no table. ``error`` is what a drain would meet now, ``held`` the
+    batch at which it would stop. ``is_running`` is False only when Sluice's own
+    embedded parts are meant and are not up; ``running_since_ms`` is None when it runs elsewhere, if at all.
+    """
+
+    pipeline: str
+    topic: str
+    table: str
+    freshness_seconds: int
+    now_ms: int
+    is_running: bool
+    running_since_ms: int | None = None
+    lag: int | None = None
+    committed_at_ms: int | None = None
+    error: SluiceError | None = None
+    held: HeldBatch | None = None
+    paused: Pause | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineState:
+    """The word, since when (milliseconds since the epoch, None when unknown), why, and what to type."""
+
+    word: StateWord
+    since_ms: int | None
+    reason: str
+    next_step: str
+
+
+def judge(facts: PipelineFacts) -> PipelineState:
+    """Turn what was seen into one word."""
+    if (standing := _standing(facts)) is not None:
+        return standing
+    if facts.lag == 0 and facts.committed_at_ms is not None:
+        return PipelineState(StateWord.CAUGHT_UP, facts.committed_at_ms, "", "")
+    # A pause while nothing ran is nobody's fault.
+    since_ms = max(facts.committed_at_ms or 0, facts.running_since_ms or 0) or facts.now_ms
+    quiet_seconds = (facts.now_ms - since_ms) / 1000
+    if facts.lag and quiet_seconds > stalled_after_seconds(facts.freshness_seconds):
+        reason = f"records wait and nothing was committed for {quiet_seconds / 60:.0f} min"
+        return PipelineState(StateWord.STALLED, since_ms, reason, f"./sluice drain {facts.pipeline}")
+    if facts.committed_at_ms is None:
+        return PipelineState(StateWord.NEW, None, "no table yet", f"./sluice preview {facts.pipeline}")
+    return PipelineState(StateWord.BEHIND, facts.committed_at_ms, "", "")
+
+
+def _standing(facts: PipelineFacts) -> PipelineState | None:
+    """Why no batch can be committed now, if there is a reason."""
+    if not facts.is_running:
+        return PipelineState(StateWord.STOPPED, None, "the embedded broker is not up", "./sluice up")
+    if facts.paused is not None:
+        reason = f"paused by {facts.paused.actor}: {facts.paused.reason}"
+        return PipelineState(StateWord.PAUSED, facts.paused.at_ms, reason, resume_command(facts.pipeline))
+    if facts.error is not None:
+        return PipelineState(StateWord.FAILED, None, facts.error.message, facts.error.hint)
+    if facts.held is not None:
+        since_ms = facts.held.held_at_us // 1000 if facts.held.held_at_us is not None else None
+        reason = f"{facts.held.ranges} is held: {facts.held.story}"
+        return PipelineState(StateWord.HELD, since_ms, reason, f"./sluice held list {facts.pipeline}")
+    return None

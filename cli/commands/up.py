@@ -1,0 +1,112 @@
+"""``up``: what the configuration names, in the foreground, until Ctrl-C or ``down``."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from cli import output
+from cli.stand.run_record import hold
+from spark_jobs.config.file import load_config
+from spark_jobs.protocol.errors import SluiceError
+
+if TYPE_CHECKING:
+    from cli.stand.running import Servers
+    from spark_jobs.config.settings import SluiceConfig
+
+STATUS_EVERY_SECONDS = 30.0
+WATCH_EVERY_SECONDS = 1.0
+
+
+@click.command("up")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where the Dagster UI listens.")
+@click.option("--port", default=3000, show_default=True, help="Its port; 0 takes a free one.")
+def command(host: str, port: int) -> None:
+    """Run what the configuration names until Ctrl-C, which stops all of it within 15 s.
+
+    With kafka.bootstrap.servers set that is Dagster, and a Spark server unless spark.remote or spark.master
+    is set. Without a broker an embedded Kafka and a sample stream of flights and weather come with it.
+    """
+    from cli.stand.running import servers_of  # noqa: PLC0415  (the servers: not for `--help`)
+
+    config = load_config()
+    for problem in config.problems:
+        output.say(f"left out: {problem}")
+    with hold(config.home, "./sluice up"), servers_of(config) as servers:
+        output.say("starting")
+        servers.start_backends()
+        if config.has_broker:
+            _list_topics(config)
+        else:
+            _start_sample(servers)
+        url = servers.start_dagster(host, port)
+        _print_addresses(servers, url, servers.start_metrics())
+        try:
+            _stay(servers)
+        except KeyboardInterrupt:
+            output.say("\nstopping what was started")
+    output.say("stopped")
+
+
+def _start_sample(servers: Servers) -> None:
+    from cli.stand.sample_topics import (  # noqa: PLC0415  (librdkafka: only with an embedded broker)
+        create_sample_topics,
+    )
+
+    create_sample_topics({"bootstrap.servers": servers.endpoints.kafka_bootstrap_servers or ""})
+    servers.start_stream()
+
+
+def _list_topics(config: SluiceConfig) -> None:
+    """Tell at once when the broker is away, and go on: the sensor asks again every few seconds."""
+    from spark_jobs.connections.broker_topics import list_topics  # noqa: PLC0415  (librdkafka)
+    from spark_jobs.connections.properties import resolve_kafka_properties  # noqa: PLC0415
+
+    try:
+        list_topics(config.home, resolve_kafka_properties(config))
+    except SluiceError as error:
+        output.render_error(error)
+
+
+def _print_addresses(servers: Servers, url: str, metrics: str | None) -> None:
+    config = servers.config
+    broker = servers.endpoints.kafka_bootstrap_servers
+    spark = config.spark.remote or config.spark.master or servers.endpoints.spark_remote
+    output.table(
+        ("what", "where"),
+        [
+            ("Dagster UI", url),
+            ("metrics", metrics or "switched off"),
+            (
+                "Kafka",
+                f"{broker} (embedded, with a sample stream)" if broker else config.kafka["bootstrap.servers"],
+            ),
+            ("Spark", spark),
+            ("catalog", f"{config.catalog.name}: {config.catalog.properties.get('uri', 'see sluice.yaml')}"),
+            ("state, logs", f"{config.home}, {servers.home / 'logs'}"),
+        ],
+    )
+    output.say("\nup; Ctrl-C here or ./sluice down elsewhere stops it")
+
+
+def _stay(servers: Servers) -> None:
+    next_status = time.monotonic()
+    while True:
+        servers.raise_if_ended()
+        if time.monotonic() >= next_status:
+            output.say(_status_line(servers.config))
+            next_status = time.monotonic() + STATUS_EVERY_SECONDS
+        time.sleep(WATCH_EVERY_SECONDS)
+
+
+def _status_line(config: SluiceConfig) -> str:
+    from cli.commands.status import look  # noqa: PLC0415  (pyiceberg)
+
+    words = [f"{facts.pipeline} {state.word}{_lag(facts.lag)}" for facts, state in look(config)]
+    return f"{time.strftime('%H:%M:%S')}  {' · '.join(words) or 'no pipelines are configured'}"
+
+
+def _lag(lag: int | None) -> str:
+    return f" ({output.count(lag, 'record')})" if lag else ""

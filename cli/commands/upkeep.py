@@ -1,0 +1,141 @@
+"""``upkeep PIPELINE``: does the upkeep its tables are due for, or the one that is named."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli import output
+from cli.work import connections_for, load_pipeline
+from spark_jobs.protocol.errors import RetryableError
+from spark_jobs.upkeep.conditions import UpkeepKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from spark_jobs.books.fold import CheckpointResult
+    from spark_jobs.config.settings import PipelineConfig
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.upkeep.upkeep import TableUpkeep, UpkeepResult
+
+LOG = "log"
+KINDS = (*(kind.value for kind in UpkeepKind), LOG)
+_FIGURES = ("data_files", "small_files", "bytes", "snapshots", "manifests")
+
+
+@click.command("upkeep")
+@click.argument("pipeline")
+@click.option("--only", type=click.Choice(KINDS), help="Do this one, due or not.")
+@click.option("--dry-run", is_flag=True, help="Say what is due and what could be deleted; change nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+def command(pipeline: str, only: str | None, *, dry_run: bool, as_json: bool) -> None:
+    """Tidy up PIPELINE's table, dead letters, books and transaction log, as far as they are due.
+
+    compaction merges small files, snapshots expires old ones, manifests merges those, orphans deletes files
+    that nothing needs, log folds finished attempts. Without --only, orphans are looked for every time. Safe
+    beside running drains and safe to repeat.
+    """
+    config, chosen = load_pipeline(pipeline)
+    with connections_for(config, chosen, "upkeep") as connections:
+        reasons = {only: "asked for with --only"} if only else _due(chosen, connections)
+        for kind, reason in reasons.items():
+            output.say(f"{kind}: {reason}")
+        if not reasons:
+            output.say("nothing is due")
+        kinds = [UpkeepKind(kind) for kind in reasons if kind != LOG]
+        results, failed = _run_all(kinds, chosen, connections, dry_run=dry_run)
+        folded = _fold(chosen, connections) if LOG in reasons and not dry_run else None
+    print_upkeep(results)
+    if folded is not None:
+        output.say(
+            f"log: {output.count(folded.folded_attempts, 'attempt')} folded, "
+            f"{folded.objects_before:,} objects became {folded.objects_after:,}"
+        )
+    if dry_run:
+        output.say("nothing was changed")
+    if as_json:
+        output.json_line(_as_json(reasons, results, folded))
+    if failed:
+        raise failed[0]
+
+
+def print_upkeep(results: Iterable[UpkeepResult]) -> None:
+    """A table: for each table and kind the figures before and after, then what else there is to say."""
+    rows = [_row(result.kind, table) for result in results for table in result.tables]
+    if rows:
+        names = [name.replace("_", " ") for name in _FIGURES]
+        output.table(["upkeep", "table", *names, "time", "outcome"], rows, numbers=[*names, "time"])
+
+
+def _row(kind: UpkeepKind, table: TableUpkeep) -> list[str]:
+    figures = [_change(getattr(table.before, name), getattr(table.after, name)) for name in _FIGURES]
+    counts = ", ".join(f"{name.replace('_', ' ')} {n:,}" for name, n in table.done.counts.items() if n)
+    outcome = table.done.note or counts or "nothing to do"
+    return [kind.value, table.table, *figures, output.seconds(table.milliseconds), outcome]
+
+
+def _change(before: int, after: int) -> str:
+    return f"{before:,}" if before == after else f"{before:,} → {after:,}"
+
+
+def _due(pipeline: PipelineConfig, connections: Connections) -> dict[str, str]:
+    """What is due and why, by kind."""
+    from spark_jobs.upkeep.jobs import log_due, upkeep_due  # noqa: PLC0415  (pyiceberg: not for `--help`)
+
+    due = {each.kind.value: each.reason for each in upkeep_due(pipeline, connections)}
+    reason = log_due(pipeline, connections)
+    return due | ({LOG: reason} if reason else {})
+
+
+def _run_all(
+    kinds: Iterable[UpkeepKind], pipeline: PipelineConfig, connections: Connections, *, dry_run: bool
+) -> tuple[list[UpkeepResult], list[RetryableError]]:
+    """What one kind cannot do keeps no other from its work: a damaged file is no reason to keep snapshots."""
+    results, failed = [], []
+    for kind in kinds:
+        try:
+            result = _run(kind, pipeline, connections, dry_run=dry_run)
+        except RetryableError as error:
+            failed.append(error)
+            continue
+        if result is not None:
+            results.append(result)
+    return results, failed
+
+
+def _run(
+    kind: UpkeepKind, pipeline: PipelineConfig, connections: Connections, *, dry_run: bool
+) -> UpkeepResult | None:
+    from spark_jobs.upkeep.jobs import run_upkeep  # noqa: PLC0415
+    from spark_jobs.upkeep.remove_orphans import (  # noqa: PLC0415  (pyiceberg: not for `--help`)
+        remove_orphans,
+    )
+
+    if not dry_run:
+        return run_upkeep(kind, pipeline, connections, _say)
+    if kind is UpkeepKind.ORPHANS:
+        return remove_orphans(pipeline, connections, dry_run=True, say=_say)
+    return None
+
+
+def _fold(pipeline: PipelineConfig, connections: Connections) -> CheckpointResult:
+    from spark_jobs.books.fold import checkpoint  # noqa: PLC0415  (pyiceberg: not for `--help`)
+
+    return checkpoint(pipeline, connections)
+
+
+def _say(line: str) -> None:
+    output.say(f"  {line}")
+
+
+def _as_json(
+    reasons: dict[str, str], results: Iterable[UpkeepResult], folded: CheckpointResult | None
+) -> dict[str, Any]:
+    tables = [
+        {"kind": result.kind.value, **dataclasses.asdict(table)}
+        for result in results
+        for table in result.tables
+    ]
+    return {"due": reasons, "tables": tables, "log": dataclasses.asdict(folded) if folded else None}

@@ -1,0 +1,111 @@
+"""``./sluice validate``: every mistake of the configuration with line and key, or the pipelines it gives."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli import output
+from spark_jobs.config.file import read_config
+from spark_jobs.config.problems import ConfigProblem
+from spark_jobs.config.quantities import format_duration, format_size
+from spark_jobs.protocol.errors import ConfigError, SluiceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from spark_jobs.config.settings import PipelineConfig, SluiceConfig
+
+
+@click.command(name="validate")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object: file, problems, pipelines.")
+def validate(*, as_json: bool) -> int:
+    """Check sluice.yaml and its team files; connects to the broker only to list topics for topics_regex."""
+    reading = read_config()
+    config = reading.config
+    notes: list[str] = []
+    if config is not None and config.templates and not reading.problems:
+        config, notes = _list_topics(config)
+    problems = (*reading.problems, *(config.problems if config else ()), *_quality_problems(config))
+    if as_json:
+        output.json_line(_as_json(config, problems, notes))
+    else:
+        _print(config, problems, notes, is_usable=not reading.problems)
+    return ConfigError.exit_code if problems else 0
+
+
+def _quality_problems(config: SluiceConfig | None) -> Iterator[ConfigProblem]:
+    """Arguments that an expectation does not take; its library knows, and takes seconds to be asked."""
+    suites = [(each.name, suite) for each in (config.pipelines if config else ()) for suite in each.quality]
+    if config is None or not suites:
+        return
+    from spark_jobs.quality.judge import mistakes  # noqa: PLC0415  (Great Expectations, pyarrow)
+
+    for pipeline, suite in suites:
+        for mistake in mistakes(suite):
+            key = f"pipelines.{pipeline}.quality.{suite.name}"
+            yield ConfigProblem(config.source or "", None, key, mistake, "See the expectation's own page.")
+
+
+def _list_topics(config: SluiceConfig) -> tuple[SluiceConfig, list[str]]:
+    """The broker away is no mistake of the file: the topics as last listed stand in."""
+    from spark_jobs.connections.broker_topics import (  # noqa: PLC0415  (only topics_regex needs a broker)
+        refresh_topics,
+    )
+
+    try:
+        return refresh_topics(config), []
+    except SluiceError as error:
+        return config, [f"topics_regex uses the topics as last listed: {error.message}. {error.hint}"]
+
+
+def _print(
+    config: SluiceConfig | None, problems: tuple[ConfigProblem, ...], notes: list[str], *, is_usable: bool
+) -> None:
+    for problem in problems:
+        output.say(str(problem))
+    if config is not None and is_usable:
+        if problems:
+            output.say("\nThe other files' pipelines go on:")
+        output.table(
+            ("pipeline", "topic", "table", "start", "freshness", "batch", "partitioned by"),
+            [_row(pipeline) for pipeline in config.pipelines],
+        )
+        notes += [
+            f"{template.name}: no listed topic matches {template.topics_regex}"
+            for template in config.templates
+            if not any(pipeline.template == template.name for pipeline in config.pipelines)
+        ]
+    for note in notes:
+        output.say(f"note: {note}")
+    if problems:
+        output.say(f"\n{output.count(len(problems), 'mistake')}")
+    elif config is not None:
+        source = config.source or "no sluice.yaml: the defaults"
+        output.say(f"\n{source}: {output.count(len(config.pipelines), 'pipeline')}, no mistakes")
+
+
+def _row(pipeline: PipelineConfig) -> tuple[str, ...]:
+    return (
+        pipeline.name,
+        pipeline.topic,
+        pipeline.table,
+        str(pipeline.start.kind),
+        format_duration(pipeline.freshness_seconds),
+        f"{pipeline.max_batch_records:,} records, {format_size(pipeline.max_batch_bytes)}",
+        ", ".join(pipeline.partition_by) or "-",
+    )
+
+
+def _as_json(
+    config: SluiceConfig | None, problems: tuple[ConfigProblem, ...], notes: list[str]
+) -> dict[str, Any]:
+    pipelines = config.pipelines if config else ()
+    return {
+        "file": config.source if config else None,
+        "problems": [asdict(problem) for problem in problems],
+        "notes": notes,
+        "pipelines": [pipeline.model_dump(mode="json") for pipeline in pipelines],
+    }

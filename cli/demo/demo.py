@@ -1,0 +1,120 @@
+"""``demo``: the main job on real parts and real input, then the proof, then how to look at it."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cli import output
+from cli.stand.run_record import hold
+from spark_jobs.config.file import (
+    ENVIRONMENT_CONFIG,
+    ENVIRONMENT_HOME,
+    find_config_file,
+    home_folder,
+    load_config,
+)
+from spark_jobs.protocol.errors import SluiceError
+from spark_jobs.storage.state_files import write_whole
+
+if TYPE_CHECKING:
+    from cli.stand.running import Servers
+    from spark_jobs.config.settings import SluiceConfig
+
+DEMO_CONFIG = """\
+version: 1
+pipelines:
+  flights: {topic: flights, table: lake.flights}
+  weather: {topic: weather, table: lake.weather, max_batch_records: 4000}
+"""
+
+
+@click.command("demo")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+def command(as_json: bool) -> int:
+    """Fill two tables from a real Kafka, by the sensor's own runs, and audit them against it.
+
+    New York's flights and weather of 2013 go into the topics `flights` and `weather` of an embedded broker.
+    Dagster's sensor sees the backlog and its runs drain it. Then a short tour: a compaction, a replay, the
+    checks. At the end everything that was started is stopped; the tables stay. It can be run again: what is
+    there is not done twice. Exit code 1 when the audit finds anything.
+    """
+    config = _demo_config()
+    with hold(config.home, "./sluice demo"):
+        from cli.demo.drain_watch import wait_for_runs  # noqa: PLC0415
+        from cli.demo.report import (  # noqa: PLC0415  (pyiceberg: not for `--help`)
+            audit_all,
+            print_report,
+            to_json,
+        )
+        from cli.demo.tour import walk  # noqa: PLC0415
+        from cli.stand.running import servers_of  # noqa: PLC0415
+
+        with servers_of(config) as servers:
+            output.heading("1. Servers")
+            servers.start_backends()
+            output.heading("2. Records into Kafka")
+            _produce(servers)
+            output.heading("3. Dagster's sensor fills the tables")
+            output.say(f"  watch it at {servers.start_dagster('127.0.0.1', 0)} while this runs")
+            output.say("  the sensor looks every few seconds; the first runs meet a cold Spark")
+            _wait_until_drained(servers)
+            output.heading("4. Audit against Kafka")
+            audited = audit_all(config)
+            wait_for_runs(servers.home)
+            output.heading("5. A short tour of what keeps a table healthy")
+            stays_whole = walk(config)
+        print_report(config, audited)
+    if as_json:
+        output.json_line(to_json(audited))
+    return 0 if stays_whole and all(one.result.is_clean for one in audited) else 1
+
+
+def _demo_config() -> SluiceConfig:
+    """The built-in defaults; beside a configuration of the user's own, in the demo's own state folder."""
+    own = find_config_file(None)
+    if own is None:
+        return load_config()
+    home = home_folder(own) / "demo"
+    file = home / "demo.yaml"
+    if own != file:
+        output.say(f"{own} is left alone: the demo has its own settings and state under {home}")
+    write_whole(file, DEMO_CONFIG)
+    os.environ[ENVIRONMENT_HOME] = str(home)
+    os.environ[ENVIRONMENT_CONFIG] = str(file)
+    return load_config(file)
+
+
+def _produce(servers: Servers) -> None:
+    from cli.stand.sample_data import (  # noqa: PLC0415  (librdkafka: not for `--help`)
+        SAMPLE_TOPICS,
+        produce_sample,
+    )
+    from cli.stand.sample_topics import create_sample_topics, end_offsets  # noqa: PLC0415
+
+    properties = {"bootstrap.servers": servers.endpoints.kafka_bootstrap_servers or ""}
+    create_sample_topics(properties)
+    for sample in SAMPLE_TOPICS:
+        ends = end_offsets(properties, sample.topic)
+        there = sum(ends.values())
+        if there >= sample.records:
+            output.say(f"  {sample.topic}: {there:,} records are there already")
+            continue
+        began = time.monotonic()
+        sent = produce_sample(sample, properties, ends, on_progress=lambda _number: servers.raise_if_ended())
+        took = output.seconds((time.monotonic() - began) * 1000)
+        output.say(f"  {sample.topic}: {sent:,} records into {sample.partitions} partitions in {took}")
+
+
+def _wait_until_drained(servers: Servers) -> None:
+    from cli.demo.drain_watch import wait_until_drained  # noqa: PLC0415  (pyiceberg: not for `--help`)
+
+    try:
+        wait_until_drained(servers.config, servers.raise_if_ended, output.say)
+    except SluiceError:
+        output.say(f"  logs: {Path(servers.home) / 'logs'}")
+        raise

@@ -1,0 +1,118 @@
+"""The demo's end: the audit, what landed, where it is, a query with its answer, how to read on."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cli import output
+from cli.commands.audit import verdict
+from cli.demo.landed import Landed, read_landed
+from cli.demo.reading import EXAMPLE_QUERY, EXAMPLE_QUESTION, run_example, snippets
+from cli.work import connections_for
+from spark_jobs.audit.audit import AuditResult, audit
+from spark_jobs.config.secrets import resolve
+from spark_jobs.lake.catalog import close_catalog, open_catalog
+from spark_jobs.lake.tables import load_table
+
+if TYPE_CHECKING:
+    from spark_jobs.config.settings import PipelineConfig, SluiceConfig
+
+EXAMPLE_TABLE = "lake.flights"
+JSON_FIELDS = (
+    *("pipeline", "topic", "table", "records", "rows", "dead_letters", "tombstones"),
+    *("missing", "duplicates", "snapshots", "lag"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """One pipeline: what the audit found and what landed; ``landed`` is None without a table."""
+
+    result: AuditResult
+    landed: Landed | None
+
+
+def audit_all(config: SluiceConfig) -> list[Audited]:
+    """Audit every pipeline while Kafka still answers, saying how long each took."""
+    return [_audit_one(config, pipeline) for pipeline in config.pipelines]
+
+
+def to_json(audited: list[Audited]) -> dict[str, object]:
+    """What ``--json`` ends with."""
+    return {"pipelines": [{name: getattr(one.result, name) for name in JSON_FIELDS} for one in audited]}
+
+
+def print_report(config: SluiceConfig, audited: list[Audited]) -> None:
+    """Everything a person wants to know once the servers are down."""
+    output.heading("What landed")
+    _print_landed(audited)
+    output.heading(EXAMPLE_QUESTION)
+    _print_example(config)
+    output.heading("Three ways to read the table")
+    _print_snippets(config)
+    output.heading("Where things are")
+    rows = [(f"table {one.result.table}", one.landed.location if one.landed else "-") for one in audited]
+    output.table(
+        ("what", "where"),
+        [*rows, ("catalog", config.catalog.properties["uri"]), ("logs", f"{config.home}/logs")],
+    )
+    output.say("\nNext: ./sluice up keeps all of this running, with a live stream and Dagster's UI.")
+
+
+def _audit_one(config: SluiceConfig, pipeline: PipelineConfig) -> Audited:
+    began = time.monotonic()
+    with connections_for(config, pipeline, "audit") as connections:
+        result = audit(pipeline, connections)
+        catalog = connections.open_catalog()
+        try:
+            table = load_table(catalog, pipeline.table)
+            landed = read_landed(table, connections) if table is not None else None
+        finally:
+            close_catalog(catalog)
+    took = output.seconds((time.monotonic() - began) * 1000)
+    output.say(f"  {pipeline.name}: {verdict(result)} ({took})")
+    return Audited(result, landed)
+
+
+def _print_landed(audited: list[Audited]) -> None:
+    numbers = (
+        *("records", "rows", "dead letters", "tombstones", "missing", "duplicates"),
+        *("batches", "snapshots", "lag", "records/s", "Parquet MB"),
+    )
+    rows = []
+    for one in audited:
+        result, landed = one.result, one.landed
+        counted = (result.records, result.rows, result.dead_letters, result.tombstones)
+        found = (
+            result.missing,
+            result.duplicates,
+            landed.batches if landed else 0,
+            result.snapshots,
+            result.lag,
+        )
+        speed = (landed.records_per_second, round(landed.file_bytes / 1e6, 1)) if landed else (None, None)
+        rows.append((result.pipeline, *counted, *found, *speed))
+    output.table(("pipeline", *numbers), rows, numbers=numbers)
+
+
+def _print_example(config: SluiceConfig) -> None:
+    catalog = open_catalog(config.catalog.name, resolve(config.catalog.properties))
+    try:
+        table = load_table(catalog, EXAMPLE_TABLE)
+        if table is None:
+            return
+        answer = run_example(table)
+    finally:
+        close_catalog(catalog)
+    output.say(EXAMPLE_QUERY + "\n")
+    output.table(answer.columns, answer.rows, numbers=answer.columns[1:])
+
+
+def _print_snippets(config: SluiceConfig) -> None:
+    output.say(f"Python here is {sys.executable}\n")
+    for reader, text in snippets(config.catalog.name, config.catalog.properties, EXAMPLE_TABLE).items():
+        output.say(f"# {reader}")
+        output.say(text + "\n")

@@ -1,0 +1,232 @@
+"""``python -m cli.pages.configuration``: writes docs/CONFIG.md and docs/sluice.schema.json from the models.
+
+A test holds the committed files to what this gives, so a key cannot change without its documentation.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic.json_schema import GenerateJsonSchema
+
+from cli.commands.config_template import render_config
+from spark_jobs.config.written import (
+    WrittenCatalog,
+    WrittenDeadLetters,
+    WrittenDefaults,
+    WrittenFile,
+    WrittenNotify,
+    WrittenPipeline,
+    WrittenSpark,
+    WrittenTeamFile,
+    WrittenUpkeep,
+)
+from spark_jobs.config.written_checks import WrittenChecks, WrittenMetrics
+from spark_jobs.config.written_quality import WrittenSuite
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from pydantic.json_schema import JsonSchemaValue
+    from pydantic_core import core_schema
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+_HEADER = "| key | value | default | meaning |\n|---|---|---|---|"
+_KINDS_BY_UNIT = {
+    "smhd": "duration: `30s`, `5m`, `1h`, `1d`",
+    "KMGT": "size: `64MiB`, `1GiB`",
+    "%": "share: `5%`",
+}
+_SECTION_KEYS = ("kafka", "catalog", "spark", "metrics", "defaults", "pipelines")
+_PIPELINE_SECTION_KEYS = ("upkeep", "dead_letters", "quality", "checks", "notify")
+_SECTIONS_OF: dict[type[BaseModel], tuple[str, ...]] = {
+    WrittenFile: _SECTION_KEYS,
+    WrittenDefaults: _PIPELINE_SECTION_KEYS,
+}
+
+
+class _EditorSchema(GenerateJsonSchema):
+    """JSON Schema as an editor wants it: a key is there or not, never null."""
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        inner = self.generate_inner(schema["schema"])
+        default = schema.get("default")
+        return {**inner, "default": default} if isinstance(default, str) else inner
+
+
+def render_schema() -> str:
+    """The JSON Schema of ``sluice.yaml``; a team file is checked by the same schema's ``WrittenTeamFile``."""
+    schema = WrittenFile.model_json_schema(schema_generator=_EditorSchema)
+    team = WrittenTeamFile.model_json_schema(schema_generator=_EditorSchema)
+    team.pop("$defs")
+    schema["$defs"]["WrittenTeamFile"] = team
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "sluice.yaml"} | {
+        key: value for key, value in schema.items() if key != "title"
+    }
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def render_config_md() -> str:
+    """The reference of every key, with an example that is itself checked by a test."""
+    example = render_config(bootstrap_servers="broker-1:9092,broker-2:9092", topics=("orders", "page.views"))
+    parts = [
+        _INTRODUCTION,
+        "## An example\n\nWhat `./sluice init` writes:\n\n```yaml\n" + example + "```",
+        "## The file\n\n" + _table(WrittenFile),
+        _section("kafka", _KAFKA),
+        _section("catalog", _CATALOG, WrittenCatalog),
+        _section("spark", WrittenSpark.__doc__ or "", WrittenSpark),
+        _section("defaults", _DEFAULTS, WrittenDefaults),
+        _section("upkeep", WrittenUpkeep.__doc__ or "", WrittenUpkeep),
+        _section("dead_letters", WrittenDeadLetters.__doc__ or "", WrittenDeadLetters),
+        _section("quality", _QUALITY, WrittenSuite),
+        _section("checks", _CHECKS, WrittenChecks),
+        _section("notify", WrittenNotify.__doc__ or "", WrittenNotify),
+        _section("metrics", WrittenMetrics.__doc__ or "", WrittenMetrics),
+        _section("pipelines", _PIPELINES, WrittenPipeline, without=WrittenDefaults),
+        _TEAM_FILES,
+        _SECRETS,
+        _ENVIRONMENT,
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def main() -> None:
+    """Write both files."""
+    (DOCS / "CONFIG.md").write_text(render_config_md(), encoding="utf-8")
+    (DOCS / "sluice.schema.json").write_text(render_schema(), encoding="utf-8")
+
+
+def _section(
+    key: str, text: str, model: type[BaseModel] | None = None, *, without: type[BaseModel] | None = None
+) -> str:
+    table = f"\n\n{_table(model, without)}" if model else ""
+    return f"## `{key}:`\n\n{text}{table}"
+
+
+def _table(model: type[BaseModel], without: type[BaseModel] | None = None) -> str:
+    schema = model.model_json_schema(schema_generator=_EditorSchema)
+    required = schema.get("required", [])
+    rows = []
+    for name, value in schema["properties"].items():
+        if without is not None and name in without.model_fields:
+            continue
+        default = (
+            "**required**" if name in required else f"`{value['default']}`" if "default" in value else ""
+        )
+        has_section = name in _SECTIONS_OF.get(model, ())
+        kind = f"[section](#{name})" if has_section else _kind(value)
+        rows.append(
+            f"| `{name}` | {kind} | {default} | {value.get('description', '')} |".replace("year|", "year\\|")
+        )
+    return "\n".join([_HEADER, *rows])
+
+
+def _kind(value: dict[str, Any]) -> str:
+    if "anyOf" in value:
+        return " or ".join(_kind(option) for option in value["anyOf"])
+    if "enum" in value:
+        return " or ".join(f"`{option}`" for option in value["enum"])
+    if "const" in value:
+        return f"`{value['const']}`"
+    pattern = value.get("pattern", "")
+    for unit, kind in _KINDS_BY_UNIT.items():
+        if unit in pattern:
+            return kind
+    return {"string": "text", "array": "list", "object": "map", "integer": "whole number"}.get(
+        value.get("type", ""), "map"
+    )
+
+
+_INTRODUCTION = """# Configuration
+
+<!-- Generated by `python -m cli.pages.configuration` from spark_jobs/config/written.py; change it there. -->
+
+`sluice.yaml` in the working directory, or the file that `--config` or `SLUICE_CONFIG` names. Without any
+file Sluice runs its own broker, an SQLite catalog and a local folder, with the demo's two pipelines.
+`./sluice validate` names every mistake with its line and key; unknown and contradictory keys are refused.
+For completion and checks while typing, tell your editor that `docs/sluice.schema.json` is the schema of
+the file.
+
+Durations and sizes carry a unit. Every value may be quoted or not: `0123` and `on` stay the text they are."""
+
+_KAFKA = """Any librdkafka property under its own name, for consumers and the admin client alike. An unknown
+one is refused, and one of the Java client is told its name here. What decides that every record is read once
+has one value: `isolation.level`, `auto.offset.reset`, `check.crcs`, `enable.partition.eof`,
+`enable.auto.commit`, `enable.auto.offset.store`; any other is refused. So is a `group.id`: no consumer group
+is joined."""
+
+_CATALOG = """Any catalog that speaks Iceberg's REST protocol (tested with Iceberg's reference server and
+Nessie), or SQLite on a local disk. Others that PyIceberg knows (Glue, Hive, Postgres) need their driver,
+which is not installed, and are not tested.
+
+`name` and the properties of the catalog and its FileIO under PyIceberg's names, flat. For Spark they are
+translated to Iceberg-Java's names, so that both see the same tables; what only Spark should know goes to
+`spark.conf` as `spark.sql.catalog.<name>.…`. Left out as a whole, or with nothing but a name, the catalog is
+SQLite at `catalog.db` and the warehouse the folder `lake`, both in the state folder."""
+
+_DEFAULTS = """Settings of every pipeline that does not say otherwise. The order is: the main file's
+defaults, a team file's own, the pipeline's. Maps are merged key by key, everything else is replaced."""
+
+_QUALITY = """A list of suites. A pipeline's list replaces that of `defaults`.
+
+```yaml
+quality:
+  - name: complete_orders
+    when: gate
+    on_failure: dead_letters
+    expectations:
+      - expect_column_values_to_not_be_null: {column: id}
+      - expect_column_values_to_be_between: {column: price, min_value: 0, max_value: 10000, mostly: 0.99}
+```
+
+The names and arguments are Great Expectations' own; those that need a database are refused. In arguments
+`5`, `0.5` and `true` are a number, a number and a truth value, unless they are quoted. Times are UTC, written
+as in ISO 8601. Maps, lists and structs are handed over as JSON text. What a batch that fails a gate goes
+through, and what to do then, is in [OPERATIONS.md](OPERATIONS.md#quality-and-held-batches)."""
+
+_PIPELINES = """A pipeline is one topic into one table. Its name becomes a Dagster asset key; letters,
+digits and `_`. Every key of `defaults` may stand here too. With `topics` or `topics_regex` each topic
+becomes a pipeline of its own, named after the topic with everything but letters, digits and `_` replaced
+by `_`.
+
+`topics_regex` is matched against the broker's topics as last listed: `./sluice up`, `validate`, `status` and
+`init` list them and keep the list as `run/topics.json` in the state folder, because loading a configuration
+asks no broker. A topic made later becomes a pipeline when one of these runs and the code location is reloaded
+(`./sluice up` does both at its start). A topic that a pipeline of its own names is left to that pipeline.
+
+Two pipelines never write one table; `<table>_dead_letters` counts as the pipeline's too."""
+
+_CHECKS = """The built-in checks, each a map of `severity` (`error`, `warn` or `off`) and, where it has one,
+`limit`: `fresh: {severity: warn, limit: 10m}`. `./sluice checks` prints them, Dagster runs them every five
+minutes, and docs/OPERATIONS.md says for each what to do when it fails."""
+
+_TEAM_FILES = """## Team files
+
+Each file that `include` finds holds `pipelines` and, if wanted, `defaults` of its own, nothing else. A
+file with a mistake, or with a pipeline or table that another file named before it has, is left out as a
+whole; all other files' pipelines go on. `./sluice validate` and `status` show what was left out and why."""
+
+_SECRETS = """## Secrets
+
+`${NAME}` (environment) and `${file:/path}` (the file's content without its last line break) may stand
+anywhere inside a value under `kafka`, `catalog` and `spark.conf`, and in `notify.webhook`. They are read when
+a run starts, so a rotated secret needs no restart, and their values are kept out of logs, errors, the UI and
+the transaction log. One that is not there is an error that names the key (of `notify.webhook` a warning)."""
+
+_ENVIRONMENT = """## Environment
+
+| variable | meaning |
+|---|---|
+| `SLUICE_CONFIG` | The configuration file; `--config` wins. |
+| `SLUICE_HOME` | The state folder instead of `.sluice` beside the configuration file. |
+| `SLUICE_MAVEN_MIRROR` | The address of a Maven repository to take the jars from. |
+| `XDG_CACHE_HOME` | Where downloads are kept, shared between clones; `~/.cache` by default. |"""
+
+
+if __name__ == "__main__":
+    main()

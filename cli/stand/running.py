@@ -1,0 +1,243 @@
+"""The servers of ``up`` and ``demo``: started in an order that works, all stopped within seconds."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from cli import output
+from servers.dagster import DAEMON, WEBSERVER, DagsterServers, DagsterSettings, start_dagster
+from servers.environment import clean_environment
+from servers.jars import lake_jar_sets
+from servers.java import java_home
+from servers.kafka import KafkaServer, KafkaSettings, free_kafka_ports, start_kafka
+from servers.metrics import METRICS, start_metrics
+from servers.process import Launch, ServerProcess, free_ports, stop_recorded
+from servers.spark_connect import SparkConnectServer, SparkConnectSettings, start_spark_connect
+from spark_jobs.config.redaction import is_secret_key
+from spark_jobs.config.secrets import resolve
+from spark_jobs.connections.endpoints import Endpoints, clear_endpoints, write_endpoints
+from spark_jobs.protocol.errors import RetryableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from spark_jobs.config.settings import SluiceConfig
+
+KAFKA, SPARK, STREAM = "kafka", "spark-connect", "sample-stream"
+# Dagster first, so that its runs end while what they use still answers. All within 15 s, kills included.
+STOP_ORDER = ((DAEMON, WEBSERVER, STREAM, METRICS), (KAFKA, SPARK))
+STOP_GRACE_SECONDS = 4.0
+Started = TypeVar("Started")
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(slots=True)
+class Servers:
+    """What was started so far, by name."""
+
+    config: SluiceConfig
+    processes: dict[str, ServerProcess] = field(default_factory=dict)
+    endpoints: Endpoints = field(default_factory=Endpoints)
+
+    @property
+    def home(self) -> Path:
+        """The state folder."""
+        return Path(self.config.home)
+
+    @property
+    def run_folder(self) -> Path:
+        """Where processes are recorded."""
+        return self.home / "run"
+
+    def log_path(self, name: str) -> Path:
+        """The log of the server of that name."""
+        return self.home / "logs" / f"{name}.log"
+
+    def start_backends(self) -> None:
+        """Start what the configuration does not name elsewhere, side by side: broker, Spark server."""
+        spark = self.config.spark
+        starts: list[Callable[[], None]] = []
+        if not self.config.has_broker:
+            starts.append(self._start_kafka)
+        if not (spark.remote or spark.master):
+            starts.append(self._start_spark)
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            for started in [pool.submit(start) for start in starts]:
+                started.result()
+        write_endpoints(self.config.home, self.endpoints)
+
+    def start_dagster(self, host: str, port: int) -> str:
+        """Start daemon and webserver and give the UI's address."""
+        source = self.config.source
+        dagster: DagsterServers = start_dagster(
+            DagsterSettings(
+                sluice_home=self.home,
+                config_path=Path(source) if source else None,
+                port=port or free_ports(1)[0],
+                host=host,
+                dies_with_parent=True,
+            )
+        )
+        self.processes |= {DAEMON: dagster.daemon, WEBSERVER: dagster.webserver}
+        if dagster.failed_runs:
+            output.say(
+                f"  failed {output.count(dagster.failed_runs, 'run')} that an earlier daemon left behind"
+            )
+        return dagster.url
+
+    def start_stream(self) -> None:
+        """Start the sample stream into the embedded broker."""
+        bootstrap_servers = self.endpoints.kafka_bootstrap_servers or ""
+        self.processes[STREAM] = ServerProcess(
+            Launch(
+                name=STREAM,
+                command=[sys.executable, "-m", "cli.stand.sample_stream", bootstrap_servers],
+                run_folder=self.run_folder,
+                log_path=self.log_path(STREAM),
+                working_folder=PROJECT,
+                environment=clean_environment(java_home()),
+                dies_with_parent=True,
+            )
+        )
+
+    def start_metrics(self) -> str | None:
+        """Start the metrics endpoint and give its address; None when it is switched off."""
+        settings, source = self.config.metrics, self.config.source
+        if settings.port == 0:
+            return None
+        started = start_metrics(
+            self.home, Path(source) if source else None, host=settings.host, port=settings.port
+        )
+        self.processes[METRICS] = started.process
+        return started.url
+
+    def raise_if_ended(self) -> None:
+        """Raise ``RetryableError`` when a server ended by itself; without metrics the rest goes on."""
+        for name, process in list(self.processes.items()):
+            if not process.is_running and name == METRICS:
+                self.processes.pop(name).stop()
+                output.say(f"metrics are not served any more: the log is {self.log_path(name)}")
+            elif not process.is_running:
+                raise RetryableError(
+                    f"{name} ended by itself",
+                    code="server-ended",
+                    hint=f"Its log is {self.log_path(name)}; start again with the same command.",
+                )
+
+    def stop(self) -> None:
+        """Stop everything that was started; does nothing the second time."""
+        clear_endpoints(self.config.home)
+        for names in STOP_ORDER:
+            stopping = [self.processes.pop(name) for name in names if name in self.processes]
+            _all_at_once([_stopper(process) for process in stopping])
+
+    def _start_kafka(self) -> None:
+        port, controller_port = free_kafka_ports()
+        kafka: KafkaServer = _timed(
+            "Kafka broker",
+            lambda: start_kafka(
+                KafkaSettings(
+                    home=self.home / "kafka",
+                    run_folder=self.run_folder,
+                    log_path=self.log_path(KAFKA),
+                    port=port,
+                    controller_port=controller_port,
+                    dies_with_parent=True,
+                )
+            ),
+        )
+        self.processes[KAFKA] = kafka.process
+        self.endpoints = Endpoints(kafka.bootstrap_servers, self.endpoints.spark_remote)
+
+    def _start_spark(self) -> None:
+        home = self.home / "spark"
+        spark: SparkConnectServer = _timed(
+            "Spark Connect server",
+            lambda: start_spark_connect(
+                SparkConnectSettings(
+                    home=home,
+                    run_folder=self.run_folder,
+                    log_path=self.log_path(SPARK),
+                    port=free_ports(1)[0],
+                    cores=os.cpu_count() or 1,
+                    conf=_spark_conf(home, resolve(self.config.spark.conf)),
+                    jar_sets=lake_jar_sets(self.config.catalog.properties),
+                    dies_with_parent=True,
+                )
+            ),
+        )
+        self.processes[SPARK] = spark.process
+        self.endpoints = Endpoints(self.endpoints.kafka_bootstrap_servers, spark.remote)
+
+
+@contextmanager
+def servers_of(config: SluiceConfig) -> Iterator[Servers]:
+    """Servers that are all stopped when the block is left, however it is left."""
+    servers = Servers(config)
+    try:
+        yield servers
+    finally:
+        with _undisturbed():
+            servers.stop()
+
+
+def stop_left_over(config: SluiceConfig) -> list[str]:
+    """Stop recorded servers whose starter is gone, by identity; gives the names of those that ran."""
+    run_folder, stopped = Path(config.home) / "run", []
+    for names in STOP_ORDER:
+        stopped += [name for name in names if stop_recorded(run_folder, name, STOP_GRACE_SECONDS)]
+    clear_endpoints(config.home)
+    return stopped
+
+
+def _timed(what: str, start: Callable[[], Started]) -> Started:
+    began = time.monotonic()
+    result = start()
+    output.say(f"  {what} answers after {output.seconds((time.monotonic() - began) * 1000)}")
+    return result
+
+
+def _spark_conf(home: Path, conf: dict[str, str]) -> dict[str, str]:
+    """What may stand on a command line; secrets go to a file that only this user reads."""
+    secrets = {key: value for key, value in conf.items() if is_secret_key(key)}
+    file = home / "conf" / "spark-defaults.conf"
+    file.unlink(missing_ok=True)
+    if secrets:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as text:
+            text.writelines(f"{key} {value}\n" for key, value in secrets.items())
+    return {key: value for key, value in conf.items() if key not in secrets}
+
+
+def _stopper(process: ServerProcess) -> Callable[[], None]:
+    return lambda: process.stop(STOP_GRACE_SECONDS)
+
+
+def _all_at_once(actions: list[Callable[[], None]]) -> None:
+    threads = [threading.Thread(target=action) for action in actions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """A second Ctrl-C must not leave half of the servers behind."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

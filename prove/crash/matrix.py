@@ -1,0 +1,259 @@
+"""The crash matrix: every job, struck at every place and by every outcome of its commit.
+
+So on SQLite and on REST, but that gates meet no REST server, compaction thirteen outcomes there, expiry four
+and Spark's other jobs kills only; on Nessie there is a dozen of all.
+
+After the blow a new process does what the operator or the next tick would do, more records come, and an audit
+counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from prove.crash.act_jobs import ACCEPT, DISCARD, GATED_DRAIN, HELD_DRAIN, PUBLISH
+from prove.crash.blows import OF_SERVERS, OF_SQLITE, Kill, OfServer
+from prove.crash.jobs import (
+    CHECKPOINT,
+    DEAD_LETTERS,
+    DRAIN,
+    FIRST,
+    RECOVERY,
+    RECOVERY_OF_HALF,
+    RECOVERY_OF_LANDED,
+    REPLAY,
+    REPLAY_AFTER_DEAD,
+    REPLAY_DEAD_LETTERS,
+    ROLLBACK,
+)
+from prove.crash.replaced import arrivals
+from prove.crash.restart import Restart
+from prove.crash.upkeep_jobs import COMPACTION, EXPIRY, SPARK_JOBS
+from prove.lab.fault_proxy import Fault
+from prove.scenario import Findings, Scenario
+from prove.stage import CATALOG_NAMES, NESSIE, REST, SQLITE
+from prove.verdict import look
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prove.crash.blows import Blow
+    from prove.crash.jobs import Job
+    from prove.crash.promises import Outcomes, Promise
+    from prove.stage import Play, Stage
+    from prove.verdict import Counts
+
+JOBS = (
+    DRAIN,
+    FIRST,
+    DEAD_LETTERS,
+    RECOVERY,
+    RECOVERY_OF_HALF,
+    RECOVERY_OF_LANDED,
+    CHECKPOINT,
+    REPLAY,
+    REPLAY_AFTER_DEAD,
+    ROLLBACK,
+    PUBLISH,
+    DISCARD,
+    ACCEPT,
+)
+GATES = (GATED_DRAIN, HELD_DRAIN)
+# Of the commit that Iceberg's own code makes on the Spark server. Where it never lands and that stays
+# unknown, what was written is an orphan, which is removed days later: nothing to be seen here. What a landed
+# 401 makes of it is a case of the hostile lakes: Iceberg's code deletes what it committed.
+OF_COMPACTION = (
+    Fault.REFUSED_401,
+    Fault.REFUSED_409,
+    Fault.REFUSED_429,
+    Fault.LANDED_409,
+    Fault.LANDED_429,
+    Fault.LANDED_500,
+    Fault.LANDED_502,
+    Fault.LANDED_503,
+    Fault.LANDED_504,
+    Fault.LANDED_TWICE,
+    Fault.LANDED_NO_ANSWER,
+    Fault.CUT_AFTER,
+    Fault.HALF_ANSWER,
+)
+OF_EXPIRY = (Fault.REFUSED_409, Fault.REFUSED_504, Fault.LANDED_504, Fault.CUT_AFTER)
+OF_REPLAYED_DEAD_LETTERS = (
+    Fault.REFUSED_409,
+    Fault.REFUSED_504,
+    Fault.CUT_BEFORE,
+    Fault.LANDED_409,
+    Fault.LANDED_504,
+    Fault.CUT_AFTER,
+    Fault.LATE_504,
+)
+# What `--quick` and the suite run: each job, and the outcomes that once broke something.
+QUICK = (
+    "sqlite/first-batch/kill-*",
+    "sqlite/replay/kill-*",
+    "sqlite/publish/kill-*",
+    "sqlite/drain/kill-split.after-chunk",
+    "sqlite/drain/kill-commit.before-swap",
+    "sqlite/drain/locked-at-commit",
+    "sqlite/drain/disk-full",
+    "sqlite/drain/killed-after-commit",
+    "sqlite/first-batch/killed-after-commit",
+    "sqlite/dead-letters/locked-at-update",
+    "sqlite/recovery/kill-recover.after-adoption",
+    "sqlite/recovery/locked-at-commit",
+    "sqlite/recovery-of-half/kill-recover.before-delete",
+    "sqlite/recovery-of-landed/kill-dead-letters.after-swap",
+    "sqlite/checkpoint/kill-checkpoint.after-entered",
+    "sqlite/checkpoint/failed-after-commit",
+    "sqlite/replay/killed-after-commit",
+    "sqlite/rollback/kill-rollback.after-swap",
+    "rest/drain/kill-drain.after-tasks",
+    "rest/drain/kill-drain.after-flush-start",
+    "rest/drain/kill-drain.after-parquet-written",
+    "rest/drain/kill-commit.*-swap",
+    "rest/drain/kill-dead-letters.before-swap",
+    "rest/drain/refused-409",
+    "rest/drain/refused-503",
+    "rest/drain/cut-before",
+    "rest/drain/cut-after",
+    "rest/drain/landed-409",
+    "rest/drain/landed-401",
+    "rest/drain/late-504",
+    "rest/drain/late-504-noticed",
+    "rest/first-batch/landed-twice",
+    "rest/dead-letters/cut-after",
+    "rest/recovery/half-answer",
+    "rest/replay/landed-502",
+    "rest/checkpoint/landed-504",
+    "rest/publish/cut-before",
+    "sqlite/compaction/kill-act.before-swap",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One job, one blow, one catalog."""
+
+    job: Job
+    blow: Blow
+    catalog: str
+
+    @property
+    def name(self) -> str:
+        """``catalog/job/blow``."""
+        return f"{self.catalog}/{self.job.name}/{self.blow.name}"
+
+    def scenario(self) -> Scenario:
+        """The cell as the runner knows it."""
+        needs = {self.catalog} - {SQLITE} | ({"spark"} if self.job in SPARK_JOBS else set())
+        return Scenario(
+            name=self.name,
+            group=f"{self.job.title}, on {CATALOG_NAMES[self.catalog]}",
+            title=self.blow.title,
+            promise=self._promised().text,
+            needs=frozenset(needs),
+            is_quick=any(fnmatchcase(self.name, pattern) for pattern in QUICK),
+            run=self.run,
+        )
+
+    def run(self, stage: Stage) -> Findings:
+        """Strike, restart, go on, look."""
+        job = self.job
+        with (
+            stage.play(self.catalog, on_spark=job.on_spark, **job.settings) as play,
+            self.blow.arranged(play),
+        ):
+            job.prepare(play)
+            before = arrivals(play) if job.is_replay else None
+            struck = self.blow.strike(play, job)
+            restart = Restart()
+            restart.put_right(play, job, before)
+            promise = self.blow.promised(play, job, struck)
+            restart.go_on(play)
+            counts = look(play, of_earlier=job.of_earlier)
+        unkept = (*restart.unkept, *restart.differs_from(promise), *_left_of_folds(counts, promise))
+        orphans = (f"{counts.orphans} files left to orphan removal",) if counts.orphans else ()
+        happened = (struck.told, *_arrived_late(play), *restart.told, *orphans, *counts.examples)
+        return Findings(
+            happened="; ".join(happened),
+            lost=counts.lost,
+            doubled=counts.doubled,
+            unreadable=counts.unreadable,
+            stray=counts.stray,
+            read_again=restart.read_again,
+            may_read_again=promise.may_read_again,
+            recovery_seconds=restart.seconds,
+            unkept="; ".join(unkept),
+        )
+
+    def _promised(self) -> Promise | Outcomes:
+        if isinstance(self.blow, Kill):
+            return self.job.points[self.blow.point]
+        assert self.job.outcome is not None
+        return self.job.outcome
+
+
+def _arrived_late(play: Play) -> Iterator[str]:
+    for status in play.proxy.late_statuses if play.proxy else ():
+        yield "its commit landed late" if status == HTTPStatus.OK else "its late commit was refused"
+
+
+def _left_of_folds(counts: Counts, promise: Promise) -> Iterator[str]:
+    if counts.orphans not in promise.orphans:
+        allowed = " or ".join(map(str, promise.orphans))
+        yield f"{counts.orphans} files of the books that nothing names, not {allowed}"
+
+
+def crash_matrix() -> Iterator[Scenario]:
+    """Every cell, in the report's order."""
+    yield from (cell.scenario() for cell in crash_cells())
+
+
+def crash_cells() -> Iterator[Cell]:
+    """As they are struck."""
+    yield from (*_on_sqlite(), *_on_rest(), *_on_nessie(), *_on_spark())
+
+
+def _on_sqlite() -> Iterator[Cell]:
+    for job in (*JOBS, *GATES):
+        yield from (Cell(job, Kill(point), SQLITE) for point in job.points)
+        if job.outcome:
+            yield from (Cell(job, outcome, SQLITE) for outcome in OF_SQLITE)
+
+
+def _on_rest() -> Iterator[Cell]:
+    for job in JOBS:
+        yield from (Cell(job, Kill(point), REST) for point in job.points)
+        if job.outcome:
+            yield from (Cell(job, outcome, REST) for outcome in OF_SERVERS)
+    yield from (Cell(REPLAY_DEAD_LETTERS, OfServer(fault), REST) for fault in OF_REPLAYED_DEAD_LETTERS)
+
+
+def _on_nessie() -> Iterator[Cell]:
+    """A dozen: it keeps no history, and reads assertions its own way."""
+    for job, points in (
+        (FIRST, ("drain.after-table-made", "commit.after-swap")),
+        (DRAIN, ("drain.after-tasks", "commit.before-swap", "dead-letters.before-swap")),
+        (RECOVERY, ("commit.before-swap",)),
+    ):
+        yield from (Cell(job, Kill(point), NESSIE) for point in points)
+    for job, faults in (
+        (FIRST, (Fault.LANDED_504,)),
+        (DRAIN, (Fault.REFUSED_409, Fault.LANDED_409, Fault.LANDED_TWICE, Fault.LATE_504)),
+        (DEAD_LETTERS, (Fault.CUT_AFTER,)),
+        (RECOVERY, (Fault.HALF_ANSWER,)),
+    ):
+        yield from (Cell(job, OfServer(fault), NESSIE) for fault in faults)
+
+
+def _on_spark() -> Iterator[Cell]:
+    for job in SPARK_JOBS:
+        yield from (Cell(job, Kill(point), SQLITE) for point in job.points)
+    yield from (Cell(COMPACTION, outcome, SQLITE) for outcome in OF_SQLITE)
+    yield Cell(COMPACTION, Kill("act.before-swap"), REST)
+    yield from (Cell(COMPACTION, OfServer(fault), REST) for fault in OF_COMPACTION)
+    yield Cell(EXPIRY, Kill("expire.after-procedure"), REST)
+    yield from (Cell(EXPIRY, OfServer(fault), REST) for fault in OF_EXPIRY)

@@ -1,0 +1,49 @@
+"""Which rows a replay put in the place of others: they came in later than what was there."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from prove.lab.new_lab import by_offset, progress
+from spark_jobs.commit.dead_letters import still_owed
+from spark_jobs.replay.ranges import parse_range
+from spark_jobs.schema.metadata_columns import INGESTED_AT
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
+    from prove.stage import Play
+
+Arrivals = dict[tuple[int, int], datetime]
+
+
+def arrivals(play: Play) -> Arrivals:
+    """When each row and dead letter came in, by partition and offset."""
+    rows, dead_letters = (by_offset(play.lab, table) for table in play.lab.tables)
+    assert not rows.keys() & dead_letters.keys(), "a record is both a row and a dead letter"
+    return {place: row[INGESTED_AT] for place, row in (rows | dead_letters).items()}
+
+
+def owed(play: Play) -> set[tuple[int, int]]:
+    """Dead letters that a commit which landed a moment ago has yet to replace; the next run does."""
+    table, dead_letters = (progress(play.lab, name) for name in play.lab.tables)
+    if still_owed(table, dead_letters) is None:
+        return set()
+    return set(by_offset(play.lab, play.lab.tables[1]))
+
+
+def is_replaced(before: Arrivals, after: Arrivals, ranges: str, left: AbstractSet[tuple[int, int]]) -> bool:
+    """Whether what the range holds is another's now: all but what is left to do, or nothing."""
+    assert before.keys() == after.keys(), "a replay brought or took records"
+    changed = {place for place, arrived in after.items() if arrived != before[place]}
+    assert all(after[place] > before[place] for place in changed), "older rows came back"
+    wanted = parse_range(ranges)
+    inside = {
+        place for place in after if place[0] == wanted.partition and wanted.start <= place[1] < wanted.end
+    }
+    assert inside, "the range holds nothing"
+    assert changed in (set(), inside, inside - left), (
+        f"replaced {len(changed)} rows of {len(inside)} in {ranges}"
+    )
+    return bool(changed)

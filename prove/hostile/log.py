@@ -1,0 +1,128 @@
+"""Hostile logs: what a dead run logged is cut short, overwritten or gone when the next one looks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from prove.hostile.case import ADOPTED, Case, Told, drained, put_right
+from prove.stage import BATCH, REST, SQLITE
+from spark_jobs.txlog.names import PHASE_NUMBERS, Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyiceberg.io import FileIO
+
+    from prove.scenario import Scenario
+    from prove.stage import Play
+
+    Damage = Callable[[FileIO, str], object]
+
+GROUP = "a damaged transaction log"
+FOUND = "the dead run's commit is found, nothing is read again"
+READ_AGAIN = "the range is read and committed again"
+QUICK = frozenset({"log/files-garbage"})
+ON_REST = QUICK | {"log/files-truncated", "log/files-gone", "log/begin-gone", "log/landed-garbage"}
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """What a run that died at ``point`` logged of ``phase`` suffers ``damage``."""
+
+    name: str
+    title: str
+    phase: Phase
+    damage: Damage
+    point: str = "drain.after-parquet-written"
+    promise: str = ADOPTED
+    may_read_again: tuple[int, ...] = (0,)
+
+    def case(self, catalog: str) -> Case:
+        """The case as all hostile ones are."""
+        return Case(
+            name=f"log/{self.name}",
+            title=self.title,
+            promise=self.promise,
+            happen=self._happen,
+            catalog=catalog,
+            may_read_again=self.may_read_again,
+        )
+
+    def _happen(self, play: Play) -> Told:
+        drained(play)
+        play.produce_batch()
+        play.lab.kill_at(self.point)
+        table = play.lab.table()
+        table_uuid = str(table.metadata.table_uuid)
+        with play.lab.connections() as connections:
+            (dead,) = connections.txlog.unfinished(table_uuid, now_us=connections.now_us())
+            root = connections.txlog.root
+        name = f"{PHASE_NUMBERS[self.phase]}-{self.phase}.json"
+        location = f"{root}/{table_uuid}/{dead.uuid}/{name}"
+        assert table.io.new_input(location).exists(), f"there is no {name}"
+        self.damage(table.io, location)
+        told = put_right(f"{name} says nothing", play)
+        # What is left of it is folded like any other attempt.
+        play.work("checkpoint")
+        return told
+
+
+def hostile_logs() -> Iterator[Scenario]:
+    """Every case, in the report's order."""
+    for catalog in (SQLITE, REST):
+        for case in (each.case(catalog) for each in DAMAGED):
+            if catalog == SQLITE or case.name in ON_REST:
+                yield case.scenario(GROUP, is_quick=catalog == SQLITE and case.name in QUICK)
+
+
+def _truncate(storage: FileIO, location: str) -> None:
+    with storage.new_input(location).open() as stream:
+        left = stream.read()[:20]
+    _overwrite(left, storage, location)
+
+
+def _overwrite(content: bytes, storage: FileIO, location: str) -> None:
+    with storage.new_output(location).create(overwrite=True) as stream:
+        stream.write(content)
+
+
+def _delete(storage: FileIO, location: str) -> None:
+    storage.delete(location)
+
+
+_garbage = partial(_overwrite, b"\x00\xff garbage")
+_files = partial(Damaged, phase=Phase.PARQUET_WRITTEN, promise=READ_AGAIN, may_read_again=(BATCH,))
+DAMAGED = (
+    _files("files-truncated", "what names a dead run's files is cut short", damage=_truncate),
+    _files("files-garbage", "what names a dead run's files is garbage", damage=_garbage),
+    _files("files-gone", "what names a dead run's files is gone", damage=_delete),
+    Damaged("begin-garbage", "a dead run's first object is garbage", Phase.OFFSET_COMMIT, _garbage),
+    Damaged("begin-gone", "a dead run's first object is gone", Phase.OFFSET_COMMIT, _delete),
+    Damaged(
+        "place-gone",
+        "what says where a dead run's half-written files are is gone",
+        Phase.FLUSH_START,
+        _delete,
+        "drain.after-tasks",
+        f"{READ_AGAIN}; the files are found by their names and swept",
+        (BATCH,),
+    ),
+    Damaged(
+        "landed-garbage",
+        "what says that a dead run's commit landed is garbage",
+        Phase.ICEBERG_SNAPSHOT_CREATED,
+        _garbage,
+        "drain.after-iceberg-snapshot-created",
+        FOUND,
+    ),
+    Damaged(
+        "landed-gone",
+        "what says that a dead run's commit landed is gone",
+        Phase.ICEBERG_SNAPSHOT_CREATED,
+        _delete,
+        "drain.after-iceberg-snapshot-created",
+        FOUND,
+    ),
+)

@@ -1,0 +1,213 @@
+"""Hostile properties: somebody sets one of a table's `sluice.*` by hand, while a dead run's files wait."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from prove.crash.jobs import later
+from prove.hostile.case import ADOPTED, Case, Told, changed, drained, interrupted, put_right, refused
+from prove.stage import REST, SQLITE
+from spark_jobs.protocol.progress import (
+    PROPERTY_ANCHOR,
+    PROPERTY_LAST_COMMITS,
+    PROPERTY_LEADER_EPOCHS,
+    PROPERTY_OFFSETS,
+    PROPERTY_PENDING_DEAD_LETTERS,
+    PROPERTY_REPLAY_EPOCH,
+    PROPERTY_ROLLBACKS,
+    PROPERTY_TOPIC_ID,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyiceberg.table import Table
+
+    from prove.scenario import Scenario
+    from prove.stage import Play
+
+GROUP = "a table's properties set by hand"
+NAMED = "a named error and no commit; put back, all goes on as if nothing had been"
+QUICK = frozenset({"properties/offsets-set-forward", "properties/owed-forgotten"})
+ON_REST = QUICK | {"properties/offsets-set-back"}
+
+
+@dataclass(frozen=True, slots=True)
+class ByHand:
+    """``property_name`` is given another value, of its own one, once ``before`` was done; None removes it.
+
+    When it ``is_noticed`` the next drain must say so, and it is put back.
+    """
+
+    name: str
+    title: str
+    property_name: str
+    value: Callable[[str], str | None]
+    is_noticed: bool = True
+    before: Callable[[Play], None] = interrupted
+    was_read: bool = True
+
+    def case(self, catalog: str) -> Case:
+        """The case as all hostile ones are."""
+        return Case(
+            name=f"properties/{self.name}",
+            title=self.title,
+            promise=NAMED if self.is_noticed else ADOPTED,
+            happen=self._happen,
+            catalog=catalog,
+        )
+
+    def _happen(self, play: Play) -> Told:
+        self.before(play)
+        ours = play.lab.table().metadata.properties[self.property_name]
+        theirs = self.value(ours)
+        assert theirs != ours, "nothing is changed"
+        self._set(play, theirs)
+        if not self.is_noticed:
+            return put_right("it was not needed", play, was_read=self.was_read)
+        ended = refused(play, "damaged-progress")
+        self._set(play, ours)
+        return put_right(ended, play, was_read=self.was_read)
+
+    def _set(self, play: Play, value: str | None) -> None:
+        def change(table: Table) -> None:
+            with table.transaction() as transaction:
+                if value is None:
+                    transaction.remove_properties(self.property_name)
+                else:
+                    transaction.set_properties({self.property_name: value})
+
+        changed(play, change)
+
+
+def hostile_properties() -> Iterator[Scenario]:
+    """Every case, in the report's order."""
+    for catalog in (SQLITE, REST):
+        for case in (each.case(catalog) for each in BY_HAND):
+            if catalog == SQLITE or case.name in ON_REST:
+                yield case.scenario(GROUP, is_quick=catalog == SQLITE and case.name in QUICK)
+
+
+def _replayed(play: Play) -> None:
+    drained(play)
+    play.work("replay 0:5-18")
+    play.produce_batch()
+    play.lab.kill_at("drain.after-parquet-written")
+
+
+def _rolled_back(play: Play) -> None:
+    drained(play)
+    drained(play)
+    play.work("rollback")
+    play.lab.kill_at("drain.after-parquet-written")
+
+
+def _owing(play: Play) -> None:
+    """The last run died between its commit and that of its dead letters."""
+    drained(play)
+    play.produce_batch()
+    play.lab.kill_at("drain.after-commit")
+
+
+def _is(value: str | None) -> Callable[[str], str | None]:
+    """This, whatever it was."""
+    return lambda _ours: value
+
+
+def _moved(by: int, offsets: str) -> str:
+    """The properties' next offsets with partition 0's moved."""
+    document = json.loads(offsets)
+    for generations in document.values():
+        for partitions in generations.values():
+            partitions["0"] += by
+    return json.dumps(document)
+
+
+def _later_epochs(ours: str) -> str:
+    return json.dumps({p: [offset, epoch + 7] for p, (offset, epoch) in json.loads(ours).items()})
+
+
+def _without_files(ours: str) -> str:
+    return json.dumps({**json.loads(ours), "files": []})
+
+
+BY_HAND = (
+    ByHand("offsets-garbage", "`sluice.offsets` is garbage", PROPERTY_OFFSETS, _is("{garbage")),
+    ByHand("offsets-set-back", "`sluice.offsets` set back", PROPERTY_OFFSETS, partial(_moved, -10)),
+    ByHand("offsets-set-forward", "`sluice.offsets` set forward", PROPERTY_OFFSETS, partial(_moved, 5)),
+    ByHand("commits-garbage", "`sluice.last-commits` is garbage", PROPERTY_LAST_COMMITS, _is("null")),
+    ByHand(
+        "commits-emptied",
+        "`sluice.last-commits` emptied before the last one was settled",
+        PROPERTY_LAST_COMMITS,
+        _is("[]"),
+        before=_owing,
+    ),
+    ByHand("anchor-garbage", "`sluice.anchor` is garbage", PROPERTY_ANCHOR, _is("x")),
+    ByHand(
+        "anchor-unknown", "`sluice.anchor` names no snapshot", PROPERTY_ANCHOR, _is("12345"), is_noticed=False
+    ),
+    ByHand("anchor-gone", "`sluice.anchor` removed", PROPERTY_ANCHOR, _is(None), is_noticed=False),
+    ByHand(
+        "owed-garbage",
+        "`sluice.pending-dead-letters` is garbage while some are owed",
+        PROPERTY_PENDING_DEAD_LETTERS,
+        _is('{"files":1}'),
+        before=_owing,
+    ),
+    ByHand(
+        "owed-forgotten",
+        "`sluice.pending-dead-letters` emptied while some are owed",
+        PROPERTY_PENDING_DEAD_LETTERS,
+        _is("null"),
+        before=_owing,
+    ),
+    ByHand(
+        "owed-fewer",
+        "`sluice.pending-dead-letters` loses its files",
+        PROPERTY_PENDING_DEAD_LETTERS,
+        _without_files,
+        before=_owing,
+    ),
+    ByHand("epoch-garbage", "`sluice.replay-epoch` is garbage", PROPERTY_REPLAY_EPOCH, _is("one")),
+    ByHand(
+        "epoch-set-back",
+        "`sluice.replay-epoch` set back after a replay",
+        PROPERTY_REPLAY_EPOCH,
+        _is("0"),
+        before=_replayed,
+    ),
+    ByHand("rollbacks-garbage", "`sluice.rollbacks` is garbage", PROPERTY_ROLLBACKS, _is("[]")),
+    ByHand(
+        "rollbacks-set-back",
+        "`sluice.rollbacks` set back after a rollback",
+        PROPERTY_ROLLBACKS,
+        _is("0"),
+        before=_rolled_back,
+    ),
+    ByHand("rollbacks-set-forward", "`sluice.rollbacks` set forward", PROPERTY_ROLLBACKS, _is("3")),
+    ByHand(
+        "topic-id-wrong", "`sluice.topic-id` is another's", PROPERTY_TOPIC_ID, _is("V1a7Tt0qQ9-x3d2Jm8bD2w")
+    ),
+    ByHand("topic-id-gone", "`sluice.topic-id` removed", PROPERTY_TOPIC_ID, _is(None)),
+    ByHand("leaders-garbage", "`sluice.leader-epochs` is garbage", PROPERTY_LEADER_EPOCHS, _is('{"0":1}')),
+    ByHand(
+        "leaders-to-come",
+        "`sluice.leader-epochs` names epochs to come",
+        PROPERTY_LEADER_EPOCHS,
+        _later_epochs,
+        before=later,
+        was_read=False,
+    ),
+    ByHand(
+        "leaders-emptied",
+        "`sluice.leader-epochs` emptied",
+        PROPERTY_LEADER_EPOCHS,
+        _is("{}"),
+        before=later,
+        was_read=False,
+    ),
+)

@@ -1,0 +1,130 @@
+"""Hostile records: generated JSON through a real drain, each record held against an independent reader."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from prove.hostile.case import Told, judge
+from prove.hostile.kafka import other_topic
+from prove.hostile.odd_json import FAMILIES, MIB, Family
+from prove.lab.json_reference import expected_row, is_same
+from prove.lab.kafka_server import Record
+from prove.scenario import Findings, Scenario
+from prove.stage import CATALOG_NAMES, PARTITIONS, SQLITE
+from spark_jobs.lake.file_rows import rows_of_file
+from spark_jobs.schema.arrow_schema import json_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pyarrow as pa
+
+    from prove.stage import Play, Stage
+
+LARGEST_BYTES = 8 * MIB
+QUICK = frozenset({"records/two-in-one"})
+# The fast decoder takes no zero with an exponent of thousands, though it is a number: kept, with its bytes.
+REFUSED = "the decoder refused it"
+_ZERO = re.compile(rb"[\[:,]\s*-?0(?:\.0+)?[eE]\+?\d{4,}")
+
+# By partition and offset.
+Place = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsCase:
+    """One family of records as a table's first batch."""
+
+    family: Family
+
+    def scenario(self) -> Scenario:
+        """The case as the runner knows it."""
+        name = f"records/{self.family.name}"
+        return Scenario(
+            name=f"{SQLITE}/{name}",
+            group=f"hostile records, on {CATALOG_NAMES[SQLITE]}",
+            title=self.family.title,
+            promise="each record is the right row, or a dead letter with its bytes; the worker lives",
+            needs=frozenset(),
+            is_quick=name in QUICK,
+            run=self.run,
+        )
+
+    def run(self, stage: Stage) -> Findings:
+        """Drain them, compare each, go on, look."""
+        with stage.play(SQLITE, columns=dict(self.family.columns)) as play:
+            produced = _produce(play, self.family.records())
+            play.work()
+            compared = _compare(play, produced)
+            findings = judge(play, Told(compared.told))
+        return replace(
+            findings, lost=findings.lost + compared.wrong, doubled=findings.doubled + compared.doubled
+        )
+
+
+def hostile_records() -> Iterator[Scenario]:
+    """Every family, in the report's order."""
+    yield from (RecordsCase(family).scenario() for family in FAMILIES)
+
+
+def _produce(play: Play, values: list[bytes]) -> dict[Place, bytes]:
+    """Half of them to each partition, so that neighbours stay neighbours."""
+    topic = other_topic(play, max_message_bytes=LARGEST_BYTES)
+    half = (len(values) + 1) // PARTITIONS
+    placed = {(n // half, n % half): value for n, value in enumerate(values)}
+    records = [Record(value, partition=partition) for (partition, _), value in placed.items()]
+    play.kafka.produce(topic, records, **{"message.max.bytes": LARGEST_BYTES})
+    return placed
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """``wrong`` records are neither the right row nor a dead letter that should be one."""
+
+    wrong: int
+    doubled: int
+    told: str
+
+
+def _compare(play: Play, produced: Mapping[Place, bytes]) -> Compared:
+    table = play.lab.table()
+    columns = json_columns(table)
+    tasks = table.scan().plan_files()
+    rows = _by_place(batch for task in tasks for batch in rows_of_file(table.io, task, table.schema()))
+    dead_letters = _by_place([play.lab.rows(play.lab.tables[1])])
+    play.produced.rows, play.produced.dead_letters = len(rows), len(dead_letters)
+    wrong = {
+        place: value
+        for place, value in produced.items()
+        if not _is_right(value, columns, rows.get(place, ()), dead_letters.get(place, ()))
+    }
+    refused = sum(letter["error"] == REFUSED for letters in dead_letters.values() for letter in letters)
+    first = f"; wrong: {next(iter(wrong.items()))!r:.200}" if wrong else ""
+    return Compared(
+        wrong=len(wrong) + len((rows.keys() | dead_letters.keys()) - produced.keys()),
+        doubled=sum(len(found) - 1 for each in (rows, dead_letters) for found in each.values()),
+        told=f"{len(rows)} rows and {len(dead_letters)} dead letters, {refused} of them good records;"
+        f" {len(columns)} columns{first}",
+    )
+
+
+def _by_place(tables: Iterator[pa.Table] | list[pa.Table]) -> dict[Place, list[dict[str, Any]]]:
+    found: dict[Place, list[dict[str, Any]]] = {}
+    for row in (row for table in tables for row in table.to_pylist()):
+        found.setdefault((row["_kafka_partition"], row["_kafka_offset"]), []).append(row)
+    return found
+
+
+def _is_right(value: bytes, columns: pa.Schema, rows: Any, dead_letters: Any) -> bool:
+    """Whether the record is what the reference makes of it, in one place only."""
+    wanted = expected_row(value, columns)
+    if rows:
+        row = {name: rows[0][name] for name in columns.names}
+        return not dead_letters and wanted is not None and is_same(row, wanted)
+    if not dead_letters:
+        return False
+    is_refused_zero = dead_letters[0]["error"] == REFUSED and _ZERO.search(value) is not None
+    is_bad = wanted is None or is_refused_zero
+    return is_bad and bool(dead_letters[0]["value"] == value)

@@ -1,0 +1,152 @@
+"""The soak: random events against a live producer, for as long as one likes; in the end all is there, once.
+
+Which events come, and in which order, depends on the seed alone. When they meet which records does not: the
+machine's speed decides that.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from prove.hostile.moments import proxied
+from prove.lab.kafka_server import unique_name
+from prove.lab.own_broker import own_broker
+from prove.lab.server_folder import ServerFolder
+from prove.scenario import Findings, Scenario
+from prove.soak.events import EVENTS
+from prove.soak.scene import Scene, live_scene
+from prove.stage import CATALOG_NAMES, REST
+from prove.verdict import look
+from spark_jobs.replay.settle import settle_left_replays
+from spark_jobs.txlog.store import CLOSING_AFTER_US
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prove.lab.own_broker import OwnBroker
+    from prove.stage import Play, Stage
+
+FULL_MINUTES = 10.0
+QUICK_MINUTES = 0.4
+LOOKED_AT_EVERY = 25
+# Small enough that all kinds of upkeep find something to do, and that a run makes several batches.
+SETTINGS: dict[str, Any] = {"max_batch_records": 400, "upkeep": {"compact_above": 5, "keep_snapshots": 6}}
+
+
+@dataclass(frozen=True, slots=True)
+class Soak:
+    """One soak; ``name`` is the scenario's."""
+
+    name: str
+    seed: int
+    minutes: float
+    is_quick: bool = False
+
+    def scenario(self) -> Scenario:
+        """The soak as the runner knows it."""
+        return Scenario(
+            name=self.name,
+            group=f"random events against a live producer, on {CATALOG_NAMES[REST]}",
+            title=f"{self.minutes:g} minutes of random events",
+            promise="runs go on or end with an error that says what was done to them; then all is there",
+            needs=frozenset({REST, "spark"}),
+            is_quick=self.is_quick,
+            run=self.run,
+            again=f"--soak {self.minutes:g} --seed {self.seed}",
+            minutes=self.minutes,
+        )
+
+    def run(self, stage: Stage) -> Findings:
+        """Let things happen until the time is up, put it right, look."""
+        counts: Counter[str] = Counter()
+        with self._own_kafka(stage) as (play, broker):
+            with proxied(play, "s3.endpoint") as store, live_scene(play, broker, store, self.seed) as scene:
+                for name, happened in self._events(scene):
+                    counts[name] += 1
+                    scene.told.append(f"{counts.total()}. {name}: {happened}")
+                    if counts.total() % LOOKED_AT_EVERY == 0:
+                        _look_in_between(scene)
+                while scene.sleepers:
+                    scene.wake()
+            seconds = _put_right(play)
+            found = look(play)
+        told = ", ".join(f"{times} {name}" for name, times in counts.items())
+        happened = f"seed {self.seed}, {play.produced.records:,} records, {counts.total()} events: {told}"
+        return Findings(
+            happened="; ".join((happened, *found.examples)),
+            lost=found.lost,
+            doubled=found.doubled,
+            unreadable=found.unreadable,
+            stray=found.stray,
+            recovery_seconds=seconds,
+        )
+
+    @contextmanager
+    def _own_kafka(self, stage: Stage) -> Iterator[tuple[Play, OwnBroker]]:
+        """A pipeline whose broker may be killed."""
+        folder = ServerFolder(stage.folder / unique_name("kafka"), "kafka")
+        with (
+            own_broker(folder) as broker,
+            replace(stage, kafka=broker.bootstrap_servers).play(REST, **SETTINGS) as play,
+        ):
+            yield play, broker
+
+    def _events(self, scene: Scene) -> Iterator[tuple[str, str]]:
+        """Names of events that happened, and how they went."""
+        deadline = time.monotonic() + 60 * self.minutes
+        for number, (name, draw) in enumerate(drawn_events(self.seed), start=1):
+            if time.monotonic() >= deadline:
+                return
+            try:
+                happened = EVENTS[name][1](scene, draw)
+            except Exception as error:
+                before = "\n".join(("after", *scene.told))
+                raise AssertionError(
+                    f"seed {self.seed}, event {number}, {name}: {error}\n{before}"
+                ) from error
+            yield name, happened
+
+
+def drawn_events(seed: int) -> Iterator[tuple[str, random.Random]]:
+    """Names of events without end, each with a generator of its own for what it does in particular.
+
+    So how far one event got does not change what the next ones are.
+    """
+    choices = random.Random(seed)
+    weights = [weight for weight, _ in EVENTS.values()]
+    for number in count():
+        (name,) = choices.choices(list(EVENTS), weights)
+        yield name, random.Random(f"{seed}/{number}")
+
+
+def soaks(seed: int) -> Iterator[Scenario]:
+    """The one of the full run and the one of the quick selection."""
+    yield Soak("rest/soak", seed, FULL_MINUTES).scenario()
+    yield Soak("rest/soak/short", seed, QUICK_MINUTES, is_quick=True).scenario()
+
+
+def _look_in_between(scene: Scene) -> None:
+    """What is wrong already needs no further events: fewer are then left to look through."""
+    found = scene.play.lab.audit()
+    assert found.is_clean, "\n".join((f"{found}", "after", *scene.told))
+
+
+def _put_right(play: Play) -> float:
+    """The runs after everything has ended, at a time when no run of before can be alive; their seconds."""
+
+    def later_us() -> int:
+        return time.time_ns() // 1000 + 2 * CLOSING_AFTER_US
+
+    began = time.monotonic()
+    # A rollback late in the soak leaves more than one run drains within its budget.
+    while play.lab.drain(now_us=later_us).stopped == "budget":
+        pass
+    with play.lab.connections(now_us=later_us) as connections:
+        settle_left_replays(play.lab.pipeline, connections)
+    return time.monotonic() - began

@@ -1,0 +1,197 @@
+"""A topic that moved or was made anew: what the table was filled from against what is there now.
+
+The last rows of every partition decide. Where the same records stand at the same offsets, the log was moved
+as it is, and the table goes on; everything else is another log, and becomes the table's next generation. So
+does one that lost its end and grew again, whatever stands there now.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from spark_jobs.acts.act import logged_act
+from spark_jobs.acts.new_source import Accepted, follow_source
+from spark_jobs.audit.audit import MAX_CHUNK_BYTES, differing_offsets, row_maker
+from spark_jobs.audit.removed import inside
+from spark_jobs.commit.anchor import check_anchor
+from spark_jobs.commit.dead_letter_commit import commit_dead_letters
+from spark_jobs.commit.landing import Intent, land
+from spark_jobs.commit.swap import stage_append
+from spark_jobs.connections.tables import load_drained
+from spark_jobs.drain.leaders import cut_below
+from spark_jobs.drain.start_offsets import resolve_start
+from spark_jobs.kafka.reader import RangeReader
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol.batch import BatchKind
+from spark_jobs.protocol.commit_summary import batch_summary
+from spark_jobs.protocol.errors import CommitConflict
+from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.skips import cut_at_skips, skipped_ranges
+from spark_jobs.protocol.source import has_other_ids
+from spark_jobs.schema.metadata_columns import OFFSET
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyiceberg.table import Table
+
+    from spark_jobs.commit.landing import Committed
+    from spark_jobs.commit.swap import Swap
+    from spark_jobs.config.settings import PipelineConfig, Start
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.protocol.batch import Batch
+    from spark_jobs.protocol.progress import Progress
+    from spark_jobs.protocol.source import SourceState
+
+COMPARED_OFFSETS = 100  # by partition, the last ones the table has
+
+
+@dataclass(frozen=True, slots=True)
+class SourceComparison:
+    """The table's source and today's: ``same`` of ``compared`` rows are in the topic at their offsets.
+
+    ``objections`` say in words what speaks against its being the same log; ``progress`` is the table's.
+    Of the partitions ``cut`` Kafka lost what the table had reached, whatever stands there now.
+    """
+
+    progress: Progress
+    source: SourceState
+    compared: int
+    same: int
+    objections: tuple[str, ...]
+    cut: tuple[int, ...] = ()
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether the topic or the cluster is another one by its id, or partitions or their ends are gone."""
+        is_other = has_other_ids(self.progress, self.source)
+        return is_other or bool(self.cut) or not set(self.progress.next_offsets) <= set(self.source.end)
+
+    @property
+    def continues(self) -> bool:
+        """Whether the table's offsets mean the same records there: rows of an uncut log show it."""
+        return self.same > 0 and not self.objections and not self.cut
+
+
+def compare_source(pipeline: PipelineConfig, connections: Connections) -> SourceComparison:
+    """Read the topic at the last offsets of the table, as far as it has them. Reads only.
+
+    Raises ``ConfigError`` (``no-table-yet``) and what reading Kafka raises.
+    """
+    table = load_drained(pipeline, connections)
+    progress = progress_of(table)
+    source = connections.admin.source_state(pipeline.topic)
+    reader = RangeReader(
+        connections.kafka, pipeline.topic, max_chunk_bytes=MAX_CHUNK_BYTES, queue_bytes=4 * MAX_CHUNK_BYTES
+    )
+    compared, same, objections = 0, 0, []
+    try:
+        for partition, end in sorted(progress.next_offsets.items()):
+            if (objection := _out_of_reach(source, progress, partition)) is not None:
+                objections.append(objection)
+                continue
+            for window in _last_drained(progress, source, partition, end):
+                rows, equal = _compare(table, reader, window)
+                compared, same = compared + rows, same + equal
+                if equal < rows:
+                    objections.append(f"{rows - equal} of {rows} rows of {window} are not in the topic so")
+    finally:
+        reader.close()
+    cut = tuple(p for p in sorted(progress.next_offsets) if _is_cut(connections, progress, source, p))
+    return SourceComparison(progress, source, compared, same, tuple(objections), cut)
+
+
+def accept_source(
+    pipeline: PipelineConfig,
+    connections: Connections,
+    comparison: SourceComparison,
+    *,
+    start: Start,
+    reason: str,
+) -> Accepted:
+    """Take today's topic for the table's source from now on, in one commit.
+
+    The same log keeps the generation and its offsets; another one opens the next generation at ``start``.
+    Raises ``CommitConflict`` when the table moved since the comparison, and what a commit raises.
+    """
+    found = partial(connections.admin.offsets_for_times, pipeline.topic)
+    starts = None if comparison.continues else resolve_start(start, comparison.source, found)
+
+    def stage(batch: Batch, summary: Mapping[str, str], table: Table) -> Swap:
+        progress = progress_of(table)
+        _refuse_moved(pipeline, comparison, progress)
+        check_anchor(table)
+        # What the table owes is of the generation that ends here.
+        commit_dead_letters(
+            connections.open_catalog, pipeline.table, progress, summary, connections.fail_points
+        )
+        there = follow_source(progress, comparison.source, starts).recorded(batch.attempt, {}, {})
+        return stage_append(table, (), there, {**summary, **batch_summary(batch)})
+
+    def commit(batch: Batch, summary: Mapping[str, str]) -> Committed:
+        intent = Intent(pipeline.table, batch.attempt, "accept", partial(stage, batch, summary))
+        return land(connections.open_catalog, intent, connections.fail_points)
+
+    table = load_drained(pipeline, connections)
+    committed = logged_act(pipeline.name, table, connections, BatchKind.ACCEPT, reason=reason, commit=commit)
+    there = committed.progress
+    return Accepted(there.generation, starts is None, there.next_offsets, committed.snapshot_id)
+
+
+def _refuse_moved(pipeline: PipelineConfig, comparison: SourceComparison, progress: Progress) -> None:
+    compared = comparison.progress
+    if (progress.generation, progress.next_offsets) == (compared.generation, compared.next_offsets):
+        return
+    raise CommitConflict(
+        "the table moved while its source was being compared",
+        code="moved-while-compared",
+        hint="Another run drained or another operator accepted: look again with ./sluice source.",
+        pipeline=pipeline.name,
+        table=pipeline.table,
+    )
+
+
+def _is_cut(connections: Connections, progress: Progress, source: SourceState, partition: int) -> bool:
+    # Another cluster, or a topic made anew, counts its leaders' epochs anew: its rows alone can tell.
+    if partition not in source.end or has_other_ids(progress, source):
+        return False
+    is_short = source.end[partition] < progress.next_offsets[partition]
+    return is_short or cut_below(connections, progress, source, partition) is not None
+
+
+def _out_of_reach(source: SourceState, progress: Progress, partition: int) -> str | None:
+    """Why the table's last offset of a partition cannot be in the topic, or no longer is."""
+    end = progress.next_offsets[partition]
+    if partition not in source.end:
+        return f"the topic has no partition {partition}"
+    low, high = source.low[partition], source.end[partition]
+    if high < end:
+        return f"partition {partition} ends at offset {high}, the table has reached {end}"
+    if low > end:
+        return f"partition {partition} begins at offset {low}, past the table's next offset {end}"
+    return None
+
+
+def _last_drained(progress: Progress, source: SourceState, partition: int, end: int) -> Iterator[OffsetRange]:
+    first = max(progress.starts.get(partition, 0), end - COMPARED_OFFSETS, source.low[partition])
+    if first < end:
+        skipped = skipped_ranges(progress.skipped, progress.generation, partition)
+        pieces = cut_at_skips(OffsetRange(partition, first, end), skipped)
+        yield from (piece for piece, is_skipped in pieces if not is_skipped)
+
+
+def _compare(table: Table, reader: RangeReader, window: OffsetRange) -> tuple[int, int]:
+    """How many rows the table has of the window, and how many of them the topic has so."""
+    generation = progress_of(table).generation
+    rows = table.scan(row_filter=inside(window, generation)).to_arrow().sort_by(OFFSET)
+    offsets = rows.column(OFFSET).to_numpy()
+    same = 0
+    for chunk in reader.read(window):
+        there = np.intersect1d(offsets, np.asarray(chunk.offsets))
+        differing = np.intersect1d(there, differing_offsets(row_maker(table), chunk, rows))
+        same += len(there) - len(differing)
+    return len(offsets), same

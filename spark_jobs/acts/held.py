@@ -1,0 +1,154 @@
+"""What an operator does about batches that failed a quality gate: look, publish, discard.
+
+A held batch is an unfinished attempt of the transaction log. Nothing is moved or copied: publishing commits
+its files where they are, discarding moves the table past its offsets, after which they are swept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from spark_jobs.acts.act import act
+from spark_jobs.connections.tables import load_fresh
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.notices.sender import tell_at_once
+from spark_jobs.protocol.batch import BatchKind
+from spark_jobs.protocol.errors import CommitConflict, ConfigError
+from spark_jobs.protocol.fences import stands_at_starts
+from spark_jobs.protocol.skips import with_skipped
+from spark_jobs.recovery.recover import recover
+from spark_jobs.recovery.recovered import adopted_batch, held_batch
+from spark_jobs.txlog.entries import IcebergSnapshotCreated, ParquetWritten, Published
+from spark_jobs.txlog.states import is_waiting
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from spark_jobs.config.settings import PipelineConfig
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.protocol.batch import Batch
+    from spark_jobs.protocol.progress import Progress
+    from spark_jobs.recovery.recovered import AdoptedBatch, HeldBatch
+    from spark_jobs.txlog.entries import Attempt
+
+
+def held_batches(pipeline: PipelineConfig, connections: Connections) -> tuple[HeldBatch, ...]:
+    """The batches that wait for an operator, oldest first; reads only."""
+    table = load_fresh(connections, pipeline.table)
+    if table is None:
+        return ()
+    waiting = _waiting(table, connections)
+    return tuple(held_batch(attempt, attempt.batch) for attempt in waiting if attempt.batch)
+
+
+def publish(
+    pipeline: PipelineConfig, connections: Connections, *, reason: str, attempt: str | None = None
+) -> AdoptedBatch:
+    """Commit a held batch as it is. Should this die half-way, the next recovery finishes it.
+
+    A drain that runs may commit it first, which is the same.
+
+    ``attempt`` may be left out when only one is held. Raises ``ConfigError`` (``nothing-held``,
+    ``several-held``), ``CommitConflict`` when the table moved on meanwhile, and what recovery raises.
+    """
+    table, chosen, batch = _choose(pipeline, connections, attempt)
+    at_us = connections.now_us()
+    word = Published(reason, connections.actor, connections.run_id, at_us)
+    connections.txlog.append(chosen.table_uuid, batch, word, reached=chosen.reached)
+    connections.fail_points.reach("held.after-published")
+    result = recover(pipeline, connections)
+    tell_at_once(pipeline, connections)
+    landed = _landed(connections, chosen)
+    if landed is None:
+        why = next((left.reason for left in result.left if left.attempt == chosen.uuid), "it was settled")
+        raise CommitConflict(
+            f"the held batch was not committed by this command: {why}",
+            code="held-not-published",
+            hint=f"Look at it: ./sluice held list {pipeline.name}; ./sluice recover {pipeline.name}"
+            " commits it once it can be.",
+            table=".".join(table.name()),
+            attempt=chosen.uuid,
+        )
+    return landed
+
+
+def discard(
+    pipeline: PipelineConfig, connections: Connections, *, reason: str, attempt: str | None = None
+) -> HeldBatch:
+    """Move the table past a held batch without its records; its progress remembers which and why.
+
+    Errors as ``publish``.
+    """
+    table, chosen, batch = _choose(pipeline, connections, attempt)
+
+    def change(progress: Progress) -> Progress:
+        if not stands_at_starts(progress, batch):
+            raise CommitConflict(
+                "the table moved past the held batch meanwhile",
+                code="held-settled",
+                hint=f"Nothing was changed. Look at what is held now: ./sluice held list {pipeline.name}.",
+                table=batch.table,
+                attempt=batch.attempt,
+            )
+        return replace(
+            progress,
+            next_offsets={**progress.next_offsets, **batch.ranges.ends},
+            starts={**batch.ranges.starts, **progress.starts},
+            skipped=with_skipped(progress.skipped, progress.generation, batch.ranges, f"discarded: {reason}"),
+        )
+
+    discarded = held_batch(chosen, batch)
+    act(
+        pipeline.name,
+        table,
+        connections,
+        BatchKind.DISCARD,
+        reason=reason,
+        change=change,
+        ranges=batch.ranges,
+    )
+    recover(pipeline, connections)
+    return discarded
+
+
+def _landed(connections: Connections, chosen: Attempt) -> AdoptedBatch | None:
+    """The batch as the log knows it, whoever committed it."""
+    for attempt in connections.txlog.read(chosen.table_uuid, [chosen.uuid]):
+        written, created = attempt.entry(ParquetWritten), attempt.entry(IcebergSnapshotCreated)
+        if attempt.batch and written and created and created.snapshot_id is not None:
+            return adopted_batch(attempt.batch, written, created.snapshot_id)
+    return None
+
+
+def _choose(
+    pipeline: PipelineConfig, connections: Connections, attempt: str | None
+) -> tuple[Table, Attempt, Batch]:
+    table = load_fresh(connections, pipeline.table)
+    waiting = _waiting(table, connections) if table else []
+    chosen = [each for each in waiting if attempt is None or each.uuid == attempt]
+    look = f"./sluice held list {pipeline.name} shows what is."
+    if table is None or not chosen:
+        raise ConfigError(
+            f"{'no batch is held' if attempt is None else f'no batch of attempt {attempt} is held'}",
+            code="nothing-held",
+            hint=look,
+            pipeline=pipeline.name,
+        )
+    if len(chosen) > 1:
+        raise ConfigError(
+            f"{len(chosen)} attempts are held",
+            code="several-held",
+            hint=f"Name one. {look}",
+            pipeline=pipeline.name,
+        )
+    (only,) = chosen
+    if only.batch is None:
+        raise AssertionError("a held attempt has a batch")
+    return table, only, only.batch
+
+
+def _waiting(table: Table, connections: Connections) -> list[Attempt]:
+    progress = progress_of(table)
+    unfinished = connections.txlog.unfinished(str(table.metadata.table_uuid), now_us=connections.now_us())
+    return [attempt for attempt in unfinished if is_waiting(attempt, progress)]

@@ -1,0 +1,144 @@
+"""What the table's snapshots say of earlier states: where progress stood, and what came after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_jobs.commit.anchor import is_harmless, may_be_meant, offsets_said, said_by
+from spark_jobs.lake.as_of import keeps_history
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol.batch import BatchKind
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.progress import LastDrain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierState:
+    """Where the table stood at a snapshot.
+
+    ``last_drain`` is the last drained batch by then, None when there was none or its snapshot has expired.
+    ``replays_since`` are the batch ids of the replays that landed after it.
+    """
+
+    snapshot_id: int
+    committed_at_ms: int
+    generation: int
+    next_offsets: dict[int, int]
+    last_drain: LastDrain | None
+    data_files: int
+    replays_since: tuple[str, ...]
+
+
+def state_at(table: Table, snapshot_id: int) -> EarlierState:
+    """The state at a snapshot that main or the last commit descends from.
+
+    Raises ``ConfigError``: ``no-history`` on a catalog that shows none, ``no-such-snapshot``, and
+    ``not-our-snapshot`` when another writer added rows by then; what it took out or changed is as it is.
+    """
+    since = _after(table, snapshot_id)
+    ours = None
+    for snapshot in _ancestors(table, snapshot_id):
+        if not is_harmless(snapshot) and not may_be_meant(snapshot):
+            raise _not_ours(table, snapshot)
+        if "sluice.next-offsets" in said_by(snapshot):
+            ours = snapshot
+            break
+    if ours is None:
+        raise _not_ours(table, table.metadata.snapshot_by_id(snapshot_id))
+    target = table.metadata.snapshot_by_id(snapshot_id)
+    after = [said_by(snapshot) for snapshot in since]
+    counts = said_by(target) if target else {}
+    return EarlierState(
+        snapshot_id,
+        target.timestamp_ms if target else 0,
+        *offsets_said(ours),
+        _last_drain(table, snapshot_id),
+        int(counts.get("total-data-files", 0)),
+        tuple(said["sluice.batch-id"] for said in after if said.get("sluice.kind") == BatchKind.REPLAY),
+    )
+
+
+def snapshot_at(table: Table, at_ms: int) -> int:
+    """The last snapshot before or at a time (milliseconds since the epoch) among main's ancestors.
+
+    Raises ``ConfigError`` (``no-such-snapshot``) when all of them are later.
+    """
+    head = table.metadata.current_snapshot_id
+    for snapshot in _ancestors(table, head) if head is not None else ():
+        if snapshot.timestamp_ms <= at_ms:
+            return snapshot.snapshot_id
+    raise _no_such_snapshot(table, "of that time")
+
+
+def _after(table: Table, snapshot_id: int) -> list[Snapshot]:
+    """What came after the snapshot up to our last commit or, for one made since by compaction, up to main."""
+    _require_history(table)
+    for head in (progress_of(table).anchor, table.metadata.current_snapshot_id):
+        since: list[Snapshot] = []
+        for snapshot in _ancestors(table, head) if head is not None else ():
+            if snapshot.snapshot_id == snapshot_id:
+                return since
+            since.append(snapshot)
+    raise _no_such_snapshot(table, str(snapshot_id))
+
+
+def _ancestors(table: Table, snapshot_id: int) -> Iterator[Snapshot]:
+    """The snapshot, then its parent, and so on as far as they are kept."""
+    snapshot = table.metadata.snapshot_by_id(snapshot_id)
+    while snapshot is not None:
+        yield snapshot
+        parent = snapshot.parent_snapshot_id
+        snapshot = table.metadata.snapshot_by_id(parent) if parent is not None else None
+
+
+def _last_drain(table: Table, snapshot_id: int) -> LastDrain | None:
+    for snapshot in _ancestors(table, snapshot_id):
+        said = said_by(snapshot)
+        if said.get("sluice.kind") == BatchKind.DRAIN:
+            through = said.get("sluice.valid-through")
+            return LastDrain(
+                said["sluice.attempt"],
+                snapshot.timestamp_ms,
+                int(said.get("sluice.records", 0)),
+                int(said.get("sluice.bytes-read", 0)),
+                int(through) if through is not None else None,
+            )
+    return None
+
+
+def _require_history(table: Table) -> None:
+    if not keeps_history(table):
+        raise ConfigError(
+            "the catalog shows no earlier snapshot of the table: it keeps no history, or all have expired",
+            code="no-history",
+            hint="A range can be read again instead: ./sluice replay. Catalogs that keep their own versions"
+            " (Nessie) are set back by their own means.",
+            table=".".join(table.name()),
+        )
+
+
+def _no_such_snapshot(table: Table, which: str) -> ConfigError:
+    kept = [f"{s.snapshot_id}" for s in table.metadata.snapshots[-5:]]
+    return ConfigError(
+        f"main does not descend from a snapshot {which}, or it has expired",
+        code="no-such-snapshot",
+        hint=f"The newest ones that are kept: {', '.join(kept)}; ./sluice history lists batches with theirs.",
+        table=".".join(table.name()),
+    )
+
+
+def _not_ours(table: Table, snapshot: Snapshot | None) -> ConfigError:
+    return ConfigError(
+        f"snapshot {snapshot.snapshot_id if snapshot else '?'} was written by something else than Sluice, or"
+        " by a version that did not note the offsets: what the table holds there cannot be told",
+        code="not-our-snapshot",
+        hint="Choose a snapshot that a batch made: ./sluice history lists them.",
+        table=".".join(table.name()),
+    )

@@ -1,0 +1,84 @@
+"""What a table's progress becomes when the table is set back to an earlier state. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from spark_jobs.protocol.errors import OffsetsUnavailable
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+from spark_jobs.protocol.progress import LastDrain, PendingDeadLetters
+from spark_jobs.protocol.skips import kept_below, with_skipped
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from spark_jobs.protocol.progress import Progress
+    from spark_jobs.protocol.source import SourceState
+
+
+@dataclass(frozen=True, slots=True)
+class Rewind:
+    """Offsets a rollback goes back to, and what of them Kafka has no more.
+
+    ``undone`` are the ranges from there to where the table stood; ``lost`` those of them that cannot be
+    drained again.
+    """
+
+    next_offsets: dict[int, int]
+    undone: OffsetRanges
+    lost: OffsetRanges
+
+
+def plan_rewind(progress: Progress, next_offsets: Mapping[int, int], source: SourceState) -> Rewind:
+    """From ``progress`` back to ``next_offsets``; a partition that was not known then begins at its start."""
+    back = {
+        p: min(next_offsets.get(p, progress.starts.get(p, 0)), offset)
+        for p, offset in progress.next_offsets.items()
+    }
+    undone = OffsetRanges.of(
+        OffsetRange(p, back[p], offset) for p, offset in progress.next_offsets.items() if back[p] < offset
+    )
+    lost = (
+        OffsetRange(r.partition, r.start, min(r.end, source.low.get(r.partition, r.end)))
+        for r in undone
+        if source.low.get(r.partition, r.end) > r.start
+    )
+    return Rewind(back, undone, OffsetRanges.of(lost))
+
+
+def refuse_lost(rewind: Rewind, *, pipeline: str, table: str) -> None:
+    """Raise ``OffsetsUnavailable`` (``cannot-refill``) when Kafka has not all that the rollback takes out."""
+    if not rewind.lost:
+        return
+    raise OffsetsUnavailable(
+        f"Kafka no longer holds {rewind.lost}, which the rollback would take out of the table",
+        code="cannot-refill",
+        hint="Choose a later snapshot (./sluice history lists them), or add --force: those rows are then"
+        " gone for good, and the table remembers their offsets as skipped.",
+        pipeline=pipeline,
+        table=table,
+    )
+
+
+def rewound(
+    progress: Progress, rewind: Rewind, last_drain: LastDrain | None, *, attempt: str, reason: str
+) -> Progress:
+    """The progress that goes into the rollback's commit, under the attempt's name.
+
+    Drains and replays that were planned before are fenced; the dead letters of what is undone are owed to go.
+    """
+    next_offsets = {**rewind.next_offsets, **rewind.lost.ends}
+    kept = kept_below(progress.skipped, progress.generation, rewind.next_offsets)
+    owed = PendingDeadLetters(attempt, rewind.undone.starts, rewind.undone.ends, (), replaces=True)
+    return replace(
+        progress,
+        next_offsets=next_offsets,
+        pending_dead_letters=owed if rewind.undone else None,
+        # Without a drain to name there is none whose rows could be looked for.
+        last_drain=last_drain or LastDrain("", 0, 0, 0, None),
+        replay_epoch=progress.replay_epoch + 1,
+        rollbacks=progress.rollbacks + 1,
+        compacted_files=0,
+        skipped=with_skipped(kept, progress.generation, rewind.lost, reason),
+    )

@@ -1,0 +1,84 @@
+"""Skipping offsets: the way past a record that cannot be drained, or past what Kafka has lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from spark_jobs.acts.act import act
+from spark_jobs.connections.tables import load_drained
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol.batch import BatchKind
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.skips import with_skipped
+from spark_jobs.protocol.source import check_identity
+
+if TYPE_CHECKING:
+    from spark_jobs.commit.landing import Committed
+    from spark_jobs.config.settings import PipelineConfig
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+    from spark_jobs.protocol.progress import Progress
+    from spark_jobs.protocol.source import SourceState
+
+
+def skip(
+    pipeline: PipelineConfig, connections: Connections, ranges: OffsetRanges, *, reason: str
+) -> Committed:
+    """Move the table past ``ranges`` without their records, in one commit that remembers them as skipped.
+
+    Each range begins at its partition's next offset and ends within the topic. Raises ``ConfigError``
+    (``not-next-offset``, ``beyond-the-end``) otherwise, also when a drain was faster, ``SourceChanged``, and
+    what ``act`` raises.
+    """
+    table = load_drained(pipeline, connections)
+    source = connections.admin.source_state(pipeline.topic)
+    check_identity(progress_of(table), source, table=pipeline.table)
+    for wanted in ranges:
+        _check_end(pipeline, source, wanted)
+
+    def change(progress: Progress) -> Progress:
+        for wanted in ranges:
+            next_offset = progress.next_offsets.get(wanted.partition, source.low[wanted.partition])
+            _check_start(pipeline, wanted, next_offset)
+        return replace(
+            progress,
+            next_offsets={**progress.next_offsets, **ranges.ends},
+            starts={**ranges.starts, **progress.starts},
+            skipped=with_skipped(progress.skipped, progress.generation, ranges, reason),
+        )
+
+    change(progress_of(table))  # before anything is logged
+    return act(pipeline.name, table, connections, BatchKind.SKIP, reason=reason, change=change, ranges=ranges)
+
+
+def _check_end(pipeline: PipelineConfig, source: SourceState, wanted: OffsetRange) -> None:
+    end = source.end.get(wanted.partition)
+    if end is not None and wanted.start < wanted.end <= end:
+        return
+    raise ConfigError(
+        f"{wanted} is not a range of the topic: "
+        + (f"it has no partition {wanted.partition}" if end is None else f"partition ends at offset {end}"),
+        code="beyond-the-end",
+        hint="Write P:START-END with START below END; END is the first offset that is drained again.",
+        pipeline=pipeline.name,
+        topic=source.topic,
+    )
+
+
+def _check_start(pipeline: PipelineConfig, wanted: OffsetRange, next_offset: int) -> None:
+    if wanted.start == next_offset:
+        return
+    is_drained = wanted.start < next_offset
+    raise ConfigError(
+        f"partition {wanted.partition} stands at offset {next_offset}, not at {wanted.start}",
+        code="not-next-offset",
+        hint=(
+            "What is below that offset has been drained or skipped already; rows are taken out with"
+            " ./sluice rollback."
+            if is_drained
+            else "Drain up to the offset first, or begin the range at the next offset."
+        ),
+        pipeline=pipeline.name,
+        table=pipeline.table,
+    )

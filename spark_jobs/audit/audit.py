@@ -1,0 +1,277 @@
+"""Audit a table against Kafka: every readable record of the drained ranges is in it once, and unchanged.
+
+Works through the topic in windows of offsets, so memory does not grow with the table. Reads only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from spark_jobs.audit.dead_letters import both_tables, dead_letter_offsets
+from spark_jobs.audit.removed import inside, removed_by_others
+from spark_jobs.drain.planning import water_fill
+from spark_jobs.kafka.reader import RangeReader
+from spark_jobs.lake.catalog import close_catalog
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.skips import cut_at_skips, skipped_ranges
+from spark_jobs.records.records import Origin
+from spark_jobs.records.row_comparison import equal_values
+from spark_jobs.records.row_maker import NewFieldsSeen, RowMaker
+from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.metadata_columns import GENERATION, INGESTED_AT, OFFSET, dead_letter_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+    from pyiceberg.table import Table
+
+    from spark_jobs.config.settings import PipelineConfig
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.kafka.reader import Chunk
+    from spark_jobs.protocol.source import SourceState
+
+    Offsets: TypeAlias = NDArray[np.int64]
+
+WINDOW_OFFSETS = 100_000
+NO_OFFSETS = np.empty(0, dtype=np.int64)
+MAX_CHUNK_BYTES = 16 * 1024 * 1024
+# Not Kafka's: they differ between a record and the row that was made of it at another time.
+_NOT_COMPARED = {GENERATION, INGESTED_AT}
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult:
+    """Counts over everything the table says it has drained in the current generation.
+
+    ``records`` = rows + dead letters + tombstones; ``missing`` readable records that are none of the three;
+    ``removed`` those of them that another writer took out, as the kept snapshots show;
+    ``skipped`` offsets that an operator left out and nothing brought in since;
+    ``duplicates`` rows and dead letters beyond the first of an offset; ``differing`` rows that are not what
+    the record says; ``gone`` offsets that Kafka no longer holds, which were checked for doubles only;
+    ``lag`` last stable offsets minus next offsets. ``examples`` are coordinates of the first findings.
+    """
+
+    pipeline: str
+    topic: str
+    table: str
+    rows: int = 0
+    dead_letters: int = 0
+    tombstones: int = 0
+    missing: int = 0
+    removed: int = 0
+    skipped: int = 0
+    duplicates: int = 0
+    differing: int = 0
+    gone: int = 0
+    snapshots: int = 0
+    lag: int = 0
+    examples: tuple[str, ...] = ()
+
+    @property
+    def records(self) -> int:
+        """What the drained ranges came to."""
+        return self.rows + self.dead_letters + self.tombstones
+
+    @property
+    def is_clean(self) -> bool:
+        """Nothing missing, doubled or changed."""
+        return not (self.missing or self.duplicates or self.differing)
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """What the table holds of one window: rows in offset order, and the offsets of its dead letters."""
+
+    rows: pa.Table
+    dead_letter_offsets: Offsets
+
+
+def audit(
+    pipeline: PipelineConfig,
+    connections: Connections,
+    *,
+    newest_offsets: int | None = None,
+    on_progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> AuditResult:
+    """Compare the table with the topic. ``on_progress`` gets offsets done and in all.
+
+    ``newest_offsets`` bounds the work: so many of the newest ones, shared evenly by the partitions.
+
+    Raises ``RetryableError`` and ``ConfigError`` when one of them cannot be read. A table that does not exist
+    yet has nothing to compare: every count is 0 and ``lag`` is the whole topic.
+    """
+    source = connections.admin.source_state(pipeline.topic)
+    catalog = connections.open_catalog()
+    try:
+        table, dead_letters = both_tables(catalog, pipeline.table)
+    finally:
+        close_catalog(catalog)
+    result = AuditResult(pipeline.name, pipeline.topic, pipeline.table)
+    if table is None:
+        return replace(result, lag=source.lag({}))
+    progress = progress_of(table)
+    windows = list(_windows(table, source, newest_offsets))
+    total = sum(len(window) for window, _ in windows)
+    done = 0
+    reader = RangeReader(
+        connections.kafka, pipeline.topic, max_chunk_bytes=MAX_CHUNK_BYTES, queue_bytes=4 * MAX_CHUNK_BYTES
+    )
+    try:
+        for window, is_skipped in windows:
+            held = _held(table, dead_letters, progress.generation, window)
+            if is_skipped or window.end <= source.low.get(window.partition, 0):
+                found, missing = _count_window(held, window, is_skipped=is_skipped), NO_OFFSETS
+            else:
+                found, missing = _compare_window(table, reader, held, window)
+            if len(missing):
+                lakes = [table] if dead_letters is None else [table, dead_letters]
+                removed = removed_by_others(lakes, window, progress.generation, missing)
+                found = _add(found, _absent(window.partition, missing, removed))
+            result = _add(result, found)
+            done += len(window)
+            on_progress(done, total)
+    finally:
+        reader.close()
+    return replace(result, snapshots=len(table.metadata.snapshots), lag=source.lag(progress.next_offsets))
+
+
+def _windows(
+    table: Table, source: SourceState, newest_offsets: int | None
+) -> Iterator[tuple[OffsetRange, bool]]:
+    """The offsets the current generation is past, cut at the low watermark, and whether they were skipped.
+
+    What kills a decoder was skipped, and must not be decoded here.
+    """
+    progress = progress_of(table)
+    drained = {p: end - progress.starts.get(p, 0) for p, end in progress.next_offsets.items()}
+    wanted = drained if newest_offsets is None else water_fill(drained, newest_offsets)
+    for partition, end in sorted(progress.next_offsets.items()):
+        start = end - wanted[partition]
+        skipped = skipped_ranges(progress.skipped, progress.generation, partition)
+        low = max(start, min(source.low.get(partition, end), end))
+        for whole in (OffsetRange(partition, start, low), OffsetRange(partition, low, end)):
+            for piece, is_skipped in cut_at_skips(whole, skipped) if len(whole) else ():
+                yield from ((window, is_skipped) for window in piece.cut(WINDOW_OFFSETS))
+
+
+def _held(table: Table, dead_letters: Table | None, generation: int, window: OffsetRange) -> _Window:
+    rows = table.scan(row_filter=inside(window, generation)).to_arrow().sort_by(OFFSET)
+    return _Window(rows, dead_letter_offsets(table, dead_letters, generation, window))
+
+
+def _count_window(held: _Window, window: OffsetRange, *, is_skipped: bool) -> AuditResult:
+    """Counts of what is not compared with Kafka: it has been skipped, or Kafka no longer holds it."""
+    found = _held_of(held, window)
+    if not is_skipped:
+        return replace(found, gone=len(window))
+    return replace(found, skipped=len(window) - len(np.unique(_offsets_of(held))))
+
+
+def _offsets_of(held: _Window) -> Offsets:
+    return np.sort(np.concatenate([held.rows.column(OFFSET).to_numpy(), held.dead_letter_offsets]))
+
+
+def _held_of(held: _Window, window: OffsetRange) -> AuditResult:
+    every = _offsets_of(held)
+    doubled = every[1:][np.diff(every) == 0]
+    return AuditResult(
+        "",
+        "",
+        "",
+        rows=held.rows.num_rows,
+        dead_letters=len(held.dead_letter_offsets),
+        duplicates=len(doubled),
+        examples=_examples("doubled", window.partition, doubled),
+    )
+
+
+def _compare_window(
+    table: Table, reader: RangeReader, held: _Window, window: OffsetRange
+) -> tuple[AuditResult, Offsets]:
+    """Counts, and the offsets of readable records that are nowhere."""
+    found, every = _held_of(held, window), _offsets_of(held)
+    row_offsets = held.rows.column(OFFSET).to_numpy()
+    maker = row_maker(table)
+    first_rows = held.rows.take(np.unique(row_offsets, return_index=True)[1])
+    missing = [NO_OFFSETS]
+    for chunk in reader.read(window):
+        compared, absent = _compare_chunk(maker, chunk, first_rows, every)
+        found = _add(found, compared)
+        missing.append(absent)
+    return found, np.concatenate(missing)
+
+
+def _absent(partition: int, missing: Offsets, removed: Offsets) -> AuditResult:
+    """What is missing, without what another writer removed."""
+    lost = np.setdiff1d(missing, removed)
+    examples = _examples("missing", partition, lost) + _examples("removed", partition, removed)
+    return AuditResult("", "", "", missing=len(lost), removed=len(removed), examples=examples)
+
+
+def row_maker(table: Table) -> RowMaker:
+    """Makes rows as the table has them, of records of its current generation."""
+    origin = Origin(progress_of(table).topic, progress_of(table).generation, 0)
+    return RowMaker(origin, "", arrow_schema(table.schema()), arrow_schema(dead_letter_schema()))
+
+
+def _compare_chunk(
+    maker: RowMaker, chunk: Chunk, held_rows: pa.Table, every: Offsets
+) -> tuple[AuditResult, Offsets]:
+    offsets = np.asarray(chunk.offsets)
+    is_tombstone = np.fromiter((value is None for value in chunk.values), dtype=bool, count=len(offsets))
+    missing = np.setdiff1d(offsets[~is_tombstone], every, assume_unique=False)
+    differing = differing_offsets(maker, chunk, held_rows)
+    found = AuditResult(
+        "",
+        "",
+        "",
+        tombstones=int(is_tombstone.sum()),
+        differing=len(differing),
+        examples=_examples("differing", chunk.partition, differing),
+    )
+    return found, missing
+
+
+def differing_offsets(maker: RowMaker, chunk: Chunk, held_rows: pa.Table) -> Offsets:
+    """Offsets of rows that are not what today's decoder makes of the record."""
+    try:
+        expected = maker.make(chunk).rows
+    except NewFieldsSeen:
+        # A drained record whose field has no column was drained wrongly, or the column was dropped since.
+        return np.asarray(chunk.offsets)
+    columns = [name for name in expected.column_names if name not in _NOT_COMPARED]
+    offsets = expected.column(OFFSET).to_numpy()
+    held_offsets = held_rows.column(OFFSET).to_numpy()
+    both = np.intersect1d(offsets, held_offsets, assume_unique=True)
+    ours = held_rows.select(columns).take(np.searchsorted(held_offsets, both))
+    theirs = expected.select(columns).take(np.searchsorted(offsets, both))
+    same = np.ones(len(both), dtype=bool)
+    for name in columns:
+        same &= equal_values(ours.column(name), theirs.column(name))
+    return both[~same]
+
+
+def _examples(what: str, partition: int, offsets: Offsets) -> tuple[str, ...]:
+    return tuple(f"{what} {partition}:{offset}" for offset in offsets[:5])
+
+
+def _add(one: AuditResult, other: AuditResult) -> AuditResult:
+    counts = (
+        "rows",
+        "dead_letters",
+        "tombstones",
+        "missing",
+        "removed",
+        "skipped",
+        "duplicates",
+        "differing",
+        "gone",
+    )
+    sums = {name: getattr(one, name) + getattr(other, name) for name in counts}
+    return replace(one, **sums, examples=(one.examples + other.examples)[:20])

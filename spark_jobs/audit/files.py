@@ -1,0 +1,172 @@
+"""Every file that a table's metadata names: it is there, has its size, reads, and is what is said of it.
+
+Manifests are read one after the other, past PyIceberg's cache. Data files are looked at side by side, their
+footers only.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.manifest import FileFormat, read_manifest_list
+
+from spark_jobs.audit.findings import Finding, replay_command
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyiceberg.manifest import DataFile, ManifestFile
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+READERS = 8
+_SIDE_BY_SIDE = 256
+# Whatever a damaged Avro or Parquet file makes its reader stumble over.
+_UNREADABLE = (
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    EOFError,
+    IndexError,
+    AssertionError,
+    pa.ArrowException,
+)
+
+
+@dataclass(slots=True)
+class FileCounts:
+    """What was looked at so far."""
+
+    metadata_files: int = 0
+    data_files: int = 0
+    data_bytes: int = 0
+
+
+def audit_files(
+    table: Table, pipeline: str, counts: FileCounts, on_progress: Callable[[FileCounts], None]
+) -> Iterator[Finding]:
+    """What is wrong with the table's files, those of main first. ``counts`` is counted up."""
+    yield from _look_at(table, table.metadata_location, None, _roll_back(table, pipeline, None))
+    counts.metadata_files += 1
+    seen_manifests: set[str] = set()
+    seen_files: set[int] = set()
+    with ThreadPoolExecutor(READERS) as readers:
+        for snapshot in _main_first(table):
+            is_main = snapshot.snapshot_id == table.metadata.current_snapshot_id
+            mend = _roll_back(table, pipeline, snapshot) if is_main else _expire(pipeline)
+            manifests, found = _manifests_of(table, snapshot, mend)
+            counts.metadata_files += 1
+            yield from found
+            for manifest in manifests:
+                if manifest.manifest_path in seen_manifests:
+                    continue
+                seen_manifests.add(manifest.manifest_path)
+                counts.metadata_files += 1
+                files, found = _files_of(table, manifest, mend)
+                yield from found
+                fresh = (f for f in files if hash(f.file_path) not in seen_files)
+                look = partial(_look_at_file, table, pipeline, is_main=is_main)
+                while some := list(islice(fresh, _SIDE_BY_SIDE)):
+                    seen_files.update(hash(file.file_path) for file in some)
+                    for findings in readers.map(look, some):
+                        yield from findings
+                    counts.data_files += len(some)
+                    counts.data_bytes += sum(file.file_size_in_bytes for file in some)
+                    on_progress(counts)
+
+
+def _main_first(table: Table) -> list[Snapshot]:
+    main = table.metadata.current_snapshot_id
+    return sorted(table.metadata.snapshots, key=lambda each: (each.snapshot_id != main, -each.timestamp_ms))
+
+
+def _manifests_of(table: Table, snapshot: Snapshot, mend: str) -> tuple[list[ManifestFile], list[Finding]]:
+    try:
+        return list(read_manifest_list(table.io.new_input(snapshot.manifest_list))), []
+    except _UNREADABLE as error:
+        what = _trouble("the manifest list", error)
+        return [], [Finding(f"{what} (snapshot {snapshot.snapshot_id})", snapshot.manifest_list, mend)]
+
+
+def _files_of(table: Table, manifest: ManifestFile, mend: str) -> tuple[list[DataFile], list[Finding]]:
+    found = list(_look_at(table, manifest.manifest_path, manifest.manifest_length, mend))
+    if found:
+        return [], found
+    try:
+        entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+    except _UNREADABLE as error:
+        return [], [Finding(_trouble("the manifest", error), manifest.manifest_path, mend)]
+    said = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
+    if said != len(entries):
+        what = f"the manifest has {len(entries)} files, its list says {said}"
+        found.append(Finding(what, manifest.manifest_path, mend))
+    return [entry.data_file for entry in entries], found
+
+
+def _look_at(table: Table, path: str, size_bytes: int | None, mend: str) -> Iterator[Finding]:
+    try:
+        there = len(table.io.new_input(path))
+    except _UNREADABLE as error:
+        yield Finding(_trouble("the file", error), path, mend)
+        return
+    if size_bytes is not None and there != size_bytes:
+        yield Finding(f"the file has {there} bytes, the metadata says {size_bytes}", path, mend)
+
+
+def _look_at_file(table: Table, pipeline: str, file: DataFile, *, is_main: bool) -> list[Finding]:
+    mend = _replay(table, pipeline, file) if is_main else _expire(pipeline)
+    found = list(_look_at(table, file.file_path, file.file_size_in_bytes, mend))
+    if found or file.file_format is not FileFormat.PARQUET:
+        return found
+    try:
+        with table.io.new_input(file.file_path).open() as stream:
+            rows = pq.read_metadata(stream).num_rows
+    except _UNREADABLE as error:
+        return [Finding(_trouble("the file's footer", error), file.file_path, mend)]
+    if rows == file.record_count:
+        return []
+    return [Finding(f"the file has {rows} rows, the manifest says {file.record_count}", file.file_path, mend)]
+
+
+def _trouble(what: str, error: Exception) -> str:
+    state = "is gone" if isinstance(error, FileNotFoundError) else f"cannot be read: {type(error).__name__}"
+    return f"{what} {state}"
+
+
+def _replay(table: Table, pipeline: str, file: DataFile) -> str:
+    """Its rows anew; a file that does not tell its offsets, or of an earlier topic, takes a rollback."""
+    schema = table.schema()
+    ids = [schema.find_field(name).field_id for name in (PARTITION, OFFSET, GENERATION)]
+    lower, upper = file.lower_bounds or {}, file.upper_bounds or {}
+    if not set(ids) <= lower.keys() & upper.keys():
+        return _roll_back(table, pipeline, table.metadata.current_snapshot())
+    (first, start, _), (last, end, born) = (
+        [int.from_bytes(bounds[field_id], "little", signed=True) for field_id in ids]
+        for bounds in (lower, upper)
+    )
+    if born != progress_of(table).generation:
+        return _roll_back(table, pipeline, table.metadata.current_snapshot())
+    return replay_command(pipeline, " ".join(f"{p}:{start}-{end + 1}" for p in range(first, last + 1)))
+
+
+def _roll_back(table: Table, pipeline: str, snapshot: Snapshot | None) -> str:
+    current = snapshot or table.metadata.current_snapshot()
+    parent = current.parent_snapshot_id if current else None
+    if parent is None or table.metadata.snapshot_by_id(parent) is None:
+        return "restore the file from a backup of the lake"
+    return f'./sluice rollback {pipeline} --to {parent} --reason "..."'
+
+
+def _expire(pipeline: str) -> str:
+    """Only earlier states need the file: when they expire, nothing does."""
+    return f"./sluice upkeep {pipeline}"

@@ -1,0 +1,80 @@
+"""What an audit of a table's metadata finds: what is wrong, where, and the command that mends it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_jobs.protocol.batch import BatchKind
+from spark_jobs.txlog.entries import Closed, Swept
+from spark_jobs.txlog.names import PHASE_NUMBERS, Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from spark_jobs.protocol.batch import Batch
+    from spark_jobs.protocol.offsets import OffsetRanges
+    from spark_jobs.protocol.progress import Progress
+    from spark_jobs.txlog.entries import Attempt
+
+
+_COMPLETE = PHASE_NUMBERS[Phase.FLUSH_COMPLETE]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """``what`` is wrong in words, ``where`` a path, snapshot, attempt or range; ``mend`` is a command."""
+
+    what: str
+    where: str
+    mend: str
+
+
+def replay_command(pipeline: str, ranges: str) -> str:
+    """The command that makes these ranges (``P:START-END`` each, separated by spaces) anew from Kafka."""
+    options = " ".join(f"--range {each}" for each in ranges.split())
+    return f'./sluice replay {pipeline} {options} --reason "..."'
+
+
+def log_findings(
+    pipeline: str, attempts: Iterable[Attempt], progress: Progress, in_history: Collection[str]
+) -> Iterator[Finding]:
+    """Where the log and the table contradict each other.
+
+    ``attempts`` were read before ``progress``, so that what landed in between is no contradiction;
+    ``in_history`` are the attempts whose snapshots are kept.
+    """
+    attempts = tuple(attempts)
+    rolled_back_us = max((a.started_at_us for a in attempts if _kind(a) is BatchKind.ROLLBACK), default=0)
+    for attempt in attempts:
+        batch = attempt.batch
+        if batch is None:
+            yield Finding("none of its log objects can be read", attempt.uuid, f"./sluice recover {pipeline}")
+            continue
+        # An act has no files to miss: its commit may come after recovery has called it undone.
+        is_swept = batch.kind.writes_files and bool(attempt.entry(Swept) or attempt.entry(Closed))
+        if is_swept and (attempt.uuid in in_history or progress.has_landed(attempt.uuid)):
+            mend = replay_command(pipeline, _spelled(batch.ranges))
+            yield Finding("the log says it was swept, and it landed", attempt.uuid, mend)
+        is_judged = attempt.reached == _COMPLETE and attempt.started_at_us > rolled_back_us
+        if is_judged and not _holds(progress, batch):
+            yield Finding(
+                f"the log says it landed, and the table's offsets do not hold {batch.ranges}",
+                attempt.uuid,
+                f"./sluice drain {pipeline} says what happened to the table and both ways on",
+            )
+
+
+def _kind(attempt: Attempt) -> BatchKind | None:
+    return attempt.batch.kind if attempt.batch else None
+
+
+def _holds(progress: Progress, batch: Batch) -> bool:
+    if batch.kind is not BatchKind.DRAIN or progress.has_landed(batch.attempt):
+        return True
+    known = {**progress.earlier, progress.generation: progress.next_offsets}.get(batch.generation, {})
+    return all(known.get(each.partition, 0) >= each.end for each in batch.ranges)
+
+
+def _spelled(ranges: OffsetRanges) -> str:
+    return " ".join(f"{each.partition}:{each.start}-{each.end}" for each in ranges)

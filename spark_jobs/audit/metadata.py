@@ -1,0 +1,138 @@
+"""Audit what holds a table together: its files, its log, the offsets from commit to commit. Reads only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_jobs.audit.files import FileCounts, audit_files
+from spark_jobs.audit.findings import Finding, log_findings, replay_command
+from spark_jobs.health.table_facts import ATTEMPT, main_history, table_facts
+from spark_jobs.lake.catalog import close_catalog
+from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyiceberg.table import Table
+
+    from spark_jobs.config.settings import PipelineConfig
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.txlog.entries import Attempt
+
+MAX_FINDINGS = 1_000
+# Upkeep may delete, while this reads, what the metadata it began with names.
+_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataAudit:
+    """Counts of what was looked at, table and dead-letter table together, and at most 1,000 findings."""
+
+    pipeline: str
+    table: str
+    snapshots: int = 0
+    metadata_files: int = 0
+    data_files: int = 0
+    data_bytes: int = 0
+    attempts: int = 0
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def is_clean(self) -> bool:
+        """Nothing was found."""
+        return not self.findings
+
+
+def audit_metadata(
+    pipeline: PipelineConfig,
+    connections: Connections,
+    *,
+    on_progress: Callable[[FileCounts], None] = lambda _counts: None,
+) -> MetadataAudit:
+    """Look at every file the metadata names, and hold the log and the kept snapshots against each other.
+
+    Beside live drains and upkeep it begins anew when the table changed while something was found. Raises
+    ``RetryableError`` when catalog or log cannot be read.
+    """
+    for tries_left in reversed(range(_TRIES)):
+        attempts = _attempts(pipeline, connections)
+        tables = _load(pipeline, connections)
+        counts = FileCounts()
+        findings: list[Finding] = []
+        for finding in _findings(pipeline, tables, attempts, counts, on_progress):
+            findings.append(finding)
+            if len(findings) == MAX_FINDINGS:
+                break
+        if not findings or not tries_left or _places(_load(pipeline, connections)) == _places(tables):
+            break
+    return MetadataAudit(
+        pipeline.name,
+        pipeline.table,
+        sum(len(table.metadata.snapshots) for table in tables),
+        counts.metadata_files,
+        counts.data_files,
+        counts.data_bytes,
+        len(attempts),
+        tuple(findings),
+    )
+
+
+def _findings(
+    pipeline: PipelineConfig,
+    tables: list[Table],
+    attempts: tuple[Attempt, ...],
+    counts: FileCounts,
+    on_progress: Callable[[FileCounts], None],
+) -> Iterator[Finding]:
+    for table in tables:
+        yield from audit_files(table, pipeline.name, counts, on_progress)
+    if tables:
+        yield from _commit_findings(pipeline, tables[0])
+        said = (each.summary.additional_properties for each in main_history(tables[0]) if each.summary)
+        in_history = {each[ATTEMPT] for each in said if ATTEMPT in each}
+        yield from log_findings(pipeline.name, attempts, progress_of(tables[0]), in_history)
+
+
+def _commit_findings(pipeline: PipelineConfig, table: Table) -> Iterator[Finding]:
+    """Batches that do not balance, and commits that do not begin where the one before ended."""
+    facts = table_facts(table, schema_since_ms=0)
+    starts, ends = _ranges_by_attempt(table)
+    for batch in facts.batches:
+        if batch.unaccounted:
+            known = starts.get(batch.attempt, {})
+            ranges = " ".join(f"{p}:{start}-{ends[batch.attempt][p]}" for p, start in known.items())
+            yield Finding(
+                f"{batch.unaccounted:,} of its {batch.offsets:,} offsets or rows are unaccounted for",
+                f"attempt {batch.attempt}",
+                replay_command(pipeline.name, ranges) if ranges else f"./sluice audit {pipeline.name}",
+            )
+    for hole in facts.holes:
+        mend = f"./sluice audit {pipeline.name} names the records, ./sluice replay brings them"
+        yield Finding("the offsets are not contiguous", hole, mend)
+
+
+def _ranges_by_attempt(table: Table) -> tuple[dict[str, dict[int, int]], dict[str, dict[int, int]]]:
+    """Of the last commits: older ones are not told any more."""
+    commits = progress_of(table).last_commits
+    return {c.attempt: c.starts for c in commits}, {c.attempt: c.ends for c in commits}
+
+
+def _attempts(pipeline: PipelineConfig, connections: Connections) -> tuple[Attempt, ...]:
+    tables = _load(pipeline, connections)
+    return connections.txlog.attempts(str(tables[0].metadata.table_uuid)) if tables else ()
+
+
+def _load(pipeline: PipelineConfig, connections: Connections) -> list[Table]:
+    """The table and its dead-letter table; empty before the first drain."""
+    catalog = connections.open_catalog()
+    try:
+        table = load_table(catalog, pipeline.table)
+        dead_letters = load_table(catalog, dead_letters_of(pipeline.table)) if table else None
+    finally:
+        close_catalog(catalog)
+    return [each for each in (table, dead_letters) if each is not None]
+
+
+def _places(tables: list[Table]) -> list[str]:
+    return [table.metadata_location for table in tables]

@@ -1,0 +1,113 @@
+"""Where the row of a record is: data file and position in it, deletes of other engines applied."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from pyiceberg.expressions import And
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.manifest import FileFormat
+
+from spark_jobs.health.table_facts import main_history, removals
+from spark_jobs.lake.row_filters import equals, is_between
+from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.table import FileScanTask, Table
+
+    from spark_jobs.health.facts import Removal
+    from spark_jobs.protocol.offsets import OffsetRange
+
+_COORDINATES = (GENERATION, PARTITION, OFFSET)
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """The coordinates of a record."""
+
+    generation: int
+    partition: int
+    offset: int
+
+    @property
+    def filter(self) -> BooleanExpression:
+        """Rows with these coordinates; there is one at most."""
+        return And(
+            equals(GENERATION, self.generation),
+            equals(PARTITION, self.partition),
+            equals(OFFSET, self.offset),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlace:
+    """Where a row is; ``position`` counts from 0 and is None in a file that is not Parquet."""
+
+    file: str
+    position: int | None
+    row: dict[str, Any]
+
+
+def find_row(table: Table, spot: Spot, columns: tuple[str, ...] = ()) -> RowPlace | None:
+    """The row in the table as loaded, with these columns; None when there is none.
+
+    Opens only files whose bounds allow it.
+    """
+    scan = table.scan(spot.filter, selected_fields=(*_COORDINATES, *columns))
+    reader = ArrowScan(table.metadata, table.io, scan.projection(), scan.row_filter)
+    for task in scan.plan_files():
+        for row in reader.to_table([task]).to_pylist():
+            return RowPlace(task.file.file_path, _position(table, task, spot), row)
+    return None
+
+
+def spots_of(table: Table, which: BooleanExpression) -> set[Spot]:
+    """The coordinates of these rows."""
+    rows = table.scan(which, selected_fields=_COORDINATES).to_arrow()
+    return {Spot(*(row[name] for name in _COORDINATES)) for row in rows.to_pylist()}
+
+
+def count_rows(table: Table, generation: int, inside: OffsetRange) -> int:
+    """How many rows of the range are in the table."""
+    of_partition = And(equals(GENERATION, generation), equals(PARTITION, inside.partition))
+    return table.scan(And(of_partition, is_between(OFFSET, inside.start, inside.end))).count()
+
+
+def removed_by(table: Table, spot: Spot) -> Removal | None:
+    """The newest commit of another writer after which the row was gone that was there before it.
+
+    None when it has expired, or the catalog shows no history.
+    """
+    history = main_history(table)
+    parents = {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in history}
+    for removal in reversed(list(removals(history))):
+        parent = parents[removal.snapshot_id]
+        if parent in parents and _is_in(table, spot, parent) and not _is_in(table, spot, removal.snapshot_id):
+            return removal
+    return None
+
+
+def _is_in(table: Table, spot: Spot, snapshot_id: int | None) -> bool:
+    return table.scan(spot.filter, snapshot_id=snapshot_id).count() > 0
+
+
+def _position(table: Table, task: FileScanTask, spot: Spot) -> int | None:
+    """Position of the row with these coordinates; reads the coordinate columns only."""
+    if task.file.file_format is not FileFormat.PARQUET:
+        return None
+    with table.io.new_input(task.file.file_path).open() as stream:
+        file = pq.ParquetFile(stream)
+        first = 0
+        for group in range(file.num_row_groups):
+            rows = file.read_row_group(group, columns=list(_COORDINATES))
+            same = np.ones(len(rows), dtype=bool)
+            for name, wanted in zip(_COORDINATES, astuple(spot), strict=True):
+                same &= rows.column(name).to_numpy() == wanted
+            if same.any():
+                return first + int(np.argmax(same))
+            first += len(rows)
+    return None

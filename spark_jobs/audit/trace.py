@@ -1,0 +1,253 @@
+"""Where a record is and why: tables, books, log and Kafka are asked about one offset. Reads only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from spark_jobs.audit.row_place import RowPlace, Spot, count_rows, find_row, removed_by, spots_of
+from spark_jobs.audit.trace_answers import Judgement, KafkaSays, Where, judge_rowless
+from spark_jobs.books.entries import BookEntry, books_of
+from spark_jobs.books.history import HistoryLine, State, line_of
+from spark_jobs.books.table import covering
+from spark_jobs.config.settings import KeyFormat
+from spark_jobs.connections.tables import load_drained, load_fresh
+from spark_jobs.kafka.reader import RangeReader
+from spark_jobs.lake.row_filters import equals
+from spark_jobs.lake.tables import dead_letters_of, progress_of
+from spark_jobs.protocol.batch import BatchKind
+from spark_jobs.protocol.errors import ConfigError, SourceChanged
+from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.source import check_identity
+from spark_jobs.schema.metadata_columns import KEY
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from spark_jobs.config.settings import PipelineConfig
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.health.facts import Removal
+    from spark_jobs.protocol.source import SourceState
+
+_RECORD_BYTES = 1 << 20
+_PASSED_OVER = {BatchKind.SKIP, BatchKind.DISCARD}
+_WRITING = {BatchKind.DRAIN, BatchKind.REPLAY}
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One offset of one generation of the topic.
+
+    ``entry`` is the attempt that decided about it, ``place`` its row or its dead letter's, ``snapshot_id``
+    that table's snapshot, ``removed_by`` the other writer's commit after which it was gone.
+    """
+
+    topic: str
+    spot: Spot
+    where: Where
+    why: str
+    entry: BookEntry | None = None
+    place: RowPlace | None = None
+    snapshot_id: int | None = None
+    removed_by: Removal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """Everything that is asked about an offset, as it was when tracing began."""
+
+    pipeline: PipelineConfig
+    connections: Connections
+    source: SourceState
+    table: Table
+    dead_letters: Table | None
+    logged: tuple[HistoryLine, ...]
+    books: Table | None
+
+
+def trace(
+    pipeline: PipelineConfig, connections: Connections, partition: int, offset: int
+) -> tuple[Trace, ...]:
+    """What became of the offset: in the current generation, then in every earlier one that drained it.
+
+    Raises ``ConfigError`` (``no-table-yet``, ``no-such-partition``), and ``RetryableError`` when a part
+    cannot be asked.
+    """
+    facts = _gather(pipeline, connections)
+    progress = progress_of(facts.table)
+    if partition not in progress.next_offsets and partition not in facts.source.end:
+        raise ConfigError(
+            f"topic {progress.topic} has no partition {partition}",
+            code="no-such-partition",
+            hint=f"It has {', '.join(map(str, sorted(facts.source.end)))}.",
+        )
+    earlier = [g for g, ends in progress.earlier.items() if offset < ends.get(partition, 0)]
+    generations = (progress.generation, *sorted(earlier, reverse=True))
+    return tuple(_trace(facts, Spot(generation, partition, offset)) for generation in generations)
+
+
+def trace_key(
+    pipeline: PipelineConfig, connections: Connections, key: str, *, limit: int
+) -> tuple[Trace, ...]:
+    """The newest ``limit`` rows and dead letters with this key, each traced. Raises as ``trace``.
+
+    Only the tables are searched: tombstones, and records that are not drained yet, are found by offset.
+    """
+    facts = _gather(pipeline, connections)
+    wanted = key.encode() if pipeline.key_format is KeyFormat.BINARY else key
+    spots = spots_of(facts.table, equals(KEY, wanted))
+    if facts.dead_letters is not None:
+        spots |= spots_of(facts.dead_letters, equals("key", key.encode()))
+    newest = sorted(spots, key=lambda spot: (-spot.generation, -spot.offset, spot.partition))
+    return tuple(_trace(facts, spot) for spot in newest[:limit])
+
+
+def _gather(pipeline: PipelineConfig, connections: Connections) -> _Facts:
+    source = connections.admin.source_state(pipeline.topic)
+    table = load_drained(pipeline, connections)
+    # The log before the books: what a fold moves meanwhile is then seen in one of the two.
+    attempts = connections.txlog.attempts(str(table.metadata.table_uuid))
+    return _Facts(
+        pipeline,
+        connections,
+        source,
+        table,
+        load_fresh(connections, dead_letters_of(pipeline.table)),
+        tuple(line for line in map(line_of, attempts) if line is not None),
+        load_fresh(connections, books_of(pipeline.table)),
+    )
+
+
+def _trace(facts: _Facts, spot: Spot) -> Trace:
+    progress = progress_of(facts.table)
+    unjudged = Trace(progress.topic, spot, Where.UNKNOWN, "")
+    entries = _entries_of(facts, spot)
+    if (found := _in_tables(facts, unjudged, entries)) is not None:
+        return found
+    is_current = spot.generation == progress.generation
+    if is_current and spot.offset >= progress.next_offsets.get(spot.partition, 0):
+        return _judged(unjudged, _judge_undrained(facts, spot))
+    if is_current and spot.offset < progress.starts.get(spot.partition, 0):
+        start = progress.starts[spot.partition]
+        why = f"the pipeline began at offset {start} of the partition; a replay can bring what is before it"
+        return _judged(unjudged, Judgement(Where.BEFORE_START, why))
+    return _trace_rowless(facts, unjudged, entries)
+
+
+def _in_tables(facts: _Facts, unjudged: Trace, entries: list[BookEntry]) -> Trace | None:
+    """The trace of a record that has a row or a dead letter."""
+    writing = [entry for entry in entries if entry.kind in _WRITING]
+    newest = next(iter(writing), None)
+    place = find_row(facts.table, unjudged.spot)
+    if place is not None:
+        # Files are named after their attempt, until compaction rewrites them.
+        entry = next((entry for entry in writing if entry.attempt in place.file), newest)
+        found = _judged(unjudged, Judgement(Where.ROW, f"it is in {facts.pipeline.table}"))
+        snapshot_id = facts.table.metadata.current_snapshot_id
+        return replace(found, entry=entry, place=place, snapshot_id=snapshot_id)
+    if facts.dead_letters is None:
+        return None
+    dead = find_row(facts.dead_letters, unjudged.spot, ("phase", "field", "error"))
+    if dead is None:
+        return None
+    field = f" of the field {dead.row['field']}" if dead.row["field"] else ""
+    why = f"it did not pass the phase {dead.row['phase']}{field}: {dead.row['error']}"
+    found = _judged(unjudged, Judgement(Where.DEAD_LETTER, why))
+    snapshot_id = facts.dead_letters.metadata.current_snapshot_id
+    return replace(found, entry=newest, place=dead, snapshot_id=snapshot_id)
+
+
+def _judge_undrained(facts: _Facts, spot: Spot) -> Judgement:
+    low, end = facts.source.low.get(spot.partition, 0), facts.source.end.get(spot.partition, 0)
+    position = progress_of(facts.table).next_offsets.get(spot.partition, low)
+    open_lines = [line for line in facts.logged if _covers(line.entry, spot) and not line.entry.is_landed]
+    held = next((line.entry for line in open_lines if line.state is State.HELD), None)
+    if held is not None:
+        why = f"batch {held.batch_id}, attempt {held.attempt}, failed a quality gate and waits for a decision"
+        return Judgement(Where.HELD, f"{why}: ./sluice held list {facts.pipeline.name}")
+    if spot.offset < low:
+        why = f"Kafka holds the partition from offset {low} on; the next offset to drain is {position}"
+        return Judgement(Where.GONE, why)
+    if spot.offset >= end:
+        why = f"the partition's last stable offset is {end}, the next offset to drain is {position}"
+        return Judgement(Where.NOT_WRITTEN, why)
+    running = next((line.entry for line in open_lines if line.state is State.UNFINISHED), None)
+    doing = f"; attempt {running.attempt} is under way or was cut short" if running else ""
+    return Judgement(
+        Where.WAITING, f"the next offset to drain is {position}, the partition's lag {end - position}{doing}"
+    )
+
+
+def _trace_rowless(facts: _Facts, unjudged: Trace, entries: list[BookEntry]) -> Trace:
+    """The trace of a drained offset that has neither a row nor a dead letter."""
+    spot, entry = unjudged.spot, entries[0] if entries else None
+    passed_over = _passed_over(facts, spot, entry)
+    if passed_over is not None:
+        return replace(_judged(unjudged, Judgement(Where.SKIPPED, passed_over)), entry=entry)
+    drained = next((r for r in entry.ranges if r.partition == spot.partition), None) if entry else None
+    tables = [table for table in (facts.table, facts.dead_letters) if table is not None]
+    there = sum(count_rows(table, spot.generation, drained) for table in tables) if drained else 0
+    booked = entry.balances.get(spot.partition) if entry else None
+    judged = judge_rowless(_ask_kafka(facts, spot), booked, there)
+    could_be_removed = judged.where in {Where.REMOVED, Where.UNKNOWN}
+    by = removed_by(facts.table, spot) if could_be_removed else None
+    return replace(_judged(unjudged, judged), entry=entry, removed_by=by)
+
+
+def _passed_over(facts: _Facts, spot: Spot, entry: BookEntry | None) -> str | None:
+    """Who had the offset left out and why; the table remembers it also when books and log do not."""
+    if entry is not None and entry.kind in _PASSED_OVER:
+        return f"{entry.actor} had it passed over ({entry.kind}): {entry.reason}"
+    for skip in progress_of(facts.table).skipped:
+        is_it = (skip.generation, skip.partition) == (spot.generation, spot.partition)
+        if is_it and skip.start <= spot.offset < skip.end:
+            return f"an operator had it passed over: {skip.reason}"
+    return None
+
+
+def _ask_kafka(facts: _Facts, spot: Spot) -> KafkaSays:
+    """Read the offset again, when the topic is still the one it was drained from."""
+    progress = progress_of(facts.table)
+    try:
+        check_identity(progress, facts.source)
+    except SourceChanged:
+        return KafkaSays.NOT_HELD
+    is_held = spot.offset >= facts.source.low.get(spot.partition, spot.offset + 1)
+    if spot.generation != progress.generation or not is_held:
+        return KafkaSays.NOT_HELD
+    connections = facts.connections
+    reader = RangeReader(
+        connections.kafka, progress.topic, max_chunk_bytes=_RECORD_BYTES, queue_bytes=_RECORD_BYTES
+    )
+    try:
+        chunks = list(reader.read(OffsetRange(spot.partition, spot.offset, spot.offset + 1)))
+    finally:
+        reader.close()
+    values = [value for chunk in chunks for value in chunk.values]
+    if not values:
+        return KafkaSays.NOTHING
+    return KafkaSays.TOMBSTONE if values[0] is None else KafkaSays.RECORD
+
+
+def _entries_of(facts: _Facts, spot: Spot) -> list[BookEntry]:
+    """The landed attempts at the offset, the newest first."""
+    uuid = str(facts.table.metadata.table_uuid)
+    booked = covering(facts.books, uuid, spot.partition, spot.offset) if facts.books is not None else ()
+    logged = (line.entry for line in facts.logged if _covers(line.entry, spot))
+    landed = {
+        entry.attempt: entry
+        for entry in chain(logged, booked)
+        if entry.is_landed and entry.generation == spot.generation
+    }
+    return sorted(landed.values(), key=lambda entry: entry.finished_at_us or 0, reverse=True)
+
+
+def _covers(entry: BookEntry, spot: Spot) -> bool:
+    return entry.generation == spot.generation and any(
+        r.partition == spot.partition and r.start <= spot.offset < r.end for r in entry.ranges
+    )
+
+
+def _judged(trace: Trace, judgement: Judgement) -> Trace:
+    return replace(trace, where=judgement.where, why=judgement.why)

@@ -1,0 +1,84 @@
+"""Where a record can be, and what is known of one that has no row and no dead letter. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spark_jobs.protocol.batch import Balance
+
+
+class Where(StrEnum):
+    """What became of an offset."""
+
+    ROW = "row"
+    DEAD_LETTER = "dead letter"
+    TOMBSTONE = "tombstone"
+    GAP = "gap"
+    EMPTY = "tombstone or gap"
+    SKIPPED = "skipped"
+    REMOVED = "removed"
+    MISSING = "missing"
+    UNKNOWN = "unknown"
+    WAITING = "not yet drained"
+    HELD = "held"
+    NOT_WRITTEN = "not in Kafka yet"
+    GONE = "gone before it was drained"
+    BEFORE_START = "before the start"
+
+
+class KafkaSays(StrEnum):
+    """What reading the offset again shows."""
+
+    RECORD = "a record"
+    TOMBSTONE = "a tombstone"
+    NOTHING = "no record"
+    NOT_HELD = "not held any more"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What became of an offset, and the sentence that says why."""
+
+    where: Where
+    why: str
+
+
+def judge_rowless(kafka: KafkaSays, booked: Balance | None, there: int) -> Judgement:
+    """What became of a drained offset that has neither a row nor a dead letter now.
+
+    ``booked`` is the balance of its partition in the batch that drained it, None when nobody knows that
+    batch; ``there`` is how many rows and dead letters of the same range are in the tables now.
+    """
+    removed = 0 if booked is None else booked.rows + booked.dead_letters - there
+    if kafka is KafkaSays.TOMBSTONE:
+        return Judgement(Where.TOMBSTONE, "Kafka still holds it: a record without a value")
+    if kafka is KafkaSays.RECORD:
+        if removed > 0:
+            return Judgement(Where.REMOVED, _counted(removed) + ", and Kafka still holds this one")
+        return Judgement(
+            Where.MISSING, "Kafka holds a record with a value, and its batch does not lack a row"
+        )
+    if booked is None:
+        return Judgement(Where.UNKNOWN, "neither the books nor the log know the batch it was in")
+    return _judge_by_balance(kafka, booked, removed)
+
+
+def _judge_by_balance(kafka: KafkaSays, booked: Balance, removed: int) -> Judgement:
+    counted = f"its batch counted {booked.tombstones} tombstones and {booked.gaps} gaps in the partition"
+    if kafka is KafkaSays.NOTHING and booked.gaps:
+        return Judgement(Where.GAP, f"Kafka has no readable record there, and {counted}")
+    if removed > 0 and booked.tombstones + booked.gaps == 0:
+        return Judgement(Where.REMOVED, f"{_counted(removed)}, and {counted}")
+    if removed > 0:
+        return Judgement(Where.UNKNOWN, f"it was removed or never a row: {_counted(removed)}, but {counted}")
+    where = {(True, True): Where.EMPTY, (True, False): Where.TOMBSTONE, (False, True): Where.GAP}.get(
+        (booked.tombstones > 0, booked.gaps > 0), Where.MISSING
+    )
+    return Judgement(where, f"no row or dead letter of its batch lacks, and {counted}")
+
+
+def _counted(removed: int) -> str:
+    return f"{removed} of the rows and dead letters of its batch are not in the tables any more"

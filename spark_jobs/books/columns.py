@@ -1,0 +1,162 @@
+"""The columns of the books, and entries as rows of them and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BooleanType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
+
+from spark_jobs.books.entries import BookEntry
+from spark_jobs.protocol.batch import Balance
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+from spark_jobs.schema.arrow_schema import file_schema
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Iterable
+
+    from pyiceberg.table import Table
+
+STARTED_AT = "started_at"
+PARTITION_BY = (f"month({STARTED_AT})",)
+_AS_IN_ENTRY = (
+    *("pipeline", "table_uuid", "kind", "batch_id", "attempt", "topic", "generation"),
+    *(
+        "bytes_read",
+        "file_bytes",
+        "data_files",
+        "dead_letter_files",
+        "snapshot_id",
+        "dead_letter_snapshot_id",
+    ),
+    *("reason", "actor", "run_id", "sluice_version"),
+)
+_SUMS = ("rows", "dead_letters", "tombstones", "gaps")
+
+
+def _list_of_structs(first_id: int, *names: str) -> IcebergType:
+    # The ids only have to differ from each other and the columns' until the catalog numbers them.
+    fields = (
+        NestedField(first_id + n, name, IntegerType() if name == "partition" else LongType(), required=False)
+        for n, name in enumerate(names, 1)
+    )
+    return ListType(first_id, StructType(*fields), element_required=False)
+
+
+COLUMNS: tuple[tuple[str, IcebergType, str], ...] = (
+    ("pipeline", StringType(), "the pipeline's name"),
+    ("table_name", StringType(), "the table's identifier"),
+    ("table_uuid", StringType(), "tells a table from one of the same name that was made again"),
+    ("kind", StringType(), "drain, replay, or the operator's act: skip, discard, pause, ..."),
+    ("batch_id", StringType(), "the work: the same for every attempt at the same ranges"),
+    ("attempt", StringType(), "one try at it; there is one row for each"),
+    ("topic", StringType(), "Kafka topic"),
+    ("generation", IntegerType(), "the source's generation, as in _kafka_generation"),
+    ("ranges", _list_of_structs(1000, "partition", "start", "end"), "offsets by partition, ends exclusive"),
+    ("balance", _list_of_structs(1100, "partition", *_SUMS), "what became of the offsets, by partition"),
+    ("landed", BooleanType(), "whether its commit is in the table; false for one that was given up"),
+    ("offsets", LongType(), "offsets covered: rows + dead_letters + tombstones + gaps + skipped when landed"),
+    ("rows", LongType(), "rows written"),
+    ("dead_letters", LongType(), "records that became dead letters"),
+    ("tombstones", LongType(), "records without a value"),
+    ("gaps", LongType(), "offsets without a readable record"),
+    ("skipped", LongType(), "offsets that an operator had passed over"),
+    ("bytes_read", LongType(), "bytes of keys and values read from Kafka"),
+    ("file_bytes", LongType(), "bytes of the files written"),
+    ("data_files", LongType(), "data files written"),
+    ("dead_letter_files", LongType(), "files of dead letters written"),
+    ("snapshot_id", LongType(), "the table's snapshot; null when it had expired before it was noted"),
+    ("dead_letter_snapshot_id", LongType(), "the dead-letter table's snapshot; null without dead letters"),
+    (
+        "durations_ms",
+        MapType(1200, StringType(), 1201, LongType(), value_required=False),
+        "milliseconds by step; empty for one that recovery finished",
+    ),
+    ("reason", StringType(), "the operator's reason; empty for what the sensor asked for"),
+    ("actor", StringType(), "who: dagster, or user@host"),
+    ("run_id", StringType(), "the run that began it"),
+    ("sluice_version", StringType(), "the version that began it"),
+    (STARTED_AT, TimestamptzType(), "when its ranges were planned"),
+    ("finished_at", TimestamptzType(), "when its last phase was logged"),
+    ("valid_through", TimestamptzType(), "every record up to this time was in the table with it"),
+)
+
+
+def books_schema() -> Schema:
+    """One row for each finished attempt; field ids are provisional, catalogs number anew."""
+    return Schema(
+        *(
+            NestedField(n, name, kind, required=False, doc=doc)
+            for n, (name, kind, doc) in enumerate(COLUMNS, 1)
+        )
+    )
+
+
+def rows_of(table: Table, entries: Iterable[BookEntry]) -> pa.Table:
+    """The entries as rows of the books as they are, ordered by the time they began.
+
+    Columns the books have and this version does not know are null.
+    """
+    rows = sorted(map(_row, entries), key=lambda row: (row[STARTED_AT], row["attempt"]))
+    return pa.Table.from_pylist(rows, schema=file_schema(table))
+
+
+def entry_from_row(row: dict[str, Any]) -> BookEntry:
+    """Read a row (as ``to_pylist`` gives it) back."""
+    balances = {each["partition"]: Balance(*(each[name] for name in _SUMS)) for each in row["balance"] or ()}
+    ranges = (OffsetRange(each["partition"], each["start"], each["end"]) for each in row["ranges"] or ())
+    through = _microseconds(row["valid_through"])
+    return BookEntry(
+        **{name: row[name] for name in _AS_IN_ENTRY},
+        table=row["table_name"],
+        ranges=OffsetRanges.of(ranges),
+        is_landed=row["landed"],
+        balances=balances,
+        durations_ms=dict(row["durations_ms"] or ()),
+        started_at_us=_microseconds(row[STARTED_AT]) or 0,
+        finished_at_us=_microseconds(row["finished_at"]),
+        valid_through_ms=through // 1000 if through is not None else None,
+    )
+
+
+def _row(entry: BookEntry) -> dict[str, Any]:
+    sums = entry.balance
+    through = entry.valid_through_ms
+    return {
+        **{name: getattr(entry, name) for name in _AS_IN_ENTRY},
+        **{name: getattr(sums, name) for name in _SUMS},
+        "table_name": entry.table,
+        "ranges": [{"partition": r.partition, "start": r.start, "end": r.end} for r in entry.ranges],
+        "balance": [
+            {"partition": partition, **{name: getattr(balance, name) for name in _SUMS}}
+            for partition, balance in sorted(entry.balances.items())
+        ],
+        "landed": entry.is_landed,
+        "skipped": entry.skipped,
+        "offsets": entry.ranges.records,
+        "durations_ms": list(entry.durations_ms.items()),
+        STARTED_AT: entry.started_at_us,
+        "finished_at": entry.finished_at_us,
+        "valid_through": through * 1000 if through is not None else None,
+    }
+
+
+def _microseconds(moment: dt.datetime | None) -> int | None:
+    if moment is None:
+        return None
+    # Exact: a float of seconds loses microseconds.
+    microseconds: int = pa.scalar(moment, pa.timestamp("us", "UTC")).value
+    return microseconds

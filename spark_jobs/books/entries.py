@@ -1,0 +1,134 @@
+"""The books: what became of every finished attempt, one entry each, kept in a table beside the tables. Pure.
+
+The log is for recovery and is emptied as attempts finish; the books are for ever. An entry is made of an
+attempt's log alone, so that folding it twice gives the same entry.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_jobs.protocol.batch import Balance, BatchKind, total
+from spark_jobs.protocol.names import BOOKS_TABLE
+from spark_jobs.txlog.entries import (
+    Closed,
+    FlushComplete,
+    IcebergSnapshotCreated,
+    OffsetCommit,
+    ParquetWritten,
+)
+from spark_jobs.txlog.names import PHASE_NUMBERS, Phase
+
+if TYPE_CHECKING:
+    from spark_jobs.protocol.offsets import OffsetRanges
+    from spark_jobs.txlog.entries import Attempt
+
+# Listing a table's log costs one request per thousand objects, and 150 attempts have 900. Each fold adds a
+# small file to the books, so it takes as many attempts as that allows.
+DEFAULT_DUE_ATTEMPTS = 150
+_COMPLETE = PHASE_NUMBERS[Phase.FLUSH_COMPLETE]
+_SKIPPING = {BatchKind.SKIP, BatchKind.DISCARD}
+
+
+@dataclass(frozen=True, slots=True)
+class BookEntry:
+    """One attempt. ``is_landed`` is False for one that was given up or has not landed yet.
+
+    What its damaged or missing log objects would have said is 0, empty or None. ``started_at_us`` is when its
+    ranges were planned, ``valid_through_ms`` the record time up to which the table was complete with it.
+    """
+
+    pipeline: str
+    table: str
+    table_uuid: str
+    kind: str
+    batch_id: str
+    attempt: str
+    topic: str
+    generation: int
+    ranges: OffsetRanges
+    is_landed: bool
+    balances: dict[int, Balance]
+    bytes_read: int
+    file_bytes: int
+    data_files: int
+    dead_letter_files: int
+    snapshot_id: int | None
+    dead_letter_snapshot_id: int | None
+    durations_ms: dict[str, int]
+    reason: str
+    actor: str
+    run_id: str
+    sluice_version: str
+    started_at_us: int
+    finished_at_us: int | None
+    valid_through_ms: int | None
+
+    @property
+    def balance(self) -> Balance:
+        """Sum over the partitions."""
+        return total(self.balances.values())
+
+    @property
+    def skipped(self) -> int:
+        """Offsets that an operator had passed over: no row, dead letter, tombstone or gap stands for them."""
+        return self.ranges.records if self.is_landed and self.kind in _SKIPPING else 0
+
+
+def is_due(finished_attempts: int, *, due_attempts: int = DEFAULT_DUE_ATTEMPTS) -> bool:
+    """Whether folding is worth a commit."""
+    return finished_attempts >= due_attempts
+
+
+def books_of(table: str) -> str:
+    """Identifier of the books that the data table ``table`` is kept in."""
+    namespace, dot, _ = table.rpartition(".")
+    return f"{namespace}{dot}{BOOKS_TABLE}"
+
+
+def entry_of(attempt: Attempt) -> BookEntry | None:
+    """The entry of an attempt as its log says now; None when none of its objects can be read."""
+    batch = attempt.batch
+    if batch is None:
+        return None
+    begun = attempt.entry(OffsetCommit)
+    written = attempt.entry(ParquetWritten)
+    created = attempt.entry(IcebergSnapshotCreated)
+    complete = attempt.entry(FlushComplete)
+    through = written.summary.get("sluice.valid-through") if written else None
+    return BookEntry(
+        pipeline=batch.pipeline,
+        table=batch.table,
+        table_uuid=attempt.table_uuid,
+        kind=batch.kind.value,
+        batch_id=batch.batch_id,
+        attempt=attempt.uuid,
+        topic=batch.topic,
+        generation=batch.generation,
+        ranges=batch.ranges,
+        is_landed=created is not None or complete is not None or attempt.reached == _COMPLETE,
+        balances=written.balances if written else {},
+        bytes_read=written.bytes_read if written else 0,
+        file_bytes=written.file_bytes if written else 0,
+        data_files=len(written.data_files) if written else 0,
+        dead_letter_files=len(written.dead_letter_files) if written else 0,
+        snapshot_id=created.snapshot_id if created else None,
+        dead_letter_snapshot_id=complete.dead_letter_snapshot_id if complete else None,
+        durations_ms=complete.durations_ms if complete else {},
+        reason=begun.reason if begun else "",
+        actor=begun.actor if begun else "",
+        run_id=begun.run_id if begun else "",
+        sluice_version=begun.sluice_version if begun else "",
+        # Every object repeats the batch: whichever of them are left, the time is the same.
+        started_at_us=batch.ingested_at_us,
+        finished_at_us=_finished_at_us(attempt),
+        valid_through_ms=int(through) if through is not None else None,
+    )
+
+
+def _finished_at_us(attempt: Attempt) -> int | None:
+    complete, closed = attempt.entry(FlushComplete), attempt.entry(Closed)
+    if complete is not None:
+        return complete.completed_at_us
+    return closed.closed_at_us if closed is not None else None

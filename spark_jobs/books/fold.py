@@ -1,0 +1,94 @@
+"""Fold finished attempts of a pipeline's transaction log into the books: listing the log stays cheap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_jobs.books.entries import books_of, entry_of
+from spark_jobs.books.table import enter
+from spark_jobs.connections.tables import load_fresh
+from spark_jobs.notices.notice import owes_notice
+from spark_jobs.notices.sender import send_owed, warn_of_owed
+
+if TYPE_CHECKING:
+    from spark_jobs.config.settings import PipelineConfig
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.txlog.entries import Attempt
+
+# Bounds what is held in memory; what is left over is the next fold's.
+MAX_FOLDED_ATTEMPTS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointResult:
+    """``folded_attempts`` left the log, ``rows_added`` of them were not in the books before.
+
+    ``snapshot_id`` is the books' and None when nothing was added; objects and bytes are the log's.
+    """
+
+    books: str
+    folded_attempts: int = 0
+    rows_added: int = 0
+    snapshot_id: int | None = None
+    objects_before: int = 0
+    objects_after: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+
+
+def checkpoint(pipeline: PipelineConfig, connections: Connections) -> CheckpointResult:
+    """Enter the finished attempts into the books, then delete their log objects.
+
+    Notices that are owed are sent first. Dying in between leaves both; the next fold finds them in the books
+    and deletes what is left. Safe beside a drain, a recovery and another fold. Raises ``RetryableError``,
+    ``ConfigError`` and ``CommitStateUnknown``: nothing was deleted then, run it again.
+    """
+    books = books_of(pipeline.table)
+    table_uuid = _table_uuid(pipeline, connections)
+    if table_uuid is None:
+        return CheckpointResult(books)
+    log = connections.txlog
+    attempts = _foldable(pipeline, connections, table_uuid)
+    objects_before, bytes_before = log.objects(table_uuid)
+    entries = [entry for entry in map(entry_of, attempts) if entry is not None]
+    if not entries:
+        return CheckpointResult(books, 0, 0, None, objects_before, objects_before, bytes_before, bytes_before)
+    entered = enter(
+        connections.open_catalog,
+        books,
+        entries,
+        fold=connections.new_attempt(),
+        fail_points=connections.fail_points,
+    )
+    connections.fail_points.reach("checkpoint.after-entered")
+    log.delete_attempts(table_uuid, (entry.attempt for entry in entries))
+    connections.fail_points.reach("checkpoint.after-delete")
+    objects_after, bytes_after = log.objects(table_uuid)
+    return CheckpointResult(
+        books,
+        len(entries),
+        entered.rows,
+        entered.snapshot_id,
+        objects_before,
+        objects_after,
+        bytes_before,
+        bytes_after,
+    )
+
+
+def _foldable(pipeline: PipelineConfig, connections: Connections, table_uuid: str) -> tuple[Attempt, ...]:
+    """Finished attempts; once folded, one whose notice nobody took would be forgotten."""
+    log = connections.txlog
+    if pipeline.notify.webhook is None:
+        return log.read(table_uuid, log.finished(table_uuid)[:MAX_FOLDED_ATTEMPTS])
+    warn_of_owed(pipeline, send_owed(pipeline, connections))
+    untold = frozenset(log.untold(table_uuid))
+    finished = sorted(log.finished(table_uuid), key=untold.__contains__)
+    attempts = log.read(table_uuid, finished[:MAX_FOLDED_ATTEMPTS])
+    return tuple(attempt for attempt in attempts if not owes_notice(attempt))
+
+
+def _table_uuid(pipeline: PipelineConfig, connections: Connections) -> str | None:
+    table = load_fresh(connections, pipeline.table)
+    return None if table is None else str(table.metadata.table_uuid)

@@ -1,0 +1,116 @@
+"""What was done to a pipeline's table, newest first: the books, and what the log has beyond them."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from spark_jobs.books.entries import BookEntry, books_of, entry_of
+from spark_jobs.books.table import newest_first
+from spark_jobs.connections.tables import load_fresh
+from spark_jobs.lake.catalog import close_catalog
+from spark_jobs.lake.row_filters import equals
+from spark_jobs.lake.tables import load_table
+from spark_jobs.txlog.states import is_held
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.table import Table
+
+    from spark_jobs.config.settings import PipelineConfig
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.txlog.entries import Attempt
+
+
+class State(StrEnum):
+    """How far an attempt has come."""
+
+    LANDED = "landed"
+    HELD = "held"
+    UNFINISHED = "unfinished"
+    GIVEN_UP = "given up"
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryLine:
+    """One attempt; ``phase`` is the last one it logged, None once only the books know it."""
+
+    entry: BookEntry
+    state: State
+    phase: str | None = None
+
+
+def history(
+    pipeline: PipelineConfig, connections: Connections, *, limit: int, kinds: Collection[str] = ()
+) -> tuple[HistoryLine, ...]:
+    """The newest ``limit`` attempts of these kinds (all when none are named), earlier tables' included.
+
+    Raises ``RetryableError`` and ``ConfigError`` when catalog or log cannot be read.
+    """
+    table = load_fresh(connections, pipeline.table)
+    logged = _logged(table, connections) if table is not None else []
+    lines = _merged(pipeline.table, logged, equals("table_name", pipeline.table), connections)
+    return tuple(islice((line for line in lines if not kinds or line.entry.kind in kinds), limit))
+
+
+def lines_of(table: Table, connections: Connections) -> Iterator[HistoryLine]:
+    """Every attempt at this very table, newest first."""
+    identifier, uuid = ".".join(table.name()), str(table.metadata.table_uuid)
+    return _merged(identifier, _logged(table, connections), equals("table_uuid", uuid), connections)
+
+
+def line_of(attempt: Attempt) -> HistoryLine | None:
+    """The line of an attempt as its log says now; None when none of its objects can be read."""
+    entry = entry_of(attempt)
+    if entry is None:
+        return None
+    phase = attempt.entries[-1].phase if attempt.entries else None
+    return HistoryLine(entry, _state(attempt, entry), phase)
+
+
+def _logged(table: Table, connections: Connections) -> list[HistoryLine]:
+    attempts = connections.txlog.attempts(str(table.metadata.table_uuid))
+    return [line for line in map(line_of, attempts) if line is not None]
+
+
+def _merged(
+    table: str, logged: list[HistoryLine], which: BooleanExpression, connections: Connections
+) -> Iterator[HistoryLine]:
+    """Books and log as one, each attempt once: a fold may be moving them from the log to the books.
+
+    ``logged`` was read before the books are: what has left the log by then is in the books.
+    """
+    newest = sorted(logged, key=_age)
+    previous = None
+    for line in heapq.merge(_booked(table, which, connections), newest, key=_age):
+        if line.entry.attempt != previous:
+            yield line
+        previous = line.entry.attempt
+
+
+def _booked(table: str, which: BooleanExpression, connections: Connections) -> Iterator[HistoryLine]:
+    catalog = connections.open_catalog()
+    try:
+        books = load_table(catalog, books_of(table))
+        for entry in newest_first(books, which) if books is not None else ():
+            yield HistoryLine(entry, State.LANDED if entry.is_landed else State.GIVEN_UP)
+    finally:
+        close_catalog(catalog)
+
+
+def _state(attempt: Attempt, entry: BookEntry) -> State:
+    if entry.is_landed:
+        return State.LANDED
+    if entry.finished_at_us is not None:
+        return State.GIVEN_UP
+    return State.HELD if is_held(attempt) else State.UNFINISHED
+
+
+def _age(line: HistoryLine) -> tuple[int, str]:
+    """Sorts newest first; the same attempt in books and log gets the same place."""
+    return -line.entry.started_at_us, line.entry.attempt

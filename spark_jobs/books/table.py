@@ -1,0 +1,176 @@
+"""The books as a table: entering finished attempts, each once, and reading them back.
+
+It is a table of Sluice's like any other, born with a snapshot and committed to by the same swap; its progress
+has no offsets, only the commits it is recognised by. Other writers may delete what they no longer want to
+keep: nothing depends on the books but history.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.expressions import And
+from pyiceberg.schema import assign_fresh_schema_ids
+
+from spark_jobs.books.columns import PARTITION_BY, STARTED_AT, books_schema, entry_from_row, rows_of
+from spark_jobs.commit.birth import give_birth
+from spark_jobs.commit.landing import Intent, land
+from spark_jobs.commit.swap import stage_append
+from spark_jobs.lake.catalog import close_catalog
+from spark_jobs.lake.data_files import from_json
+from spark_jobs.lake.parquet_writer import SplitWriter
+from spark_jobs.lake.row_filters import equals, is_among, is_between
+from spark_jobs.lake.tables import load_table, progress_of
+from spark_jobs.protocol.progress import Progress
+from spark_jobs.schema.partitioning import partition_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any
+
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.table import Table
+
+    from spark_jobs.books.entries import BookEntry
+    from spark_jobs.commit.swap import Swap
+    from spark_jobs.protocol.fail_points import FailPoints
+
+ROW_GROUP_BYTES = 16 * 1024 * 1024
+# A fold is of one pipeline's last attempts: two months, or three after a long rest.
+MAX_OPEN_FILES = 12
+EPOCH_YEAR = 1970
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """What a fold added; ``snapshot_id`` is None when every attempt was in the books already."""
+
+    rows: int
+    snapshot_id: int | None
+
+
+def enter(
+    open_catalog: Callable[[], Catalog],
+    identifier: str,
+    entries: Sequence[BookEntry],
+    *,
+    fold: str,
+    fail_points: FailPoints,
+) -> Entered:
+    """Add the entries that are not in the books ``identifier`` yet; ``fold`` is this commit's own uuid.
+
+    Which ones are there is looked up again on the table of every try, so two folds at once, or one that is
+    repeated after its outcome was unknown, add each attempt once. Raises what ``land`` raises.
+    """
+    files = _FilesOf(entries, fold)
+    table = _open_books(open_catalog, identifier)
+    if not files.missing(table):
+        return Entered(0, None)
+
+    def stage(table: Table) -> Swap:
+        data_files = [from_json(file, table.metadata) for file in files.write(table)]
+        fail_points.reach("checkpoint.after-files")
+        recorded = progress_of(table).recorded(fold, {}, {})
+        return stage_append(table, data_files, recorded, {"sluice.attempt": fold})
+
+    committed = land(open_catalog, Intent(identifier, fold, "checkpoint", stage), fail_points)
+    return Entered(files.written_rows, committed.snapshot_id)
+
+
+def newest_first(books: Table, which: BooleanExpression) -> Iterator[BookEntry]:
+    """The entries that ``which`` selects, a month at a time, so that a reader of few reads little."""
+    months = sorted({task.file.partition[0] for task in books.scan(which).plan_files()}, reverse=True)
+    for month in months:
+        inside = And(which, is_between(STARTED_AT, _month_start(month), _month_start(month + 1)))
+        rows = books.scan(inside).to_arrow().sort_by([(STARTED_AT, "descending"), ("attempt", "ascending")])
+        for batch in rows.to_batches(max_chunksize=1_000):
+            yield from map(entry_from_row, batch.to_pylist())
+
+
+def covering(books: Table, table_uuid: str, partition: int, offset: int) -> Iterator[BookEntry]:
+    """The entries of a table, of every generation, whose ranges hold the offset; in no order."""
+    for batch in books.scan(equals("table_uuid", table_uuid)).to_arrow_batch_reader():
+        ranges = pc.list_flatten(batch.column("ranges"))
+        holds = pc.and_(
+            pc.equal(pc.struct_field(ranges, "partition"), partition),
+            pc.and_(
+                pc.less_equal(pc.struct_field(ranges, "start"), offset),
+                pc.greater(pc.struct_field(ranges, "end"), offset),
+            ),
+        )
+        parents = pc.list_parent_indices(batch.column("ranges")).filter(holds)
+        yield from map(entry_from_row, batch.take(parents).to_pylist())
+
+
+def _open_books(open_catalog: Callable[[], Catalog], identifier: str) -> Table:
+    catalog = open_catalog()
+    try:
+        if (table := load_table(catalog, identifier)) is not None:
+            return table
+        schema = assign_fresh_schema_ids(books_schema())
+        return give_birth(
+            catalog,
+            identifier,
+            schema=schema,
+            spec=partition_spec(schema, PARTITION_BY),
+            properties={},
+            progress=Progress(topic="", generation=0, next_offsets={}),
+        )
+    finally:
+        close_catalog(catalog)
+
+
+class _FilesOf:
+    """The files of one fold: for the entries that a table lacks, written again when others are lacking."""
+
+    def __init__(self, entries: Sequence[BookEntry], fold: str) -> None:
+        self._entries = {entry.attempt: entry for entry in entries}
+        self._fold = fold
+        self._written: dict[frozenset[str], list[dict[str, Any]]] = {}
+
+    @property
+    def written_rows(self) -> int:
+        """Rows of the files that were written last."""
+        return len(next(reversed(self._written)))
+
+    def missing(self, table: Table) -> frozenset[str]:
+        """The attempts that are not in the table."""
+        started = [entry.started_at_us for entry in self._entries.values()]
+        period = is_between(STARTED_AT, _time(min(started)), _time(max(started) + 1))
+        among = And(period, is_among("attempt", self._entries))
+        there = table.scan(among, selected_fields=("attempt",)).to_arrow().column("attempt").to_pylist()
+        return frozenset(self._entries) - frozenset(there)
+
+    def write(self, table: Table) -> list[dict[str, Any]]:
+        """Descriptions of files with the entries that the table lacks; the same ones for the same lack."""
+        missing = self.missing(table)
+        if missing not in self._written:
+            rows = rows_of(table, (self._entries[attempt] for attempt in missing))
+            self._written[missing] = self._write(table, rows)
+        return self._written[missing]
+
+    def _write(self, table: Table, rows: pa.Table) -> list[dict[str, Any]]:
+        writer = SplitWriter(
+            table.metadata,
+            table.io,
+            file_prefix=f"{self._fold}-{len(self._written)}",
+            row_group_bytes=ROW_GROUP_BYTES,
+            max_open_files=MAX_OPEN_FILES,
+        )
+        writer.write(rows)
+        return writer.close()
+
+
+def _month_start(month: int) -> str:
+    """The first moment of a month counted from January 1970, as Iceberg's ``month`` does."""
+    return dt.datetime(EPOCH_YEAR + month // 12, month % 12 + 1, 1, tzinfo=dt.UTC).isoformat()
+
+
+def _time(microseconds: int) -> str:
+    moment = dt.datetime(EPOCH_YEAR, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=microseconds)
+    return moment.isoformat()

@@ -1,0 +1,208 @@
+"""Whether main is still the state the last commit left: rule before any work on a table.
+
+A rollback or a rewrite by another tool keeps the table's properties, so that the next offsets look right
+while rows are missing. Snapshots of ours and ``replace`` ones (compaction) after the anchor are fine.
+Properties that were set by hand are told by the last commit's summary: it has the offsets and a digest.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+from pyiceberg.manifest import DataFileContent
+from pyiceberg.table.snapshots import Operation, ancestors_of
+
+from spark_jobs.lake.data_files import whole_number
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol.errors import CorruptLog, SourceChanged
+from spark_jobs.protocol.progress import digest
+from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+    from spark_jobs.protocol.progress import CommitRecord, Progress
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """Smallest and largest partition, and largest offset, among a file's rows."""
+
+    first_partition: int
+    last_partition: int
+    last_offset: int
+
+
+def check_anchor(table: Table) -> None:
+    """Return when main is the anchor or descends from it by our commits and by compaction.
+
+    Where history cannot be walked (expired, or a catalog that shows none) the files' bounds decide.
+    Raises ``SourceChanged``, and ``CorruptLog`` like ``check_properties``.
+    """
+    progress = progress_of(table)
+    snapshot = table.metadata.current_snapshot()
+    while snapshot is not None and snapshot.snapshot_id != progress.anchor:
+        if not is_harmless(snapshot):
+            _raise_rewritten(table, progress, snapshot)
+        parent = snapshot.parent_snapshot_id
+        snapshot = table.metadata.snapshot_by_id(parent) if parent is not None else None
+    if snapshot is not None:
+        check_properties(table)
+        return
+    anchor_is_known = (
+        progress.anchor is not None and table.metadata.snapshot_by_id(progress.anchor) is not None
+    )
+    if anchor_is_known or not _has_traces_of_last_commit(table, progress):
+        raise SourceChanged(
+            "the table was rolled back: its main branch does not hold the last commit, its offsets do",
+            code="table-rolled-back",
+            hint="If that was meant, ./sluice rollback PIPELINE --to"
+            f" {table.metadata.current_snapshot_id} --reason '...' takes it over: the offsets follow and what"
+            f" is missing is drained again. If not, set main to snapshot {progress.anchor} again.",
+            table=".".join(table.name()),
+        )
+
+
+def check_properties(table: Table) -> None:
+    """Return when the properties are those that the last commit wrote, as far as main shows it.
+
+    Whoever sets offsets back has rows read twice, whoever sets them forward has rows left out and the files
+    of an unfinished batch swept; dead letters that are owed no more are swept too. Raises ``CorruptLog``.
+    """
+    progress = progress_of(table)
+    last: Snapshot | None = None
+    for snapshot in ancestors_of(table.metadata.current_snapshot(), table.metadata):
+        if last is None and "sluice.next-offsets" in said_by(snapshot):
+            last = snapshot
+        if snapshot.snapshot_id == progress.anchor:
+            break
+    else:
+        return  # rolled back, or expired: for ``check_anchor``
+    if last is None:
+        return
+    now = digest(table.metadata.properties)
+    # A commit of a version that knew no digest says none.
+    is_as_written = said_by(last).get("sluice.properties-digest", now) == now
+    if not is_as_written or offsets_said(last) != (progress.generation, progress.next_offsets):
+        raise _properties_changed(table, last)
+
+
+def offsets_said(snapshot: Snapshot) -> tuple[int, dict[int, int]]:
+    """Generation and next offsets in the summary of one of our commits that moved them."""
+    said = said_by(snapshot)
+    offsets = json.loads(said["sluice.next-offsets"])
+    return int(said["sluice.generation"]), {int(partition): offset for partition, offset in offsets.items()}
+
+
+def said_by(snapshot: Snapshot) -> Mapping[str, str]:
+    """What the snapshot's summary says beside its operation."""
+    return snapshot.summary.additional_properties if snapshot.summary else {}
+
+
+def is_harmless(snapshot: Snapshot) -> bool:
+    """Whether a snapshot is one of ours or keeps the rows as they are."""
+    summary = snapshot.summary
+    if summary is None:
+        return False
+    if summary.operation is Operation.REPLACE:
+        return True
+    return any(name.startswith("sluice.") for name in summary.additional_properties)
+
+
+def may_be_meant(snapshot: Snapshot) -> bool:
+    """Whether another writer's snapshot took out or changed rows: a DELETE, a time-to-live, an UPDATE.
+
+    A person may take it over. Rows that were added have no offsets of ours and never belong here.
+    """
+    return snapshot.summary is not None and snapshot.summary.operation in {
+        Operation.DELETE,
+        Operation.OVERWRITE,
+    }
+
+
+def _properties_changed(table: Table, last: Snapshot) -> CorruptLog:
+    return CorruptLog(
+        "the table's sluice.* properties are not those that its last commit wrote: one was set by hand",
+        code="damaged-progress",
+        hint="They are written by commits only. Set them to what the metadata file says that was written with"
+        f" snapshot {last.snapshot_id}; the table's metadata log names it.",
+        table=".".join(table.name()),
+    )
+
+
+def _raise_rewritten(table: Table, progress: Progress, snapshot: Snapshot) -> NoReturn:
+    operation = snapshot.summary.operation.value if snapshot.summary else "unknown"
+    main = table.metadata.current_snapshot_id
+    if not may_be_meant(snapshot):
+        raise SourceChanged(
+            f"another writer added rows to the table: snapshot {snapshot.snapshot_id} ({operation})",
+            code="table-rewritten",
+            hint=f"./sluice rollback PIPELINE --to {progress.anchor} --reason '...' takes them out; keep"
+            " other writers to tables of their own.",
+            table=".".join(table.name()),
+        )
+    raise SourceChanged(
+        f"another writer changed the table's rows: snapshot {snapshot.snapshot_id} ({operation})",
+        code="table-rewritten",
+        hint=f"If that was meant, ./sluice rollback PIPELINE --to {main} --reason '...' takes it over, and"
+        f" the rows stay as they are now. If not, --to {progress.anchor} takes it back.",
+        table=".".join(table.name()),
+    )
+
+
+def _has_traces_of_last_commit(table: Table, progress: Progress) -> bool:
+    """Whether the files' bounds prove that a row of the last commit is there, and none past the offsets.
+
+    A commit is atomic: one of its rows shows that main has all of it. Commits without a row leave no
+    trace, so the answer may be a false alarm and never a false comfort.
+    """
+    drained = _last_drained(progress)
+    if drained is None:
+        return True
+    starts = drained.starts
+    has_trace = False
+    for bounds in _file_bounds(table, progress.generation):
+        partitions = range(bounds.first_partition, bounds.last_partition + 1)
+        known = {p: offset for p, offset in progress.next_offsets.items() if p in partitions}
+        if all(bounds.last_offset >= offset for offset in known.values()):
+            return False
+        # The row with the last offset is of one of these partitions; it is new whichever it is.
+        has_trace |= all(bounds.last_offset >= starts.get(p, offset) for p, offset in known.items())
+    return has_trace
+
+
+def _last_drained(progress: Progress) -> CommitRecord | None:
+    """The last commit that brought rows past all others; acts and replays since leave no such trace."""
+    last = progress.last_drain
+    return next(
+        (
+            c
+            for c in reversed(progress.last_commits)
+            if c.ends and (last is None or c.attempt == last.attempt)
+        ),
+        None,
+    )
+
+
+def _file_bounds(table: Table, generation: int) -> Iterator[_Bounds]:
+    """The bounds of every data file whose rows are all of this generation."""
+    snapshot = table.metadata.current_snapshot()
+    schema = table.schema()
+    partition, offset, born = (schema.find_field(name).field_id for name in (PARTITION, OFFSET, GENERATION))
+    for manifest in snapshot.manifests(table.io) if snapshot else ():
+        for entry in manifest.fetch_manifest_entry(table.io):
+            lower, upper = entry.data_file.lower_bounds or {}, entry.data_file.upper_bounds or {}
+            is_complete = {partition, offset, born} <= lower.keys() & upper.keys()
+            if entry.data_file.content is not DataFileContent.DATA or not is_complete:
+                continue
+            if whole_number(lower[born]) == whole_number(upper[born]) == generation:
+                yield _Bounds(
+                    whole_number(lower[partition]),
+                    whole_number(upper[partition]),
+                    whole_number(upper[offset]),
+                )

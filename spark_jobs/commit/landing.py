@@ -1,0 +1,208 @@
+"""Getting one swap into a table and finding out whether it landed.
+
+What a catalog answers proves nothing: a 409 may follow a commit that landed, a 504 may land seconds later, a
+SQLite connection shows rows that were never committed. The only witness is ``sluice.last-commits``, read
+through a new catalog object. Nothing here deletes a manifest or a data file.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyiceberg.exceptions import CommitFailedException
+
+from spark_jobs.commit.swap import send
+from spark_jobs.lake.catalog import catalog_error, close_catalog, first_line
+from spark_jobs.lake.tables import load_table, progress_of
+from spark_jobs.protocol.errors import CommitStateUnknown, RetryableError, SluiceError, SourceChanged
+from spark_jobs.storage.errors import manifest_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
+
+    from spark_jobs.commit.swap import Swap
+    from spark_jobs.protocol.fail_points import FailPoints
+    from spark_jobs.protocol.progress import Progress
+
+MAX_CONFLICTS = 20
+_FIRST_PAUSE_SECONDS = 0.02
+_LONGEST_PAUSE_SECONDS = 1.0
+# A gateway's 504 was seen to land 2 s later; what lands after these is settled by the next recovery.
+READ_BACK_PAUSES_SECONDS: tuple[float, ...] = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A commit that is in the table.
+
+    ``progress`` and ``metadata`` are the table's when that was established; ``retries`` how often another
+    writer's commit came first.
+    """
+
+    snapshot_id: int
+    progress: Progress
+    metadata: TableMetadata
+    retries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What should land: ``stage`` checks the table just loaded and raises when the commit is wrong by now."""
+
+    identifier: str
+    attempt: str
+    fail_point: str
+    stage: Callable[[Table], Swap]
+
+
+def land(open_catalog: Callable[[], Catalog], intent: Intent, fail_points: FailPoints) -> Committed:
+    """Commit, or find that the attempt has landed already.
+
+    While only main moves (compaction, another writer) the same files are staged again on the new main.
+    Raises what ``stage`` raises, ``CommitStateUnknown`` when a swap was sent and cannot be found, and
+    ``RetryableError`` when none was sent.
+    """
+    retries = 0
+    is_sent = False
+    while True:
+        catalog = _open(open_catalog, intent, is_sent=is_sent)
+        try:
+            table = _load(catalog, intent, is_sent=is_sent)
+            if (landed := _landed(table, intent.attempt, retries)) is not None:
+                return landed
+            swap = _stage(intent, table)
+            fail_points.reach(f"{intent.fail_point}.before-swap")
+            is_sent = True
+            try:
+                metadata = send(catalog, table, swap)
+            except CommitFailedException as error:
+                if retries >= MAX_CONFLICTS:
+                    raise _too_many_conflicts(intent) from error
+            except Exception as error:  # noqa: BLE001  (whatever it was, it may have landed)
+                return _read_back(open_catalog, intent, error, retries)
+            else:
+                fail_points.reach(f"{intent.fail_point}.after-swap")
+                return Committed(swap.snapshot_id, swap.progress, metadata, retries)
+        finally:
+            close_catalog(catalog)
+        _pause(retries)
+        retries += 1
+
+
+def has_landed(open_catalog: Callable[[], Catalog], identifier: str, attempt: str) -> bool:
+    """Whether the attempt is among the table's last commits, asked through a new catalog object.
+
+    False means "not yet": a commit may still be on its way. Raises ``RetryableError``.
+    """
+    catalog = open_catalog()
+    try:
+        table = load_table(catalog, identifier)
+        return table is not None and progress_of(table).has_landed(attempt)
+    finally:
+        close_catalog(catalog)
+
+
+def _open(open_catalog: Callable[[], Catalog], intent: Intent, *, is_sent: bool) -> Catalog:
+    try:
+        return open_catalog()
+    except RetryableError as error:
+        raise (_unknown(intent, error) if is_sent else error) from error
+
+
+def _load(catalog: Catalog, intent: Intent, *, is_sent: bool) -> Table:
+    try:
+        table = load_table(catalog, intent.identifier)
+    except RetryableError as error:
+        raise (_unknown(intent, error) if is_sent else error) from error
+    if table is None:
+        raise SourceChanged(
+            "the table is gone",
+            code="table-gone",
+            hint="Restore it, or let the next run make a new one; what was written for it is not committed.",
+            table=intent.identifier,
+        )
+    return table
+
+
+def _stage(intent: Intent, table: Table) -> Swap:
+    try:
+        return intent.stage(table)
+    except (SluiceError, AssertionError):
+        raise
+    except OSError as error:  # no catalog is asked here
+        raise manifest_error(error, "writing manifests", table) from error
+    except Exception as error:
+        raise catalog_error(
+            error, "could not take the commit's manifests", table=intent.identifier
+        ) from error
+
+
+def _read_back(
+    open_catalog: Callable[[], Catalog], intent: Intent, failure: Exception, retries: int
+) -> Committed:
+    """Look for the attempt a few times; a catalog that is away is asked again like one that shows nothing."""
+    for pause in READ_BACK_PAUSES_SECONDS:
+        time.sleep(pause)
+        try:
+            catalog = open_catalog()
+        except RetryableError:
+            continue
+        try:
+            table = _load(catalog, intent, is_sent=True)
+        except CommitStateUnknown:
+            continue
+        finally:
+            close_catalog(catalog)
+        if (landed := _landed(table, intent.attempt, retries)) is not None:
+            return landed
+    raise _unknown(intent, failure) from failure
+
+
+def _landed(table: Table, attempt: str, retries: int) -> Committed | None:
+    progress = progress_of(table)
+    if not progress.has_landed(attempt):
+        return None
+    ours = next(
+        (
+            snapshot.snapshot_id
+            for snapshot in reversed(table.metadata.snapshots)
+            if snapshot.summary and snapshot.summary.additional_properties.get("sluice.attempt") == attempt
+        ),
+        # A catalog without history shows the newest snapshot only, which is or descends from the attempt's.
+        table.metadata.current_snapshot_id,
+    )
+    if ours is None:
+        raise AssertionError("a loaded table has a snapshot")
+    return Committed(ours, progress, table.metadata, retries)
+
+
+def _pause(retries: int) -> None:
+    longest = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2**retries)
+    time.sleep(longest * random.uniform(0.5, 1.0))  # noqa: S311  (spreads competing writers, guards nothing)
+
+
+def _too_many_conflicts(intent: Intent) -> RetryableError:
+    return RetryableError(
+        f"other writers' commits came first {MAX_CONFLICTS} times in a row",
+        code="commit-crowded-out",
+        hint="Something else commits to the table all the time; the next run tries again.",
+        table=intent.identifier,
+        attempt=intent.attempt,
+    )
+
+
+def _unknown(intent: Intent, failure: Exception) -> CommitStateUnknown:
+    return CommitStateUnknown(
+        f"the commit was sent and is not in the table yet: {first_line(failure)}",
+        code="commit-state-unknown",
+        hint="The next run looks again: it marks the commit, adopts its files or does the range again.",
+        table=intent.identifier,
+        attempt=intent.attempt,
+    )

@@ -1,0 +1,218 @@
+"""Replacing the rows of offset ranges: files are dropped, rewritten and added in one snapshot.
+
+A file whose rows are all in the ranges is dropped. After a compaction a file may hold other rows too: it is
+rewritten without those of the ranges, rows in the same order, delete files of other engines applied. Which
+files these are is asked of the very snapshot that the swap is compared with.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+from pyiceberg.manifest import DataFileContent, ManifestContent
+
+from spark_jobs.commit.replacing import FileBounds, Overlap, ReplacedOffsets
+from spark_jobs.commit.swap import stage
+from spark_jobs.lake.data_files import from_json, whole_number
+from spark_jobs.lake.file_rows import rows_of_file
+from spark_jobs.lake.parquet_writer import SplitWriter
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
+from spark_jobs.storage.errors import storage_error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
+
+    import pyarrow as pa
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import FileScanTask, Table
+    from pyiceberg.table.update.snapshot import UpdateSnapshot
+
+    from spark_jobs.commit.swap import Swap
+    from spark_jobs.protocol.progress import Progress
+
+ROW_GROUP_BYTES = 32 * 1024 * 1024
+MAX_OPEN_FILES = 16
+
+
+def kept_prefix(attempt: str) -> str:
+    """How the names of files begin that an attempt's replacing wrote again, whoever did it."""
+    return f"{attempt}-kept-"
+
+
+@dataclass(slots=True)
+class Rewriter:
+    """Writes the rows of straddling files that stay; names carry the attempt, so that the sweep finds them.
+
+    Neither a data file nor a delete file ever changes, so what came of one set of them is used again when
+    the swap has to be staged anew: otherwise a table with frequent commits would never let a replay through.
+    """
+
+    attempt: str
+    _done: dict[tuple[object, ...], tuple[dict[str, Any], ...] | None] = field(default_factory=dict)
+
+    def rewrite(
+        self, table: Table, task: FileScanTask, replaced: ReplacedOffsets
+    ) -> tuple[dict[str, Any], ...] | None:
+        """Descriptions of the files that hold the rows that stay; None when all do: the file itself stays.
+
+        Raises ``RetryableError`` when storage fails, ``ConfigError`` when it refuses.
+        """
+        deletes = sorted(file.file_path for file in task.delete_files)
+        metadata = table.metadata
+        key = (task.file.file_path, *deletes, metadata.current_schema_id, metadata.default_spec_id)
+        if key not in self._done:
+            self._done[key] = self._written(table, task, replaced)
+        return self._done[key]
+
+    def _written(
+        self, table: Table, task: FileScanTask, replaced: ReplacedOffsets
+    ) -> tuple[dict[str, Any], ...] | None:
+        try:
+            staying, leaving = _count(table, task, replaced)
+            if not leaving:
+                return None
+            return self._write(table, task, replaced) if staying else ()
+        except OSError as error:
+            raise storage_error(error, "reading a data file", file=task.file.file_path) from error
+
+    def _write(
+        self, table: Table, task: FileScanTask, replaced: ReplacedOffsets
+    ) -> tuple[dict[str, Any], ...]:
+        writer = SplitWriter(
+            table.metadata,
+            table.io,
+            file_prefix=f"{kept_prefix(self.attempt)}{uuid.uuid4().hex[:8]}",
+            row_group_bytes=ROW_GROUP_BYTES,
+            max_open_files=MAX_OPEN_FILES,
+        )
+        try:
+            for rows in rows_of_file(table.io, task, table.schema()):
+                writer.write(rows.filter(pc.invert(_in_ranges(rows, replaced))))
+            return tuple(writer.close())
+        except BaseException:
+            writer.abort()
+            raise
+
+
+def stage_replace(
+    table: Table,
+    replaced: ReplacedOffsets,
+    added: Sequence[DataFile],
+    *,
+    progress: Progress,
+    summary: Mapping[str, str],
+    rewriter: Rewriter,
+) -> Swap:
+    """Stage one snapshot without the rows of ``replaced`` and with the files ``added``.
+
+    Everything is looked up in the table as it was loaded: call it again after every conflict. Raises
+    ``ConfigError`` where another engine wrote equality deletes, which cannot be applied here, and when
+    storage refuses, ``RetryableError`` when it fails.
+    """
+    dropped: list[DataFile] = []
+    kept: list[DataFile] = []
+    for task in affected_files(table, replaced):
+        if task_overlap(table, task, replaced) is Overlap.STRADDLES:
+            rewritten = rewriter.rewrite(table, task, replaced)
+            if rewritten is None:
+                continue
+            kept += [from_json(file, table.metadata) for file in rewritten]
+        dropped.append(task.file)
+
+    def overwrite(update: UpdateSnapshot) -> int:
+        with update.overwrite() as producer:
+            for file in dropped:
+                producer.delete_data_file(file)
+            for file in (*kept, *added):
+                producer.append_data_file(file)
+        return producer.snapshot_id
+
+    return stage(table, overwrite, progress, summary)
+
+
+def affected_files(table: Table, replaced: ReplacedOffsets) -> Iterator[FileScanTask]:
+    """The files that may hold rows of the ranges, with the delete files that apply to them."""
+    if not replaced.ranges:
+        return
+    _refuse_equality_deletes(table)
+    for task in table.scan(row_filter=_row_filter(replaced)).plan_files():
+        if task_overlap(table, task, replaced) is not Overlap.NONE:
+            yield task
+
+
+def task_overlap(table: Table, task: FileScanTask, replaced: ReplacedOffsets) -> Overlap:
+    """How one planned file relates to the ranges."""
+    return replaced.overlap(_bounds(table, task.file))
+
+
+def _refuse_equality_deletes(table: Table) -> None:
+    """Raise ``ConfigError`` where there are any.
+
+    PyIceberg's plan refuses those that it meets. It leaves out those whose bounds lie beside the range, and
+    rows of theirs may be in a straddling file, which is newer than they are once it is written again.
+    """
+    snapshot = table.metadata.current_snapshot()
+    for manifest in snapshot.manifests(table.io) if snapshot else ():
+        if manifest.content is not ManifestContent.DELETES:
+            continue
+        for entry in manifest.fetch_manifest_entry(table.io):
+            if entry.data_file.content is DataFileContent.EQUALITY_DELETES:
+                raise ConfigError(
+                    "another engine wrote equality deletes, which cannot be applied to rows that stay",
+                    code="equality-deletes",
+                    hint="Have Spark apply them: CALL system.rewrite_data_files(table => '...', options =>"
+                    " map('delete-file-threshold', '1', 'remove-dangling-deletes', 'true')); then replay.",
+                    table=".".join(table.name()),
+                )
+
+
+def _row_filter(replaced: ReplacedOffsets) -> str:
+    """Prunes by the span of all ranges; each file is then judged by itself."""
+    partitions = [r.partition for r in replaced.ranges]
+    return (
+        f"{GENERATION} = {replaced.generation}"
+        f" and {PARTITION} >= {min(partitions)} and {PARTITION} <= {max(partitions)}"
+        f" and {OFFSET} >= {min(r.start for r in replaced.ranges)}"
+        f" and {OFFSET} < {max(r.end for r in replaced.ranges)}"
+    )
+
+
+def _bounds(table: Table, file: DataFile) -> FileBounds | None:
+    """None when the statistics do not cover every row's coordinates."""
+    pairs = []
+    for name in (GENERATION, PARTITION, OFFSET):
+        field_id = table.schema().find_field(name).field_id
+        lower, upper = (file.lower_bounds or {}).get(field_id), (file.upper_bounds or {}).get(field_id)
+        if lower is None or upper is None or (file.null_value_counts or {}).get(field_id) != 0:
+            return None
+        pairs.append((whole_number(lower), whole_number(upper)))
+    return FileBounds(*pairs)
+
+
+def _count(table: Table, task: FileScanTask, replaced: ReplacedOffsets) -> tuple[int, int]:
+    """How many rows stay and how many are in the ranges; reads three columns."""
+    rows_there = leaving = 0
+    for rows in rows_of_file(table.io, task, table.schema().select(GENERATION, PARTITION, OFFSET)):
+        rows_there += len(rows)
+        leaving += pc.sum(_in_ranges(rows, replaced)).as_py() or 0
+    return rows_there - leaving, leaving
+
+
+def _in_ranges(rows: pa.Table, replaced: ReplacedOffsets) -> pa.ChunkedArray:
+    """True for rows of the ranges; a row without coordinates is in none."""
+    partition, offset = rows.column(PARTITION), rows.column(OFFSET)
+    inside = [
+        pc.and_(
+            pc.equal(partition, r.partition),
+            pc.and_(pc.greater_equal(offset, r.start), pc.less(offset, r.end)),
+        )
+        for r in replaced.ranges
+    ]
+    is_born = pc.equal(rows.column(GENERATION), replaced.generation)
+    return pc.fill_null(pc.and_(is_born, reduce(pc.or_, inside)), fill_value=False)

@@ -1,0 +1,68 @@
+"""Deleting the files of an attempt that can never land; that it cannot is decided in core.recovery."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spark_jobs.lake.data_files import normalise_path
+from spark_jobs.lake.locations import data_location, delete_file
+from spark_jobs.lake.named_files import named_among, unnamed_files
+from spark_jobs.storage.errors import storage_error
+from spark_jobs.storage.file_listing import find_files
+from spark_jobs.txlog.entries import FlushStart
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pyiceberg.table import Table
+
+    from spark_jobs.txlog.entries import Attempt
+
+
+def sweep_files(
+    attempt: Attempt, tables: Sequence[Table], owed: frozenset[str], *, before_delete: Callable[[], None]
+) -> int:
+    """Delete the attempt's files that no snapshot of the tables names; returns how many.
+
+    ``tables`` were loaded after the offsets had passed the attempt's starts, the data table first: what moves
+    from "owed" to "named" in between is then seen in one of the two. ``owed`` are normalised paths.
+    """
+    return _delete_unnamed(_files_of(attempt, tables), tables, owed, before_delete)
+
+
+def sweep_prefix(table: Table, prefix: str) -> None:
+    """Delete the table's files whose names begin so and that no snapshot names: none can ever be committed.
+
+    The table was loaded after that had become certain.
+    """
+    _delete_unnamed(_find([data_location(table)], prefix, table), [table], frozenset(), lambda: None)
+
+
+def _delete_unnamed(
+    files: Sequence[str], tables: Sequence[Table], owed: frozenset[str], before_delete: Callable[[], None]
+) -> int:
+    found = {normalise_path(path): path for path in files}
+    paths = frozenset(found)
+    named = frozenset().union(*(named_among(table, paths) for table in tables))
+    doomed = unnamed_files(sorted(found), named=named, owed=owed)
+    for path in doomed:
+        before_delete()
+        delete_file(tables[0], found[path])
+    return len(doomed)
+
+
+def _files_of(attempt: Attempt, tables: Sequence[Table]) -> list[str]:
+    """Every file with the attempt's name, those of failed tries and killed writers included."""
+    begun = attempt.entry(FlushStart)
+    fragment = begun.file_prefix if begun else attempt.uuid
+    logged = {begun.data_location, begun.dead_letter_location} if begun else set()
+    locations = {data_location(table) for table in tables} | {place for place in logged if place}
+    return _find(locations, fragment, tables[0])
+
+
+def _find(locations: Iterable[str], fragment: str, table: Table) -> list[str]:
+    properties = table.io.properties
+    try:
+        return [file.location for place in locations for file in find_files(place, fragment, properties)]
+    except OSError as error:
+        raise storage_error(error, "listing files", files=fragment) from error

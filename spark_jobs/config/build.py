@@ -1,0 +1,222 @@
+"""From written files to the configuration in force: defaults, a pipeline a topic, clashes. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.config.kafka_keys import ALIASES
+from spark_jobs.config.problems import ConfigProblem, Finding
+from spark_jobs.config.settings import (
+    DEAD_LETTERS_SUFFIX,
+    CatalogSettings,
+    Frozen,
+    MetricsSettings,
+    PipelineConfig,
+    PipelineTemplate,
+    SluiceConfig,
+    SparkSettings,
+)
+from spark_jobs.config.templates import first_clash, safe_name, table_of
+from spark_jobs.config.validation import validate
+from spark_jobs.config.written import WrittenDefaults, WrittenFile, WrittenTeamFile
+from spark_jobs.config.written_checks import WrittenMetrics
+from spark_jobs.storage.paths import is_inside
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from spark_jobs.config.document import Document, Path
+    from spark_jobs.config.written import WrittenPipeline
+
+_RENAMED = {
+    "schema_": "schema",
+    "freshness": "freshness_seconds",
+    "keep_snapshots_for": "keep_snapshots_for_seconds",
+    "orphans_older_than": "orphans_older_than_seconds",
+}
+_STORAGE_PROPERTIES = ("write.data.path", "write.metadata.path")
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """The configuration, when there is any to speak of, and the mistakes of the main file."""
+
+    config: SluiceConfig | None
+    problems: tuple[ConfigProblem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A pipeline or template and where it is written."""
+
+    entry: PipelineConfig | PipelineTemplate
+    path: Path
+
+
+def demo_config(home: str) -> SluiceConfig:
+    """What is in force without any file: embedded parts and the demo's two pipelines."""
+    return SluiceConfig(
+        home=home,
+        state=f"{home}/log",
+        catalog=_catalog("sluice", {}, home),
+        pipelines=(
+            PipelineConfig(name="flights", topic="flights", table="lake.flights"),
+            # Small batches make the small files that the demo then shows being compacted.
+            PipelineConfig(name="weather", topic="weather", table="lake.weather", max_batch_records=4_000),
+        ),
+    )
+
+
+def build_config(main: Document, teams: Sequence[Document], *, home: str, folder: str) -> Built:
+    """Put the main file and the team files together.
+
+    ``folder`` is the main file's folder (absolute): a relative ``state`` is meant from there. A team file
+    with any mistake, or with a pipeline that clashes with one named before, is left out as a whole; its
+    mistakes are ``config.problems``.
+    """
+    written, problems = validate(main, WrittenFile)
+    if written is None:
+        return Built(None, tuple(problems))
+    placed = list(_place(main, written, WrittenDefaults()))
+    problems += _clashes(main, placed, [])
+    left_out: list[ConfigProblem] = []
+    for team in teams:
+        found, mistakes = _place_team(team, written.defaults, placed)
+        left_out += mistakes
+        placed += [] if mistakes else found
+    config = _assemble(written, placed, home=home, folder=folder).model_copy(
+        update={"source": main.file, "problems": tuple(left_out)}
+    )
+    problems += [main.locate(finding) for finding in _check_state(config, main)]
+    return Built(config, tuple(sorted(set(problems), key=lambda problem: (problem.line or 0, problem.key))))
+
+
+def _place(document: Document, written: WrittenTeamFile, outer: WrittenDefaults) -> Iterator[_Placed]:
+    for name, pipeline in written.pipelines.items():
+        settings = _settings(outer, written.defaults, pipeline)
+        path = ("pipelines", name)
+        if pipeline.topics_regex is not None:
+            line = document.line_of(path)
+            yield _Placed(
+                PipelineTemplate(
+                    name=name,
+                    topics_regex=pipeline.topics_regex,
+                    table=pipeline.table,
+                    file=document.file,
+                    line=line,
+                    **settings,
+                ),
+                path,
+            )
+        for topic in _topics(pipeline):
+            yield _Placed(
+                PipelineConfig(
+                    name=name if pipeline.topic is not None else safe_name(topic),
+                    topic=topic,
+                    table=table_of(pipeline.table, topic),
+                    **settings,
+                ),
+                path,
+            )
+
+
+def _topics(pipeline: WrittenPipeline) -> tuple[str, ...]:
+    return (pipeline.topic,) if pipeline.topic is not None else pipeline.topics or ()
+
+
+def _place_team(
+    team: Document, outer: WrittenDefaults, before: list[_Placed]
+) -> tuple[list[_Placed], list[ConfigProblem]]:
+    written, problems = validate(team, WrittenTeamFile)
+    if written is None:
+        return [], problems
+    placed = list(_place(team, written, outer))
+    return placed, problems + _clashes(team, placed, before)
+
+
+def _settings(*layers: WrittenDefaults) -> dict[str, Any]:
+    """Later layers win; maps and sections are merged key by key."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        for name, value in _set_keys(layer, WrittenDefaults).items():
+            merged[name] = _merged(merged.get(name, {}), value) if isinstance(value, dict) else value
+    return merged
+
+
+def _merged(outer: dict[Any, Any], inner: dict[Any, Any]) -> dict[Any, Any]:
+    both = {
+        key: _merged(outer[key], value) for key, value in inner.items() if isinstance(outer.get(key), dict)
+    }
+    return {**outer, **inner, **both}
+
+
+def _set_keys(written: Frozen, model: type[Frozen]) -> dict[str, Any]:
+    """The keys of ``model`` that are written, under the names they have in force."""
+    found = {key: getattr(written, key) for key in model.model_fields}
+    return {
+        _RENAMED.get(key, key): _set_keys(value, type(value)) if isinstance(value, Frozen) else value
+        for key, value in found.items()
+        if value is not None
+    }
+
+
+def _clashes(document: Document, placed: list[_Placed], before: list[_Placed]) -> list[ConfigProblem]:
+    problems = []
+    seen = [p.entry for p in before]
+    for item in placed:
+        clash = first_clash(item.entry, seen)
+        if clash is not None:
+            problems.append(document.locate(_clash_finding(item, clash)))
+        seen.append(item.entry)
+    return problems
+
+
+def _clash_finding(item: _Placed, clash: PipelineConfig) -> Finding:
+    if item.entry.name == clash.name:
+        return Finding(
+            item.path, f"is a second pipeline named {clash.name}", "Names are unique over all files."
+        )
+    return Finding(
+        (*item.path, "table"),
+        f"{item.entry.table} is written by the pipeline {clash.name} too",
+        f"One table, one pipeline; a table and its {DEAD_LETTERS_SUFFIX} both count.",
+    )
+
+
+def _assemble(written: WrittenFile, placed: list[_Placed], *, home: str, folder: str) -> SluiceConfig:
+    state = written.state or f"{home}/log"
+    if "://" not in state and not state.startswith(("/", "file:")):
+        state = f"{folder}/{state}"
+    return SluiceConfig(
+        home=home,
+        state=state.rstrip("/"),
+        kafka={ALIASES.get(name, name): value for name, value in written.kafka.items()},
+        catalog=_catalog(written.catalog.name, dict(written.catalog.model_extra or {}), home),
+        spark=SparkSettings(**dict(written.spark)),
+        metrics=MetricsSettings(**_set_keys(written.metrics, WrittenMetrics)),
+        pipelines=tuple(p.entry for p in placed if isinstance(p.entry, PipelineConfig)),
+        templates=tuple(p.entry for p in placed if isinstance(p.entry, PipelineTemplate)),
+    )
+
+
+def _catalog(name: str, properties: dict[str, str], home: str) -> CatalogSettings:
+    embedded = {"type": "sql", "uri": f"sqlite:///{home}/catalog.db", "warehouse": f"file://{home}/lake"}
+    return CatalogSettings(name=name, properties=properties or embedded)
+
+
+def _check_state(config: SluiceConfig, main: Document) -> Iterator[Finding]:
+    """Orphan removal, ours or another engine's, deletes under a table's location what no snapshot names."""
+    path = ("state",) if "state" in main.content else ("catalog", "warehouse")
+    hint = "Give the log a folder beside the warehouse."
+    warehouse = config.catalog.properties.get("warehouse", "")
+    if is_inside(config.state, warehouse):
+        yield Finding(path, "the transaction log would be inside the warehouse", hint)
+    for pipeline in config.pipelines:
+        for key in _STORAGE_PROPERTIES:
+            if is_inside(config.state, pipeline.table_properties.get(key, "")):
+                yield Finding(
+                    ("pipelines", pipeline.name, "table_properties", key),
+                    "the transaction log would be inside it",
+                    hint,
+                )

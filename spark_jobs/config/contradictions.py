@@ -1,0 +1,113 @@
+"""Keys that contradict each other or that Sluice fixes itself, found in parsed content of any shape. Pure.
+
+These look at the raw content, so that a file with a wrong type elsewhere still has all its mistakes named.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.config.kafka_keys import validate_kafka_properties
+from spark_jobs.config.problems import Finding
+from spark_jobs.config.property_references import malformed_reference
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SOURCES = ("topic", "topics", "topics_regex")
+_CATALOG_KINDS = ("uri", "type", "py-catalog-impl")
+
+
+def check_main_file(content: dict[str, Any]) -> Iterator[Finding]:
+    """Everything that can contradict in ``sluice.yaml``."""
+    yield from _check_kafka(_map(content, "kafka"))
+    yield from _check_references(content)
+    yield from _check_spark(_map(content, "spark"))
+    catalog = _map(content, "catalog")
+    if set(catalog) - {"name"} and not any(kind in catalog for kind in _CATALOG_KINDS):
+        yield Finding(
+            ("catalog",),
+            "says neither uri nor type",
+            "Add uri, e.g. http://host:8181, or leave out catalog for the embedded one.",
+        )
+    yield from check_team_file(content)
+
+
+def check_team_file(content: dict[str, Any]) -> Iterator[Finding]:
+    """Everything that can contradict in a file of pipelines."""
+    yield from _check_table_properties(("defaults",), _map(content, "defaults"))
+    for name, pipeline in _map(content, "pipelines").items():
+        if isinstance(pipeline, dict):
+            yield from _check_pipeline(("pipelines", name), pipeline)
+            yield from _check_table_properties(("pipelines", name), pipeline)
+
+
+def _check_pipeline(path: tuple[str, ...], pipeline: dict[str, Any]) -> Iterator[Finding]:
+    sources = [source for source in _SOURCES if source in pipeline]
+    if len(sources) > 1:
+        yield Finding(
+            path, f"has both {sources[0]} and {sources[1]}", "Keep one of topic, topics, topics_regex."
+        )
+    if not sources:
+        yield Finding(path, "names no topic", "Add topic, topics or topics_regex.")
+    is_many = sources in (["topics"], ["topics_regex"])
+    table = pipeline.get("table")
+    if is_many and isinstance(table, str) and "{topic}" not in table:
+        yield Finding((*path, "table"), "is one table for several topics", "Write namespace.{topic}.")
+    for source in ("topic", "topics"):
+        if source in pipeline and not pipeline[source]:
+            yield Finding((*path, source), "is empty", "Name a topic.")
+
+
+def _check_table_properties(path: tuple[str, ...], settings: dict[str, Any]) -> Iterator[Finding]:
+    for key in _map(settings, "table_properties"):
+        where = (*path, "table_properties", key)
+        if key.startswith("sluice."):
+            yield Finding(where, "is written by commits only", "Leave it out: it is the table's progress.")
+        elif key.startswith("commit.retry."):
+            yield Finding(
+                where,
+                "must keep its default",
+                "Leave it out: Sluice does not use it, upkeep by Spark needs it.",
+            )
+
+
+def _check_kafka(kafka: dict[str, Any]) -> Iterator[Finding]:
+    texts = {key: value for key, value in kafka.items() if isinstance(value, str)}
+    for finding in validate_kafka_properties(texts):
+        yield replace(finding, path=("kafka", *finding.path))
+
+
+def _check_spark(spark: dict[str, Any]) -> Iterator[Finding]:
+    if "remote" in spark and "master" in spark:
+        yield Finding(
+            ("spark",),
+            "has both remote and master",
+            "Keep one: remote for a Connect server, master for a session here.",
+        )
+    for key in _map(spark, "conf"):
+        if key in {"spark.master", "spark.remote"}:
+            yield Finding(
+                ("spark", "conf", key),
+                "is not set here",
+                f"Write spark: {{{key.removeprefix('spark.')}: …}}.",
+            )
+        elif not key.startswith("spark."):
+            yield Finding(("spark", "conf", key), "is no Spark configuration", "Its name starts with spark.")
+
+
+def _check_references(content: dict[str, Any]) -> Iterator[Finding]:
+    for path in (("kafka",), ("catalog",), ("spark", "conf")):
+        section: Any = content
+        for part in path:
+            section = _map(section, part)
+        for key, value in section.items():
+            wrong = malformed_reference(value) if isinstance(value, str) else None
+            if wrong:
+                yield Finding((*path, key), wrong, "Write ${NAME} or ${file:/absolute/path}.")
+
+
+def _map(content: dict[str, Any], key: str) -> dict[str, Any]:
+    value = content.get(key)
+    return value if isinstance(value, dict) else {}

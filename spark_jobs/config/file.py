@@ -1,0 +1,144 @@
+"""Finds and reads ``sluice.yaml`` and its team files; what they mean is decided in its neighbours."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spark_jobs.config.build import build_config, demo_config
+from spark_jobs.config.problems import ConfigProblem
+from spark_jobs.config.templates import expand
+from spark_jobs.config.topic_list import read_topics
+from spark_jobs.config.yaml_document import parse_document
+from spark_jobs.protocol.errors import ConfigError
+
+if TYPE_CHECKING:
+    from spark_jobs.config.document import Document
+    from spark_jobs.config.settings import SluiceConfig
+
+DEFAULT_FILE_NAME = "sluice.yaml"
+ENVIRONMENT_CONFIG = "SLUICE_CONFIG"
+ENVIRONMENT_HOME = "SLUICE_HOME"
+_GLOB_CHARACTERS = frozenset("*?[")
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigReading:
+    """``problems`` are the main file's: with any, ``config`` is what was understood and must not be run."""
+
+    config: SluiceConfig | None
+    problems: tuple[ConfigProblem, ...]
+
+
+def load_config(path: Path | None = None) -> SluiceConfig:
+    """The configuration of ``path``, else of ``SLUICE_CONFIG``, else of ``./sluice.yaml``, else the defaults.
+
+    Raises ``ConfigError`` with every mistake of the main file, one a line. Mistakes of team files do not
+    raise: they are ``config.problems``.
+    """
+    reading = read_config(path)
+    if reading.config is None or reading.problems:
+        lines = "\n".join(f"  {problem}" for problem in reading.problems)
+        count = len(reading.problems)
+        raise ConfigError(
+            f"the configuration has {count} mistake{'s' if count != 1 else ''}:\n{lines}\n",
+            code="bad-config",
+            hint="Correct the lines named; ./sluice validate checks the file again.",
+        )
+    return reading.config
+
+
+def read_config(path: Path | None = None) -> ConfigReading:
+    """As ``load_config`` with the mistakes as values; raises ``ConfigError`` only for a missing file."""
+    file = find_config_file(path)
+    if file is None:
+        return ConfigReading(demo_config(str(home_folder(None))), ())
+    main, problems = _read(file)
+    if main is None:
+        return ConfigReading(None, tuple(problems))
+    teams, team_problems = _read_teams(main, file.parent)
+    built = build_config(main, teams, home=str(home_folder(file)), folder=str(file.parent))
+    problems = [*problems, *built.problems]
+    if built.config is None:
+        return ConfigReading(None, tuple(problems))
+    config = built.config.model_copy(update={"problems": (*team_problems, *built.config.problems)})
+    problems.sort(key=lambda problem: (problem.line or 0, problem.key))
+    return ConfigReading(with_listed_topics(config), tuple(problems))
+
+
+def with_listed_topics(config: SluiceConfig) -> SluiceConfig:
+    """Expand ``topics_regex`` by the broker's topics as last listed (``spark_jobs.config.topic_list``)."""
+    return expand(config, read_topics(config.home)) if config.templates else config
+
+
+def find_config_file(path: Path | None) -> Path | None:
+    """Absolute path of the file in force; None when there is none and none was asked for."""
+    asked = path or (Path(os.environ[ENVIRONMENT_CONFIG]) if os.environ.get(ENVIRONMENT_CONFIG) else None)
+    file = (asked or Path(DEFAULT_FILE_NAME)).expanduser().absolute()
+    if file.is_file():
+        return file
+    if asked is None:
+        return None
+    raise ConfigError(
+        f"there is no configuration file {file}",
+        code="no-config-file",
+        hint="./sluice init writes one; --config or SLUICE_CONFIG name it.",
+    )
+
+
+def home_folder(file: Path | None) -> Path:
+    """``SLUICE_HOME``, else ``.sluice`` beside the file, else in the working directory; absolute."""
+    named = os.environ.get(ENVIRONMENT_HOME)
+    if named:
+        return Path(named).expanduser().absolute()
+    return (file.parent if file else Path.cwd()) / ".sluice"
+
+
+def _read(file: Path) -> tuple[Document | None, list[ConfigProblem]]:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        return None, [
+            ConfigProblem(str(file), None, "", f"cannot be read: {reason}", "Check the file and its rights.")
+        ]
+    return parse_document(str(file), text)
+
+
+def _read_teams(main: Document, folder: Path) -> tuple[list[Document], list[ConfigProblem]]:
+    documents, problems = [], []
+    files, missing = _team_files(main, folder)
+    for file in files:
+        document, mistakes = _read(file)
+        if document is not None and not mistakes:
+            documents.append(document)
+        problems += mistakes
+    return documents, [*missing, *problems]
+
+
+def _team_files(main: Document, folder: Path) -> tuple[list[Path], list[ConfigProblem]]:
+    """In the order of ``include``, each glob's files by name; a file named twice is read once."""
+    found: dict[Path, None] = {}
+    missing = []
+    include = main.content.get("include") or []
+    for index, pattern in enumerate([include] if isinstance(include, str) else include):
+        if not isinstance(pattern, str):
+            continue
+        files = _match(folder, pattern)
+        if not files and not _GLOB_CHARACTERS & set(pattern):
+            line = main.line_of(("include", str(index)))
+            missing.append(
+                ConfigProblem(main.file, line, "include", f"there is no file {pattern}", "Check the path.")
+            )
+        found.update(dict.fromkeys(file for file in files if str(file) != main.file))
+    return list(found), missing
+
+
+def _match(folder: Path, pattern: str) -> list[Path]:
+    base = Path(pattern).expanduser()
+    root, relative = (
+        (Path(base.anchor), base.relative_to(base.anchor)) if base.is_absolute() else (folder, base)
+    )
+    return sorted(file for file in root.glob(str(relative)) if file.is_file())

@@ -1,0 +1,70 @@
+"""Iceberg partition transforms as written: ``day(time_hour)``, ``bucket(16, id)``, ``origin``. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+
+from spark_jobs.config.problems import UnreadableValueError
+
+_TIME = ("year", "month", "day", "hour")
+_WITH_WIDTH = ("bucket", "truncate")
+TRANSFORMS = ("identity", *_TIME, *_WITH_WIDTH)
+_CALL = re.compile(r"(\w+)\s*\(([^()]*)\)")
+_COLUMN = re.compile(r"[^\s(),\[\]{}'\"`;]+")
+_HINT = "Write a column, year|month|day|hour(column), bucket(16, column) or truncate(8, column)."
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionTerm:
+    """One partition field; ``width`` is the number of buckets or the truncation width, None for the others.
+
+    ``column`` names a top-level column, or a field inside structs with dots.
+    """
+
+    transform: str
+    column: str
+    width: int | None = None
+
+    def __str__(self) -> str:
+        if self.transform == "identity":
+            return self.column
+        width = "" if self.width is None else f"{self.width}, "
+        return f"{self.transform}({width}{self.column})"
+
+
+def parse_partition_term(text: str) -> PartitionTerm:
+    """Read one term; a bare column is its identity. Raises ``UnreadableValueError``."""
+    term = text.strip()
+    if _COLUMN.fullmatch(term):
+        return PartitionTerm("identity", term)
+    call = _CALL.fullmatch(term)
+    if call is None:
+        raise UnreadableValueError(f"{text!r} is not a partition transform", _HINT)
+    transform = call[1].lower()
+    if transform not in TRANSFORMS:
+        close = difflib.get_close_matches(transform, TRANSFORMS, n=1)
+        hint = f"Did you mean {close[0]}?" if close else _HINT
+        raise UnreadableValueError(f"{call[1]!r} is not an Iceberg partition transform", hint)
+    arguments = [argument.strip() for argument in call[2].split(",")]
+    return (
+        _with_width(text, transform, arguments)
+        if transform in _WITH_WIDTH
+        else _plain(text, transform, arguments)
+    )
+
+
+def _plain(text: str, transform: str, arguments: list[str]) -> PartitionTerm:
+    if len(arguments) != 1 or not _COLUMN.fullmatch(arguments[0]):
+        raise UnreadableValueError(f"{text!r}: {transform} takes one column", f"Write {transform}(column).")
+    return PartitionTerm(transform, arguments[0])
+
+
+def _with_width(text: str, transform: str, arguments: list[str]) -> PartitionTerm:
+    is_width_first = len(arguments) == 2 and arguments[0].isdecimal() and int(arguments[0]) > 0  # noqa: PLR2004  (width, column)
+    if not is_width_first or not _COLUMN.fullmatch(arguments[1]):
+        raise UnreadableValueError(
+            f"{text!r}: {transform} takes a width and a column", f"Write {transform}(16, column)."
+        )
+    return PartitionTerm(transform, arguments[1], int(arguments[0]))

@@ -1,0 +1,98 @@
+"""A pipeline for each topic that a template matches, and which pipelines clash. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from spark_jobs.config.problems import ConfigProblem
+from spark_jobs.config.settings import DEAD_LETTERS_SUFFIX, PipelineConfig, PipelineTemplate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from spark_jobs.config.settings import SluiceConfig
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_]")
+
+
+def expand(config: SluiceConfig, topics: Iterable[str]) -> SluiceConfig:
+    """Replace what the templates gave before by one pipeline for each topic that matches now.
+
+    A topic that a pipeline of its own drains is left to it. Two topics whose safe names or tables are equal
+    become a problem and only the first, in the order of names, is drained. Idempotent.
+    """
+    kept = [pipeline for pipeline in config.pipelines if pipeline.template is None]
+    places = {(template.file, _template_key(template)) for template in config.templates}
+    problems = [problem for problem in config.problems if (problem.file, problem.key) not in places]
+    own_topics = {pipeline.topic for pipeline in kept}
+    for template in config.templates:
+        for topic in sorted(set(topics) - own_topics):
+            if topic.startswith("__") or not re.fullmatch(template.topics_regex, topic):
+                continue
+            pipeline = _from_template(template, topic)
+            clash = first_clash(pipeline, kept)
+            if clash is None:
+                kept.append(pipeline)
+            elif clash.topic != topic:
+                problems.append(_template_problem(template, pipeline, clash))
+    return config.model_copy(update={"pipelines": tuple(kept), "problems": tuple(problems)})
+
+
+def first_clash(
+    entry: PipelineConfig | PipelineTemplate, others: Sequence[PipelineConfig | PipelineTemplate]
+) -> PipelineConfig | None:
+    """The pipeline of the same name, or one that writes the same table; templates clash once expanded."""
+    if isinstance(entry, PipelineTemplate):
+        return None
+    tables = _tables(entry)
+    for other in others:
+        if isinstance(other, PipelineConfig) and (other.name == entry.name or tables & _tables(other)):
+            return other
+    return None
+
+
+def safe_name(topic: str) -> str:
+    """The topic as a pipeline's name and as ``{topic}`` in a table's."""
+    name = _UNSAFE.sub("_", topic)
+    return f"_{name}" if name[0].isdigit() else name
+
+
+def table_of(table: str, topic: str) -> str:
+    """The table of a topic: ``{topic}`` stands for the topic, safe as a name."""
+    return table.replace("{topic}", _UNSAFE.sub("_", topic))
+
+
+def _tables(pipeline: PipelineConfig) -> set[str]:
+    # Some catalogs fold case: two tables that differ in it alone would be one there.
+    return {pipeline.table.lower(), pipeline.table.lower() + DEAD_LETTERS_SUFFIX}
+
+
+def _from_template(template: PipelineTemplate, topic: str) -> PipelineConfig:
+    settings = {
+        key: getattr(template, key)
+        for key in PipelineConfig.model_fields
+        if key in PipelineTemplate.model_fields
+    }
+    return PipelineConfig(
+        **{**settings, "name": safe_name(topic), "table": table_of(template.table, topic)},
+        topic=topic,
+        template=template.name,
+    )
+
+
+def _template_problem(
+    template: PipelineTemplate, pipeline: PipelineConfig, clash: PipelineConfig
+) -> ConfigProblem:
+    return ConfigProblem(
+        template.file,
+        template.line,
+        _template_key(template),
+        f"topic {pipeline.topic} would be the pipeline {pipeline.name} into {pipeline.table},"
+        f" which topic {clash.topic} is",
+        "Give one of them a pipeline of its own with another name and table.",
+    )
+
+
+def _template_key(template: PipelineTemplate) -> str:
+    return f"pipelines.{template.name}.topics_regex"

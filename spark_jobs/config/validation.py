@@ -1,0 +1,134 @@
+"""From a parsed file to its model, with every mistake as a line and a key instead of an exception. Pure."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from spark_jobs.config.contradictions import check_main_file, check_team_file
+from spark_jobs.config.problems import Finding, UnreadableValueError
+from spark_jobs.config.written import WrittenFile, WrittenTeamFile
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+    from pydantic_core import ErrorDetails
+
+    from spark_jobs.config.document import Document
+    from spark_jobs.config.problems import ConfigProblem
+
+_Model = TypeVar("_Model", bound=WrittenTeamFile)
+
+_WANTED = {
+    "string_type": "must be text",
+    "dict_type": "must be a map of key: value",
+    "model_type": "must be a map of key: value",
+    "model_attributes_type": "must be a map of key: value",
+    "tuple_type": "must be a list",
+    "missing": "is required",
+}
+
+
+def validate(document: Document, model: type[_Model]) -> tuple[_Model | None, list[ConfigProblem]]:
+    """The file's model and all its mistakes.
+
+    With mistakes, the model holds what is left when the keys in error are taken out (a pipeline goes as a
+    whole), so that what is right can still be compared with other files; None when nothing is left.
+    """
+    findings: list[Finding] = []
+    written: _Model | None
+    try:
+        written = model.model_validate(document.content)
+    except ValidationError as error:
+        findings += _translate_all(model, error.errors(include_url=False))
+        written = _validate_rest(document.content, model, findings)
+    checks = check_main_file if model is WrittenFile else check_team_file
+    contradictions = list(checks(document.content))
+    if contradictions and written is not None:
+        written = _validate_rest(document.content, model, [*findings, *contradictions])
+    problems = [document.locate(finding) for finding in [*findings, *contradictions]]
+    return written, sorted(problems, key=lambda problem: (problem.line or 0, problem.key))
+
+
+def _validate_rest(content: dict[str, Any], model: type[_Model], findings: list[Finding]) -> _Model | None:
+    rest = (
+        {**content, "pipelines": dict(content.get("pipelines") or {})}
+        if _has_pipelines(content)
+        else dict(content)
+    )
+    for finding in findings:
+        if len(finding.path) > 1 and finding.path[0] == "pipelines" and _has_pipelines(content):
+            rest["pipelines"].pop(finding.path[1], None)
+        elif finding.path:
+            rest.pop(finding.path[0], None)
+    if "version" in model.model_fields:
+        rest["version"] = "1"
+    try:
+        return model.model_validate(rest)
+    except ValidationError:
+        return None
+
+
+def _has_pipelines(content: dict[str, Any]) -> bool:
+    return isinstance(content.get("pipelines"), dict)
+
+
+def _translate_all(model: type[BaseModel], details: list[ErrorDetails]) -> list[Finding]:
+    """A required key that is there under a mistyped name is one mistake, not two."""
+    findings = [_translate(model, detail) for detail in details]
+    meant = {
+        (*finding.path[:-1], suggestion)
+        for finding, detail in zip(findings, details, strict=True)
+        if detail["type"] == "extra_forbidden"
+        and (suggestion := _closest(finding.path[-1], _known_keys(model, finding.path)))
+    }
+    return [
+        finding
+        for finding, detail in zip(findings, details, strict=True)
+        if detail["type"] != "missing" or finding.path not in meant
+    ]
+
+
+def _translate(model: type[BaseModel], detail: ErrorDetails) -> Finding:
+    path = tuple(str(part) for part in detail["loc"] if part != "[key]")
+    cause = detail.get("ctx", {}).get("error")
+    if isinstance(cause, UnreadableValueError):
+        return Finding(path, cause.message, cause.hint)
+    kind = detail["type"]
+    if kind == "extra_forbidden":
+        return Finding(path, "is not a key Sluice knows", _did_you_mean(path[-1], _known_keys(model, path)))
+    if kind == "literal_error":
+        return Finding(path, f"must be {detail['ctx']['expected']}")
+    return Finding(path, _WANTED.get(kind, detail["msg"]))
+
+
+def _known_keys(model: type[BaseModel], path: tuple[str, ...]) -> list[str]:
+    """The keys of the section that the path's last key stands in; names of pipelines are no keys."""
+    holder: type[BaseModel] | None = model
+    for part in path[:-1]:
+        fields = _by_key(holder) if holder else {}
+        field = fields.get(part)
+        holder = _section(field.annotation) if field else holder
+    return list(_by_key(holder or model))
+
+
+def _by_key(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The fields under the names a person writes."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _section(annotation: object) -> type[BaseModel] | None:
+    """The model in an annotation, however wrapped: optional, annotated, a map's or a list's items."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(_section, get_args(annotation))), None)
+
+
+def _did_you_mean(key: str, known: list[str]) -> str:
+    closest = _closest(key, known)
+    return f"Did you mean {closest}?" if closest else f"Known here: {', '.join(sorted(known))}."
+
+
+def _closest(key: str, known: list[str]) -> str | None:
+    return next(iter(difflib.get_close_matches(key.lower().replace("-", "_"), known, n=1)), None)

@@ -1,0 +1,83 @@
+"""Everything a job needs from outside, handed in once: clients, clock, ids, who is asking."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from spark_jobs.connections.properties import resolve_connection_properties
+from spark_jobs.kafka.admin import KafkaAdmin
+from spark_jobs.lake.catalog import open_catalog
+from spark_jobs.protocol.fail_points import NoFailPoints
+from spark_jobs.txlog.store import TxlogStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyiceberg.catalog import Catalog
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.config.settings import SluiceConfig
+    from spark_jobs.protocol.fail_points import FailPoints
+
+
+@dataclass(frozen=True, slots=True)
+class Connections:
+    """One job's clients.
+
+    ``kafka`` are resolved librdkafka properties, ``open_catalog`` holds the catalog's: they have secrets and
+    never reach a log. It gives a new catalog object every time (after an exception the old one may show what
+    never committed).
+    ``spark`` connects on first use. ``task_memory_bytes`` bounds what one Spark task may use and
+    ``parallelism`` is how many tasks run at once. ``interrupt`` stops Spark work tagged with an attempt,
+    best effort. ``now_us`` is microseconds since the epoch.
+    """
+
+    kafka: dict[str, str] = field(repr=False)
+    admin: KafkaAdmin
+    open_catalog: Callable[[], Catalog] = field(repr=False)
+    txlog: TxlogStore
+    spark: Callable[[], SparkSession]
+    interrupt: Callable[[str], None]
+    task_memory_bytes: int
+    parallelism: int
+    actor: str
+    run_id: str
+    now_us: Callable[[], int]
+    new_attempt: Callable[[], str]
+    fail_points: FailPoints = field(default_factory=NoFailPoints)
+
+
+def connect(
+    config: SluiceConfig,
+    *,
+    spark: Callable[[], SparkSession],
+    interrupt: Callable[[str], None],
+    parallelism: int,
+    actor: str,
+    run_id: str,
+    needs_kafka: bool = True,
+) -> Connections:
+    """Resolve secrets and addresses now; every client connects on first use.
+
+    Work that only reads the lake does not need Kafka, and runs where there is none. Raises ``ConfigError``:
+    no broker is configured or running, or a secret is missing.
+    """
+    kafka, catalog = resolve_connection_properties(config, needs_kafka=needs_kafka)
+    return Connections(
+        kafka=kafka,
+        admin=KafkaAdmin(kafka),
+        open_catalog=partial(open_catalog, config.catalog.name, catalog),
+        txlog=TxlogStore(config.state, catalog),
+        spark=spark,
+        interrupt=interrupt,
+        task_memory_bytes=config.spark.task_memory,
+        parallelism=parallelism,
+        actor=actor,
+        run_id=run_id,
+        now_us=lambda: time.time_ns() // 1000,
+        new_attempt=lambda: str(uuid.uuid4()),
+    )

@@ -1,0 +1,38 @@
+"""A pipeline's table, loaded fresh or with the check that it was drained by this pipeline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spark_jobs.lake.catalog import close_catalog
+from spark_jobs.protocol.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from spark_jobs.config.settings import PipelineConfig
+    from spark_jobs.connections.connect import Connections
+from spark_jobs.lake.tables import load_table
+
+
+def load_fresh(connections: Connections, identifier: str) -> Table | None:
+    """``load_table`` through a catalog object of its own, closed again; metadata and files stay readable."""
+    catalog = connections.open_catalog()
+    try:
+        return load_table(catalog, identifier)
+    finally:
+        close_catalog(catalog)
+
+
+def load_drained(pipeline: PipelineConfig, connections: Connections) -> Table:
+    """The pipeline's table as it is now; raises ``ConfigError`` (``no-table-yet``) before its first batch."""
+    table = load_fresh(connections, pipeline.table)
+    if table is None:
+        raise ConfigError(
+            "the pipeline has no table yet",
+            code="no-table-yet",
+            hint=f"The first batch makes it: ./sluice drain {pipeline.name}. `start` says where that begins.",
+            pipeline=pipeline.name,
+            table=pipeline.table,
+        )
+    return table

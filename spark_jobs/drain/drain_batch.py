@@ -1,0 +1,271 @@
+"""One batch, phase by phase, in the order things happen: log, read and write, verify, commit, dead letters.
+
+Between any two lines the process may be killed: the log says what was begun, the table what was done.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from spark_jobs import __version__
+from spark_jobs.commit.batch_commit import commit_batch, commit_replay, request_of
+from spark_jobs.commit.dead_letter_commit import commit_dead_letters
+from spark_jobs.drain.batch_run import BatchResult, BatchRun
+from spark_jobs.drain.breaker import stop_above_share
+from spark_jobs.drain.gate import GateVerdict, can_reject, held_error, judge_written, log_held
+from spark_jobs.drain.split_task import SplitSource, SplitTask, run_split, table_target
+from spark_jobs.drain.table_columns import add_observed_columns
+from spark_jobs.drain.written import add_up, summary_of, verify
+from spark_jobs.lake.locations import data_location
+from spark_jobs.protocol.batch import BatchKind, total
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.records.records import Origin
+from spark_jobs.records.row_maker import RowMaker
+from spark_jobs.recovery.recover import sweep_strays
+from spark_jobs.schema.arrow_schema import arrow_schema, json_columns
+from spark_jobs.spark.outcomes import OutcomeKind
+from spark_jobs.spark.tasks import run_on_spark
+from spark_jobs.txlog.entries import (
+    BufferSnapshot,
+    FlushComplete,
+    FlushStart,
+    IcebergSnapshotCreated,
+    OffsetCommit,
+    ParquetWritten,
+)
+from spark_jobs.txlog.states import GATE, GATE_HELD, GATE_PASSED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyiceberg.table import Table
+
+    from spark_jobs.commit.batch_commit import CommitRequest
+    from spark_jobs.commit.landing import Committed
+    from spark_jobs.config.settings import PipelineConfig
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.drain.batch_plan import Plan
+    from spark_jobs.drain.written import Written
+    from spark_jobs.spark.outcomes import SplitOutcome
+
+_log = logging.getLogger(__name__)
+
+# Each round adds columns, so this many mean values whose fields never end.
+MAX_EVOLUTION_ROUNDS = 8
+
+
+def drain_batch(pipeline: PipelineConfig, connections: Connections, plan: Plan) -> BatchResult:
+    """Take one planned batch from its first log object to its last. Raises every kind of ``SluiceError``.
+
+    ``BatchHeld`` is raised once the log says that the batch is held, with its files.
+    """
+    run = BatchRun(pipeline, connections, plan)
+    with run.steps.step("log"):
+        _log_intent(run)
+    with run.steps.step("tasks"):
+        written = _read_and_write(run)
+    run.reach("after-tasks")
+    with run.steps.step("verify"):
+        verify(run, written)
+        stop_above_share(run, written)
+    with run.steps.step("gate"):
+        written, verdict = _through_gates(run, written)
+    with run.steps.step("log-written"):
+        logged = _log_written(run, written, verdict)
+    request = request_of(
+        str(plan.table.metadata.table_uuid),
+        plan.batch,
+        logged,
+        committed_at_ms=connections.now_us() // 1000,
+    )
+    with run.steps.step("commit"):
+        committed = _commit(run, request)
+    with run.steps.step("dead-letters"):
+        dead_letter_snapshot_id = _commit_dead_letters(run, request, committed)
+    _warn_of_tombstones(run, written)
+    # Files that a replay wrote for a swap that another commit came before are strays as well.
+    if written.has_strays or (plan.batch.kind is BatchKind.REPLAY and committed.retries):
+        sweep_strays(pipeline, connections, request.table_uuid, plan.batch.attempt)
+    run.log(
+        FlushComplete(
+            run.steps.durations_ms, dead_letter_snapshot_id, connections.run_id, connections.now_us()
+        )
+    )
+    return _result(run, written, request, committed.snapshot_id)
+
+
+def _warn_of_tombstones(run: BatchRun, written: Written) -> None:
+    tombstones = total(written.balances.values()).tombstones
+    if tombstones:
+        _log.warning(
+            "%d records of topic %s have no value (tombstones): counted and skipped, no row is deleted"
+            " (table %s, batch %s)",
+            tombstones,
+            run.plan.batch.topic,
+            run.plan.batch.table,
+            run.plan.batch.batch_id,
+        )
+
+
+def _log_intent(run: BatchRun) -> None:
+    """What is about to be read and where files will appear, before any of it happens."""
+    connections, plan = run.connections, run.plan
+    run.log(
+        OffsetCommit(
+            batch_id=plan.batch.batch_id,
+            spark_session_id=getattr(connections.spark(), "session_id", None),
+            spark_tag=plan.batch.attempt,
+            actor=connections.actor,
+            run_id=connections.run_id,
+            sluice_version=__version__,
+            started_at_us=connections.now_us(),
+            reason=plan.reason,
+        )
+    )
+    columns = json_columns(plan.table)
+    run.log(
+        BufferSnapshot(
+            schema_id=plan.table.metadata.current_schema_id,
+            columns=tuple(columns.names),
+            timestamp_columns=tuple(f.name for f in columns if str(f.type).startswith("timestamp")),
+            planned_records=plan.batch.ranges.records,
+            planned_bytes=plan.batch.ranges.records * plan.bytes_per_record,
+        )
+    )
+    run.log(
+        FlushStart(
+            file_prefix=plan.batch.attempt,
+            data_location=data_location(plan.table),
+            dead_letter_location=data_location(plan.dead_letter_table),
+        )
+    )
+
+
+def _read_and_write(run: BatchRun, rejected: Mapping[int, Mapping[int, str]] | None = None) -> Written:
+    """Run the splits; those that met new fields are done again once the table has columns for them.
+
+    With ``rejected`` they are run a second time, and what the first time wrote is stray.
+    """
+    plan = run.plan
+    table = plan.table
+    waiting = {split.split_id: split for split in plan.splits}
+    done: list[SplitOutcome] = []
+    has_strays = rejected is not None
+    for _ in range(MAX_EVOLUTION_ROUNDS):
+        work = partial(run_split, _task(run, table, rejected or {}))
+        outcomes = run_on_spark(run.connections.spark(), work, list(waiting.values()), tag=plan.batch.attempt)
+        observed = [outcome for outcome in outcomes if outcome.kind is OutcomeKind.OBSERVED]
+        done += [outcome for outcome in outcomes if outcome.kind is OutcomeKind.WRITTEN]
+        has_strays = has_strays or bool(observed) or any(outcome.failed_tries for outcome in outcomes)
+        if not observed:
+            return add_up(done, has_strays=has_strays)
+        waiting = {outcome.split_id: waiting[outcome.split_id] for outcome in observed}
+        table = add_observed_columns(run.pipeline, run.connections, table, observed)
+    raise ConfigError(
+        f"the records still have new fields after {MAX_EVOLUTION_ROUNDS} rounds of adding columns",
+        code="endless-fields",
+        hint="Keys that are data belong into a map; declare it, for example `tags: map<string, string>`.",
+        pipeline=run.pipeline.name,
+    )
+
+
+def _through_gates(run: BatchRun, written: Written) -> tuple[Written, GateVerdict]:
+    """Judge the batch; where rows go to the dead letters, write it again without them and judge again."""
+    if not run.pipeline.gates:
+        return written, GateVerdict()
+    verdict = judge_written(run, written)
+    if can_reject(run, verdict):
+        written = _read_and_write(run, verdict.rejected)
+        verify(run, written)
+        stop_above_share(run, written)
+        verdict = judge_written(run, written)
+    run.connections.fail_points.reach("drain.after-gate")
+    return written, verdict
+
+
+def _task(run: BatchRun, table: Table, rejected: Mapping[int, Mapping[int, str]]) -> SplitTask:
+    batch, connections = run.plan.batch, run.connections
+    return SplitTask(
+        source=SplitSource(connections.kafka, batch.topic, connections.task_memory_bytes),
+        rows=RowMaker(
+            Origin(batch.topic, batch.generation, batch.ingested_at_us),
+            batch.batch_id,
+            arrow_schema(table.schema()),
+            arrow_schema(run.plan.dead_letter_table.schema()),
+            rejected,
+        ),
+        file_prefix=batch.attempt,
+        data=table_target(table),
+        dead_letters=table_target(run.plan.dead_letter_table),
+        fail_points=connections.fail_points,
+    )
+
+
+def _log_written(run: BatchRun, written: Written, verdict: GateVerdict) -> ParquetWritten:
+    """From here on another run can commit these files without reading Kafka, unless they are held."""
+    summary = summary_of(run, written)
+    if run.pipeline.gates:
+        summary[GATE] = GATE_HELD if verdict.failed else GATE_PASSED
+    if verdict.failed:
+        log_held(run, verdict)
+    entry = ParquetWritten(
+        data_files=written.data_files,
+        dead_letter_files=written.dead_letter_files,
+        rows=total(written.balances.values()).rows,
+        bytes_read=written.bytes_read,
+        file_bytes=written.file_bytes,
+        balances=written.balances,
+        summary=summary,
+    )
+    run.log(entry)
+    if verdict.failed:
+        raise held_error(run, verdict)
+    return entry
+
+
+def _commit(run: BatchRun, request: CommitRequest) -> Committed:
+    connections = run.connections
+    commit = commit_replay if request.batch.kind is BatchKind.REPLAY else commit_batch
+    committed = commit(connections.open_catalog, request, connections.fail_points)
+    run.reach("after-commit")
+    run.log(
+        IcebergSnapshotCreated(
+            committed.snapshot_id, connections.run_id, connections.now_us(), committed.retries
+        )
+    )
+    return committed
+
+
+def _commit_dead_letters(run: BatchRun, request: CommitRequest, committed: Committed) -> int | None:
+    """The data commit has promised them: if this fails, recovery finishes it before any new batch."""
+    connections = run.connections
+    owed = commit_dead_letters(
+        connections.open_catalog,
+        request.identifier,
+        committed.progress,
+        request.summary,
+        connections.fail_points,
+    )
+    run.reach("after-dead-letters")
+    return owed.snapshot_id if owed else None
+
+
+def _result(run: BatchRun, written: Written, request: CommitRequest, snapshot_id: int) -> BatchResult:
+    batch = run.plan.batch
+    through = request.summary.get("sluice.valid-through")
+    return BatchResult(
+        batch_id=batch.batch_id,
+        attempt=batch.attempt,
+        snapshot_id=snapshot_id,
+        ranges=str(batch.ranges),
+        balance=total(written.balances.values()),
+        bytes_read=written.bytes_read,
+        data_files=len(written.data_files),
+        file_bytes=written.file_bytes,
+        valid_through_ms=int(through) if through is not None else None,
+        durations_ms=run.steps.durations_ms,
+        cpu_us=written.cpu_us,
+        peak_task_rss_bytes=written.peak_task_rss_bytes,
+    )

@@ -1,0 +1,135 @@
+"""Audit before publish: the written files of a batch are judged, and what fails is not committed.
+
+Nothing here commits, deletes or decides for good: a failing batch is held, with its files, for an operator.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_jobs.config.suites import OnFailure
+from spark_jobs.connections.tables import load_fresh
+from spark_jobs.protocol.batch import BatchKind
+from spark_jobs.protocol.errors import BatchHeld, ConfigError, SourceChanged
+from spark_jobs.quality.judge import columns_of, judge
+from spark_jobs.quality.rows import rows_of_files
+from spark_jobs.txlog.entries import Held
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyiceberg.table import Table
+
+    from spark_jobs.config.suites import Suite
+    from spark_jobs.drain.batch_run import BatchRun
+    from spark_jobs.drain.written import Written
+    from spark_jobs.quality.results import SuiteResult
+
+
+@dataclass(frozen=True, slots=True)
+class GateVerdict:
+    """How a batch did at its gates.
+
+    ``failed`` are the suites that were not met. ``rejected`` says, by partition and offset, why a row is to
+    be a dead letter, for the suites that are configured so.
+    """
+
+    failed: tuple[SuiteResult, ...] = ()
+    rejected: Mapping[int, Mapping[int, str]] | None = None
+
+    @property
+    def story(self) -> str:
+        """What is wrong, in one line."""
+        return "; ".join(result.story for result in self.failed)
+
+
+def judge_written(run: BatchRun, written: Written) -> GateVerdict:
+    """Judge what the tasks of a batch wrote by each of the pipeline's gates.
+
+    Raises ``ConfigError`` (``quality-not-judged``) when an expectation cannot be judged at all: then nothing
+    is held and nothing committed, and the range is read again once the suite is right.
+    """
+    suites = run.pipeline.gates
+    table = _table_of(run)
+    rows = rows_of_files(table, written.data_files, columns_of(suites, table.schema()))
+    failed = []
+    rejected: defaultdict[int, dict[int, str]] = defaultdict(dict)
+    for suite in suites:
+        judgement = judge(suite, rows, table.schema())
+        if judgement.result.is_met:
+            continue
+        _refuse_errors(run, suite, judgement.result)
+        failed.append(judgement.result)
+        for partition, reasons in judgement.rejected.items():
+            rejected[partition] = {**reasons, **rejected[partition]}
+    return GateVerdict(tuple(failed), dict(rejected))
+
+
+def can_reject(run: BatchRun, verdict: GateVerdict) -> bool:
+    """Whether rejecting rows may be all that is needed: every failed suite sends rows to the dead letters."""
+    ways = {suite.name: suite.on_failure for suite in run.pipeline.gates}
+    are_dead_letters = all(ways[result.suite] is OnFailure.DEAD_LETTERS for result in verdict.failed)
+    return bool(verdict.rejected) and are_dead_letters
+
+
+def log_held(run: BatchRun, verdict: GateVerdict) -> None:
+    """Say why, before the files are known to the log: whoever sees them sees this too.
+
+    A replay is not held: raises ``BatchHeld`` (``replay-held``), and the table is as it was.
+    """
+    batch, connections = run.plan.batch, run.connections
+    if batch.kind is BatchKind.REPLAY:
+        raise BatchHeld(
+            f"the replay does not meet its gates and is not published: {verdict.story}",
+            code="replay-held",
+            hint="The table is as it was. Mend the records or the suite under `quality:`, then replay again.",
+            pipeline=run.pipeline.name,
+            batch=batch.batch_id,
+            ranges=batch.ranges,
+        )
+    names = ", ".join(result.suite for result in verdict.failed)
+    failed = tuple(result.to_json() for result in verdict.failed)
+    run.log(Held(names, failed, connections.run_id, connections.now_us()))
+
+
+def held_error(run: BatchRun, verdict: GateVerdict) -> BatchHeld:
+    """What the drain that met the gate ends with, once the log has the batch's files."""
+    batch = run.plan.batch
+    return BatchHeld(
+        f"the batch does not meet its gates and is held: {verdict.story}",
+        code="batch-held",
+        hint=f"Look: ./sluice held list {run.pipeline.name}. Then publish it or discard it; drains wait.",
+        pipeline=run.pipeline.name,
+        batch=batch.batch_id,
+        attempt=batch.attempt,
+        ranges=batch.ranges,
+    )
+
+
+def _table_of(run: BatchRun) -> Table:
+    """The table as it is now: the batch's own columns may have been added since it was planned."""
+    table = load_fresh(run.connections, run.plan.batch.table)
+    if table is None or table.metadata.table_uuid != run.plan.table.metadata.table_uuid:
+        raise SourceChanged(
+            "the table was dropped or replaced while its batch was being written",
+            code="table-replaced",
+            hint="Run again: the new table is drained from its own offsets.",
+            table=run.plan.batch.table,
+            batch=run.plan.batch.batch_id,
+        )
+    return table
+
+
+def _refuse_errors(run: BatchRun, suite: Suite, result: SuiteResult) -> None:
+    broken = next((each for each in result.failed if each.error is not None), None)
+    if broken is not None:
+        raise ConfigError(
+            f"the gate {suite.name} cannot judge {broken.expectation}: {broken.error}",
+            code="quality-not-judged",
+            hint="Correct the expectation under `quality:`; nothing of the batch was committed.",
+            pipeline=run.pipeline.name,
+            suite=suite.name,
+            batch=run.plan.batch.batch_id,
+        )

@@ -1,0 +1,54 @@
+"""Whether Kafka still has what lies below a table's next offsets. Ends alone cannot tell.
+
+A log that lost its end and grew past the table again looks as if only new records had come. Each leader of a
+partition has an epoch, and says where the log of an earlier one ends in its own history (KIP-101, KIP-320).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spark_jobs.kafka.reader import RangeReader
+from spark_jobs.protocol.errors import OffsetsUnavailable, RetryableError
+from spark_jobs.protocol.offsets import OffsetRange
+
+if TYPE_CHECKING:
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.protocol.progress import Progress
+    from spark_jobs.protocol.source import SourceState
+
+CHUNK_BYTES = 1 << 20
+
+
+def cut_below(
+    connections: Connections, progress: Progress, source: SourceState, partition: int
+) -> OffsetsUnavailable | None:
+    """The error of a log that was cut below what the table has of the partition, or None.
+
+    Asks nobody while the leader is the one that the last batch was planned under, and where there is nothing
+    to read yet. Raises what reading a record raises, but for what says nothing about the log's end.
+    """
+    next_offset = progress.next_offsets[partition]
+    if partition not in progress.leader_epochs or next_offset >= source.end[partition]:
+        return None
+    last_end, epoch = progress.leader_epochs[partition]
+    if source.leader_epochs.get(partition, epoch) == epoch:
+        return None
+    # A skip moves the next offset on, over records of later epochs; a rollback moves it back.
+    start = min(last_end, next_offset)
+    # A client of its own: librdkafka asks only for what is assigned before it knows the leader.
+    reader = RangeReader(
+        connections.kafka, source.topic, max_chunk_bytes=CHUNK_BYTES, queue_bytes=4 * CHUNK_BYTES
+    )
+    try:
+        list(reader.read(OffsetRange(partition, start, start + 1), leader_epoch=epoch))
+    except OffsetsUnavailable as error:
+        # Where retention has passed the place, the plan judges the next offset.
+        return None if error.code == "retention-passed" else error
+    except RetryableError as error:
+        # Its place is good: a record that an operator had skipped cannot be read now either.
+        if error.code != "records-damaged":
+            raise
+    finally:
+        reader.close()
+    return None

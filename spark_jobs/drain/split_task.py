@@ -1,0 +1,232 @@
+"""What one task does with one split: consume, decode, shape, write. No Spark in it.
+
+Memory is bounded whatever the split holds: of ``task_memory_bytes`` a quarter is librdkafka's queue, an
+eighth a row group being gathered, a sixteenth a chunk; the rest is room for their copies and the writer.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+import uuid
+from collections import Counter, defaultdict
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from spark_jobs.kafka.reader import RangeReader
+from spark_jobs.lake.parquet_writer import SplitWriter
+from spark_jobs.protocol.batch import Balance
+from spark_jobs.protocol.errors import SluiceError, error_to_json
+from spark_jobs.records.infer import observe
+from spark_jobs.records.row_maker import NewFieldsSeen, RowMaker
+from spark_jobs.schema.evidence import Evidence
+from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
+
+    from spark_jobs.kafka.reader import Chunk
+    from spark_jobs.protocol.batch import Split
+    from spark_jobs.protocol.fail_points import FailPoints
+    from spark_jobs.protocol.offsets import OffsetRange
+
+MAX_OPEN_FILES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class TableTarget:
+    """A table to write files for: metadata without its history, and the way to its storage."""
+
+    metadata: TableMetadata
+    io: FileIO = field(repr=False)
+
+
+def table_target(table: Table) -> TableTarget:
+    """The part of a table that tasks need; history would grow what every batch sends to them."""
+    bare = table.metadata.model_copy(
+        update={
+            "snapshots": [],
+            "snapshot_log": [],
+            "metadata_log": [],
+            "refs": {},
+            "current_snapshot_id": None,
+        }
+    )
+    return TableTarget(bare, table.io)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitSource:
+    """Where tasks read. It holds secrets: it travels pickled and is never printed."""
+
+    kafka: dict[str, str] = field(repr=False)
+    topic: str
+    task_memory_bytes: int
+
+    def read(self, split: Split, tally: Tally) -> Iterator[Chunk]:
+        """The split's chunks in partition and offset order, every offset between them accounted for."""
+        reader = RangeReader(
+            self.kafka,
+            self.topic,
+            max_chunk_bytes=self.task_memory_bytes // 16,
+            queue_bytes=self.task_memory_bytes // 4,
+        )
+        try:
+            for offset_range in split.ranges:
+                yield from _follow(reader, offset_range, tally)
+        finally:
+            tally.kafka = reader.statistics
+            reader.close()
+
+
+@dataclass(frozen=True, slots=True)
+class SplitTask:
+    """What all tasks of a batch share."""
+
+    source: SplitSource
+    rows: RowMaker
+    file_prefix: str
+    data: TableTarget
+    dead_letters: TableTarget
+    fail_points: FailPoints
+
+    def open_writer(self, target: TableTarget, file_prefix: str) -> SplitWriter:
+        """A writer that gathers at most an eighth of the task's memory before it writes a row group."""
+        return SplitWriter(
+            target.metadata,
+            target.io,
+            file_prefix=file_prefix,
+            row_group_bytes=self.source.task_memory_bytes // 8,
+            max_open_files=MAX_OPEN_FILES,
+        )
+
+
+def run_split(task: SplitTask, split: Split) -> SplitOutcome:
+    """Write one split's files; OBSERVED when it met fields without a column (its files are swept)."""
+    try:
+        return _write_split(task, split)
+    except NewFieldsSeen:
+        return observe_split(task.source, split)
+    except SluiceError as error:
+        return SplitOutcome(split.split_id, OutcomeKind.FAILED, error=error_to_json(error))
+
+
+def observe_split(source: SplitSource, split: Split) -> SplitOutcome:
+    """Read one split for the types of its fields; write nothing."""
+    evidence = Evidence()
+    try:
+        for chunk in source.read(split, Tally()):
+            present = [i for i, value in enumerate(chunk.values) if value]
+            records = chunk.take(present)
+            values = cast("list[bytes]", records.values)
+            seen = observe(values, partition=chunk.partition, offsets=records.offsets)
+            evidence = evidence.merge(seen)
+    except SluiceError as error:
+        return SplitOutcome(split.split_id, OutcomeKind.FAILED, error=error_to_json(error))
+    return SplitOutcome(split.split_id, OutcomeKind.OBSERVED, evidence=evidence.to_json())
+
+
+def _write_split(task: SplitTask, split: Split) -> SplitOutcome:
+    # A retried task writes under names of its own: only files that are returned are ever committed.
+    prefix = f"{task.file_prefix}-{split.split_id:05d}-{uuid.uuid4().hex[:8]}"
+    rows_out = task.open_writer(task.data, prefix)
+    dead_letters_out = task.open_writer(task.dead_letters, prefix)
+    tally = Tally()
+    try:
+        for chunk in task.source.read(split, tally):
+            task.fail_points.reach(
+                f"split.decode-{chunk.partition}:{chunk.offsets[0]}-{chunk.offsets[-1] + 1}"
+            )
+            made = task.rows.make(chunk, tally.step)
+            tally.count(chunk.partition, made.balance)
+            with tally.step("write"):
+                rows_out.write(made.rows)
+                dead_letters_out.write(made.dead_letters)
+            task.fail_points.reach("split.after-chunk")
+        with tally.step("write"):
+            data_files, dead_letter_files = rows_out.close(), dead_letters_out.close()
+    except BaseException:
+        rows_out.abort()
+        dead_letters_out.abort()
+        raise
+    return tally.outcome(split, data_files, dead_letter_files)
+
+
+def _follow(reader: RangeReader, offset_range: OffsetRange, tally: Tally) -> Iterator[Chunk]:
+    position = offset_range.start
+    chunks = reader.read(offset_range)
+    while True:
+        with tally.step("fetch"):
+            chunk = next(chunks, None)
+        if chunk is None:
+            break
+        position = tally.follow(chunk, position)
+        yield chunk
+    tally.skip(offset_range.partition, offset_range.end - position)
+
+
+class Tally:
+    """What a split's task counts while it works."""
+
+    def __init__(self) -> None:
+        self._balances: dict[int, Balance] = defaultdict(Balance)
+        self._cpu_us: Counter[str] = Counter()
+        self._max_timestamp_ms: dict[int, int] = {}
+        self._bytes_read = 0
+        self.kafka: dict[str, int] = {}
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Charge the process's CPU time to a step: librdkafka's and Arrow's threads count as well."""
+        started = time.process_time_ns()
+        try:
+            yield
+        finally:
+            self._cpu_us[name] += (time.process_time_ns() - started) // 1000
+
+    def follow(self, chunk: Chunk, position: int) -> int:
+        """Count the gaps before and inside a chunk; return the position after it."""
+        last = chunk.offsets[-1]
+        self.skip(chunk.partition, last + 1 - position - len(chunk.offsets))
+        self._bytes_read += chunk.record_bytes
+        newest = max(chunk.timestamps_ms)
+        if newest >= 0:
+            known = self._max_timestamp_ms.get(chunk.partition, newest)
+            self._max_timestamp_ms[chunk.partition] = max(known, newest)
+        return last + 1
+
+    def skip(self, partition: int, offsets: int) -> None:
+        """Count offsets that hold no readable record."""
+        self.count(partition, Balance(gaps=offsets))
+
+    def count(self, partition: int, balance: Balance) -> None:
+        """Add to a partition's balance."""
+        self._balances[partition] += balance
+
+    def outcome(
+        self, split: Split, data_files: list[dict[str, Any]], dead_letter_files: list[dict[str, Any]]
+    ) -> SplitOutcome:
+        """The finished split's result."""
+        return SplitOutcome(
+            split.split_id,
+            OutcomeKind.WRITTEN,
+            balances=dict(self._balances),
+            data_files=tuple(data_files),
+            dead_letter_files=tuple(dead_letter_files),
+            bytes_read=self._bytes_read,
+            max_timestamp_ms=self._max_timestamp_ms,
+            cpu_us=dict(self._cpu_us),
+            kafka=self.kafka,
+            peak_rss_bytes=_peak_rss_bytes(),
+        )
+
+
+def _peak_rss_bytes() -> int:
+    # Linux counts in KiB, macOS in bytes.
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

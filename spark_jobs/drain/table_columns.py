@@ -1,0 +1,160 @@
+"""A pipeline's tables and their columns: made from the whole first batch, widened when records bring more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from spark_jobs.commit.birth import create_dead_letter_table, create_table
+from spark_jobs.config.settings import KeyFormat, StartKind
+from spark_jobs.drain.planning import FIRST_GUESS_BYTES_PER_RECORD, plan_ranges, plan_splits
+from spark_jobs.drain.split_task import SplitSource, observe_split
+from spark_jobs.drain.start_offsets import resolve_start
+from spark_jobs.lake.catalog import close_catalog
+from spark_jobs.lake.evolution import evolve_table
+from spark_jobs.lake.tables import load_table, progress_of
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.offsets import OffsetRanges
+from spark_jobs.protocol.progress import Progress
+from spark_jobs.schema.declared import check_columns
+from spark_jobs.schema.evidence import Evidence
+from spark_jobs.schema.iceberg_types import declared_fields, iceberg_schema, iceberg_type, known_fields
+from spark_jobs.schema.inference import choose_types, evolve, name_clash
+from spark_jobs.spark.tasks import run_on_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyiceberg.table import Table
+
+    from spark_jobs.config.settings import PipelineConfig
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.protocol.source import SourceState
+    from spark_jobs.spark.outcomes import SplitOutcome
+
+MAX_SPLIT_BYTES = 256 * 1024 * 1024
+# Where nothing is to be drained yet, types come from the last records before the start.
+SAMPLED_RECORDS_PER_PARTITION = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """A pipeline's data table and the table of its dead letters."""
+
+    data: Table
+    dead_letters: Table
+
+
+def ensure_tables(pipeline: PipelineConfig, connections: Connections, source: SourceState) -> Tables | None:
+    """The pipeline's tables; made when they are not there and there is something to make them for.
+
+    None while a topic that is drained from its earliest offset is empty: its records decide the columns.
+    Every other start is committed with the new table at once, before the first batch.
+    """
+    catalog = connections.open_catalog()
+    try:
+        table = load_table(catalog, pipeline.table)
+        if table is None:
+            starts = resolve_start(
+                pipeline.start, source, partial(connections.admin.offsets_for_times, pipeline.topic)
+            )
+            first = _first_ranges(pipeline, source, starts)
+            if not first and pipeline.start.kind is StartKind.EARLIEST:
+                return None
+            evidence = _observe(pipeline, connections, first or _records_before(source, starts))
+            table = create_table(
+                catalog,
+                pipeline.table,
+                iceberg_schema(choose_types(evidence, declared_fields(pipeline.columns))),
+                partition_by=pipeline.partition_by,
+                properties=pipeline.table_properties,
+                progress=Progress(
+                    pipeline.topic,
+                    1,
+                    starts,
+                    cluster_id=source.cluster_id,
+                    topic_id=source.topic_id,
+                    starts=starts,
+                ),
+                dead_letters=True,
+                key_is_binary=pipeline.key_format is KeyFormat.BINARY,
+            )
+            connections.fail_points.reach("drain.after-table-made")
+        check_columns(table, pipeline.columns, key_is_binary=pipeline.key_format is KeyFormat.BINARY)
+        table = _add_declared_columns(pipeline, connections, table)
+        dead_letters = create_dead_letter_table(catalog, pipeline.table, {}, progress_of(table))
+        return Tables(table, dead_letters)
+    finally:
+        close_catalog(catalog)
+
+
+def add_observed_columns(
+    pipeline: PipelineConfig, connections: Connections, table: Table, observed: Sequence[SplitOutcome]
+) -> Table:
+    """Give the table columns for the new fields that splits reported; the table as it is then."""
+    evidence = _merged(observed)
+    additions = [
+        (addition.path, iceberg_type(addition.type))
+        for addition in evolve(known_fields(table.schema()), evidence)
+    ]
+    return evolve_table(connections.open_catalog, pipeline.table, additions)
+
+
+def _add_declared_columns(pipeline: PipelineConfig, connections: Connections, table: Table) -> Table:
+    """Columns declared since the table was made: there before a record could decide their types."""
+    known = known_fields(table.schema())
+    missing = [
+        field for field in declared_fields(pipeline.columns) if field.name not in {k.name for k in known}
+    ]
+    for field in missing:
+        if clash := name_clash(field.name, known, is_top=True):
+            raise ConfigError(
+                f"columns: {clash}",
+                code="column-clash",
+                hint="Declare it as the table writes it, or leave it out.",
+                pipeline=pipeline.name,
+                table=pipeline.table,
+            )
+    if not missing:
+        return table
+    additions = [((field.name,), iceberg_type(field.type)) for field in missing]
+    return evolve_table(connections.open_catalog, pipeline.table, additions)
+
+
+def _first_ranges(pipeline: PipelineConfig, source: SourceState, starts: dict[int, int]) -> OffsetRanges:
+    return plan_ranges(
+        starts,
+        source,
+        max_records=pipeline.max_batch_records,
+        max_bytes=pipeline.max_batch_bytes,
+        bytes_per_record=FIRST_GUESS_BYTES_PER_RECORD,
+    )
+
+
+def _records_before(source: SourceState, starts: dict[int, int]) -> OffsetRanges:
+    return OffsetRanges.between(
+        {p: max(source.low[p], start - SAMPLED_RECORDS_PER_PARTITION) for p, start in starts.items()}, starts
+    )
+
+
+def _observe(pipeline: PipelineConfig, connections: Connections, ranges: OffsetRanges) -> Evidence:
+    if not ranges:
+        return Evidence()
+    splits = plan_splits(
+        ranges,
+        bytes_per_record=FIRST_GUESS_BYTES_PER_RECORD,
+        max_split_bytes=MAX_SPLIT_BYTES,
+        parallelism=connections.parallelism,
+    )
+    source = SplitSource(connections.kafka, pipeline.topic, connections.task_memory_bytes)
+    tag = f"observe-{pipeline.name}"
+    return _merged(run_on_spark(connections.spark(), partial(observe_split, source), splits, tag=tag))
+
+
+def _merged(observed: Sequence[SplitOutcome]) -> Evidence:
+    evidence = Evidence()
+    for outcome in observed:
+        if outcome.evidence is not None:
+            evidence = evidence.merge(Evidence.from_json(outcome.evidence))
+    return evidence

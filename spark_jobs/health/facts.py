@@ -1,0 +1,108 @@
+"""What the built-in checks judge: facts of one look at a pipeline's topic, table and log. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spark_jobs.protocol.batch import Balance
+    from spark_jobs.protocol.errors import SluiceError
+    from spark_jobs.protocol.progress import Pause
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCounts:
+    """One drained batch as its snapshot tells it: ``offsets`` planned, ``added_rows`` as Iceberg counted."""
+
+    attempt: str
+    committed_at_ms: int
+    offsets: int
+    balance: Balance
+    added_rows: int
+
+    @property
+    def unaccounted(self) -> int:
+        """Offsets and rows that do not add up; 0 for a batch that is whole."""
+        return abs(self.offsets - self.balance.offsets) + abs(self.added_rows - self.balance.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A snapshot of another writer that took rows out: DELETE, TRUNCATE, a time-to-live.
+
+    ``rows`` is what its summary says; None when it only says that some are deleted.
+    """
+
+    snapshot_id: int
+    operation: str
+    committed_at_ms: int
+    rows: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditNote:
+    """The last bounded audit: when, over how many of the newest offsets, and what it found."""
+
+    audited_at_ms: int
+    offsets: int
+    missing: int
+    duplicates: int
+    differing: int
+    removed: int
+    examples: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """What a table's metadata tells. Times are milliseconds since the epoch.
+
+    ``batches`` are the drains among the kept snapshots, oldest first; ``holes`` name commits that do not
+    begin where the one before ended. ``schema_changes`` are those since the time that was asked for. Without
+    ``shows_history`` the newest snapshot is all that the catalog shows.
+    """
+
+    valid_through_ms: int | None
+    committed_at_ms: int
+    batches: tuple[BatchCounts, ...] = ()
+    holes: tuple[str, ...] = ()
+    removals: tuple[Removal, ...] = ()
+    schema_changes: tuple[str, ...] = ()
+    paused: Pause | None = None
+    snapshots: int = 0
+    shows_history: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class HealthFacts:
+    """One look at a pipeline. ``table`` is None while it does not exist.
+
+    ``lag`` is waiting offsets by partition. ``headroom_ms`` is None when nothing waits that Kafka would
+    delete; ``retention_ms`` None when the topic keeps records for ever; without the right to read the topic's
+    settings ``is_retention_known`` is False. ``error`` is what a drain would stop
+    with, or why the pipeline could not be looked at (then ``is_known`` is False and nothing else counts).
+    ``held`` are attempts a quality gate holds back.
+    """
+
+    now_ms: int
+    is_known: bool = True
+    lag: dict[int, int] = field(default_factory=dict)
+    table: TableFacts | None = None
+    headroom_ms: int | None = None
+    retention_ms: int | None = None
+    is_retention_known: bool = True
+    held: tuple[str, ...] = ()
+    audit: AuditNote | None = None
+    error: SluiceError | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Offsets that wait in all partitions."""
+        return sum(self.lag.values())
+
+    @property
+    def valid_through_ms(self) -> int | None:
+        """Up to which record time the table is complete: now, when nothing waits."""
+        if self.table is None:
+            return None
+        return self.table.valid_through_ms if self.waiting else self.now_ms

@@ -1,0 +1,133 @@
+"""What a table's metadata tells the built-in checks; nothing but the loaded metadata is read."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from pyiceberg.schema import index_by_id, index_name_by_id
+from pyiceberg.table.snapshots import Operation, ancestors_of
+
+from spark_jobs.commit.anchor import said_by
+from spark_jobs.health.facts import BatchCounts, Removal, TableFacts
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol.batch import Balance, BatchKind, total
+from spark_jobs.schema.changes import Column, schema_changes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+ATTEMPT = "sluice.attempt"
+
+
+def table_facts(table: Table, *, schema_since_ms: int) -> TableFacts:
+    """The facts of one table; schema changes are those after ``schema_since_ms`` (since the epoch).
+
+    A catalog that shows no history shows the newest snapshot only: its batch is judged, older ones are not.
+    """
+    progress = progress_of(table)
+    last = progress.last_drain
+    snapshots = main_history(table)
+    return TableFacts(
+        valid_through_ms=last.valid_through_ms if last else None,
+        committed_at_ms=last.committed_at_ms if last else table.metadata.last_updated_ms,
+        batches=tuple(_batches(snapshots)),
+        holes=tuple(_holes(snapshots)),
+        removals=tuple(removals(snapshots)),
+        schema_changes=_changes_since(table, snapshots, schema_since_ms),
+        paused=progress.paused,
+        snapshots=len(table.metadata.snapshots),
+        shows_history=shows_history(table.metadata),
+    )
+
+
+def shows_history(metadata: TableMetadata) -> bool:
+    """Whether main's origin is shown; a rewritten table could else not be told from a rolled back one."""
+    snapshot = metadata.current_snapshot()
+    if snapshot is None:
+        return False
+    return snapshot.sequence_number == 1 or snapshot.parent_snapshot_id is not None
+
+
+def main_history(table: Table) -> list[Snapshot]:
+    """The kept snapshots that main descends from, oldest first."""
+    return list(ancestors_of(table.metadata.current_snapshot(), table.metadata))[::-1]
+
+
+def removals(snapshots: Sequence[Snapshot]) -> Iterator[Removal]:
+    """Snapshots of other writers that took rows out, oldest first; compaction (``replace``) takes none."""
+    for snapshot in snapshots:
+        said = said_by(snapshot)
+        operation = snapshot.summary.operation if snapshot.summary else None
+        if ATTEMPT in said or operation not in {Operation.DELETE, Operation.OVERWRITE}:
+            continue
+        yield Removal(snapshot.snapshot_id, operation.value, snapshot.timestamp_ms, _rows_removed(said))
+
+
+def _rows_removed(said: Mapping[str, str]) -> int | None:
+    """Rows that left: an overwrite writes back what it keeps; an equality delete does not say how many."""
+    if int(said.get("added-equality-deletes", 0)):
+        return None
+    gone = int(said.get("deleted-records", 0)) + int(said.get("added-position-deletes", 0))
+    return max(0, gone - int(said.get("added-records", 0)))
+
+
+def _batches(snapshots: Sequence[Snapshot]) -> Iterator[BatchCounts]:
+    for snapshot in snapshots:
+        said = said_by(snapshot)
+        if said.get("sluice.kind", BatchKind.DRAIN) != BatchKind.DRAIN or "sluice.balance" not in said:
+            continue
+        balances = json.loads(said["sluice.balance"]).values()
+        yield BatchCounts(
+            attempt=said[ATTEMPT],
+            committed_at_ms=snapshot.timestamp_ms,
+            offsets=int(said["sluice.records"]),
+            balance=total(Balance(*counts) for counts in balances),
+            added_rows=int(said.get("added-records", 0)),
+        )
+
+
+def _holes(snapshots: Sequence[Snapshot]) -> Iterator[str]:
+    """Commits of ours that do not begin where the one before them, in the same generation, had ended."""
+    reached: dict[str, int] = {}
+    generation = ""
+    for snapshot in snapshots:
+        said = said_by(snapshot)
+        if "sluice.next-offsets" not in said:
+            continue
+        if said.get("sluice.generation", "") != generation:
+            generation, reached = said.get("sluice.generation", ""), {}
+        if said.get("sluice.kind", BatchKind.DRAIN) == BatchKind.DRAIN:
+            for partition, start in json.loads(said.get("sluice.start-offsets", "{}")).items():
+                if reached.get(partition, start) != start:
+                    yield (
+                        f"snapshot {snapshot.snapshot_id} begins at {partition}:{start},"
+                        f" {partition}:{reached[partition]} was reached"
+                    )
+        reached = json.loads(said["sluice.next-offsets"])
+
+
+def _changes_since(table: Table, snapshots: Sequence[Snapshot], since_ms: int) -> tuple[str, ...]:
+    """Compared with the schema in force then; a younger table with the one of its first batch."""
+    with_schema = [snapshot for snapshot in snapshots if snapshot.schema_id is not None]
+    before = [snapshot for snapshot in with_schema if snapshot.timestamp_ms <= since_ms]
+    first_batches = [snapshot for snapshot in with_schema if ATTEMPT in said_by(snapshot)]
+    base = before[-1] if before else next(iter(first_batches), None)
+    schemas = table.schemas()
+    if base is None or base.schema_id not in schemas:
+        return ()
+    return schema_changes(_columns(schemas[base.schema_id]), _columns(table.schema()))
+
+
+def _columns(schema: Schema) -> list[Column]:
+    """Leaves and the nested columns around them; a type in brackets would repeat what its fields say."""
+    fields, names = index_by_id(schema), index_name_by_id(schema)
+    return [
+        Column(field_id, names[field_id], str(field.field_type).partition("<")[0])
+        for field_id, field in fields.items()
+    ]

@@ -1,0 +1,276 @@
+"""Questions to a broker about topics, many at once: ends, earliest offsets, identities. Reads no records."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import wait
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public names that it does not list
+    AdminClient,
+    ConfigResource,
+    OffsetSpec,
+)
+
+from spark_jobs.kafka.client_properties import admin_properties, new_client
+from spark_jobs.kafka.errors import ClientTroubles, is_no_answer, is_no_topic, is_settling, translate
+from spark_jobs.protocol.errors import ConfigError, SluiceError
+from spark_jobs.protocol.source import SourceState
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+    from concurrent.futures import Future
+
+    from confluent_kafka.admin import ListOffsetsResultInfo, TopicDescription  # type: ignore[attr-defined]
+
+_Key = TypeVar("_Key")
+_Answer = TypeVar("_Answer")
+
+_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+TIMEOUT_SECONDS = 10.0
+# With every broker refusing connections for this long, waiting for the timeout tells nothing more.
+ALL_DOWN_SECONDS = 3.0
+SETTLING_SECONDS = 2.0
+_POLL_SECONDS = 0.05
+_NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # sixteen zero bytes: a broker before 2.8
+
+
+@dataclass(frozen=True, slots=True)
+class _Position:
+    topic: str
+    partition: int
+    spec: OffsetSpec
+
+
+class KafkaAdmin:
+    """Keeps its connections between questions; thread-safe as librdkafka's client is."""
+
+    def __init__(self, properties: Mapping[str, str], *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        """Connect lazily: only wrong properties are refused here, with ``ConfigError``."""
+        self._timeout_seconds = timeout_seconds
+        self._troubles = ClientTroubles()
+        self._servers = properties.get("bootstrap.servers") or properties.get("metadata.broker.list")
+        self._client = new_client(AdminClient, admin_properties(properties), self._troubles)
+
+    def source_state(self, topic: str) -> SourceState:
+        """Look at one topic. Raises what ``source_states`` gives instead of a state."""
+        state = self.source_states([topic])[topic]
+        if isinstance(state, SluiceError):
+            raise state
+        return state
+
+    def source_states(self, topics: Iterable[str]) -> dict[str, SourceState | SluiceError]:
+        """Look at many topics in two rounds of requests, whatever their number; one's error is its own.
+
+        Raises ``RetryableError`` when the broker is away and ``ConfigError`` when it refuses the client.
+        """
+        names = sorted(set(topics))
+        if not names:
+            return {}
+        limit = self._timeout_seconds
+        cluster = self._client.describe_cluster(request_timeout=limit)
+        described = self._ask(
+            self._client.describe_topics(TopicCollection(names), request_timeout=limit), "looking up topics"
+        )
+        cluster_id = self._one(cluster, "asking which cluster it is").cluster_id
+        found = {name: d for name, d in described.items() if not isinstance(d, KafkaError)}
+        states: dict[str, SourceState | SluiceError] = {
+            name: self._topic_error(name, d) for name, d in described.items() if isinstance(d, KafkaError)
+        }
+        offsets = self._offsets(
+            _Position(name, info.id, spec)
+            for name, description in found.items()
+            for info in description.partitions
+            for spec in (_EARLIEST, _LATEST)
+        )
+        for name, description in found.items():
+            try:
+                low = self._of_topic(offsets, description, _EARLIEST)
+                end = self._of_topic(offsets, description, _LATEST)
+            except SluiceError as error:
+                states[name] = error
+            else:
+                states[name] = SourceState(
+                    name,
+                    _topic_id(description),
+                    cluster_id,
+                    {partition: found.offset for partition, found in low.items()},
+                    {partition: found.offset for partition, found in end.items()},
+                    _leader_epochs(end),
+                )
+        return states
+
+    def offsets_for_times(self, topic: str, timestamp_ms: int) -> dict[int, int]:
+        """The first offset at or after a time by partition; partitions without one are left out."""
+        spec = OffsetSpec.for_timestamp(timestamp_ms)
+        description = self._describe(topic)
+        offsets = self._offsets(_Position(topic, info.id, spec) for info in description.partitions)
+        answers = self._of_topic(offsets, description, spec)
+        return {partition: found.offset for partition, found in answers.items() if found.offset >= 0}
+
+    def topics(self) -> frozenset[str]:
+        """The names of all topics this user may see, Kafka's internal ones left out."""
+        try:
+            names = self._client.list_topics(timeout=self._timeout_seconds).topics
+        except KafkaException as error:
+            raise self._error(error.args[0], "listing topics") from error
+        return frozenset(name for name in names if not name.startswith("__"))
+
+    def topic_config(self, topic: str) -> dict[str, str]:
+        """The topic's settings, the broker's defaults included (``retention.ms``, ``cleanup.policy``)."""
+        settings = self.topic_configs([topic])[topic]
+        if isinstance(settings, SluiceError):
+            raise settings
+        return settings
+
+    def topic_configs(self, topics: Iterable[str]) -> dict[str, dict[str, str] | SluiceError]:
+        """Settings of many topics in one round of requests; one's error is its own."""
+        resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in sorted(set(topics))]
+        if not resources:
+            return {}
+        answers = self._client.describe_configs(resources, request_timeout=self._timeout_seconds)
+        return {
+            resource.name: self._topic_error(resource.name, entries)
+            if isinstance(entries, KafkaError)
+            else {name: entry.value for name, entry in entries.items() if entry.value is not None}
+            for resource, entries in self._ask(answers, "reading topics' settings").items()
+        }
+
+    def publish_group_offsets(self, group: str, topic: str, next_offsets: Mapping[int, int]) -> None:
+        """Set a consumer group's offsets, for lag tools only: nothing in Sluice reads them back."""
+        partitions = [TopicPartition(topic, p, offset) for p, offset in sorted(next_offsets.items())]
+        doing = f"publishing offsets of group {group}"
+        deadline = time.monotonic() + SETTLING_SECONDS
+        while True:
+            answers = self._client.alter_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(group, partitions)], request_timeout=self._timeout_seconds
+            )
+            # Kafka refuses by partition. A cluster's first group waits for the topic that keeps its offsets.
+            told = self._one(answers[group], doing).topic_partitions or ()
+            refused = next((partition.error for partition in told if partition.error), None)
+            if refused is None:
+                return
+            if not is_settling(refused) or time.monotonic() > deadline:
+                raise self._error(refused, doing)
+            time.sleep(_POLL_SECONDS)
+
+    def close(self) -> None:
+        """Let go of the connections; the object cannot be used any more."""
+        del self._client
+
+    def _describe(self, topic: str) -> TopicDescription:
+        answers = self._client.describe_topics(
+            TopicCollection([topic]), request_timeout=self._timeout_seconds
+        )
+        description: TopicDescription | KafkaError = self._ask(answers, "looking up a topic")[topic]
+        if isinstance(description, KafkaError):
+            raise self._topic_error(topic, description)
+        return description
+
+    def _offsets(self, positions: Iterable[_Position]) -> dict[_Position, ListOffsetsResultInfo | KafkaError]:
+        """Ask for all at once; ask again for those whose leader is just moving or just made."""
+        found: dict[_Position, ListOffsetsResultInfo | KafkaError] = {}
+        missing: Collection[_Position] = list(positions)
+        deadline = time.monotonic() + SETTLING_SECONDS
+        while missing:
+            found |= self._offsets_once(missing)
+            missing = [p for p in missing if isinstance(e := found[p], KafkaError) and is_settling(e)]
+            if time.monotonic() > deadline:
+                break
+            if missing:
+                time.sleep(_POLL_SECONDS)
+        return found
+
+    def _offsets_once(
+        self, positions: Collection[_Position]
+    ) -> dict[_Position, ListOffsetsResultInfo | KafkaError]:
+        futures: dict[_Position, Future[ListOffsetsResultInfo]] = {}
+        for spec in {position.spec for position in positions}:
+            wanted = {TopicPartition(p.topic, p.partition): spec for p in positions if p.spec is spec}
+            answers = self._client.list_offsets(
+                wanted,
+                isolation_level=IsolationLevel.READ_COMMITTED,
+                request_timeout=self._timeout_seconds,
+            )
+            futures |= {_Position(t.topic, t.partition, spec): future for t, future in answers.items()}
+        return self._ask(futures, "asking for offsets")
+
+    def _of_topic(
+        self,
+        offsets: Mapping[_Position, ListOffsetsResultInfo | KafkaError],
+        description: TopicDescription,
+        spec: OffsetSpec,
+    ) -> dict[int, ListOffsetsResultInfo]:
+        result = {}
+        for info in description.partitions:
+            found = offsets[_Position(description.name, info.id, spec)]
+            if isinstance(found, KafkaError):
+                raise self._topic_error(description.name, found, partition=info.id)
+            result[info.id] = found
+        return result
+
+    def _one(self, future: Future[_Answer], doing: str) -> _Answer:
+        answer = self._ask({None: future}, doing)[None]
+        if isinstance(answer, KafkaError):
+            raise self._error(answer, doing)
+        return answer
+
+    def _ask(self, futures: Mapping[_Key, Future[_Answer]], doing: str) -> dict[_Key, _Answer | KafkaError]:
+        """Wait for all answers; raise at once what no waiting mends, and when no broker answers at all."""
+        started = time.monotonic()
+        while wait(futures.values(), timeout=_POLL_SECONDS).not_done:
+            self._client.poll(0)
+            waited = time.monotonic() - started
+            if self._troubles.refused is not None:
+                raise self._error(self._troubles.refused, doing)
+            if self._troubles.are_all_down and waited > ALL_DOWN_SECONDS:
+                raise self._error(KafkaError(KafkaError._ALL_BROKERS_DOWN), doing)  # noqa: SLF001
+        answers: dict[_Key, _Answer | KafkaError] = {}
+        for key, future in futures.items():
+            try:
+                answers[key] = future.result()
+            except KafkaException as error:
+                answers[key] = error.args[0]
+        silent = [a for a in answers.values() if isinstance(a, KafkaError) and is_no_answer(a)]
+        if len(silent) == len(answers):
+            raise self._error(silent[0], doing)
+        self._troubles.forget()
+        return answers
+
+    def _topic_error(self, topic: str, error: KafkaError, partition: int | None = None) -> SluiceError:
+        if not is_no_topic(error):
+            return self._error(error, "asking about a topic", topic=topic, partition=partition)
+        return ConfigError(
+            f"Kafka has no topic {topic}",
+            code="no-such-topic",
+            hint="Check the pipeline's topic and kafka.bootstrap.servers; a topic the user may not DESCRIBE"
+            " looks the same.",
+            servers=self._servers,
+        )
+
+    def _error(self, error: KafkaError, doing: str, **where: object) -> SluiceError:
+        # "Timed out" says less than what the connection attempts met meanwhile.
+        met = self._troubles.unreachable if is_no_answer(error) else None
+        return translate(met or error, doing, servers=self._servers, **where)
+
+
+def _leader_epochs(ends: Mapping[int, ListOffsetsResultInfo]) -> dict[int, int]:
+    """Brokers that do not count their leaders answer nothing, or -1."""
+    epochs = {partition: found.leader_epoch for partition, found in ends.items()}
+    return {partition: epoch for partition, epoch in epochs.items() if epoch is not None and epoch >= 0}
+
+
+def _topic_id(description: TopicDescription) -> str | None:
+    topic_id = str(description.topic_id)
+    return None if topic_id == _NO_TOPIC_ID else topic_id

@@ -1,0 +1,169 @@
+"""What librdkafka reports, as Sluice's errors: who has to do something about it."""
+
+# ruff: noqa: SLF001  (librdkafka's own codes, as against the broker's, begin with an underscore)
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError
+
+from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
+
+_CREDENTIALS = frozenset(
+    {
+        KafkaError._AUTHENTICATION,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.UNSUPPORTED_SASL_MECHANISM,
+        KafkaError.ILLEGAL_SASL_STATE,
+    }
+)
+_RIGHTS = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+_NO_TOPIC = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.UNKNOWN_TOPIC_ID,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+    }
+)
+# A topic just made, a partition just added, a leader or a coordinator just moved: gone within moments.
+_SETTLING = frozenset(
+    {
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_PARTITION,
+    }
+)
+_NO_ANSWER = frozenset(
+    {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE}
+)
+_DAMAGED = frozenset(
+    {
+        KafkaError._BAD_MSG,
+        KafkaError._BAD_COMPRESSION,
+        KafkaError._NOT_IMPLEMENTED,  # a batch's version, or the codec, is none that there is
+        KafkaError.INVALID_MSG,
+    }
+)
+
+
+class ClientTroubles:
+    """What a client reports beside its answers: given to librdkafka as ``error_cb``, read while waiting.
+
+    ``refused`` concerns the whole client (credentials, TLS), ``of_topic`` a topic (no such, no right).
+    """
+
+    def __init__(self) -> None:
+        self.refused: KafkaError | None = None
+        self.of_topic: KafkaError | None = None
+        self.unreachable: KafkaError | None = None
+        self.are_all_down = False
+
+    def __call__(self, error: KafkaError) -> None:
+        """Keep the report."""
+        code = error.code()
+        if code in _CREDENTIALS or code == KafkaError._SSL:
+            self.refused = error
+        elif code in _RIGHTS or is_no_topic(error):
+            self.of_topic = error
+        elif code == KafkaError._ALL_BROKERS_DOWN:
+            self.are_all_down = True
+        else:
+            self.unreachable = error
+
+    def forget(self) -> None:
+        """The broker answered: what came before is no longer news."""
+        self.refused = self.of_topic = self.unreachable = None
+        self.are_all_down = False
+
+
+def is_no_topic(error: KafkaError) -> bool:
+    """Whether the broker says that there is no such topic or partition."""
+    return error.code() in _NO_TOPIC
+
+
+def is_settling(error: KafkaError) -> bool:
+    """Whether asking again within a second is likely to be answered."""
+    return error.code() in _SETTLING
+
+
+def is_damage(error: KafkaError) -> bool:
+    """Whether a batch of records is not what its checksum says, or of no kind that there is."""
+    return error.code() in _DAMAGED
+
+
+def is_no_answer(error: KafkaError) -> bool:
+    """Whether nobody answered at all, as against somebody saying no."""
+    return error.code() in _NO_ANSWER
+
+
+def translate(error: KafkaError, doing: str, **where: object) -> SluiceError:
+    """The error to raise; ``doing`` completes "while ..."."""
+    code, said = error.code(), error.str()
+    if code in _CREDENTIALS:
+        return ConfigError(
+            f"Kafka refused the credentials while {doing}: {said}",
+            code="authentication-failed",
+            hint="Check kafka.security.protocol, kafka.sasl.mechanisms, the user name and the password.",
+            **where,
+        )
+    if code in _RIGHTS:
+        return ConfigError(
+            f"Kafka refused the right while {doing}: {said}",
+            code="not-authorised",
+            hint="Grant the user READ and DESCRIBE on the topic; no right on any group is needed to drain.",
+            **where,
+        )
+    if code == KafkaError._SSL:
+        return ConfigError(
+            f"TLS failed while {doing}: {said}",
+            code="tls-failed",
+            hint="Check kafka.ssl.ca.location and the client's certificate and key.",
+            **where,
+        )
+    if code == KafkaError.MSG_SIZE_TOO_LARGE:
+        return ConfigError(
+            f"a message is larger than the client accepts while {doing}: {said}",
+            code="message-too-large",
+            hint="Raise kafka.receive.message.max.bytes above the topic's max.message.bytes.",
+            **where,
+        )
+    return _retryable(error, doing, **where)
+
+
+def _retryable(error: KafkaError, doing: str, **where: object) -> RetryableError:
+    if is_damage(error):
+        return RetryableError(
+            f"records arrived damaged while {doing}: {error.str()}",
+            code="records-damaged",
+            hint="Read again; if it stays at the same offset, the broker's disk is damaged: let another"
+            " replica lead, or leave the batch's offsets out with ./sluice skip.",
+            **where,
+        )
+    if is_settling(error):
+        return RetryableError(
+            f"a partition, or a group, has no leader while {doing}: {error.str()}",
+            code="no-leader",
+            hint="Look at the brokers: a partition's replicas are all away or moving.",
+            **where,
+        )
+    return RetryableError(
+        f"Kafka did not answer while {doing}: {error.str()}",
+        code="broker-away",
+        hint="Check kafka.bootstrap.servers, the network, and that the listener's protocol matches.",
+        **where,
+    )

@@ -1,0 +1,249 @@
+"""Reads offset ranges from Kafka, each to its end or to a named error: never to a guess."""
+
+# ruff: noqa: SLF001  (librdkafka's own codes, as against the broker's, begin with an underscore)
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from operator import lt
+from typing import TYPE_CHECKING, cast
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from spark_jobs.kafka.chunks import Chunk, ChunkBuilder
+from spark_jobs.kafka.client_properties import consumer_properties, new_client
+from spark_jobs.kafka.closing import close_consumer
+from spark_jobs.kafka.cursor import Cursor
+from spark_jobs.kafka.errors import ClientTroubles, is_damage, is_no_topic, is_settling, translate
+from spark_jobs.kafka.read_errors import log_cut, log_truncated, out_of_order, retention_passed, stalled
+from spark_jobs.kafka.statistics import INTERVAL_MS, ClientStatistics
+from spark_jobs.protocol.errors import SluiceError, SourceChanged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from spark_jobs.protocol.offsets import OffsetRange
+
+__all__ = ["Chunk", "RangeReader"]
+
+_offset = cast("Callable[[Message], int]", Message.offset)  # None only for messages not read from Kafka
+
+MAX_CHUNK_RECORDS = 10_000
+READ_TIMEOUT_SECONDS = 60.0
+_ANSWER_TIMEOUT_SECONDS = 10.0
+_WAIT_SECONDS = 0.2
+_NO_EPOCH = -1  # librdkafka's own
+_NO_PARTITION = -1  # of an event that concerns the whole client
+
+
+class RangeReader:
+    """One consumer that reads range after range of one topic. Not thread-safe.
+
+    Memory: what waits in librdkafka's queue (``queue_bytes`` and a fetch), the same once more when large
+    messages follow small ones and one call takes the whole queue, and a chunk.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, str],
+        topic: str,
+        *,
+        max_chunk_bytes: int,
+        queue_bytes: int,
+        max_chunk_records: int = MAX_CHUNK_RECORDS,
+        read_timeout_seconds: float = READ_TIMEOUT_SECONDS,
+    ) -> None:
+        """Connect lazily: only wrong properties are refused here, with ``ConfigError``."""
+        self._topic = topic
+        self._max_chunk_records = max_chunk_records
+        self._max_chunk_bytes = max_chunk_bytes
+        self._read_timeout_seconds = read_timeout_seconds
+        self._answer_timeout_seconds = min(_ANSWER_TIMEOUT_SECONDS, read_timeout_seconds)
+        self._troubles = ClientTroubles()
+        self._statistics = ClientStatistics()
+        self._servers = properties.get("bootstrap.servers") or properties.get("metadata.broker.list")
+        self._consumer = new_client(
+            Consumer,
+            {
+                "statistics.interval.ms": INTERVAL_MS,
+                **consumer_properties(properties, queue_bytes=queue_bytes),
+            },
+            self._troubles,
+            self._statistics,
+        )
+
+    def read(self, wanted: OffsetRange, *, leader_epoch: int | None = None) -> Iterator[Chunk]:
+        """The range's readable records in offset order, in chunks.
+
+        Offsets between them hold none: control markers, aborted transactions, what compaction removed.
+        Only an iterator that ends by itself has read the whole range; beginning the next range ends this
+        one. A reader's first range may have the ``leader_epoch`` of what lies below it: Kafka is asked
+        whether it still has that, and nothing is read otherwise (KIP-320). Raises ``OffsetsUnavailable``
+        (retention-passed, log-truncated), ``SourceChanged`` (topic-gone), ``ConfigError`` and
+        ``RetryableError``.
+        """
+        if not wanted:
+            return
+        place = TopicPartition(
+            self._topic,
+            wanted.partition,
+            wanted.start,
+            leader_epoch=_NO_EPOCH if leader_epoch is None else leader_epoch,
+        )
+        self._consumer.assign([place])
+        cursor = Cursor(wanted, self._read_timeout_seconds, time.monotonic, leader_epoch)
+        builder = ChunkBuilder(
+            wanted.partition, max_records=self._max_chunk_records, max_bytes=self._max_chunk_bytes
+        )
+        while not cursor.is_done:
+            records, offsets = self._next_records(builder.room, cursor)
+            if records:
+                yield from builder.add(records, offsets)
+        # The fetcher reads on past the end for as long as the partition is assigned.
+        self._consumer.unassign()
+        self._check_start(cursor)
+        yield from builder.finish()
+
+    def low_watermark(self, partition: int) -> int:
+        """The first offset Kafka holds now."""
+        return self._watermarks(partition)[0]
+
+    @property
+    def statistics(self) -> dict[str, int]:
+        """What librdkafka last told of its consumer."""
+        return self._statistics.figures()
+
+    def close(self) -> None:
+        """Drop the connections, or leave a client that does not close."""
+        close_consumer(self._consumer, self._topic)
+
+    def _next_records(self, room: int, cursor: Cursor) -> tuple[list[Message], list[int]]:
+        """Take at most ``room`` records that wait, or wait a moment for one; move the cursor past them."""
+        messages = self._consumer.consume(room, 0) or self._consumer.consume(1, _WAIT_SECONDS)
+        if not messages:
+            self._check_silence(cursor)
+            return [], []
+        records = self._without_events(messages, cursor)
+        offsets = list(map(_offset, records))
+        if offsets:
+            self._troubles.forget()
+            if offsets[0] < cursor.position or not all(map(lt, offsets, offsets[1:])):
+                raise out_of_order(self._topic, cursor, offsets)
+            kept = cursor.advance(offsets)
+            del records[kept:], offsets[kept:]
+        return records, offsets
+
+    def _without_events(self, messages: list[Message], cursor: Cursor) -> list[Message]:
+        partition = cursor.wanted.partition
+        if not any(map(Message.error, messages)) and set(map(Message.partition, messages)) == {partition}:
+            return messages
+        records = []
+        for message in messages:
+            if message.partition() not in {partition, _NO_PARTITION}:
+                continue  # left over from the range before
+            error = message.error()
+            if error is None:
+                records.append(message)
+            elif _is_end(error, message, cursor):
+                cursor.saw_log_end(_offset(message))
+                if cursor.is_done:
+                    break  # behind damage librdkafka reads on at a wrong place: offsets without sense
+            elif not _is_beyond(error, message, cursor):
+                offset: int | None = message.offset()
+                raise self._failure(error, cursor, cursor.position if offset is None else offset)
+        return records
+
+    def _check_silence(self, cursor: Cursor) -> None:
+        """Nothing arrived: raise what the client says no waiting mends, or when it has lasted too long."""
+        refused = self._troubles.refused or self._troubles.of_topic
+        if refused is not None:
+            raise self._failure(refused, cursor, cursor.position)
+        if cursor.is_newly_quiet():
+            with suppress(KafkaException):  # no answer: judged when the read is overdue
+                self._check_topic(cursor, timeout_seconds=1.0)
+        if not cursor.is_overdue:
+            return
+        away = self._troubles.unreachable or (
+            KafkaError(KafkaError._ALL_BROKERS_DOWN) if self._troubles.are_all_down else None
+        )
+        if away is not None:
+            raise self._failure(away, cursor, cursor.position)
+        try:
+            self._check_topic(cursor, timeout_seconds=self._answer_timeout_seconds)
+        except KafkaException as error:
+            raise self._failure(error.args[0], cursor, cursor.position) from error
+        low, high = self._watermarks(cursor.wanted.partition)
+        if cursor.position < low:
+            raise retention_passed(self._topic, cursor, cursor.position, low)
+        if cursor.log_end is not None or high < cursor.wanted.end:
+            raise log_truncated(self._topic, cursor, high if cursor.log_end is None else cursor.log_end)
+        raise stalled(self._topic, cursor)
+
+    def _check_topic(self, cursor: Cursor, *, timeout_seconds: float) -> None:
+        """Ask what a consumer does not say: without the right to see the topic it is silent for ever."""
+        topics = self._consumer.list_topics(self._topic, timeout=timeout_seconds).topics
+        error = topics[self._topic].error
+        if error is not None and not is_settling(error):
+            raise self._failure(error, cursor, cursor.position)
+
+    def _check_start(self, cursor: Cursor) -> None:
+        """Raise when it cannot be shown that nothing was lost before the first record.
+
+        Kafka checks every fetch against the first offset it holds, so a start that retention passed is an
+        error at once and a first record above the start means markers or compaction. This is the second
+        look: when Kafka's first offset is above the start by now, the two can no longer be told apart. It
+        asks only after such a gap, so a range that began at its start is done whatever retention does next.
+        """
+        wanted = cursor.wanted
+        if cursor.first == wanted.start:
+            return
+        low = self.low_watermark(wanted.partition)
+        if low > wanted.start:
+            raise retention_passed(self._topic, cursor, wanted.start, low)
+
+    def _watermarks(self, partition: int) -> tuple[int, int]:
+        where = TopicPartition(self._topic, partition)
+        try:
+            low, high = self._consumer.get_watermark_offsets(where, timeout=self._answer_timeout_seconds)
+        except KafkaException as error:
+            raise self._translated(error.args[0], partition=partition) from error
+        return low, high
+
+    def _failure(self, error: KafkaError, cursor: Cursor, offset: int) -> SluiceError:
+        if error.code() not in {KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION}:
+            return self._translated(error, range=cursor.wanted)
+        low, high = self._watermarks(cursor.wanted.partition)
+        if offset < low:
+            return retention_passed(self._topic, cursor, offset, low)
+        if offset > high or error.code() == KafkaError._LOG_TRUNCATION:
+            return log_truncated(self._topic, cursor, high)
+        if cursor.leader_epoch is not None and offset == cursor.wanted.start:
+            # It lies in the log: only what is below it can be objected to.
+            return log_cut(self._topic, cursor)
+        return stalled(self._topic, cursor)
+
+    def _translated(self, error: KafkaError, **where: object) -> SluiceError:
+        if not is_no_topic(error):
+            return translate(error, "reading", topic=self._topic, servers=self._servers, **where)
+        return SourceChanged(
+            f"topic {self._topic} or its partition is gone: {error.str()}",
+            code="topic-gone",
+            hint="It was deleted after it was looked at. Created again, it needs another `table`.",
+            **where,
+        )
+
+
+def _is_end(error: KafkaError, message: Message, cursor: Cursor) -> bool:
+    """Whether an event says that everything below the range's end was delivered, and nothing against it.
+
+    The fetcher reads on past the end. What is damaged there is not this range's, and all before it came.
+    """
+    if error.code() == KafkaError._PARTITION_EOF:
+        return True
+    return is_damage(error) and (message.offset() or 0) >= cursor.wanted.end
+
+
+def _is_beyond(error: KafkaError, message: Message, cursor: Cursor) -> bool:
+    """Whether the fetcher could not go on from past the range's end, where it was for the range before."""
+    return error.code() == KafkaError._AUTO_OFFSET_RESET and (message.offset() or 0) > cursor.wanted.end

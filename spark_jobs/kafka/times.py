@@ -1,0 +1,54 @@
+"""The time of the record a table would read next: one record a partition, by one short-lived consumer."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from spark_jobs.kafka.client_properties import consumer_properties, new_client
+from spark_jobs.kafka.closing import close_consumer
+from spark_jobs.kafka.errors import ClientTroubles
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Brokers give at least one batch whatever the limit: enough for the first record, and little else.
+_QUEUE_BYTES = 256 * 1024
+TIMEOUT_SECONDS = 5.0
+
+
+def first_record_times(
+    properties: Mapping[str, str],
+    topic: str,
+    positions: Mapping[int, int],
+    *,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+) -> dict[int, int]:
+    """Milliseconds since the epoch of the first record at or after each position, by partition.
+
+    A partition is left out when its record has no time, when nothing readable came in time, or when the
+    position is not there any more: what is known must not wait for what is not.
+    """
+    if not positions:
+        return {}
+    troubles = ClientTroubles()
+    consumer = new_client(Consumer, consumer_properties(properties, queue_bytes=_QUEUE_BYTES), troubles)
+    found: dict[int, int | None] = {}
+    deadline = time.monotonic() + timeout_seconds
+    try:
+        consumer.assign([TopicPartition(topic, p, offset) for p, offset in sorted(positions.items())])
+        while len(found) < len(positions) and time.monotonic() < deadline and troubles.refused is None:
+            for message in consumer.consume(len(positions), 0.2):
+                partition = message.partition()
+                if partition is None or partition in found:
+                    continue
+                milliseconds = message.timestamp()[1] if message.error() is None else None
+                found[partition] = milliseconds
+                consumer.incremental_unassign([TopicPartition(topic, partition)])
+    except KafkaException:
+        pass  # what was found so far is the answer; the survey itself reports a broker that is away
+    finally:
+        close_consumer(consumer, topic)
+    return {partition: ms for partition, ms in found.items() if ms is not None and ms >= 0}

@@ -1,0 +1,154 @@
+"""Property names of a catalog: from PyIceberg's to Iceberg-Java's, which Spark wants. One table, pure.
+
+A property in no row has one name for both (``warehouse``, ``token``, ``header.…``, anything custom) and
+passes through. Rows marked None are PyIceberg's alone; Spark then uses its platform's own defaults.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from spark_jobs.protocol.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SPARK_CATALOG_CLASS = "org.apache.iceberg.spark.SparkCatalog"
+JDBC_CATALOG_CLASS = "org.apache.iceberg.jdbc.JdbcCatalog"
+ASSUME_ROLE_FACTORY = "org.apache.iceberg.aws.AssumeRoleAwsClientFactory"
+RESOLVING_FILE_IO = "org.apache.iceberg.io.ResolvingFileIO"
+
+# PyIceberg's name -> Iceberg-Java's; the first one present wins where two rows lead to one name.
+JAVA_NAMES: dict[str, str | None] = {
+    "s3.access-key-id": "s3.access-key-id",
+    "client.access-key-id": "s3.access-key-id",
+    "s3.secret-access-key": "s3.secret-access-key",
+    "client.secret-access-key": "s3.secret-access-key",
+    "s3.session-token": "s3.session-token",
+    "client.session-token": "s3.session-token",
+    "s3.region": "client.region",
+    "client.region": "client.region",
+    "glue.region": "client.region",
+    "s3.role-arn": "client.assume-role.arn",
+    "client.role-arn": "client.assume-role.arn",
+    "s3.role-session-name": "client.assume-role.session-name",
+    "client.role-session-name": "client.assume-role.session-name",
+    "s3.proxy-uri": "http-client.proxy-endpoint",
+    "s3.connect-timeout": "http-client.apache.connection-timeout-ms",
+    "s3.request-timeout": "http-client.apache.socket-timeout-ms",
+    "s3.sse-kms-key-id": "s3.sse.key",
+    "s3.force-virtual-addressing": "s3.path-style-access",
+    "s3.signer": "s3.remote-signing-enabled",
+    "adls.account-name": "adls.auth.shared-key.account.name",
+    "adls.account-key": "adls.auth.shared-key.account.key",
+    "gcs.requester-pays": None,
+    "s3.anonymous": None,
+    "s3.profile-name": None,
+    "s3.resolve-region": None,
+    "s3.retry-strategy-impl": None,
+    "client.profile-name": None,
+    "glue.profile-name": None,
+    "glue.access-key-id": None,
+    "glue.secret-access-key": None,
+    "glue.session-token": None,
+    "glue.max-retries": None,
+    "glue.retry-mode": None,
+    "downcast-ns-timestamp-to-us-on-write": None,
+    "echo": None,
+    "init_catalog_tables": None,
+    "pool_pre_ping": None,
+}
+_PYICEBERG_ONLY = re.compile(r"(py-|auth(\.|$)|ssl(\.|$)|hdfs\.|hf\.).*")
+_MILLISECONDS = ("http-client.apache.connection-timeout-ms", "http-client.apache.socket-timeout-ms")
+_TYPES_BY_SCHEME = {"http": "rest", "https": "rest", "thrift": "hive", "sqlite": "sql", "postgresql": "sql"}
+_OBJECT_STORES = ("s3://", "s3a://", "gs://", "abfs://", "abfss://", "wasb://", "wasbs://")
+
+
+def spark_catalog_conf(name: str, properties: Mapping[str, str]) -> dict[str, str]:
+    """Spark configuration of the catalog ``name``, so that both clients see the same tables.
+
+    ``properties`` are PyIceberg's, resolved: a password inside ``uri`` becomes a property of its own. Raises
+    ``ConfigError`` (``unknown-catalog-type``) for a catalog Spark has no counterpart of.
+    """
+    prefix = f"spark.sql.catalog.{name}"
+    java = java_properties(properties)
+    return {prefix: SPARK_CATALOG_CLASS, **{f"{prefix}.{key}": value for key, value in java.items()}}
+
+
+def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """The catalog's properties under Iceberg-Java's names."""
+    java = _implementation(properties)
+    for key, value in properties.items():
+        if key in JAVA_NAMES or key in {"type", "uri", "catalog-impl"} or _PYICEBERG_ONLY.fullmatch(key):
+            continue
+        java[key] = value
+    for key, java_name in JAVA_NAMES.items():
+        if key in properties and java_name is not None:
+            java.setdefault(java_name, _java_value(key, java_name, properties[key]))
+    if "s3.endpoint" in properties:
+        # Given an endpoint, PyIceberg addresses buckets by path; Iceberg-Java never does so by itself.
+        java.setdefault("s3.path-style-access", "true")
+    if "client.assume-role.arn" in java:
+        java.setdefault("client.factory", ASSUME_ROLE_FACTORY)
+        java.setdefault("client.assume-role.region", java.get("client.region", "us-east-1"))
+    if "s3.sse.key" in java:
+        java.setdefault("s3.sse.type", "kms")
+    return java
+
+
+def catalog_type(properties: Mapping[str, str]) -> str:
+    """The type as PyIceberg decides it: ``type``, else by the scheme of ``uri``; empty when neither tells."""
+    scheme = urlsplit(properties.get("uri", "")).scheme.partition("+")[0]
+    return properties.get("type", "").lower() or _TYPES_BY_SCHEME.get(scheme, "")
+
+
+def _implementation(properties: Mapping[str, str]) -> dict[str, str]:
+    uri = {"uri": properties["uri"]} if "uri" in properties else {}
+    if "catalog-impl" in properties:
+        return {"catalog-impl": properties["catalog-impl"], **uri}
+    kind = catalog_type(properties)
+    if kind == "sql":
+        implementation = {
+            "catalog-impl": JDBC_CATALOG_CLASS,
+            "jdbc.schema-version": "V1",
+            **_jdbc(properties),
+        }
+    elif kind in {"rest", "hive", "glue"}:
+        implementation = {"type": kind, **uri}
+    else:
+        raise ConfigError(
+            f"Spark has no counterpart of the catalog type {kind or '(none)'}",
+            code="unknown-catalog-type",
+            hint="Use rest or sql, or name Iceberg's Java class as catalog.catalog-impl.",
+        )
+    if kind != "rest" and properties.get("warehouse", "").startswith(_OBJECT_STORES):
+        implementation["io-impl"] = RESOLVING_FILE_IO
+    return implementation
+
+
+def _jdbc(properties: Mapping[str, str]) -> dict[str, str]:
+    """``sqlite:////x/catalog.db`` is ``jdbc:sqlite:/x/catalog.db``; user and password leave the address."""
+    url = urlsplit(properties.get("uri", ""))
+    dialect = url.scheme.partition("+")[0]
+    if dialect == "sqlite":
+        return {"uri": f"jdbc:sqlite:{url.path.removeprefix('/')}"}
+    address = url.netloc.rpartition("@")[2]
+    query = f"?{url.query}" if url.query else ""
+    java = {"uri": f"jdbc:{dialect}://{address}{url.path}{query}"}
+    if url.username:
+        java["jdbc.user"] = unquote(url.username)
+    if url.password:
+        java["jdbc.password"] = unquote(url.password)
+    return java
+
+
+def _java_value(key: str, java_name: str, value: str) -> str:
+    if java_name in _MILLISECONDS:
+        return str(round(float(value) * 1000))
+    if key == "s3.force-virtual-addressing":
+        return "false" if value.strip().lower() in {"true", "1", "yes", "y", "on"} else "true"
+    if key == "s3.signer":
+        return "true"
+    return value

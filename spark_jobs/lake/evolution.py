@@ -1,0 +1,106 @@
+"""New columns for a table, when records carry fields it has no column for."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from pyiceberg.table.update import AssertTableUUID
+from pyiceberg.types import ListType, MapType, StructType
+
+from spark_jobs.lake.catalog import catalog_error, close_catalog
+from spark_jobs.lake.tables import load_table
+from spark_jobs.protocol.errors import RetryableError, SourceChanged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+    from pyiceberg.types import IcebergType
+
+    Addition = tuple[tuple[str, ...], IcebergType]
+
+_MAX_TRIES = 10
+
+
+def evolve_table(
+    open_catalog: Callable[[], Catalog], identifier: str, additions: Sequence[Addition]
+) -> Table:
+    """Add optional columns and return the table that has them all; neither snapshot nor progress changes.
+
+    A path names a field from the top; a list is passed through to its elements with or without
+    ``element``. What is there already, by another run's doing too, stays as it is, of whatever type;
+    nothing is added inside a field that is no struct. Raises ``RetryableError`` when other changes keep
+    coming first or the catalog does not answer.
+    """
+    failure: Exception | None = None
+    for attempt in range(_MAX_TRIES):
+        time.sleep(0.05 * attempt)
+        catalog = open_catalog()
+        try:
+            table = load_table(catalog, identifier)
+            if table is None:
+                raise SourceChanged(
+                    "the table is gone", code="table-gone", hint="Restore it, or run again.", table=identifier
+                )
+            missing = [(path, kind) for path, kind in additions if _is_missing(table.schema(), path)]
+            if not missing:
+                return table
+            failure = _try_add(catalog, table, missing)
+        finally:
+            close_catalog(catalog)
+    if failure is None:
+        raise RetryableError(
+            "the table's new columns were added and are not to be seen",
+            code="evolution-not-seen",
+            hint="The catalog shows an earlier state; the next run tries again.",
+            table=identifier,
+        )
+    raise catalog_error(failure, "would not take the table's new columns", table=identifier) from failure
+
+
+def evolved_schema(table: Table, additions: Sequence[Addition]) -> Schema:
+    """The schema the table would have with these columns; nothing is sent to the catalog."""
+    transaction = table.transaction()
+    with transaction.update_schema() as update:
+        for path, kind in additions:
+            if _is_missing(table.schema(), path):
+                update.add_column(path, kind)
+    return transaction.table_metadata.schema()
+
+
+def _try_add(catalog: Catalog, table: Table, missing: Sequence[Addition]) -> Exception | None:
+    """Send the change once; whether it landed is seen on the table itself."""
+    transaction = table.transaction()
+    with transaction.update_schema() as update:
+        for path, kind in missing:
+            update.add_column(path, kind)
+    requirements = (*transaction._requirements, AssertTableUUID(uuid=table.metadata.table_uuid))  # noqa: SLF001  (see swap.py)
+    try:
+        catalog.commit_table(table, requirements, transaction._updates)  # noqa: SLF001  (see swap.py)
+    except Exception as error:  # noqa: BLE001  (the outcome is unknown whatever it was: look again)
+        return error
+    return None
+
+
+def _is_missing(schema: Schema, path: tuple[str, ...]) -> bool:
+    """False as well where a field on the way is no struct: values that do not fit it are no columns."""
+    kind: IcebergType = schema.as_struct()
+    for name in path:
+        if isinstance(kind, ListType):
+            kind = kind.element_type
+            if name == "element":
+                continue
+        elif isinstance(kind, MapType):
+            kind = kind.value_type
+            if name == "value":
+                continue
+        if not isinstance(kind, StructType):
+            return False
+        field = next((f for f in kind.fields if f.name == name), None)
+        if field is None:
+            return True
+        kind = field.field_type
+    return False

@@ -1,0 +1,124 @@
+"""The rows of one data file, batch by batch in their order, with the columns a schema has.
+
+PyIceberg's own scan gathers all batches of a file before it gives the first, and reads a null list of structs
+as an empty one (apache/iceberg-python#3833).
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.expressions.visitors import bind
+from pyiceberg.io.pyarrow import _read_all_delete_files, expression_to_pyarrow
+
+from spark_jobs.schema.arrow_schema import arrow_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.io import FileIO
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import FileScanTask
+
+ALWAYS_TRUE = AlwaysTrue()
+BATCH_ROWS = 16_384
+_FIELD_ID = b"PARQUET:field_id"
+
+
+def rows_of_file(
+    io: FileIO, task: FileScanTask, schema: Schema, row_filter: BooleanExpression = ALWAYS_TRUE
+) -> Iterator[pa.Table]:
+    """The rows that are not deleted and meet the filter; the schema's columns are found by their field id.
+
+    The filter speaks of the schema's columns. Raises ``OSError`` when storage fails.
+    """
+    wanted = arrow_schema(schema)
+    condition = expression_to_pyarrow(bind(schema, row_filter, case_sensitive=True))
+    deleted = _deleted_positions(io, task)
+    with io.new_input(task.file.file_path).open() as stream, pq.ParquetFile(stream) as file:
+        names = {_field_id(field): field.name for field in file.schema_arrow}
+        read = [names[_field_id(field)] for field in wanted if _field_id(field) in names]
+        are_the_same = read == wanted.names
+        for group, first in _row_groups(stream, file, condition if are_the_same else None):
+            position = first
+            for batch in file.iter_batches(BATCH_ROWS, row_groups=[group], columns=read):
+                rows = _projected(batch, wanted)
+                is_there = ~np.isin(np.arange(position, position + len(batch)), deleted)
+                position += len(batch)
+                kept = rows if is_there.all() else rows.filter(pa.array(is_there))
+                yield kept if row_filter is ALWAYS_TRUE else kept.filter(condition)
+
+
+def _row_groups(
+    stream: Any, file: pq.ParquetFile, condition: pc.Expression | None
+) -> Iterator[tuple[int, int]]:
+    """Number and first position of each row group that may have rows for the condition, by its statistics."""
+    rows = (file.metadata.row_group(n).num_rows for n in range(file.num_row_groups))
+    firsts = list(accumulate(rows, initial=0))
+    groups: Iterable[int] = range(file.num_row_groups)
+    if condition is not None:
+        whole = ds.ParquetFileFormat().make_fragment(stream)
+        groups = [group.id for group in whole.subset(filter=condition).row_groups]
+    yield from ((group, firsts[group]) for group in groups)
+
+
+def _deleted_positions(io: FileIO, task: FileScanTask) -> np.ndarray:
+    found = _read_all_delete_files(io, [task]).get(task.file.file_path, [])
+    return np.concatenate([np.empty(0, dtype=np.int64), *(column.to_numpy() for column in found)])
+
+
+def _projected(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.Table:
+    struct = _project(batch.to_struct_array(), pa.struct(list(wanted)))
+    return pa.Table.from_arrays(struct.flatten(), schema=wanted)
+
+
+def _project(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """The same values as ``wanted``: fields found by id, those that are not there null, null kept null."""
+    if pa.types.is_struct(wanted):
+        return _project_struct(array, wanted)
+    if pa.types.is_map(wanted):
+        entries = array.flatten()
+        keys = _project(entries.field(0), wanted.key_type)
+        items = _project(entries.field(1), wanted.item_type)
+        return pa.MapArray.from_arrays(_offsets(array), keys, items, type=wanted)
+    if pa.types.is_list(wanted):
+        values = _project(array.flatten(), wanted.value_type)
+        return pa.ListArray.from_arrays(_offsets(array), values, type=wanted)
+    return array.cast(wanted)
+
+
+def _project_struct(array: pa.StructArray, wanted: pa.StructType) -> pa.StructArray:
+    there = {_field_id(array.type.field(i)): i for i in range(array.type.num_fields)}
+    children = [
+        _project(array.field(there[_field_id(field)]), field.type)
+        if _field_id(field) in there
+        else pa.nulls(len(array), field.type)
+        for field in wanted
+    ]
+    return pa.StructArray.from_arrays(children, fields=list(wanted), mask=array.is_null())
+
+
+def _offsets(array: pa.ListArray) -> pa.Array:
+    """Where each list begins among the flattened values, null for a null list, and where the last ends."""
+    lengths = pc.fill_null(pc.list_value_length(_as_list(array)), 0).to_numpy()
+    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    is_null = np.concatenate([array.is_null().to_numpy(zero_copy_only=False), [False]])
+    return pa.array(ends, pa.int32(), mask=is_null)
+
+
+def _as_list(array: pa.Array) -> pa.Array:
+    if not pa.types.is_map(array.type):
+        return array
+    return array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
+
+
+def _field_id(field: pa.Field) -> int:
+    return int((field.metadata or {}).get(_FIELD_ID, -1))

@@ -1,0 +1,43 @@
+"""A point in a table's history as people name it: a snapshot's id, or a time. Pure."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+
+from spark_jobs.protocol.errors import ConfigError
+
+_MILLISECOND = dt.timedelta(milliseconds=1)
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Exactly one is set: a snapshot's id, or milliseconds since the epoch (UTC, inclusive)."""
+
+    snapshot_id: int | None = None
+    at_ms: int | None = None
+
+
+def parse_moment(text: str) -> Moment:
+    """Digits are a snapshot's id, anything else a time in ISO 8601; without a zone it is UTC.
+
+    Raises ``ConfigError`` (``unknown-moment``).
+    """
+    if text.isascii() and text.isdigit():
+        return Moment(snapshot_id=int(text))
+    try:
+        time = dt.datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigError(
+            f"{text!r} is neither a snapshot id nor a time",
+            code="unknown-moment",
+            hint="Give digits, or ISO 8601 such as 2026-01-31T12:00:00Z; without a zone it is UTC.",
+        ) from error
+    zoned = time if time.tzinfo is not None else time.replace(tzinfo=dt.UTC)
+    return Moment(at_ms=(zoned - _EPOCH) // _MILLISECOND)
+
+
+def iso_of_ms(at_ms: int) -> str:
+    """Milliseconds since the epoch as ISO 8601 in UTC."""
+    return (_EPOCH + at_ms * _MILLISECOND).isoformat(timespec="milliseconds").replace("+00:00", "Z")

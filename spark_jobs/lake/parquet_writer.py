@@ -1,0 +1,186 @@
+"""One split's rows into Parquet files, row group by row group, with the statistics Iceberg keeps of them.
+
+Files are written through PyIceberg's writer. What is held in memory is bounded by ``row_group_bytes`` however
+many rows and partitions a split has. Nothing is ever deleted here: a file that is not committed is the
+sweep's, which knows it by its prefix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyiceberg.io.fileformat import FileFormatFactory
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.schema import sanitize_column_names
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.typedef import Record
+
+from spark_jobs.lake.data_files import to_json
+from spark_jobs.lake.partition_fan_out import fan_out
+from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.storage.errors import storage_error
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO, OutputFile
+    from pyiceberg.io.fileformat import FileFormatWriter
+    from pyiceberg.partitioning import PartitionKey
+    from pyiceberg.table.metadata import TableMetadata
+
+
+# What a column of a few rows takes beside its values, measured: its buffers are padded, and are objects.
+_COLUMN_BYTES = 768
+
+
+@dataclass(slots=True)
+class _OpenFile:
+    output: OutputFile
+    writer: FileFormatWriter
+    written_bytes: int = 0
+
+
+@dataclass(slots=True)
+class _Part:
+    """A partition's rows on their way: into its open file, if it has one by now, and those that wait."""
+
+    key: PartitionKey | None
+    file: _OpenFile | None = None
+    waiting: list[pa.Table] = field(default_factory=list)
+    waiting_bytes: int = 0
+
+
+class SplitWriter:
+    """Writes rows of one split, in the order given, partition by partition.
+
+    File names are ``<file_prefix>-<nnnnn>.parquet``; the prefix must name the attempt, the split and this try
+    of the task, so that no two tries ever share a name. ``row_group_bytes`` is memory: a partition
+    is written out when it has that many waiting, the largest one when all together have twice as many. Its
+    file is begun then and not before, so that many partitions with few rows each have one file each; beyond
+    ``max_open_files`` the largest is closed and its partition starts a new one.
+    """
+
+    def __init__(
+        self,
+        metadata: TableMetadata,
+        io: FileIO,
+        *,
+        file_prefix: str,
+        row_group_bytes: int,
+        max_open_files: int,
+    ) -> None:
+        self._metadata = metadata
+        self._io = io
+        self._file_prefix = file_prefix
+        self._row_group_bytes = row_group_bytes
+        self._max_open_files = max_open_files
+        self._schema = metadata.schema()
+        self._arrow_schema = arrow_schema(self._schema)
+        # Names in files are such as every reader takes; they are matched by field id.
+        self._file_schema = sanitize_column_names(self._schema)
+        self._file_arrow_schema = arrow_schema(self._file_schema)
+        self._locations = load_location_provider(metadata.location, metadata.properties)
+        self._parts: dict[tuple[object, ...], _Part] = {}
+        self._waiting_bytes = 0
+        self._closed: list[dict[str, Any]] = []
+        self._files_begun = 0
+
+    def write(self, rows: pa.Table) -> None:
+        """Take rows whose columns are the table's, found by name; their types must be the table's exactly.
+
+        Raises ``RetryableError`` when storage fails, ``ConfigError`` when it refuses.
+        """
+        if not len(rows):
+            return
+        columns = [rows.column(name) for name in self._arrow_schema.names]
+        table = pa.Table.from_arrays(columns, schema=self._arrow_schema)
+        try:
+            for part in fan_out(table, self._metadata.spec(), self._schema):
+                self._take(part.identity, part.key, part.rows)
+        except OSError as error:
+            raise storage_error(error, "writing data files", files=self._file_prefix) from error
+
+    def close(self) -> list[dict[str, Any]]:
+        """Finish every file; descriptions as ``data_files.to_json`` makes them, in closing order."""
+        try:
+            # Open ones first: then none has to make room.
+            for identity in sorted(self._parts, key=lambda each: self._parts[each].file is None):
+                self._finish(identity)
+        except OSError as error:
+            raise storage_error(error, "writing data files", files=self._file_prefix) from error
+        return list(self._closed)
+
+    def abort(self) -> None:
+        """Let go of open files after a failure; what was written of them stays for the sweep."""
+        for file in self._open_files().values():
+            # The failure that led here is the one to report; a file never written to cannot be closed.
+            try:
+                file.writer.close()
+            except (OSError, ValueError, pa.ArrowException):
+                continue
+        self._parts.clear()
+
+    def _take(self, identity: tuple[object, ...], key: PartitionKey | None, rows: pa.Table) -> None:
+        part = self._parts.setdefault(identity, _Part(key))
+        taken_bytes = rows.nbytes + _COLUMN_BYTES * rows.num_columns
+        part.waiting.append(rows)
+        part.waiting_bytes += taken_bytes
+        self._waiting_bytes += taken_bytes
+        if part.waiting_bytes >= self._row_group_bytes:
+            self._write_out(part)
+        elif self._waiting_bytes >= 2 * self._row_group_bytes:
+            self._write_out(max(self._parts.values(), key=lambda other: other.waiting_bytes))
+
+    def _open_files(self) -> dict[tuple[object, ...], _OpenFile]:
+        return {identity: part.file for identity, part in self._parts.items() if part.file is not None}
+
+    def _write_out(self, part: _Part) -> None:
+        if part.file is None:
+            part.file = self._begin(part.key)
+        part.file.writer.write(_rename(pa.concat_tables(part.waiting), self._file_arrow_schema))
+        part.file.written_bytes += part.waiting_bytes
+        self._waiting_bytes -= part.waiting_bytes
+        part.waiting, part.waiting_bytes = [], 0
+
+    def _begin(self, key: PartitionKey | None) -> _OpenFile:
+        opened = self._open_files()
+        if len(opened) >= self._max_open_files:
+            self._finish(max(opened, key=lambda other: opened[other].written_bytes))
+        name = f"{self._file_prefix}-{self._files_begun:05d}.parquet"
+        self._files_begun += 1
+        output = self._io.new_output(self._locations.new_data_location(name, key))
+        model = FileFormatFactory.get(FileFormat.PARQUET)
+        writer = model.create_writer(output, self._file_schema, self._metadata.properties)
+        return _OpenFile(output, writer)
+
+    def _finish(self, identity: tuple[object, ...]) -> None:
+        part = self._parts[identity]
+        if part.waiting:
+            self._write_out(part)
+        if part.file is None:
+            raise AssertionError("a partition has rows")
+        statistics = part.file.writer.close()
+        del self._parts[identity]
+        data_file = DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=part.file.output.location,
+            file_format=FileFormat.PARQUET,
+            partition=part.key.partition if part.key else Record(),
+            file_size_in_bytes=len(part.file.output),
+            sort_order_id=None,
+            equality_ids=None,
+            key_metadata=None,
+            **statistics.to_serialized_dict(),
+        )
+        data_file.spec_id = self._metadata.default_spec_id
+        self._closed.append(to_json(data_file, self._metadata))
+
+
+def _rename(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The same values under other names, inside structs too; nothing is copied."""
+    columns = []
+    for column, wanted in zip(rows.columns, schema, strict=True):
+        is_same = column.type == wanted.type
+        chunks = column.chunks if is_same else [chunk.view(wanted.type) for chunk in column.chunks]
+        columns.append(pa.chunked_array(chunks, wanted.type))
+    return pa.Table.from_arrays(columns, schema=schema)

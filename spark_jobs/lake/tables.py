@@ -1,0 +1,80 @@
+"""Loading tables and making them: a table is born with a snapshot that already carries its progress.
+
+It is made under a name only its creator knows, given an empty append, then renamed: the rename decides
+between several creators, and no table is ever seen without a snapshot to compare with.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyiceberg.table import Table
+
+from spark_jobs.protocol.errors import SourceChanged
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+    from spark_jobs.protocol.progress import Progress
+
+from typing import TYPE_CHECKING
+
+from pyiceberg.exceptions import (
+    NoSuchNamespaceError,
+    NoSuchTableError,
+)
+
+from spark_jobs.config.settings import DEAD_LETTERS_SUFFIX
+from spark_jobs.lake.catalog import catalog_error
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.progress import has_progress, progress_from_properties
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+    from spark_jobs.protocol.progress import Progress
+
+
+def load_table(catalog: Catalog, identifier: str) -> Table | None:
+    """The table as it is now, or None when there is none.
+
+    Raises ``ConfigError`` for a table that Sluice did not make, ``SourceChanged`` for one without a snapshot,
+    ``RetryableError`` when the catalog does not answer.
+    """
+    try:
+        table = catalog.load_table(identifier)
+    except (NoSuchTableError, NoSuchNamespaceError):
+        return None
+    except Exception as error:
+        raise catalog_error(error, "could not load the table", table=identifier) from error
+    if not has_progress(table.metadata.properties):
+        raise ConfigError(
+            "a table of this name exists and was not made by Sluice",
+            code="foreign-table",
+            hint="Give the pipeline another `table`, or rename the one that is there.",
+            table=identifier,
+        )
+    if table.metadata.current_snapshot_id is None:
+        raise no_snapshot(table)
+    return table
+
+
+def dead_letters_of(identifier: str) -> str:
+    """Name of a table's dead-letter table."""
+    return identifier + DEAD_LETTERS_SUFFIX
+
+
+def progress_of(table: Table) -> Progress:
+    """The table's progress; raises ``CorruptLog``."""
+    return progress_from_properties(table.metadata.properties, table=".".join(table.name()))
+
+
+def no_snapshot(table: Table) -> SourceChanged:
+    """The error for a table whose first snapshot is missing."""
+    return SourceChanged(
+        "the table has no snapshot: it was not made by Sluice, or its snapshots were removed",
+        code="no-snapshot",
+        hint="Roll it back to a snapshot if there is one, or drop it and let the next run make it again.",
+        table=".".join(table.name()),
+    )

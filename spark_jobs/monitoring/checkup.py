@@ -1,0 +1,183 @@
+"""One look at every pipeline for the built-in checks: facts from topic, table and log, and their judgement.
+
+Cheap enough for every few minutes: a table's metadata is loaded, a topic's ends and settings asked for, and
+one record read of each partition that waits. Only ``spark_jobs.monitoring.audit_notes`` compares records.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from spark_jobs.config.secrets import resolve
+from spark_jobs.connections.properties import resolve_kafka_properties
+from spark_jobs.drain.planning import bytes_per_record, check_start
+from spark_jobs.health.facts import HealthFacts
+from spark_jobs.health.judgements import LATELY_SECONDS, judge
+from spark_jobs.health.retention import Waiting, headroom_ms, retention_of
+from spark_jobs.monitoring.audit_notes import read_note
+from spark_jobs.monitoring.survey import table_state
+from spark_jobs.protocol.errors import SluiceError
+from spark_jobs.protocol.source import check_identity
+from spark_jobs.txlog.states import is_waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyiceberg.table import Table
+
+    from spark_jobs.config.settings import PipelineConfig
+    from spark_jobs.health.facts import TableFacts
+    from spark_jobs.health.judgements import CheckResult
+    from spark_jobs.monitoring.survey import Surveyor, TableState
+    from spark_jobs.protocol.source import SourceState
+    from spark_jobs.txlog.store import TxlogStore
+
+
+# Each waits for one record of each partition that its table is behind on.
+TOPIC_READERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """A pipeline's facts and what its checks make of them; ``table`` is None while there is none to read."""
+
+    pipeline: PipelineConfig
+    facts: HealthFacts
+    results: tuple[CheckResult, ...]
+    table: TableState | None
+
+
+@dataclass(frozen=True, slots=True)
+class _TableLook:
+    """What one load of a table gave; ``refusal`` is the error with which a drain would refuse it."""
+
+    state: TableState
+    facts: TableFacts
+    held: tuple[str, ...]
+    refusal: SluiceError | None
+
+
+def check_up(surveyor: Surveyor) -> list[Health]:
+    """One ``Health`` per pipeline, in the configuration's order; none hides another."""
+    now_ms = int(time.time() * 1000)
+    tables = _tables(surveyor, now_ms)
+    sources = surveyor.sources()
+    settings = _settings(surveyor, sources)
+
+    def look(pipeline: PipelineConfig) -> Health:
+        table, source = tables[pipeline.name], sources[pipeline.topic]
+        state = table.state if isinstance(table, _TableLook) else None
+        if isinstance(source, SluiceError):
+            facts = HealthFacts(now_ms=now_ms, is_known=False, error=source)
+        elif isinstance(table, SluiceError):
+            facts = HealthFacts(now_ms=now_ms, is_known=False, error=table)
+        else:
+            of_topic = settings.get(pipeline.topic, {})
+            facts = _facts(surveyor, pipeline, source, table, settings=of_topic, now_ms=now_ms)
+        return Health(pipeline, facts, judge(pipeline, facts), state)
+
+    with ThreadPoolExecutor(TOPIC_READERS) as readers:
+        return list(readers.map(look, surveyor.config.pipelines))
+
+
+def _tables(surveyor: Surveyor, now_ms: int) -> Mapping[str, _TableLook | SluiceError | None]:
+    from spark_jobs.health.table_facts import table_facts  # noqa: PLC0415  (pyiceberg, never at import)
+    from spark_jobs.txlog.store import TxlogStore  # noqa: PLC0415
+
+    store = TxlogStore(surveyor.config.state, resolve(surveyor.config.catalog.properties))
+
+    def look(pipeline: PipelineConfig, table: Table | None) -> _TableLook | None:
+        if table is None:
+            return None
+        facts = table_facts(table, schema_since_ms=now_ms - LATELY_SECONDS * 1000)
+        state = table_state(table, pipeline.table)
+        return _TableLook(state, facts, _held(store, state, now_ms), _refusal(table))
+
+    return surveyor.for_each_table(look)
+
+
+def _held(store: TxlogStore, state: TableState, now_ms: int) -> tuple[str, ...]:
+    """Attempts that a quality gate holds back."""
+    unfinished = store.unfinished(state.uuid, now_us=now_ms * 1000)
+    return tuple(attempt.uuid for attempt in unfinished if is_waiting(attempt, state.progress))
+
+
+def _refusal(table: Table) -> SluiceError | None:
+    from spark_jobs.commit.anchor import check_anchor  # noqa: PLC0415  (pyiceberg, never at import)
+
+    try:
+        check_anchor(table)
+    except SluiceError as error:
+        return error
+    return None
+
+
+def _settings(
+    surveyor: Surveyor, sources: Mapping[str, SourceState | SluiceError]
+) -> dict[str, dict[str, str]]:
+    """Topic settings of the topics that answered; without the right to read them headroom stays unknown."""
+    topics = [topic for topic, source in sources.items() if not isinstance(source, SluiceError)]
+    try:
+        answers = surveyor.kafka_admin().topic_configs(topics)
+    except SluiceError:
+        return {}
+    return {topic: config for topic, config in answers.items() if not isinstance(config, SluiceError)}
+
+
+def _facts(
+    surveyor: Surveyor,
+    pipeline: PipelineConfig,
+    source: SourceState,
+    table: _TableLook | None,
+    *,
+    settings: Mapping[str, str],
+    now_ms: int,
+) -> HealthFacts:
+    progress = table.state.progress if table else None
+    next_offsets = progress.next_offsets if progress else {}
+    lag = {p: max(0, end - next_offsets.get(p, source.low[p])) for p, end in source.end.items()}
+    facts = HealthFacts(now_ms=now_ms, lag=lag)
+    if table is None or progress is None:
+        return facts
+    retention = retention_of(settings)
+    error = table.refusal or _disagreement(pipeline, source, table)
+    left = None
+    if error is None and settings:
+        waiting = _waiting(surveyor, source, next_offsets, lag)
+        weight = bytes_per_record(progress.last_drain)
+        left = headroom_ms(retention, waiting, bytes_per_record=weight, now_ms=now_ms)
+    return replace(
+        facts,
+        table=table.facts,
+        headroom_ms=left,
+        retention_ms=retention.keeps_ms,
+        is_retention_known=bool(settings),
+        held=table.held,
+        audit=read_note(surveyor.config.home, pipeline.name, table.state.uuid),
+        error=error,
+    )
+
+
+def _waiting(
+    surveyor: Surveyor, source: SourceState, next_offsets: Mapping[int, int], lag: Mapping[int, int]
+) -> list[Waiting]:
+    from spark_jobs.kafka.times import first_record_times  # noqa: PLC0415  (librdkafka, never at import)
+
+    positions = {p: next_offsets.get(p, source.low[p]) for p, records in lag.items() if records}
+    times = first_record_times(resolve_kafka_properties(surveyor.config), source.topic, positions)
+    return [Waiting(p, lag[p], times.get(p)) for p in positions]
+
+
+def _disagreement(pipeline: PipelineConfig, source: SourceState, table: _TableLook) -> SluiceError | None:
+    """The error that planning a drain would meet, but for what Kafka's leaders alone know (a cut log)."""
+    progress = table.state.progress
+    try:
+        check_identity(progress, source, table=pipeline.table)
+        for partition, offset in progress.next_offsets.items():
+            check_start(source, partition, offset)
+    except SluiceError as error:
+        return error
+    return None

@@ -1,0 +1,190 @@
+"""What Prometheus is told: a collector that looks at every pipeline when it is scraped, at most every 15 s.
+
+Nothing is counted here while things happen: gauges come from tables, topics and logs, counters from the books
+and the log, so that an exporter that was restarted, or runs on another machine, tells the same.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from spark_jobs.config.secrets import resolve
+from spark_jobs.lake.catalog import close_catalog, open_catalog
+from spark_jobs.monitoring.checkup import check_up
+from spark_jobs.monitoring.metric_families import COUNTER, FAMILIES, GAUGE
+from spark_jobs.monitoring.survey import Surveyor
+from spark_jobs.monitoring.totals import TotalsReader
+from spark_jobs.protocol.errors import SluiceError
+from spark_jobs.txlog.store import TxlogStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyiceberg.catalog import Catalog
+
+    from spark_jobs.books.attempt_totals import Distribution
+    from spark_jobs.config.settings import SluiceConfig
+    from spark_jobs.health.facts import HealthFacts
+    from spark_jobs.monitoring.checkup import Health
+    from spark_jobs.monitoring.survey import TableState
+    from spark_jobs.monitoring.totals import TableTotals
+
+CACHE_SECONDS = 15.0
+# A topic of a thousand partitions would be a thousand series: above this they are one, `partition="all"`.
+MAX_PARTITION_SERIES = 64
+MILLISECONDS = 1000
+
+
+class SluiceCollector(Collector):
+    """Registered with Prometheus' client; thread-safe, since scrapes may overlap."""
+
+    def __init__(self, config: SluiceConfig) -> None:
+        self._config = config
+        self._surveyor = Surveyor(config)
+        self._lock = threading.Lock()
+        self._looked_at = -math.inf
+        self._metrics: list[Metric] = []
+        self._totals = TotalsReader(TxlogStore(config.state, resolve(config.catalog.properties)))
+
+    def describe(self) -> list[Metric]:
+        """Nothing: registering must not look at anything."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Every family, as of at most ``CACHE_SECONDS`` ago."""
+        with self._lock:
+            if time.monotonic() - self._looked_at >= CACHE_SECONDS:
+                self._metrics = self._look()
+                self._looked_at = time.monotonic()
+            metrics = self._metrics
+        yield from metrics
+
+    def _look(self) -> list[Metric]:
+        families = {name: _family(name) for name in FAMILIES}
+        found = check_up(self._surveyor)
+        for health in found:
+            _add_health(families, health)
+        try:
+            catalog = open_catalog(self._config.catalog.name, resolve(self._config.catalog.properties))
+        except SluiceError:
+            return list(families.values())
+        try:
+            for health in found:
+                self._add_totals(families, catalog, health)
+        finally:
+            close_catalog(catalog)
+        return list(families.values())
+
+    def _add_totals(self, families: dict[str, Any], catalog: Catalog, health: Health) -> None:
+        if health.table is None:
+            return
+        # What cannot be read now has no sample now: a counter that fell to 0 would look like a reset.
+        with suppress(SluiceError):
+            totals = self._totals.read(catalog, health.pipeline, health.table.uuid)
+            _add_totals(families, health.pipeline.name, totals)
+
+
+def _family(name: str) -> Metric:
+    family = FAMILIES[name]
+    labels = ("pipeline", *family.labels)
+    if family.kind == GAUGE:
+        return GaugeMetricFamily(name, family.help, labels=labels)
+    if family.kind == COUNTER:
+        return CounterMetricFamily(name, family.help, labels=labels)
+    return HistogramMetricFamily(name, family.help, labels=labels)
+
+
+def _add_health(families: dict[str, Any], health: Health) -> None:
+    """Gauges of one look; what is not known has no sample, so that nothing looks like zero."""
+    name, facts = health.pipeline.name, health.facts
+    for result in health.results:
+        labels = [name, result.name.value, result.severity.value]
+        families["sluice_check_passed"].add_metric(labels, result.passed)
+    for partition, records in _lag_series(facts.lag):
+        families["sluice_lag_records"].add_metric([name, partition], records)
+    if facts.audit is not None:
+        for kind in ("missing", "duplicates", "differing", "removed"):
+            families["sluice_audit_findings"].add_metric([name, kind], getattr(facts.audit, kind))
+    for metric, value in (_gauges(facts) | _table_gauges(facts, health.table)).items():
+        families[metric].add_metric([name], value)
+
+
+def _gauges(facts: HealthFacts) -> dict[str, float]:
+    gauges: dict[str, float] = {"sluice_pipeline_readable": facts.is_known}
+    if facts.is_known:
+        gauges["sluice_held_batches"] = len(facts.held)
+    if facts.table is not None and facts.is_retention_known:
+        left = facts.headroom_ms
+        gauges["sluice_retention_headroom_seconds"] = math.inf if left is None else left / MILLISECONDS
+    if facts.audit is not None:
+        gauges["sluice_audit_timestamp_seconds"] = facts.audit.audited_at_ms / MILLISECONDS
+    if (through := facts.valid_through_ms) is not None:
+        gauges["sluice_valid_through_timestamp_seconds"] = through / MILLISECONDS
+        gauges["sluice_freshness_seconds"] = max(0, facts.now_ms - through) / MILLISECONDS
+    return gauges
+
+
+def _table_gauges(facts: HealthFacts, table: TableState | None) -> dict[str, float]:
+    """What the table itself says, Iceberg's own totals as the newest snapshot repeats them among it."""
+    if table is None or facts.table is None:
+        return {}
+    names = ("records", "data-files", "files-size")
+    total = {name: int(table.summary.get(f"total-{name}", 0)) for name in names}
+    return {
+        "sluice_last_commit_timestamp_seconds": facts.table.committed_at_ms / MILLISECONDS,
+        "sluice_paused": facts.table.paused is not None,
+        "sluice_table_snapshots": facts.table.snapshots,
+        "sluice_table_rows": total["records"],
+        "sluice_table_data_files": total["data-files"],
+        "sluice_table_bytes": total["files-size"],
+        "sluice_table_uncompacted_files": max(0, total["data-files"] - table.progress.compacted_files),
+    }
+
+
+def _lag_series(lag: Mapping[int, int]) -> Iterator[tuple[str, int]]:
+    if len(lag) > MAX_PARTITION_SERIES:
+        yield "all", sum(lag.values())
+        return
+    for partition, records in sorted(lag.items()):
+        yield str(partition), records
+
+
+def _add_totals(families: dict[str, Any], name: str, seen: TableTotals) -> None:
+    totals, lifetime = seen.totals, seen.lifetime
+    for kind, number in sorted(totals.landed.items()):
+        families["sluice_batches_total"].add_metric([name, kind], number)
+    counters = {
+        "sluice_attempts_given_up_total": totals.given_up,
+        "sluice_rows_written_total": totals.counts["rows"],
+        "sluice_dead_letters_total": totals.counts["dead_letters"],
+        "sluice_tombstones_total": totals.counts["tombstones"],
+        "sluice_read_bytes_total": totals.counts["bytes_read"],
+        "sluice_written_bytes_total": totals.counts["file_bytes"],
+        "sluice_written_files_total": totals.counts["data_files"],
+        "sluice_commit_conflicts_total": lifetime["conflicts"],
+        "sluice_kafka_received_bytes_total": lifetime["received_bytes"],
+        "sluice_kafka_received_messages_total": lifetime["received_messages"],
+        "sluice_kafka_errors_total": lifetime["errors"],
+    }
+    for metric, number in counters.items():
+        families[metric].add_metric([name], number)
+    _add_distribution(families["sluice_batch_duration_seconds"], name, totals.batches)
+    _add_distribution(families["sluice_commit_duration_seconds"], name, totals.commits)
+    if seen.rtt_p99_us is not None:
+        families["sluice_kafka_rtt_p99_seconds"].add_metric([name], seen.rtt_p99_us / 1_000_000)
+
+
+def _add_distribution(family: HistogramMetricFamily, name: str, distribution: Distribution) -> None:
+    family.add_metric([name], distribution.buckets(), distribution.seconds)

@@ -1,0 +1,252 @@
+"""One look at every pipeline: what its topic holds and where its table stands.
+
+All topics are asked about in one round, tables are read side by side; a pipeline that cannot be read is a
+``Problem`` of its own and never hides the others.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from spark_jobs.books.entries import books_of
+from spark_jobs.config.secrets import resolve, scrub
+from spark_jobs.connections.properties import resolve_kafka_properties
+from spark_jobs.monitoring.upkeep_survey import FigureCache, UpkeepState
+from spark_jobs.notices.notice import owes_notice
+from spark_jobs.protocol.batch import BatchKind
+from spark_jobs.protocol.errors import RetryableError, SluiceError
+from spark_jobs.protocol.progress import progress_from_properties
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyiceberg.table import Table
+
+    from spark_jobs.config.settings import PipelineConfig, SluiceConfig
+    from spark_jobs.kafka.admin import KafkaAdmin
+    from spark_jobs.protocol.progress import Progress
+    from spark_jobs.protocol.source import SourceState
+    from spark_jobs.recovery.recovered import HeldBatch
+    from spark_jobs.txlog.entries import Attempt
+    from spark_jobs.txlog.store import TxlogStore
+
+# Reading a table is mostly parsing; a few threads hide the waiting of remote catalogs.
+CATALOG_READERS = 8
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """Where a table stands; ``committed_at_ms`` (since the epoch) is when its last drain landed.
+
+    ``summary`` is that of main's snapshot: Iceberg's own counts.
+    """
+
+    uuid: str
+    progress: Progress
+    committed_at_ms: int
+    summary: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """A pipeline's topic and table; ``table`` is None while it does not exist."""
+
+    pipeline: PipelineConfig
+    source: SourceState
+    table: TableState | None
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a pipeline could not be looked at."""
+
+    pipeline: PipelineConfig
+    error: SluiceError
+
+
+class Surveyor:
+    """Looks again and again; keeps its Kafka connection between looks until its properties change."""
+
+    def __init__(self, config: SluiceConfig) -> None:
+        self.config = config
+        self._lock = threading.Lock()
+        self._admin: tuple[dict[str, str], KafkaAdmin] | None = None
+        self._figures = FigureCache()
+
+    def survey(self) -> list[Surveyed | Problem]:
+        """One ``Surveyed`` or ``Problem`` per pipeline, in the configuration's order."""
+        # Tables first: a run may commit in between, and no table is beyond what its topic holds later.
+        tables = self.for_each_table(
+            lambda pipeline, table: None if table is None else table_state(table, pipeline.table)
+        )
+        sources = self.sources()
+        return [_joined(p, sources[p.topic], tables[p.name]) for p in self.config.pipelines]
+
+    def upkeep(self, now_us: int) -> list[UpkeepState | Problem]:
+        """One ``UpkeepState`` or ``Problem`` per pipeline; ``now_us`` is microseconds since the epoch."""
+        from spark_jobs.txlog.store import TxlogStore  # noqa: PLC0415  (pyarrow, never at import)
+
+        store = TxlogStore(self.config.state, resolve(self.config.catalog.properties))
+
+        def state(pipeline: PipelineConfig, data: Table | None) -> UpkeepState:
+            if data is None:
+                return UpkeepState(pipeline)
+            uuid = str(data.metadata.table_uuid)
+            beside = (pipeline.dead_letter_table, books_of(pipeline.table))
+            tables = {pipeline.table: data} | {name: _beside(data, name) for name in beside}
+            return UpkeepState(
+                pipeline,
+                len(store.finished(uuid)),
+                _left_by_drains(store.unfinished(uuid, now_us=now_us), data),
+                tuple(
+                    self._figures.figures(name, table, pipeline.upkeep.compact_above)
+                    for name, table in tables.items()
+                    if table is not None
+                ),
+                *_untold(store, pipeline, uuid),
+            )
+
+        states = self.for_each_table(state)
+        return [
+            Problem(pipeline, found) if isinstance(found := states[pipeline.name], SluiceError) else found
+            for pipeline in self.config.pipelines
+        ]
+
+    def held(self, seen: Surveyed, now_us: int) -> tuple[HeldBatch, ...]:
+        """The pipeline's batches that failed a quality gate and wait for an operator; reads its log."""
+        from spark_jobs.recovery.recovered import held_batch  # noqa: PLC0415
+        from spark_jobs.txlog.states import is_waiting  # noqa: PLC0415
+        from spark_jobs.txlog.store import TxlogStore  # noqa: PLC0415  (pyarrow, never at import)
+
+        if seen.table is None:
+            return ()
+        store = TxlogStore(self.config.state, resolve(self.config.catalog.properties))
+        unfinished = store.unfinished(seen.table.uuid, now_us=now_us)
+        waiting = [attempt for attempt in unfinished if is_waiting(attempt, seen.table.progress)]
+        return tuple(held_batch(attempt, attempt.batch) for attempt in waiting if attempt.batch)
+
+    def sources(self) -> Mapping[str, SourceState | SluiceError]:
+        """Every topic's state, or why there is none, by topic."""
+        topics = sorted({pipeline.topic for pipeline in self.config.pipelines})
+        try:
+            states: Mapping[str, SourceState | SluiceError] = self.kafka_admin().source_states(topics)
+        except SluiceError as error:
+            return dict.fromkeys(topics, error)
+        return states
+
+    def kafka_admin(self) -> KafkaAdmin:
+        """The connection that is kept; a new one when the properties changed."""
+        from spark_jobs.kafka.admin import KafkaAdmin  # noqa: PLC0415  (librdkafka, never at import)
+
+        properties = resolve_kafka_properties(self.config)
+        with self._lock:
+            if self._admin is None or self._admin[0] != properties:
+                if self._admin is not None:
+                    self._admin[1].close()
+                self._admin = (properties, KafkaAdmin(properties))
+            return self._admin[1]
+
+    def for_each_table(self, read: Callable[[PipelineConfig, Table | None], T]) -> dict[str, T | SluiceError]:
+        """``read`` of every pipeline and its table, or why it failed, by pipeline; a few at a time."""
+        pipelines = self.config.pipelines
+        slices = [pipelines[start::CATALOG_READERS] for start in range(min(CATALOG_READERS, len(pipelines)))]
+        found: dict[str, T | SluiceError] = {}
+        with ThreadPoolExecutor(CATALOG_READERS) as readers:
+            for part in readers.map(lambda some: self._read_tables(some, read), slices):
+                found.update(part)
+        return found
+
+    def _read_tables(
+        self, pipelines: Sequence[PipelineConfig], read: Callable[[PipelineConfig, Table | None], T]
+    ) -> dict[str, T | SluiceError]:
+        from spark_jobs.lake.catalog import (  # noqa: PLC0415  (pyiceberg, never at import)
+            close_catalog,
+            open_catalog,
+        )
+        from spark_jobs.lake.tables import load_table  # noqa: PLC0415
+
+        try:
+            catalog = open_catalog(self.config.catalog.name, resolve(self.config.catalog.properties))
+        except SluiceError as error:
+            return dict.fromkeys((pipeline.name for pipeline in pipelines), error)
+        found: dict[str, T | SluiceError] = {}
+        for pipeline in pipelines:
+            try:
+                found[pipeline.name] = read(pipeline, load_table(catalog, pipeline.table))
+            except SluiceError as error:
+                found[pipeline.name] = error
+            except Exception as error:  # noqa: BLE001  (one table must not hide the others)
+                found[pipeline.name] = _unreadable(pipeline, error)
+        close_catalog(catalog)
+        return found
+
+
+def table_state(table: Table, identifier: str) -> TableState:
+    """Read the progress and when a drain last moved it; before the first one, when the table last changed."""
+    progress = progress_from_properties(table.properties, table=identifier)
+    last, snapshot = progress.last_drain, table.current_snapshot()
+    return TableState(
+        uuid=str(table.metadata.table_uuid),
+        progress=progress,
+        committed_at_ms=last.committed_at_ms if last else table.metadata.last_updated_ms,
+        summary=dict(snapshot.summary.additional_properties) if snapshot and snapshot.summary else {},
+    )
+
+
+def _left_by_drains(unfinished: Sequence[Attempt], data: Table) -> tuple[Attempt, ...]:
+    """Those of the attempts that a drain's recovery settles: not replays, nor what waits for an operator.
+
+    While the pipeline is paused its drains settle nothing.
+    """
+    from spark_jobs.lake.tables import progress_of  # noqa: PLC0415  (pyiceberg, never at import)
+    from spark_jobs.txlog.states import is_waiting  # noqa: PLC0415
+
+    progress = progress_of(data)
+    if progress.paused is not None:
+        return ()
+    return tuple(
+        attempt
+        for attempt in unfinished
+        if not (attempt.batch and attempt.batch.kind is BatchKind.REPLAY)
+        and not is_waiting(attempt, progress)
+    )
+
+
+def _untold(store: TxlogStore, pipeline: PipelineConfig, uuid: str) -> tuple[int, Attempt | None]:
+    """How many bear no word of their notice, and the oldest that owes one; few are read."""
+    if pipeline.notify.webhook is None:
+        return 0, None
+    untold = store.untold(uuid)
+    return len(untold), next(filter(owes_notice, store.read_each(uuid, untold)), None)
+
+
+def _beside(table: Table, identifier: str) -> Table | None:
+    """Another table of the same catalog."""
+    from spark_jobs.lake.tables import load_table  # noqa: PLC0415  (pyiceberg, never at import)
+
+    return load_table(table.catalog, identifier)
+
+
+def _joined(
+    pipeline: PipelineConfig, source: SourceState | SluiceError, table: TableState | SluiceError | None
+) -> Surveyed | Problem:
+    if isinstance(source, SluiceError):
+        return Problem(pipeline, source)
+    if isinstance(table, SluiceError):
+        return Problem(pipeline, table)
+    return Surveyed(pipeline, source, table)
+
+
+def _unreadable(pipeline: PipelineConfig, error: Exception) -> RetryableError:
+    return RetryableError(
+        f"the table cannot be read: {type(error).__name__}: {scrub(str(error))[:300]}",
+        code="table-unreadable",
+        hint="Check that the catalog and the table's storage can be reached from here.",
+        pipeline=pipeline.name,
+        table=pipeline.table,
+    )

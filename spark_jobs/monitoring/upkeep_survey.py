@@ -1,0 +1,83 @@
+"""What upkeep is decided by, kept between looks: manifests are read only when a table has grown."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from spark_jobs.config.settings import PipelineConfig
+    from spark_jobs.txlog.entries import Attempt
+    from spark_jobs.upkeep.figures import TableFigures
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepState:
+    """A pipeline's transaction log and tables.
+
+    ``finished`` attempts a checkpoint may fold, ``unfinished`` ones a drain has to settle. ``figures`` are
+    of the table, its dead-letter table and the books, empty without tables. With a webhook ``untold`` of the
+    finished bear no word of their notice, and ``oldest_owed`` is the first of them that owes one.
+    """
+
+    pipeline: PipelineConfig
+    finished: int = 0
+    unfinished: tuple[Attempt, ...] = ()
+    figures: tuple[TableFigures, ...] = ()
+    untold: int = 0
+    oldest_owed: Attempt | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    table_uuid: str
+    snapshot_id: int | None
+    data_files: int
+    figures: TableFigures
+
+
+class FigureCache:
+    """Figures by table; safe between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[str, _Known] = {}
+
+    def figures(self, identifier: str, table: Table, compact_above: int) -> TableFigures:
+        """The table's figures; its files as they were at most half of ``compact_above`` new files ago."""
+        from spark_jobs.upkeep.read_figures import (  # noqa: PLC0415  (imports the lake)
+            file_figures,
+            snapshot_figures,
+        )
+
+        with self._lock:
+            known = self._known.get(identifier)
+        if known is None or not _is_still_good(known, table, compact_above):
+            metadata = table.metadata
+            known = _Known(
+                str(metadata.table_uuid),
+                metadata.current_snapshot_id,
+                _data_files(table),
+                file_figures(table),
+            )
+            with self._lock:
+                self._known[identifier] = known
+        return snapshot_figures(table.metadata, known.figures)
+
+
+def _is_still_good(known: _Known, table: Table, compact_above: int) -> bool:
+    if known.table_uuid != str(table.metadata.table_uuid):
+        return False
+    if known.snapshot_id == table.metadata.current_snapshot_id:
+        return True
+    return 0 <= _data_files(table) - known.data_files < compact_above / 2
+
+
+def _data_files(table: Table) -> int:
+    """As main's snapshot says; 0 when it does not."""
+    snapshot = table.metadata.current_snapshot()
+    files = snapshot.summary["total-data-files"] if snapshot and snapshot.summary else None
+    return int(files) if files else 0

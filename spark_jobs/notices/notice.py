@@ -1,0 +1,83 @@
+"""Notices of commits: which attempts owe one, and what it says. Pure."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.protocol.batch import BatchKind, total
+from spark_jobs.txlog.entries import FlushComplete, IcebergSnapshotCreated, Notified, ParquetWritten
+from spark_jobs.txlog.names import PHASE_NUMBERS, Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from spark_jobs.txlog.entries import Attempt
+
+NOTICE_FORMAT = 1
+# Caches that nobody could tell for a day have expired or been dropped by a person; the log must not grow on.
+KEPT_US = 24 * 3600 * 1_000_000
+MAX_PARTITIONS = 1_000
+# Compaction changes files and no row; pauses, skips and the like change neither.
+_CHANGES_ROWS = frozenset({BatchKind.DRAIN, BatchKind.REPLAY, BatchKind.ROLLBACK})
+# The rows that these took away may have been in any partition.
+_TAKES_ROWS_AWAY = frozenset({BatchKind.REPLAY, BatchKind.ROLLBACK})
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def owes_notice(attempt: Attempt) -> bool:
+    """Whether its rows and dead letters are in and nobody was told."""
+    return (
+        attempt.batch is not None
+        and attempt.batch.kind in _CHANGES_ROWS
+        and attempt.reached == PHASE_NUMBERS[Phase.FLUSH_COMPLETE]
+        and attempt.entry(Notified) is None
+    )
+
+
+def is_expired(attempt: Attempt, now_us: int) -> bool:
+    """Whether its notice is given up."""
+    return now_us - _completed_at_us(attempt) >= KEPT_US
+
+
+def notice_of(attempt: Attempt, partition_paths: Iterable[str]) -> dict[str, Any]:
+    """The body of the POST; ``partition_paths`` are those of the files the attempt added.
+
+    ``partitions`` is null when any partition may have changed: there is only one, or rows were taken away.
+    """
+    batch = attempt.batch
+    if batch is None:
+        raise AssertionError("an attempt that cannot be read owes nothing")
+    created = attempt.entry(IcebergSnapshotCreated)
+    written = attempt.entry(ParquetWritten)
+    balance = total(written.balances.values()) if written else None
+    return {
+        "format": NOTICE_FORMAT,
+        "id": attempt.uuid,
+        "kind": str(batch.kind),
+        "pipeline": batch.pipeline,
+        "table": batch.table,
+        "table_uuid": attempt.table_uuid,
+        "snapshot_id": created.snapshot_id if created else None,
+        "committed_at": _iso(created.committed_at_us if created else _completed_at_us(attempt)),
+        "topic": batch.topic,
+        "generation": batch.generation,
+        "offsets": {str(each.partition): [each.start, each.end] for each in batch.ranges},
+        "rows": balance.rows if balance else None,
+        "dead_letters": balance.dead_letters if balance else None,
+        "partitions": _touched(batch.kind, set(partition_paths)),
+    }
+
+
+def _completed_at_us(attempt: Attempt) -> int:
+    complete = attempt.entry(FlushComplete)
+    return complete.completed_at_us if complete else attempt.started_at_us
+
+
+def _touched(kind: BatchKind, paths: set[str]) -> list[str] | None:
+    is_any = kind in _TAKES_ROWS_AWAY or "" in paths or len(paths) > MAX_PARTITIONS
+    return None if is_any else sorted(paths)
+
+
+def _iso(at_us: int) -> str:
+    return (_EPOCH + dt.timedelta(microseconds=at_us)).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,212 @@
+"""Tells a webhook of commits: at least once, oldest first, and never in a drain's way.
+
+What was told is a mark in the transaction log, so what was not told survives any kill: the next run of any
+kind sends it, and a checkpoint folds no attempt whose notice is owed.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+from spark_jobs.config.secrets import remember, resolve
+from spark_jobs.connections.tables import load_fresh
+from spark_jobs.lake.data_files import partition_path
+from spark_jobs.notices.notice import is_expired, notice_of, owes_notice
+from spark_jobs.notices.webhook import Delivery, Posted, post
+from spark_jobs.protocol.errors import ConfigError, SluiceError
+from spark_jobs.txlog.entries import Notified, ParquetWritten
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from pyiceberg.table import Table
+
+    from spark_jobs.config.settings import PipelineConfig
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.txlog.entries import Attempt
+
+_log = logging.getLogger(__name__)
+
+FIRST_PAUSE_SECONDS = 1.0
+LONGEST_PAUSE_SECONDS = 60.0
+_OWED = "notices of %s stay owed and are sent by a later run: %s"
+# A receiver that answers has the last commit's notice within this; a slow one gets it from the next run.
+FAREWELL_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class NoticesSent:
+    """``given_up`` were refused for good or too old; ``owing`` says why others are owed still, else empty."""
+
+    delivered: int = 0
+    given_up: int = 0
+    owing: str = ""
+
+
+def send_owed(
+    pipeline: PipelineConfig,
+    connections: Connections,
+    *,
+    is_over: Callable[[], bool] = lambda: False,
+) -> NoticesSent:
+    """Send what is owed, oldest first, until the receiver is away or ``is_over``.
+
+    Two senders at once send a notice twice, which its ``id`` tells. A URL whose secret is missing is a
+    receiver that is away. Raises ``RetryableError`` when log or catalog are away.
+    """
+    table = load_fresh(connections, pipeline.table) if pipeline.notify.webhook else None
+    if table is None:
+        return NoticesSent()
+    to_receiver = _receiver(pipeline)
+    log, table_uuid = connections.txlog, str(table.metadata.table_uuid)
+    sent = NoticesSent()
+    for attempt in filter(owes_notice, log.read_each(table_uuid, log.untold(table_uuid))):
+        if is_over():
+            return replace(sent, owing="the run ended first")
+        posted = _send(to_receiver, attempt, table, connections)
+        outcome = _outcome(posted, attempt, connections.now_us())
+        if outcome is None:
+            return replace(sent, owing=posted.detail)
+        if outcome == Delivery.DELIVERED:
+            sent = replace(sent, delivered=sent.delivered + 1)
+        else:
+            sent = replace(sent, given_up=sent.given_up + 1)
+            _lament(attempt, outcome, posted.detail)
+        _mark(attempt, outcome, connections)
+    return sent
+
+
+def tell_at_once(pipeline: PipelineConfig, connections: Connections) -> None:
+    """Send what is owed, waiting no longer than a drain's end does; what fails is told and stays owed."""
+    with NoticeSender(pipeline, connections):
+        pass
+
+
+class NoticeSender:
+    """Sends in the background while a run lasts; without a webhook it does nothing."""
+
+    def __init__(self, pipeline: PipelineConfig, connections: Connections) -> None:
+        self._pipeline = pipeline
+        self._connections = connections
+        self._something_landed = threading.Event()
+        self._something_landed.set()  # by an earlier run
+        self._is_over = threading.Event()
+        self._deadline = math.inf
+        self._warned_of = ""
+        self._thread = threading.Thread(target=self._work, name="notices", daemon=True)
+
+    def __enter__(self) -> Self:
+        if self._pipeline.notify.webhook is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._deadline = time.monotonic() + FAREWELL_SECONDS
+        self._is_over.set()
+        self._something_landed.set()
+        if self._thread.ident is not None:
+            self._thread.join(FAREWELL_SECONDS)
+
+    def tell(self) -> None:
+        """Something landed; returns at once."""
+        self._something_landed.set()
+
+    def _work(self) -> None:
+        pause = FIRST_PAUSE_SECONDS
+        timeout: float | None = None
+        while time.monotonic() < self._deadline:
+            self._something_landed.wait(timeout)
+            self._something_landed.clear()
+            is_last = self._is_over.is_set()
+            is_stuck = self._send_once()
+            if is_last:
+                return
+            timeout = pause if is_stuck else None
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS) if is_stuck else FIRST_PAUSE_SECONDS
+
+    def _send_once(self) -> bool:
+        """Whether something is still owed."""
+        try:
+            sent = send_owed(
+                self._pipeline, self._connections, is_over=lambda: time.monotonic() >= self._deadline
+            )
+        except SluiceError as error:
+            self._warn(str(error))
+        except Exception:  # noqa: BLE001  (a notice must never end a drain; it stays owed)
+            _log.exception("notices of %s stay owed", self._pipeline.name)
+        else:
+            if sent.owing:
+                self._warn(sent.owing)
+            return bool(sent.owing)
+        return True
+
+    def _warn(self, why: str) -> None:
+        """Once for each reason in a row: the receiver of a long run may be away for all of it."""
+        if why != self._warned_of:
+            _log.warning(_OWED, self._pipeline.name, why)
+        self._warned_of = why
+
+
+def warn_of_owed(pipeline: PipelineConfig, sent: NoticesSent) -> None:
+    """A line when not all was taken; the work itself goes on."""
+    if sent.owing:
+        _log.warning(_OWED, pipeline.name, sent.owing)
+
+
+def _send(
+    to_receiver: Callable[[dict[str, Any]], Posted], attempt: Attempt, table: Table, connections: Connections
+) -> Posted:
+    written = attempt.entry(ParquetWritten)
+    paths = {partition_path(file, table.metadata) for file in (written.data_files if written else ())}
+    connections.fail_points.reach("notice.before-post")
+    posted = to_receiver(notice_of(attempt, paths))
+    connections.fail_points.reach("notice.after-post")
+    return posted
+
+
+def _outcome(posted: Posted, attempt: Attempt, now_us: int) -> str | None:
+    """What to remember of it, None while the notice stays owed."""
+    if posted.delivery is not Delivery.AWAY:
+        return posted.delivery
+    return "expired" if is_expired(attempt, now_us) else None
+
+
+def _lament(attempt: Attempt, outcome: str, detail: str) -> None:
+    _log.error(
+        "GIVEN UP: the notice of commit %s of %s (%s, %s): drop what you cached of it by hand",
+        attempt.uuid,
+        attempt.batch.table if attempt.batch else attempt.table_uuid,
+        outcome,
+        detail,
+    )
+
+
+def _mark(attempt: Attempt, outcome: str, connections: Connections) -> None:
+    """Remember that nothing is owed any more."""
+    if attempt.batch is None:
+        raise AssertionError("an attempt that cannot be read owes nothing")
+    mark = Notified(outcome, connections.run_id, connections.now_us())
+    connections.txlog.append(attempt.table_uuid, attempt.batch, mark, reached=attempt.reached)
+
+
+def _receiver(pipeline: PipelineConfig) -> Callable[[dict[str, Any]], Posted]:
+    """What takes a notice: the webhook, or one that is away when its URL cannot be resolved."""
+    written = pipeline.notify.webhook
+    if written is None:
+        raise AssertionError("nobody is to be told")
+    try:
+        url = resolve({"notify.webhook": written.get_secret_value()})["notify.webhook"]
+    except ConfigError as error:
+        away = Posted(Delivery.AWAY, str(error))
+        return lambda _notice: away
+    remember(url)
+    return partial(post, url)

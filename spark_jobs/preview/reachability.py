@@ -1,0 +1,106 @@
+"""Tries what a drain needs of its storage and of its tasks; leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyiceberg.io import load_file_io
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from spark_jobs.kafka.admin import KafkaAdmin
+from spark_jobs.protocol.errors import ConfigError, SluiceError, error_from_json, error_to_json
+from spark_jobs.storage.file_listing import list_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from pyspark.sql import SparkSession
+
+CONTENT = b"sluice check\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a task must reach; ``kafka`` and ``storage`` are resolved properties and hold secrets."""
+
+    kafka: dict[str, str] = field(repr=False)
+    topic: str
+    location: str
+    storage: dict[str, str] = field(repr=False)
+
+
+def try_storage(location: str, properties: Mapping[str, str]) -> None:
+    """Put, get, list and delete one small file below ``location``, through the FileIO that tables use.
+
+    Raises ``ConfigError`` (``storage-refused``) naming the step that failed.
+    """
+    folder = f"{location.rstrip('/')}/.sluice-check-{uuid.uuid4().hex}"
+    made = _missing_folders(folder, properties)
+    step, content, names = "open", b"", [""]
+    try:
+        file_io = load_file_io(dict(properties), folder)
+        path = f"{folder}/probe"
+        step = "put"
+        with file_io.new_output(path).create() as output:
+            output.write(CONTENT)
+        step = "get"
+        with file_io.new_input(path).open() as source:
+            content = source.read()
+        step = "list"
+        names = [file.name for file in list_files(folder, properties)]
+        step = "delete"
+        file_io.delete(path)
+    except Exception as error:
+        raise _refused(step, location, f"{type(error).__name__}: {error}") from error
+    finally:
+        for empty in made:
+            if empty.is_dir():
+                empty.rmdir()
+    if content != CONTENT:
+        raise _refused("get", location, f"{len(content)} other bytes came back")
+    if names != ["probe"]:
+        raise _refused("list", location, f"it lists {names} instead of the file")
+
+
+def try_from_task(spark: SparkSession, target: Target) -> None:
+    """Have one Spark task ask the broker and try the storage; raises what the task met."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"met": [reach(target)]})
+
+    (row,) = spark.range(0, 1, 1, 1).mapInArrow(run, "met string").collect()
+    if row.met:
+        raise error_from_json(json.loads(row.met))
+
+
+def reach(target: Target) -> str:
+    """Reach the broker and the storage from here; the error as JSON, empty when there is none."""
+    try:
+        KafkaAdmin(target.kafka).source_state(target.topic)
+        try_storage(target.location, target.storage)
+    except SluiceError as error:
+        return json.dumps(error_to_json(error))
+    return ""
+
+
+def _missing_folders(folder: str, properties: Mapping[str, str]) -> list[Path]:
+    """On a local disk writing makes folders, which an object store has not: innermost first."""
+    scheme, _, path = PyArrowFileIO.parse_location(folder, dict(properties))
+    if scheme != "file":
+        return []
+    return [place for place in (Path(path), *Path(path).parents) if not place.exists()]
+
+
+def _refused(step: str, location: str, said: str) -> ConfigError:
+    return ConfigError(
+        f"the storage did not {step} a file: {' '.join(said.split())}",
+        code="storage-refused",
+        hint="Put, get, list and delete are needed there; check address, credentials and policy.",
+        location=location,
+    )

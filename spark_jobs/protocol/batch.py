@@ -1,0 +1,119 @@
+"""A batch: the offset ranges that become one commit, and what its tasks must account for. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from spark_jobs.protocol.offsets import (  # noqa: TC001  (the log reads field types)
+    OffsetRange,
+    OffsetRanges,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+class BatchKind(StrEnum):
+    """What a commit is for. Drains and replays write files; the others change progress only.
+
+    They are acts of an operator, but for CANCEL, a replay given up, and REANCHOR, which upkeep makes.
+    """
+
+    DRAIN = "drain"
+    REPLAY = "replay"
+    SKIP = "skip"
+    DISCARD = "discard"
+    PAUSE = "pause"
+    RESUME = "resume"
+    ROLLBACK = "rollback"
+    ACCEPT = "accept"
+    CANCEL = "cancel"
+    REANCHOR = "reanchor"
+
+    @property
+    def writes_files(self) -> bool:
+        """Whether an attempt of this kind may leave files behind."""
+        return self in {BatchKind.DRAIN, BatchKind.REPLAY}
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One planned commit.
+
+    ``ingested_at_us`` is microseconds since the epoch (UTC), fixed at plan so that an adopted batch keeps it.
+    ``attempt`` is a fresh uuid: two runs that plan the same ranges have the same ``batch_id`` and
+    different attempts, so neither can take the other's commit for its own. ``epoch`` was the
+    table's at plan, and the batch commits only while it still is: the replay epoch of a replay, which no
+    offsets fence, and the number of rollbacks of a drain, whose offsets come round again after one.
+    ``leader_epochs`` are those of the topic with these ids at plan, by partition of the ranges.
+    """
+
+    pipeline: str
+    table: str
+    topic: str
+    generation: int
+    ranges: OffsetRanges
+    attempt: str
+    ingested_at_us: int
+    kind: BatchKind = BatchKind.DRAIN
+    epoch: int = 0
+    cluster_id: str | None = None
+    topic_id: str | None = None
+    leader_epochs: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def batch_id(self) -> str:
+        """Deterministic name of the work: kind and ranges of one generation of one topic."""
+        key = f"{self.kind}|{self.table}|{self.topic}|{self.generation}|{self.ranges}"
+        return f"{self.kind}-" + hashlib.sha256(key.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """What one task reads: ranges ordered by partition and offset, bounded in bytes."""
+
+    split_id: int
+    ranges: tuple[OffsetRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """Where the offsets of one partition's range went: they must all be accounted for.
+
+    ``gaps`` are offsets that hold no readable record: control markers, aborted transactions, compaction.
+    """
+
+    rows: int = 0
+    dead_letters: int = 0
+    tombstones: int = 0
+    gaps: int = 0
+
+    @property
+    def offsets(self) -> int:
+        """Number of offsets accounted for."""
+        return self.rows + self.dead_letters + self.tombstones + self.gaps
+
+    def __add__(self, other: Balance) -> Balance:
+        return Balance(
+            self.rows + other.rows,
+            self.dead_letters + other.dead_letters,
+            self.tombstones + other.tombstones,
+            self.gaps + other.gaps,
+        )
+
+
+def total(balances: Iterable[Balance]) -> Balance:
+    """Sum of the balances."""
+    result = Balance()
+    for balance in balances:
+        result += balance
+    return result
+
+
+def unbalanced(ranges: OffsetRanges, balances: Mapping[int, Balance]) -> dict[int, int]:
+    """By partition, how many offsets are unaccounted for (negative: counted twice); empty when none are."""
+    off = {r.partition: len(r) - balances.get(r.partition, Balance()).offsets for r in ranges}
+    return {partition: missing for partition, missing in off.items() if missing}

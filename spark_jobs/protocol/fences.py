@@ -1,0 +1,51 @@
+"""What still fences a batch that has not landed: offsets, source, replay epoch, rollbacks. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spark_jobs.protocol.batch import BatchKind
+
+if TYPE_CHECKING:
+    from spark_jobs.protocol.batch import Batch
+    from spark_jobs.protocol.progress import Progress
+
+
+def has_passed(progress: Progress, batch: Batch) -> bool:
+    """Whether the batch's commit is refused for ever.
+
+    A drain's when the table moved beyond one of its starts, a replay's when the table's epoch did: its
+    offsets are behind the table's from the beginning.
+    """
+    if progress.generation != batch.generation:
+        return progress.generation > batch.generation
+    if batch.kind is BatchKind.REPLAY:
+        return progress.replay_epoch > batch.epoch
+    if _is_before_rollback(progress, batch):
+        return True
+    known = progress.next_offsets
+    return any(known.get(partition, start) > start for partition, start in batch.ranges.starts.items())
+
+
+def stands_at_starts(progress: Progress, batch: Batch) -> bool:
+    """Whether the table's next offsets are the batch's starts; partitions unknown to it do not object.
+
+    Never for a replay, which is behind them. After a rollback the table comes to the same offsets again: a
+    batch of before is refused all the same, since its files may have been swept meanwhile.
+    """
+    if batch.kind is BatchKind.REPLAY or _is_before_rollback(progress, batch):
+        return False
+    known = progress.next_offsets
+    is_same_source = (progress.topic, progress.generation) == (batch.topic, batch.generation)
+    return is_same_source and all(known.get(p, start) == start for p, start in batch.ranges.starts.items())
+
+
+def may_replay(progress: Progress, batch: Batch) -> bool:
+    """Whether the table is still in the epoch the replay was planned in, and has drained its offsets."""
+    planned_in = (batch.topic, batch.generation, batch.epoch)
+    is_in_epoch = (progress.topic, progress.generation, progress.replay_epoch) == planned_in
+    return is_in_epoch and all(end <= progress.next_offsets.get(p, 0) for p, end in batch.ranges.ends.items())
+
+
+def _is_before_rollback(progress: Progress, batch: Batch) -> bool:
+    return batch.kind is BatchKind.DRAIN and batch.epoch < progress.rollbacks

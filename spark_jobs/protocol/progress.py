@@ -1,0 +1,282 @@
+"""A table's progress: the ``sluice.*`` properties that travel in the same commit as the data. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, astuple, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from spark_jobs.protocol.errors import CorruptLog
+from spark_jobs.protocol.skips import Skip
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from spark_jobs.protocol.batch import Batch
+
+_T = TypeVar("_T")
+
+FORMAT_VERSION = 1
+LAST_COMMITS_KEPT = 20
+
+_PREFIX = "sluice."
+PROPERTY_FORMAT_VERSION = "sluice.format-version"
+PROPERTY_OFFSETS = "sluice.offsets"
+PROPERTY_TOPIC_ID = "sluice.topic-id"
+PROPERTY_CLUSTER_ID = "sluice.cluster-id"
+PROPERTY_LAST_COMMITS = "sluice.last-commits"
+PROPERTY_ANCHOR = "sluice.anchor"
+PROPERTY_STARTS = "sluice.starts"
+PROPERTY_LAST_DRAIN = "sluice.last-drain"
+PROPERTY_REPLAY_EPOCH = "sluice.replay-epoch"
+PROPERTY_PAUSED = "sluice.paused"
+PROPERTY_COMPACTED_FILES = "sluice.compacted-files"
+PROPERTY_SKIPPED = "sluice.skipped"
+PROPERTY_ROLLBACKS = "sluice.rollbacks"
+PROPERTY_LEADER_EPOCHS = "sluice.leader-epochs"
+PROPERTY_PENDING_DEAD_LETTERS = "sluice.pending-dead-letters"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRecord:
+    """One landed attempt: offsets by partition before (``starts``) and after (``ends``, exclusive)."""
+
+    attempt: str
+    starts: dict[int, int]
+    ends: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingDeadLetters:
+    """Dead-letter files a landed data commit owes to the dead-letter table.
+
+    ``files`` are data-file descriptions as written by ``spark_jobs.lake.data_files.to_json``. With
+    ``replaces`` the dead letters that are there of the offsets ``[starts, ends)`` go in the same commit.
+    """
+
+    attempt: str
+    starts: dict[int, int]
+    ends: dict[int, int]
+    files: tuple[dict[str, Any], ...]
+    replaces: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LastDrain:
+    """What the last drained batch was like, whatever upkeep and replays did to the table since.
+
+    ``records`` are offsets, ``bytes_read`` Kafka values and keys; times in milliseconds since the epoch.
+    """
+
+    attempt: str
+    committed_at_ms: int
+    records: int
+    bytes_read: int
+    valid_through_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """An operator stopped the pipeline's drains; ``at_ms`` is milliseconds since the epoch."""
+
+    reason: str
+    actor: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a table stands: next offsets of every generation, the source's identity, the last commits.
+
+    ``next_offsets`` maps partition to next offset for the current ``generation``; ``earlier`` keeps the
+    generations before it. ``anchor`` is the snapshot id the last commit made; None only before creation.
+    ``starts`` are the current generation's first offsets. ``replay_epoch`` goes up with every replay that
+    landed or was given up, and fences those planned before. ``compacted_files`` is how many data files the
+    last compaction left. ``skipped`` are the offsets an operator left out. ``rollbacks`` counts the table's:
+    offsets come round again after one, so it fences the drains that were planned before. ``leader_epochs``
+    holds by partition an offset and the latest leader epoch that a record below it can have: when the log
+    of that epoch ends below the offset by now, Kafka has lost records that the table has (KIP-320).
+    """
+
+    topic: str
+    generation: int
+    next_offsets: dict[int, int]
+    cluster_id: str | None = None
+    topic_id: str | None = None
+    earlier: dict[int, dict[int, int]] = field(default_factory=dict)
+    last_commits: tuple[CommitRecord, ...] = ()
+    anchor: int | None = None
+    pending_dead_letters: PendingDeadLetters | None = None
+    starts: dict[int, int] = field(default_factory=dict)
+    last_drain: LastDrain | None = None
+    replay_epoch: int = 0
+    paused: Pause | None = None
+    compacted_files: int = 0
+    skipped: tuple[Skip, ...] = ()
+    rollbacks: int = 0
+    leader_epochs: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def has_landed(self, attempt: str) -> bool:
+        """Whether this attempt's commit is among the last ones of the table."""
+        return any(commit.attempt == attempt for commit in self.last_commits)
+
+    def recorded(self, attempt: str, starts: Mapping[int, int], ends: Mapping[int, int]) -> Progress:
+        """The same with one more landed attempt."""
+        record = CommitRecord(attempt, dict(starts), dict(ends))
+        return replace(self, last_commits=(*self.last_commits, record)[-LAST_COMMITS_KEPT:])
+
+    def advanced(
+        self, batch: Batch, dead_letters: PendingDeadLetters | None, last_drain: LastDrain | None = None
+    ) -> Progress:
+        """Progress after ``batch`` lands; the caller sets ``anchor`` once it knows the snapshot id."""
+        starts, ends = batch.ranges.starts, batch.ranges.ends
+        # A batch may land after the table was given another source, whose leaders are counted anew.
+        is_same = (batch.cluster_id, batch.topic_id) == (self.cluster_id, self.topic_id)
+        epochs = {p: (ends[p], epoch) for p, epoch in batch.leader_epochs.items() if is_same}
+        return replace(
+            self.recorded(batch.attempt, starts, ends),
+            next_offsets={**self.next_offsets, **ends},
+            starts={**starts, **self.starts},
+            leader_epochs={**self.leader_epochs, **epochs},
+            pending_dead_letters=dead_letters,
+            last_drain=last_drain or self.last_drain,
+        )
+
+    def replayed(self, batch: Batch, dead_letters: PendingDeadLetters) -> Progress:
+        """Progress after a replay lands: the next offsets stay, every other replay of its epoch is fenced."""
+        return replace(
+            self.recorded(batch.attempt, batch.ranges.starts, batch.ranges.ends),
+            replay_epoch=self.replay_epoch + 1,
+            pending_dead_letters=dead_letters,
+        )
+
+    def to_properties(self) -> dict[str, str]:
+        """The table properties of this progress; every key is written every time."""
+        generations = {**self.earlier, self.generation: self.next_offsets}
+        properties = {
+            PROPERTY_FORMAT_VERSION: str(FORMAT_VERSION),
+            PROPERTY_OFFSETS: _dumps({self.topic: generations}),
+            PROPERTY_LAST_COMMITS: _dumps([[c.attempt, c.starts, c.ends] for c in self.last_commits]),
+            PROPERTY_PENDING_DEAD_LETTERS: _dumps(_plain(self.pending_dead_letters)),
+            PROPERTY_STARTS: _dumps(self.starts),
+            PROPERTY_LAST_DRAIN: _dumps(_plain(self.last_drain)),
+            PROPERTY_REPLAY_EPOCH: str(self.replay_epoch),
+            PROPERTY_PAUSED: _dumps(_plain(self.paused)),
+            PROPERTY_COMPACTED_FILES: str(self.compacted_files),
+            PROPERTY_SKIPPED: _dumps([astuple(skip) for skip in self.skipped]),
+            PROPERTY_ROLLBACKS: str(self.rollbacks),
+            PROPERTY_LEADER_EPOCHS: _dumps(self.leader_epochs),
+        }
+        if self.cluster_id is not None:
+            properties[PROPERTY_CLUSTER_ID] = self.cluster_id
+        if self.topic_id is not None:
+            properties[PROPERTY_TOPIC_ID] = self.topic_id
+        if self.anchor is not None:
+            properties[PROPERTY_ANCHOR] = str(self.anchor)
+        return properties
+
+
+def has_progress(properties: Mapping[str, str]) -> bool:
+    """Whether the table was made by Sluice."""
+    return PROPERTY_FORMAT_VERSION in properties
+
+
+def digest(properties: Mapping[str, str]) -> str:
+    """What a commit says of the properties it leaves: whoever sets one of them by hand does not change it.
+
+    However JSON is spaced. Without the anchor, which is the very snapshot that says it.
+    """
+    ours = {
+        n: _plain_text(v) for n, v in properties.items() if n.startswith(_PREFIX) and n != PROPERTY_ANCHOR
+    }
+    return hashlib.sha256(_dumps(ours).encode()).hexdigest()[:16]
+
+
+def progress_from_properties(properties: Mapping[str, str], *, table: str) -> Progress:
+    """Read the progress back.
+
+    Raises ``CorruptLog``: of a newer format (upgrade Sluice) or damaged by hand (restore the properties).
+    """
+    version = properties.get(PROPERTY_FORMAT_VERSION, "")
+    if not version.isdigit() or int(version) > FORMAT_VERSION:
+        raise CorruptLog(
+            f"the table's progress has format {version or '?'}, this version reads up to {FORMAT_VERSION}",
+            code="newer-format",
+            hint="Upgrade Sluice to the version that wrote it.",
+            table=table,
+        )
+    try:
+        return _parse(properties)
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise CorruptLog(
+            f"the table's sluice.* properties cannot be read: {type(error).__name__}: {error}",
+            code="damaged-progress",
+            hint="They are written by commits only; restore them from an earlier metadata file.",
+            table=table,
+        ) from error
+
+
+def _parse(properties: Mapping[str, str]) -> Progress:
+    ((topic, by_generation),) = json.loads(properties[PROPERTY_OFFSETS]).items()
+    generations = {int(g): _offsets(offsets) for g, offsets in by_generation.items()}
+    current = max(generations)
+    anchor = properties.get(PROPERTY_ANCHOR)
+    return Progress(
+        topic=topic,
+        generation=current,
+        next_offsets=generations.pop(current),
+        cluster_id=properties.get(PROPERTY_CLUSTER_ID),
+        topic_id=properties.get(PROPERTY_TOPIC_ID),
+        earlier=generations,
+        last_commits=tuple(
+            CommitRecord(attempt, _offsets(starts), _offsets(ends))
+            for attempt, starts, ends in json.loads(properties[PROPERTY_LAST_COMMITS])
+        ),
+        anchor=int(anchor) if anchor is not None else None,
+        pending_dead_letters=_pending_from_json(json.loads(properties[PROPERTY_PENDING_DEAD_LETTERS])),
+        # A table that was last committed to before there were these has none of them.
+        starts=_offsets(json.loads(properties.get(PROPERTY_STARTS, "{}"))),
+        last_drain=_optional(LastDrain, properties.get(PROPERTY_LAST_DRAIN, "null")),
+        replay_epoch=int(properties.get(PROPERTY_REPLAY_EPOCH, "0")),
+        paused=_optional(Pause, properties.get(PROPERTY_PAUSED, "null")),
+        compacted_files=int(properties.get(PROPERTY_COMPACTED_FILES, "0")),
+        skipped=tuple(Skip(*skip) for skip in json.loads(properties.get(PROPERTY_SKIPPED, "[]"))),
+        rollbacks=int(properties.get(PROPERTY_ROLLBACKS, "0")),
+        leader_epochs={
+            int(partition): (int(offset), int(epoch))
+            for partition, (offset, epoch) in json.loads(properties.get(PROPERTY_LEADER_EPOCHS, "{}")).items()
+        },
+    )
+
+
+def _plain(value: PendingDeadLetters | LastDrain | Pause | None) -> dict[str, Any] | None:
+    return None if value is None else asdict(value)
+
+
+def _plain_text(value: str) -> str:
+    try:
+        return _dumps(json.loads(value))
+    except ValueError:
+        return value
+
+
+def _optional(kind: type[_T], text: str) -> _T | None:
+    value = json.loads(text)
+    return None if value is None else kind(**value)
+
+
+def _pending_from_json(value: dict[str, Any] | None) -> PendingDeadLetters | None:
+    if value is None:
+        return None
+    starts, ends = _offsets(value["starts"]), _offsets(value["ends"])
+    replaces = value.get("replaces", False)
+    return PendingDeadLetters(value["attempt"], starts, ends, tuple(value["files"]), replaces)
+
+
+def _offsets(value: Mapping[str, int]) -> dict[int, int]:
+    return {int(partition): int(offset) for partition, offset in value.items()}
+
+
+def _dumps(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), sort_keys=True)

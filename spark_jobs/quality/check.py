@@ -1,0 +1,94 @@
+"""Suites judged on what is committed: the newest commits, or any offsets asked for. Reads only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_jobs.config.suites import When
+from spark_jobs.connections.tables import load_drained
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol.offsets import OffsetRanges
+from spark_jobs.quality.judge import columns_of, judge
+from spark_jobs.quality.results import SuiteResult, merged, suite_result_from_json
+from spark_jobs.quality.rows import rows_of_ranges
+from spark_jobs.txlog.entries import Held
+from spark_jobs.txlog.states import is_waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyiceberg.table import Table
+
+    from spark_jobs.config.settings import PipelineConfig
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.protocol.progress import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class QualityResult:
+    """Every suite's result. ``ranges`` are the offsets that suites of kind "after" were judged on.
+
+    A gate's result is that of the batch it holds now; without one it has no failed expectation.
+    """
+
+    ranges: OffsetRanges
+    suites: tuple[SuiteResult, ...]
+
+
+def check_quality(
+    pipeline: PipelineConfig, connections: Connections, *, since: Mapping[int, int] | None = None
+) -> QualityResult:
+    """Judge what was committed from the offsets ``since`` on (by partition); without any, the last batch.
+
+    Rows are judged in parts of at most a batch, so memory does not grow with how much that is. Raises
+    ``ConfigError`` (``no-table-yet``) before the first batch, and ``RetryableError``.
+    """
+    table = load_drained(pipeline, connections)
+    progress = progress_of(table)
+    ranges = _committed(progress, since)
+    found = []
+    after = [suite for suite in pipeline.quality if suite.when is When.AFTER]
+    columns = columns_of(after, table.schema())
+    parts: dict[str, list[SuiteResult]] = {suite.name: [] for suite in after}
+    for part in _cut(ranges, pipeline.max_batch_records) if after and ranges else ():
+        rows = rows_of_ranges(table, part, progress.generation, columns)
+        for suite in after:
+            parts[suite.name].append(judge(suite, rows, table.schema()).result)
+    holding = _holding(table, progress, connections)
+    for suite in pipeline.quality:
+        if suite.when is When.GATE:
+            found.append(holding.get(suite.name, SuiteResult(suite.name, 0, ())))
+        else:
+            found.append(merged(suite.name, parts[suite.name]))
+    return QualityResult(ranges, tuple(found))
+
+
+def _committed(progress: Progress, since: Mapping[int, int] | None) -> OffsetRanges:
+    ends = progress.next_offsets
+    if since is not None:
+        starts = {p: min(since.get(p, progress.starts.get(p, 0)), end) for p, end in ends.items()}
+        if newer := OffsetRanges.between(starts, ends):
+            return newer
+    drained = progress.last_drain.attempt if progress.last_drain else None
+    commit = next((each for each in progress.last_commits if each.attempt == drained), None)
+    return OffsetRanges.between(commit.starts, commit.ends) if commit else OffsetRanges(())
+
+
+def _cut(ranges: OffsetRanges, most_records: int) -> Iterator[OffsetRanges]:
+    """Parts of at most so many offsets, one partition each; the whole when it is no more than that."""
+    if ranges.records <= most_records:
+        yield ranges
+        return
+    for whole in ranges:
+        for piece in whole.cut(most_records):
+            yield OffsetRanges((piece,))
+
+
+def _holding(table: Table, progress: Progress, connections: Connections) -> dict[str, SuiteResult]:
+    """By suite, how the batch that it holds did."""
+    uuid = str(table.metadata.table_uuid)
+    unfinished = connections.txlog.unfinished(uuid, now_us=connections.now_us())
+    held = [entry for each in unfinished if is_waiting(each, progress) and (entry := each.entry(Held))]
+    results = [suite_result_from_json(each) for entry in held for each in entry.failed]
+    return {result.suite: result for result in results}

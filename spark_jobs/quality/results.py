@@ -1,0 +1,106 @@
+"""Quality suites as configured, and what judging one results in. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+FAILING_ROWS_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class FailingRow:
+    """Where a failing row came from, and the value at fault, shortened and without secrets."""
+
+    partition: int
+    offset: int
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectationResult:
+    """How one expectation did.
+
+    ``checked`` counts the rows it was asked about, ``unexpected`` those that do not meet it, of which
+    ``examples`` are the first. ``observed`` is the figure it found, when it is about one. ``error`` says why
+    it could not be judged at all; it is not met then.
+    """
+
+    expectation: str
+    is_met: bool
+    observed: str | None = None
+    checked: int = 0
+    unexpected: int = 0
+    examples: tuple[FailingRow, ...] = ()
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteResult:
+    """How a suite did on ``rows`` rows."""
+
+    suite: str
+    rows: int
+    results: tuple[ExpectationResult, ...]
+
+    @property
+    def is_met(self) -> bool:
+        """Whether every expectation is."""
+        return all(result.is_met for result in self.results)
+
+    @property
+    def failed(self) -> tuple[ExpectationResult, ...]:
+        """Those that are not met."""
+        return tuple(result for result in self.results if not result.is_met)
+
+    @property
+    def story(self) -> str:
+        """What is wrong, in one line."""
+        return f"suite {self.suite}: {'; '.join(map(_told, self.failed))}"
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data, for the log; without what was met."""
+        return {"suite": self.suite, "rows": self.rows, "results": [asdict(each) for each in self.failed]}
+
+
+def merged(suite: str, parts: Sequence[SuiteResult]) -> SuiteResult:
+    """One suite's results on parts of the rows as one: met when every part meets it; the first examples."""
+    by_expectation = zip(*(part.results for part in parts), strict=True)
+    return SuiteResult(
+        suite,
+        sum(part.rows for part in parts),
+        tuple(_merged(results) for results in by_expectation),
+    )
+
+
+def _merged(results: tuple[ExpectationResult, ...]) -> ExpectationResult:
+    worst = next((result for result in results if not result.is_met), results[-1])
+    examples = tuple(row for result in results for row in result.examples)
+    return replace(
+        worst,
+        checked=sum(result.checked for result in results),
+        unexpected=sum(result.unexpected for result in results),
+        examples=examples[:FAILING_ROWS_SHOWN],
+    )
+
+
+def suite_result_from_json(value: Mapping[str, Any]) -> SuiteResult:
+    """Read ``SuiteResult.to_json`` back."""
+    results = tuple(
+        ExpectationResult(**{**each, "examples": tuple(FailingRow(**row) for row in each["examples"])})
+        for each in value["results"]
+    )
+    return SuiteResult(value["suite"], value["rows"], results)
+
+
+def _told(result: ExpectationResult) -> str:
+    if result.error is not None:
+        return f"{result.expectation} cannot be judged: {result.error}"
+    if not result.checked:
+        return f"{result.expectation} is not met: found {result.observed}"
+    at = ", ".join(f"{row.partition}:{row.offset}" for row in result.examples[:3])
+    place = f" (first at {at})" if at else ""
+    return f"{result.expectation} is not met by {result.unexpected:,} of {result.checked:,} rows{place}"

@@ -1,0 +1,80 @@
+"""A table as DuckDB scans it: asked for columns and conditions, it opens the files that can matter.
+
+DuckDB tells a source which columns a query touches and offers it conditions. Those that Iceberg evaluates
+alike become the scan's row filter, which leaves out partitions and files by their statistics; the others
+DuckDB evaluates itself.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from duckdb._sources.arrow import ArrowScanSource
+
+from spark_jobs.lake.table_stream import scan_schema, stream
+from spark_jobs.query.duckdb_filter import row_filter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from duckdb import DuckDBPyConnection
+    from duckdb._sources.nodes import Node
+    from pyiceberg.table import DataScan
+
+
+class TableSource(ArrowScanSource):
+    """One table. ``open_scan`` is called at the first use and gives the scan of all its rows."""
+
+    schema_is_stable = True
+
+    def __init__(self, open_scan: Callable[[], DataScan]) -> None:
+        super().__init__(self)
+        self._open_scan = open_scan
+
+    def register(self, connection: DuckDBPyConnection, name: str) -> None:
+        """Let the connection's queries read the table as ``name``."""
+        connection._register_arrow_source(name, self)  # noqa: SLF001  (no public way takes a source)
+
+    def __arrow_c_schema__(self) -> object:
+        """The columns of all rows."""
+        return self._schema.__arrow_c_schema__()
+
+    def accepts(self, predicate: Node) -> bool:
+        """Whether Iceberg keeps exactly the rows for which the condition is true."""
+        return row_filter(predicate, self._columns) is not None
+
+    def stream(self, columns: Sequence[int] | None, filters: Sequence[Node]) -> tuple[object, bool]:
+        """The rows that meet the accepted conditions, with the asked columns in the order asked for."""
+        scan = self._scan
+        for predicate in filters:
+            accepted = row_filter(predicate, self._columns)
+            if accepted is None:
+                raise AssertionError("only accepted conditions are handed over")
+            scan = scan.filter(accepted)
+        if columns is None:
+            return stream(scan).__arrow_c_stream__(), False
+        names = [self._schema.names[index] for index in columns]
+        batches = stream(scan.select(*names))
+        in_order = pa.schema([self._schema.field(name) for name in names])
+        ordered = pa.RecordBatchReader.from_batches(in_order, (batch.select(names) for batch in batches))
+        return ordered.__arrow_c_stream__(), True
+
+    @cached_property
+    def _scan(self) -> DataScan:
+        return self._open_scan()
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        return scan_schema(self._scan)
+
+    @cached_property
+    def _columns(self) -> dict[str, str]:
+        """The type by name of the columns that a row filter may speak of.
+
+        A filter is bound to the table's newest schema: a column that another tool renamed is not among them.
+        """
+        newest = {field.field_id: field.name for field in self._scan.table_metadata.schema().fields}
+        fields = self._scan.projection().fields
+        return {f.name: str(f.field_type) for f in fields if newest.get(f.field_id) == f.name}

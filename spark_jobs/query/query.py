@@ -1,0 +1,162 @@
+"""SQL over a pipeline's table and its dead letters: planned by PyIceberg, streamed into DuckDB.
+
+The DuckDB is empty and shut in: it opens no file and no connection and loads no extension. What it needs
+beyond its memory lies in a temporary folder until the query is over.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow as pa
+
+from spark_jobs.connections.tables import load_drained, load_fresh
+from spark_jobs.lake.as_of import snapshot_at
+from spark_jobs.lake.moments import Moment
+from spark_jobs.lake.tables import dead_letters_of
+from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.query.duckdb_source import TableSource
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from duckdb import DuckDBPyConnection
+    from pyiceberg.table import DataScan, Table
+    from pyiceberg.table.snapshots import Snapshot
+
+    from spark_jobs.config.settings import PipelineConfig
+    from spark_jobs.connections.connect import Connections
+
+DEAD_LETTERS = "dead_letters"
+MEMORY_LIMIT = "1GB"
+ROWS_A_BATCH = 10_000
+ATTEMPT = "sluice.attempt"
+# What DuckDB says when a table's own stream raised.
+_READ_FAILED = "reading the stream registered as"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A query's rows as they come; good until the query is closed."""
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+
+
+@contextmanager
+def query(
+    pipeline: PipelineConfig, connections: Connections, sql: str, *, as_of: Moment | None = None
+) -> Iterator[Answer]:
+    """Run SQL over the table, by its own name, and ``dead_letters``: now, or both as of a moment.
+
+    Raises, also while rows are taken: ``ConfigError`` (``query-refused`` for what DuckDB does not run,
+    ``no-table-yet``, ``no-history``, ``no-such-snapshot``), ``RetryableError`` when catalog or storage are
+    away.
+    """
+    table = load_drained(pipeline, connections)
+    dead_letters = load_fresh(connections, dead_letters_of(pipeline.table))
+    scan = _scan_at(table, as_of)
+    with (
+        tempfile.TemporaryDirectory(prefix="sluice-query-") as folder,
+        duckdb.connect(config=_shut_in(folder)) as engine,
+    ):
+        if dead_letters is not None:
+            TableSource(partial(_dead_letters_scan, dead_letters, scan)).register(engine, DEAD_LETTERS)
+        _register_by_name(engine, TableSource(lambda: scan), pipeline.table)
+        engine.execute("SET TimeZone = 'UTC'; SET python_enable_replacements = false")
+        engine.execute("SET lock_configuration = true")
+        with _begun(engine, sql, pipeline.table) as answer:
+            yield Answer(answer.schema, _translating(answer, pipeline.table))
+
+
+def _shut_in(folder: str) -> dict[str, str | bool | int | float | list[str]]:
+    return {
+        "enable_external_access": "false",
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+        "memory_limit": MEMORY_LIMIT,
+        "temp_directory": folder,
+    }
+
+
+def _register_by_name(engine: DuckDBPyConnection, source: TableSource, identifier: str) -> None:
+    """Under the last part of its name, and under its whole name where that has two parts."""
+    *namespace, name = identifier.split(".")
+    source.register(engine, name)
+    if len(namespace) == 1:
+        schema, view = (f'"{part.replace(chr(34), 2 * chr(34))}"' for part in (*namespace, name))
+        engine.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+        engine.execute(f"CREATE VIEW {schema}.{view} AS FROM temp.{view}")
+
+
+def _scan_at(table: Table, as_of: Moment | None) -> DataScan:
+    return table.scan(snapshot_id=snapshot_at(table, as_of).snapshot_id if as_of else None)
+
+
+def _dead_letters_scan(dead_letters: Table, scan: DataScan) -> DataScan:
+    """The dead letters that belong to the data table's rows.
+
+    A batch's own are committed after its rows, so time alone would leave them out.
+    """
+    if scan.snapshot_id is None:
+        return dead_letters.scan()
+    data = scan.table_metadata.snapshot_by_id(scan.snapshot_id)
+    if data is None:
+        raise AssertionError("the scan is of a snapshot the table has")
+    attempt = _attempt_of(data)
+    own = (each for each in dead_letters.metadata.snapshots if attempt and _attempt_of(each) == attempt)
+    snapshot = next(own, None) or snapshot_at(dead_letters, Moment(at_ms=data.timestamp_ms))
+    return dead_letters.scan(snapshot_id=snapshot.snapshot_id)
+
+
+def _attempt_of(snapshot: Snapshot) -> str | None:
+    return snapshot.summary.additional_properties.get(ATTEMPT) if snapshot.summary else None
+
+
+def _begun(engine: DuckDBPyConnection, sql: str, table: str) -> pa.RecordBatchReader:
+    with _translated(table):
+        relation = engine.sql(sql)
+        if relation is None:  # an empty text is no error to DuckDB, and nothing else gives no relation
+            relation = engine.sql("SELECT")
+        return relation.to_arrow_reader(ROWS_A_BATCH)
+
+
+def _translating(batches: pa.RecordBatchReader, table: str) -> Iterator[pa.RecordBatch]:
+    with _translated(table):
+        yield from batches
+
+
+@contextmanager
+def _translated(table: str) -> Iterator[None]:
+    """Errors of DuckDB, of Arrow's stream and of the files behind it, as ours."""
+    try:
+        yield
+    except (duckdb.IOException, OSError) as error:
+        raise _files_away(error, table) from error
+    except (duckdb.Error, pa.ArrowException) as error:
+        ours = f"{table.rpartition('.')[2]} and {DEAD_LETTERS}"
+        if _READ_FAILED in str(error):
+            raise _files_away(error, table) from error
+        raise ConfigError(
+            f"the query was not run: {_first_line(error)}",
+            code="query-refused",
+            hint=f"The tables are {ours}; it is DuckDB's SQL without files, network and extensions.",
+        ) from error
+
+
+def _files_away(error: Exception, table: str) -> RetryableError:
+    return RetryableError(
+        f"the table's files could not be read: {_first_line(error)}",
+        code="table-unreadable",
+        hint="Try again; when it stays, ./sluice audit PIPELINE --metadata names the files that are gone.",
+        table=table,
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split(". Detail: ")[0].splitlines()[0]

@@ -1,0 +1,245 @@
+"""Whether a parsed value fits a column, and what Arrow is to store for it: the fast way's reference."""
+
+from __future__ import annotations
+
+import re
+import sys
+import uuid
+from collections.abc import Callable
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.records.column_types import fields_of
+from spark_jobs.records.json_parsing import FractionLiteral, HugeIntegerLiteral, json_kind, says_something
+from spark_jobs.records.timestamps import parse_date, parse_local, parse_time, parse_zoned
+from spark_jobs.schema.inference import name_clash
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from spark_jobs.schema.inference import Field
+
+Fit: TypeAlias = Callable[[Any], Any]
+
+_DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?", re.ASCII)
+
+
+class MisfitError(ValueError):
+    """A value that does not fit; ``path`` leads to it. ``is_unknown``: it has no column, and may get one."""
+
+    def __init__(self, message: str, path: tuple[str, ...] = (), *, is_unknown: bool = False) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = path
+        self.is_unknown = is_unknown
+
+    def inside(self, name: str) -> MisfitError:
+        """The same, seen from one level further out."""
+        return MisfitError(self.message, (name, *self.path), is_unknown=self.is_unknown)
+
+
+def fit_record(schema: pa.Schema) -> Fit:
+    """A function from a parsed record to a row as a dict; it raises ``MisfitError``."""
+    return _fit_struct(schema, is_top=True)
+
+
+def _fit(kind: pa.DataType) -> Fit:
+    for known, fit in _FITS:
+        if kind == known:
+            return fit
+    for is_kind, make in _MAKERS:
+        if is_kind(kind):
+            return make(kind)
+    return _unsupported(kind)
+
+
+def _fit_struct(fields: Iterable[pa.Field], *, is_top: bool) -> Fit:
+    fits = {field.name: (_fit(field.type), field.nullable) for field in fields}
+    siblings = fields_of(fields)
+
+    def fit(value: Any) -> dict[str, Any]:
+        if type(value) is not dict:
+            raise _wrong_kind(value, "an object")
+        _check_unknown(value, fits.keys(), siblings, is_top=is_top)
+        return {
+            name: _fit_one(inner, value.get(name), name, nullable) for name, (inner, nullable) in fits.items()
+        }
+
+    return fit
+
+
+def _check_unknown(
+    value: dict[str, Any], known: Collection[str], siblings: tuple[Field, ...], *, is_top: bool
+) -> None:
+    """Raise ``MisfitError`` for a field that says something and has no column, one that may get one first."""
+    clash: MisfitError | None = None
+    for name, item in value.items():
+        if name not in known and says_something(item):
+            message = name_clash(name, siblings, is_top=is_top)
+            if message is None:
+                message = "it has no column, and can have none beside the table's others"
+                raise MisfitError(message, (name,), is_unknown=True)
+            clash = clash or MisfitError(message, (name,))
+    if clash:
+        raise clash
+
+
+def _fit_one(fit: Fit, value: Any, name: str, nullable: bool) -> Any:
+    if value is None:
+        if not nullable:
+            raise MisfitError("the column is required", (name,))
+        return None
+    try:
+        return fit(value)
+    except MisfitError as misfit:
+        raise misfit.inside(name) from None
+
+
+def _fit_list(kind: pa.DataType) -> Fit:
+    inner, nullable = _fit(kind.value_type), kind.value_field.nullable
+
+    def fit(value: Any) -> list[Any]:
+        if type(value) is not list:
+            raise _wrong_kind(value, "an array")
+        return [_fit_one(inner, item, "element", nullable) for item in value]
+
+    return fit
+
+
+def _fit_map(kind: pa.DataType) -> Fit:
+    inner, nullable = _fit(kind.item_type), kind.item_field.nullable
+    if kind.key_type not in (pa.string(), pa.large_string()):
+        return _unsupported(kind)
+
+    def fit(value: Any) -> list[tuple[str, Any]]:
+        if type(value) is not dict:
+            raise _wrong_kind(value, "an object")
+        return [(key, _fit_one(inner, item, key, nullable)) for key, item in value.items()]
+
+    return fit
+
+
+def _fit_integer(bits: int) -> Fit:
+    limit = 1 << (bits - 1)
+
+    def fit(value: Any) -> int:
+        if isinstance(value, HugeIntegerLiteral) or (type(value) is int and not -limit <= value < limit):
+            raise MisfitError(f"an integer past {bits} bits")
+        if type(value) is not int:
+            raise _wrong_kind(value, "an integer")
+        return value
+
+    return fit
+
+
+def _fit_float(largest: float) -> Fit:
+    def fit(value: Any) -> float:
+        if type(value) is not int and not isinstance(value, FractionLiteral | HugeIntegerLiteral):
+            raise _wrong_kind(value, "a number")
+        number = float(value)
+        if not -largest <= number <= largest:
+            raise MisfitError("a number too big for the column")
+        return number
+
+    return fit
+
+
+def _fit_boolean(value: Any) -> bool:
+    if type(value) is not bool:
+        raise _wrong_kind(value, "a boolean")
+    return value
+
+
+def _fit_text(value: Any) -> str:
+    if type(value) is not str:
+        raise _wrong_kind(value, "a string")
+    return value
+
+
+def _fit_binary(value: Any) -> bytes:
+    return _fit_text(value).encode()
+
+
+def _fit_parsed(parse: Callable[[str], Any], what: str) -> Fit:
+    def fit(value: Any) -> Any:
+        if (parsed := parse(_fit_text(value))) is None:
+            raise MisfitError(f"not {what}")
+        return parsed
+
+    return fit
+
+
+def _fit_decimal(kind: pa.DataType) -> Fit:
+    exact = Context(prec=kind.precision, traps=[Inexact, InvalidOperation])
+    unit = Decimal(1).scaleb(-kind.scale)
+
+    def fit(value: Any) -> Decimal:
+        if type(value) is bool or not isinstance(value, int | str) or not _DECIMAL.fullmatch(str(value)):
+            raise _wrong_kind(value, f"a {kind}")
+        try:
+            return Decimal(str(value)).quantize(unit, context=exact)
+        except (Inexact, InvalidOperation):
+            raise MisfitError(f"{value} does not fit decimal({kind.precision}, {kind.scale})") from None
+
+    return fit
+
+
+def _fit_fixed(kind: pa.DataType) -> Fit:
+    def fit(value: Any) -> bytes:
+        encoded = _fit_binary(value)
+        if len(encoded) != kind.byte_width:
+            raise MisfitError(f"not {kind.byte_width} bytes long")
+        return encoded
+
+    return fit
+
+
+def _fit_uuid(value: Any) -> bytes:
+    text = _fit_text(value)
+    try:
+        parsed = uuid.UUID(text)
+    except ValueError:
+        raise MisfitError("not a UUID") from None
+    if str(parsed) != text.lower():
+        raise MisfitError("not a UUID")
+    return parsed.bytes
+
+
+def _unsupported(kind: pa.DataType) -> Fit:
+    def fit(value: Any) -> Any:
+        raise _wrong_kind(value, f"a {kind}, which JSON has no form for")
+
+    return fit
+
+
+def _wrong_kind(value: Any, wanted: str) -> MisfitError:
+    return MisfitError(f"{json_kind(value)} where the column takes {wanted}")
+
+
+_FITS: tuple[tuple[pa.DataType, Fit], ...] = (
+    (pa.int64(), _fit_integer(64)),
+    (pa.int32(), _fit_integer(32)),
+    (pa.float64(), _fit_float(sys.float_info.max)),
+    (pa.float32(), _fit_float(float(np.finfo(np.float32).max))),
+    (pa.bool_(), _fit_boolean),
+    (pa.string(), _fit_text),
+    (pa.large_string(), _fit_text),
+    (pa.binary(), _fit_binary),
+    (pa.large_binary(), _fit_binary),
+    (pa.timestamp("us", "UTC"), _fit_parsed(parse_zoned, "an ISO 8601 time with zone, to the microsecond")),
+    (pa.timestamp("us"), _fit_parsed(parse_local, "an ISO 8601 time without zone, to the microsecond")),
+    (pa.date32(), _fit_parsed(parse_date, "a date YYYY-MM-DD")),
+    (pa.time64("us"), _fit_parsed(parse_time, "a time of day hh:mm[:ss[.ffffff]]")),
+    (pa.uuid(), _fit_uuid),
+)
+_MAKERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], Fit]], ...] = (
+    (pa.types.is_struct, lambda kind: _fit_struct(kind, is_top=False)),
+    (pa.types.is_map, _fit_map),
+    (pa.types.is_list, _fit_list),
+    (pa.types.is_large_list, _fit_list),
+    (pa.types.is_decimal, _fit_decimal),
+    (pa.types.is_fixed_size_binary, _fit_fixed),
+)

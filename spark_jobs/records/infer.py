@@ -1,0 +1,149 @@
+"""What fields a sequence of JSON values has, and of which kinds their values are."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from spark_jobs.records.nesting import is_too_deep
+from spark_jobs.records.timestamps import parse_zoned
+from spark_jobs.schema.evidence import Evidence, FieldEvidence, Kind, Sighting
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_EXAMPLE_CHARACTERS = 60
+_MAX_LONG = 2**63 - 1
+# Plain strings: the hash of an enum's member is a call into Python.
+_LONG, _DOUBLE, _STRING, _TIMESTAMP = (
+    kind.value for kind in (Kind.LONG, Kind.DOUBLE, Kind.STRING, Kind.TIMESTAMP)
+)
+_KINDS = {type(None): Kind.NULL.value, bool: Kind.BOOLEAN.value, int: _LONG, float: _DOUBLE, str: _STRING}
+
+
+def observe(
+    values: Sequence[bytes], *, partition: int = -1, offsets: Sequence[int] | None = None
+) -> Evidence:
+    """Gather evidence from values; those that are no JSON objects are counted.
+
+    Coordinates are for people, to find an example: without ``offsets`` the positions in ``values``. Strings
+    of a field are looked at as times until the first that is none.
+    """
+    walker = _Walker(partition)
+    undecodable = 0
+    for index, value in enumerate(values):
+        walker.offset = index if offsets is None else offsets[index]
+        try:
+            record = orjson.loads(value)
+        except orjson.JSONDecodeError:
+            record = None
+        if type(record) is not dict or is_too_deep(value):
+            undecodable += 1
+            continue
+        walker.walk(record, walker.fields)
+        if walker.huge:
+            walker.settle_huge(value)
+    return Evidence(len(values) - undecodable, undecodable, walker.evidence())
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A ``FieldEvidence`` in the making."""
+
+    order: tuple[int, int, int]
+    kinds: dict[str, list[Any]] = field(default_factory=dict)
+    fields: dict[str, _Seen] = field(default_factory=dict)
+    element: _Seen | None = None
+
+    def evidence(self) -> FieldEvidence:
+        return FieldEvidence(
+            self.order,
+            {Kind(kind): Sighting(*sighting) for kind, sighting in self.kinds.items()},
+            {name: seen.evidence() for name, seen in self.fields.items()},
+            None if self.element is None else self.element.evidence(),
+        )
+
+
+class _Walker:
+    """Walks parsed records; the hottest loop of a first batch, hence plain dicts and lists."""
+
+    def __init__(self, partition: int) -> None:
+        self.fields: dict[str, _Seen] = {}
+        self.offset = 0
+        self.huge: list[tuple[_Seen, float]] = []
+        self._partition = partition
+
+    def evidence(self) -> dict[str, FieldEvidence]:
+        return {name: seen.evidence() for name, seen in self.fields.items()}
+
+    def walk(self, record: dict[str, Any], fields: dict[str, _Seen]) -> None:
+        """Count the fields of an object."""
+        for name, value in record.items():
+            seen = fields.get(name)
+            if seen is None:
+                seen = fields[name] = self._new(len(fields))
+            self._count(seen, value)
+
+    def settle_huge(self, value: bytes) -> None:
+        """Count numbers that orjson gives as doubles but that may have been written as integers."""
+        integers: set[float] = set()
+
+        def note(text: str) -> None:
+            integers.add(float(text))
+
+        json.loads(value, parse_int=note)
+        for seen, number in self.huge:
+            self._add(seen, Kind.BIG_INTEGER.value if number in integers else _DOUBLE, number)
+        self.huge.clear()
+
+    def _new(self, position: int) -> _Seen:
+        return _Seen((self._partition, self.offset, position))
+
+    def _count(self, seen: _Seen, value: Any) -> None:
+        kind = _KINDS.get(type(value))
+        if kind is None:
+            self._count_nested(seen, value)
+            return
+        if kind is _STRING:
+            if _STRING not in seen.kinds and parse_zoned(value):
+                kind = _TIMESTAMP
+        elif kind is _LONG:
+            if value > _MAX_LONG:
+                kind = Kind.BIG_INTEGER.value
+        elif kind is _DOUBLE and not -_MAX_LONG <= value <= _MAX_LONG:
+            self.huge.append((seen, value))
+            return
+        sighting = seen.kinds.get(kind)
+        if sighting is None:
+            self._add(seen, kind, value)
+        else:
+            sighting[0] += 1
+
+    def _count_nested(self, seen: _Seen, value: Any) -> None:
+        if type(value) is dict:
+            self._add(seen, Kind.OBJECT.value, value)
+            self.walk(value, seen.fields)
+            return
+        self._add(seen, Kind.ARRAY.value, value)
+        if not value:
+            return
+        element = seen.element
+        if element is None:
+            element = seen.element = self._new(0)
+        for item in value:
+            self._count(element, item)
+
+    def _add(self, seen: _Seen, kind: str, value: Any) -> None:
+        sighting = seen.kinds.get(kind)
+        if sighting is None:
+            seen.kinds[kind] = [1, self._partition, self.offset, _example(value)]
+        else:
+            sighting[0] += 1
+
+
+def _example(value: Any) -> str:
+    text = orjson.dumps(value).decode()
+    return text if len(text) <= _EXAMPLE_CHARACTERS else text[: _EXAMPLE_CHARACTERS - 1] + "…"

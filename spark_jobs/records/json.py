@@ -1,0 +1,129 @@
+"""A chunk of JSON values as rows of a table: every value becomes a right row or a bad value, none is changed.
+
+A chunk goes to Arrow's reader as a whole; if that refuses it, in blocks; a refused block is looked at record
+by record, and its good records are decoded once more, so that one bad record costs its block and no more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from spark_jobs.records.column_types import fields_of
+from spark_jobs.records.decoded import BadValue, Decoded, Phase
+from spark_jobs.records.fitting import MisfitError, fit_record
+from spark_jobs.records.infer import observe
+from spark_jobs.records.json_arrow_reader import are_objects, read_chunk, read_schema
+from spark_jobs.records.json_parsing import BLANKS, NotAnObjectError, parse_object
+from spark_jobs.schema.inference import evolve
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from spark_jobs.schema.inference import Field
+
+# A call of the reader costs as much as 200 records, a record looked at by itself as much as 10.
+_BLOCK_RECORDS = 250
+
+
+def decode_chunk(values: Sequence[bytes], schema: pa.Schema) -> Decoded:
+    """Decode values into rows of ``schema``, a table's own columns; null where a record has no such field.
+
+    A value is never None; an empty one is a bad value. Fields the schema lacks, at any depth, are reported
+    in ``new_fields`` when a column can be added for them, else they make the record a bad value; where they
+    hold nothing but nulls, empty lists and empty objects they are passed over. A double column holds the
+    nearest double of the number written, a binary one the UTF-8 of a string.
+    """
+    if not values:
+        return Decoded(schema.empty_table())
+    decoder = _Decoder(schema, read_schema(schema), fields_of(schema))
+    decoded = decoder.at_once(values)
+    if decoded is None and not are_objects(values):
+        values = [value.strip(BLANKS) for value in values]
+        decoded = decoder.at_once(values)
+    return decoded or decoder.in_blocks(values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Decoder:
+    """``read_as`` is None when a column is of a type that only the way record by record can make."""
+
+    schema: pa.Schema
+    read_as: pa.Schema | None
+    columns: tuple[Field, ...]
+
+    def at_once(self, values: Sequence[bytes]) -> Decoded | None:
+        """Decode values of which all are good, or have new fields; None when there are bad ones."""
+        read = None if self.read_as is None else read_chunk(values, self.schema, self.read_as)
+        if read is None:
+            return None
+        return self._new_fields(values) if read.has_unknown else Decoded(read.table)
+
+    def in_blocks(self, values: Sequence[bytes]) -> Decoded:
+        """Decode values of which some are bad."""
+        tables, rows, bad = [], [], []
+        for start in range(0, len(values), _BLOCK_RECORDS):
+            block = values[start : start + _BLOCK_RECORDS]
+            part = self.at_once(block) or self._record_by_record(block)
+            if part.new_fields is not None:
+                return part
+            tables.append(part.table)
+            rows += [start + row for row in (range(len(block)) if part.rows is None else part.rows)]
+            bad += [BadValue(start + b.index, b.phase, b.field, b.error) for b in part.bad]
+        return Decoded(pa.concat_tables(tables), rows if bad else None, tuple(bad))
+
+    def _new_fields(self, values: Sequence[bytes]) -> Decoded | None:
+        evidence = observe(values)
+        if not evolve(self.columns, evidence):
+            return None
+        return Decoded(self.schema.empty_table(), [], new_fields=evidence)
+
+    def _record_by_record(self, values: Sequence[bytes]) -> Decoded:
+        fit = fit_record(self.schema)
+        bad: dict[int, BadValue] = {}
+        unknown: list[bytes] = []
+        good: list[tuple[int, dict[str, Any]]] = []
+        for index, value in enumerate(values):
+            try:
+                good.append((index, fit(parse_object(value))))
+            except NotAnObjectError as error:
+                bad[index] = BadValue(index, Phase.DECODE, error.field, str(error))
+            except MisfitError as misfit:
+                bad[index] = BadValue(index, Phase.DECODE, ".".join(misfit.path), misfit.message)
+                if misfit.is_unknown:
+                    unknown.append(value)
+        if unknown and (new := self._new_fields(unknown)):
+            return new
+        tables: list[pa.Table] = []
+        for index in self._build(values, good, tables):
+            bad[index] = BadValue(index, Phase.DECODE, None, "the decoder refused it")
+        rows = [index for index, _ in good if index not in bad]
+        table = pa.concat_tables(tables) if tables else self.schema.empty_table()
+        return Decoded(table, rows, tuple(bad[index] for index in sorted(bad)))
+
+    def _build(
+        self, values: Sequence[bytes], good: list[tuple[int, dict[str, Any]]], tables: list[pa.Table]
+    ) -> list[int]:
+        """Append tables of the good records, in order; return the indices of those the reader refuses."""
+        if not good:
+            return []
+        table = self._table_of(values, good)
+        if table is not None:
+            tables.append(table)
+            return []
+        if len(good) == 1:
+            return [good[0][0]]
+        middle = len(good) // 2
+        return self._build(values, good[:middle], tables) + self._build(values, good[middle:], tables)
+
+    def _table_of(self, values: Sequence[bytes], good: list[tuple[int, dict[str, Any]]]) -> pa.Table | None:
+        if self.read_as is not None:
+            read = read_chunk([values[index] for index, _ in good], self.schema, self.read_as)
+            return None if read is None or read.has_unknown else read.table
+        try:
+            columns = [pa.array([row[f.name] for _, row in good], type=f.type) for f in self.schema]
+            return pa.Table.from_arrays(columns, schema=self.schema)
+        except pa.ArrowInvalid:
+            return None

@@ -1,0 +1,194 @@
+"""The fast way: a whole chunk through Arrow's JSON reader, believed only under guards.
+
+Why the guards are enough: values are joined by newlines, and the reader refuses a raw newline inside a
+string, so no document crosses from one value into the next where ``}`` is followed by ``{``. Every value
+starts with ``{`` and ends with ``}``, hence holds one document at least; with as many rows as values it holds
+exactly one. The reader itself refuses repeated keys, lone surrogates, and integers that are fractions or past
+64 bits; it lets pass invalid UTF-8 (found by validation), NaN and infinity (looked for here), and zones that
+are missing or too many (times are read as text and cast, which is strict).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from spark_jobs.records.nesting import MAX_NESTING, SHORT_BYTES, is_too_deep
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+# The years 1 to 9999, which every reader of the tables can show; Arrow's cast takes year 0 too.
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+_DAY_US = 86_400_000_000
+_MAX_BLOCK_BYTES = 2**31 - 2
+_OPEN, _CLOSE = ord("{"), ord("}")
+
+
+@dataclass(frozen=True, slots=True)
+class FastRead:
+    """A chunk as rows; ``has_unknown``: there are values in fields outside the schema."""
+
+    table: pa.Table
+    has_unknown: bool
+
+
+def read_type(kind: pa.DataType) -> pa.DataType | None:
+    """The type to have the reader read for a column, or None when it cannot read one exactly.
+
+    It knows no maps, times, UUIDs; a decimal with an exponent of some million digits kills it.
+    """
+    if pa.types.is_struct(kind):
+        inner = [(field.name, read_type(field.type) if field.nullable else None) for field in kind]
+        return None if any(t is None for _, t in inner) else pa.struct(inner)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        element = read_type(kind.value_type) if kind.value_field.nullable else None
+        return None if element is None else pa.list_(element)
+    if kind in _READ_AS_THEY_ARE:
+        return kind
+    return pa.string() if kind in _READ_AS_TEXT else None
+
+
+_READ_AS_THEY_ARE = (
+    pa.int64(), pa.int32(), pa.float64(), pa.float32(), pa.bool_(), pa.string(), pa.large_string(),
+)  # fmt: skip
+_READ_AS_TEXT = (
+    pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.date32(), pa.binary(), pa.large_binary(),
+)  # fmt: skip
+
+
+def read_schema(schema: pa.Schema) -> pa.Schema | None:
+    """The schema to give to the reader, or None when it cannot read some column exactly."""
+    columns = [(field.name, read_type(field.type) if field.nullable else None) for field in schema]
+    return None if any(kind is None for _, kind in columns) else pa.schema(columns)
+
+
+def read_chunk(values: Sequence[bytes], schema: pa.Schema, read_as: pa.Schema) -> FastRead | None:
+    """All values as rows of ``schema``, or None when one of them may not be one. Never kills the process."""
+    lengths = _lengths(values)
+    if lengths.sum() + len(values) > _MAX_BLOCK_BYTES or _may_be_too_deep(values, lengths):
+        return None
+    block = b"\n".join(values)
+    if not _holds_objects(block, lengths):
+        return None
+    try:
+        raw = _read_block(block, read_as)
+        if raw.num_rows != len(values) or _depth(raw.schema) > MAX_NESTING:
+            return None
+        known = raw.select(read_as.names)
+        known.validate(full=True)
+        has_unknown = _has_unknown(raw.schema, read_as)
+        table = _conform(known, schema)
+    except pa.ArrowMemoryError:
+        raise
+    except (pa.ArrowException, UnicodeDecodeError):
+        return None
+    if not all(_is_finite(chunk) for column in table.columns for chunk in column.chunks):
+        return None
+    return FastRead(table, has_unknown)
+
+
+def are_objects(values: Sequence[bytes]) -> bool:
+    """Whether every value starts and ends like an object; one with blanks around it does not."""
+    return _holds_objects(b"\n".join(values), _lengths(values))
+
+
+def _lengths(values: Sequence[bytes]) -> np.ndarray:
+    return np.fromiter(map(len, values), np.int64, len(values))
+
+
+def _holds_objects(block: bytes, lengths: np.ndarray) -> bool:
+    """The same of values joined by newlines: the block is looked at where each begins and ends."""
+    letters = np.frombuffer(block, np.uint8)
+    ends = np.cumsum(lengths + 1) - 1
+    is_filled = lengths.min() > 0  # else what stands there is another value's
+    return bool(
+        is_filled and (letters[ends - lengths] == _OPEN).all() and (letters[ends - 1] == _CLOSE).all()
+    )
+
+
+def _may_be_too_deep(values: Sequence[bytes], lengths: np.ndarray) -> bool:
+    return any(is_too_deep(values[index]) for index in np.flatnonzero(lengths > SHORT_BYTES).tolist())
+
+
+def _read_block(block: bytes, read_as: pa.Schema) -> pa.Table:
+    return pj.read_json(
+        pa.BufferReader(block),
+        # The tasks of a job share the cores already.
+        read_options=pj.ReadOptions(use_threads=False, block_size=len(block) + 1),
+        parse_options=pj.ParseOptions(explicit_schema=read_as, unexpected_field_behavior="infer"),
+    )
+
+
+def _has_unknown(found: Any, known: Any) -> bool:
+    """Whether a schema or struct holds, at any depth, a field that is not known and says something."""
+    return any(
+        _type_has_unknown(field.type, known.field(field.name).type)
+        if known.get_field_index(field.name) >= 0
+        else _says_something(field.type)
+        for field in found
+    )
+
+
+def _type_has_unknown(found: pa.DataType, known: pa.DataType) -> bool:
+    if pa.types.is_struct(found):
+        return _has_unknown(found, known)
+    return pa.types.is_list(found) and _type_has_unknown(found.value_type, known.value_type)
+
+
+def _says_something(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return any(_says_something(field.type) for field in kind)
+    if pa.types.is_list(kind):
+        return _says_something(kind.value_type)
+    return not pa.types.is_null(kind)
+
+
+def _conform(known: pa.Table, schema: pa.Schema) -> pa.Table:
+    if not schema.names:
+        return known  # it still knows how many rows it has
+    return pa.Table.from_arrays(
+        [_cast(known.column(field.name), field.type) for field in schema], schema=schema
+    )
+
+
+def _depth(fields: Iterable[pa.Field]) -> int:
+    """How deep the records of these fields nest."""
+    deepest = 0
+    for field in fields:
+        kind, depth = field.type, 0
+        while pa.types.is_list(kind):
+            kind, depth = kind.value_type, depth + 1
+        deepest = max(deepest, depth + (_depth(kind) if pa.types.is_struct(kind) else 0))
+    return deepest + 1
+
+
+def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    # Also drops fields inside structs that the type does not have; nothing was said in them.
+    return column if column.type == kind else column.cast(kind)
+
+
+def _is_finite(array: pa.Array) -> bool:
+    """Whether numbers are finite and times within the years that can be shown, at any depth."""
+    kind = array.type
+    if pa.types.is_floating(kind):
+        return pc.all(pc.is_finite(array)).as_py() is not False
+    if pa.types.is_timestamp(kind):
+        return _is_within(array.cast(pa.int64()), _FIRST_DAY * _DAY_US, (_LAST_DAY + 1) * _DAY_US - 1)
+    if pa.types.is_date32(kind):
+        return _is_within(array.cast(pa.int32()), _FIRST_DAY, _LAST_DAY)
+    if pa.types.is_struct(kind):
+        return all(_is_finite(child) for child in array.flatten())
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _is_finite(array.flatten())
+    return True
+
+
+def _is_within(array: pa.Array, lowest: int, highest: int) -> bool:
+    ends = pc.min_max(array).as_py()
+    return ends["min"] is None or (ends["min"] >= lowest and ends["max"] <= highest)

@@ -1,0 +1,59 @@
+"""The columns that say where a record comes from, the same in a table and in its dead-letter table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from spark_jobs.records.records import Origin, Records
+
+_T = TypeVar("_T")
+
+# The years 1 to 9999: what lies outside cannot be shown, nor can its file's statistics be read.
+FIRST_TIMESTAMP_MS = -62_135_596_800_000
+LAST_TIMESTAMP_MS = 253_402_300_799_999
+NO_TIMESTAMP = -1
+
+
+def origin_columns(records: Records, rows: Sequence[int] | None, origin: Origin) -> dict[str, pa.Array]:
+    """The coordinates of the records at ``rows`` (None: of all), by column name."""
+    count = len(records.offsets) if rows is None else len(rows)
+    return {
+        "_kafka_topic": pa.repeat(pa.scalar(origin.topic), count),
+        "_kafka_partition": pa.repeat(pa.scalar(records.partition, pa.int32()), count),
+        "_kafka_offset": pa.array(pick(records.offsets, rows), pa.int64()),
+        "_kafka_generation": pa.repeat(pa.scalar(origin.generation, pa.int32()), count),
+        "_kafka_timestamp": _timestamps(pick(records.timestamps_ms, rows)),
+        "_ingested_at": pa.repeat(pa.scalar(origin.ingested_at_us, pa.timestamp("us", "UTC")), count),
+    }
+
+
+def headers_column(
+    headers: Sequence[Sequence[tuple[str, bytes | None]] | None], kind: pa.DataType
+) -> pa.Array:
+    """Headers as a list of names and values each; null for a record that has none."""
+    if headers.count(None) == len(headers):
+        return pa.nulls(len(headers), kind)
+    return pa.array(headers, kind)
+
+
+def pick(column: Sequence[_T], rows: Sequence[int] | None) -> Sequence[_T]:
+    """The items at ``rows``; all of them for None."""
+    return column if rows is None else [column[row] for row in rows]
+
+
+def is_unshowable(timestamps_ms: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Which of these times lie outside the years that a table can hold."""
+    times = np.asarray(timestamps_ms, np.int64)
+    return (times < FIRST_TIMESTAMP_MS) | (times > LAST_TIMESTAMP_MS)
+
+
+def _timestamps(timestamps_ms: Sequence[int]) -> pa.Array:
+    times = np.asarray(timestamps_ms, np.int64)
+    is_null = (times == NO_TIMESTAMP) | is_unshowable(times)
+    return pa.array(np.where(is_null, 0, times) * 1000, pa.timestamp("us", "UTC"), mask=is_null)

@@ -1,0 +1,96 @@
+"""A chunk of Kafka records as rows of the table and rows of the dead-letter table: decode, then shape."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+import pyarrow as pa
+
+from spark_jobs.protocol.batch import Balance
+from spark_jobs.records.dead_letters import dead_letter_table
+from spark_jobs.records.decoded import BadValue, Phase
+from spark_jobs.records.json import decode_chunk
+from spark_jobs.records.shape import Shaped, shape
+from spark_jobs.schema.metadata_columns import METADATA_COLUMNS, OFFSET
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
+
+    from spark_jobs.kafka.reader import Chunk
+    from spark_jobs.records.records import Origin, Records
+
+
+class NewFieldsSeen(Exception):
+    """A chunk holds fields that the table has no column for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRows:
+    """What a chunk came to; ``balance`` counts its records, not the gaps between them."""
+
+    rows: pa.Table
+    dead_letters: pa.Table
+    balance: Balance
+
+
+@dataclass(frozen=True, slots=True)
+class RowMaker:
+    """Makes rows of ``schema`` (the table's whole Arrow schema) and of ``dead_letter_schema``.
+
+    ``rejected`` says by partition and offset why a record that could be a row is to be a dead letter.
+    """
+
+    origin: Origin
+    batch_id: str
+    schema: pa.Schema
+    dead_letter_schema: pa.Schema
+    rejected: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
+
+    @property
+    def json_schema(self) -> pa.Schema:
+        """The columns that come from the JSON."""
+        return pa.schema([field for field in self.schema if field.name not in METADATA_COLUMNS])
+
+    def make(
+        self, chunk: Chunk, step: Callable[[str], AbstractContextManager[None]] = lambda _name: nullcontext()
+    ) -> ChunkRows:
+        """Every record becomes a row, a dead letter, or, having no value, a tombstone that is only counted.
+
+        ``step`` is entered around "decode" and "shape". Raises ``NewFieldsSeen``.
+        """
+        with step("decode"):
+            tombstones = chunk.values.count(None)
+            records = _with_values(chunk) if tombstones else chunk
+            decoded = decode_chunk(cast("list[bytes]", records.values), self.json_schema)
+            if decoded.new_fields is not None:
+                raise NewFieldsSeen
+        with step("shape"):
+            shaped = shape(decoded, records, self.origin, self.schema)
+            if rejected := self.rejected.get(chunk.partition):
+                shaped = _without(rejected, shaped, records)
+            dead_letters = dead_letter_table(
+                shaped.bad, records, self.origin, self.batch_id, self.dead_letter_schema
+            )
+        return ChunkRows(
+            shaped.rows, dead_letters, Balance(shaped.rows.num_rows, dead_letters.num_rows, tombstones)
+        )
+
+
+def _with_values(chunk: Chunk) -> Chunk:
+    return chunk.take([i for i, value in enumerate(chunk.values) if value is not None])
+
+
+def _without(rejected: Mapping[int, str], shaped: Shaped, records: Records) -> Shaped:
+    """The same with these offsets' rows among the bad values."""
+    offsets = shaped.rows.column(OFFSET).to_pylist()
+    index_of = {offset: index for index, offset in enumerate(records.offsets)}
+    kept = [position for position, offset in enumerate(offsets) if offset not in rejected]
+    bad = [
+        BadValue(index_of[offset], Phase.QUALITY, None, rejected[offset])
+        for offset in offsets
+        if offset in rejected
+    ]
+    return Shaped(shaped.rows.take(kept), tuple(sorted((*shaped.bad, *bad), key=lambda value: value.index)))

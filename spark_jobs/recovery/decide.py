@@ -1,0 +1,101 @@
+"""What to do with an attempt that did not finish. Pure: the facts come in, one decision goes out.
+
+Two rules keep the table whole whatever the dead, the paused and the late do, and only together:
+files are committed only from the offsets the table stands at (the swap compares), and a file is deleted only
+when the table's offsets have passed the attempt's starts and nothing names the file. For a replay the table's
+epoch stands for its offsets. "Not landed" alone is
+never a reason to delete: the commit may be on its way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from spark_jobs.protocol.batch import unbalanced
+from spark_jobs.protocol.fences import has_passed, stands_at_starts
+from spark_jobs.txlog.entries import FlushComplete, IcebergSnapshotCreated, ParquetWritten
+from spark_jobs.txlog.states import is_held
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from spark_jobs.protocol.batch import Batch
+    from spark_jobs.protocol.progress import Progress
+    from spark_jobs.txlog.entries import Attempt
+
+
+class Decision(StrEnum):
+    """What recovery does with one attempt."""
+
+    MARK = "mark"  # its commit is in the table: write the phases it did not get to write
+    ADOPT = "adopt"  # its files are complete and the table still stands at its starts: commit them
+    LEAVE = "leave"  # it may still land and cannot be adopted: do the range again, touch nothing
+    HOLD = "hold"  # it failed a quality gate: nobody commits or deletes its files but by an operator's word
+    SWEEP = "sweep"  # it can never land: delete those of its files that nothing names
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A decision and the reason for it, in words for people."""
+
+    decision: Decision
+    reason: str
+
+
+def decide(
+    attempt: Attempt,
+    progress: Progress,
+    *,
+    has_all_files: Callable[[], bool],
+    names_its_files: Callable[[], bool],
+) -> Verdict:
+    """Decide about one unfinished attempt of the table whose ``progress`` was just loaded.
+
+    ``has_all_files``: every file that ParquetWritten lists is in storage with its size.
+    ``names_its_files``: a snapshot of the same metadata as ``progress`` names one of them.
+    Each is asked only when it matters.
+    """
+    batch = attempt.batch
+    if batch is None:
+        return Verdict(Decision.LEAVE, "none of its log objects can be read")
+    if _is_known_landed(attempt, progress):
+        return Verdict(Decision.MARK, "its commit is in the table")
+    if not batch.kind.writes_files:
+        return Verdict(Decision.SWEEP, "it has no files and its commit is not in the table")
+    if has_passed(progress, batch):
+        return _mark_or_sweep(attempt, names_its_files)
+    if not stands_at_starts(progress, batch):
+        return Verdict(Decision.LEAVE, "the table does not stand at its starts")
+    return _adopt_or_leave(attempt, batch, has_all_files)
+
+
+def _is_known_landed(attempt: Attempt, progress: Progress) -> bool:
+    """By the table's word, or by the log's as far as the table's offsets do not contradict it.
+
+    A table that was restored from a backup has not landed what its log remembers.
+    """
+    is_logged = attempt.entry(IcebergSnapshotCreated) or attempt.entry(FlushComplete)
+    is_past = attempt.batch is not None and has_passed(progress, attempt.batch)
+    return progress.has_landed(attempt.uuid) or (is_logged is not None and is_past)
+
+
+def _mark_or_sweep(attempt: Attempt, names_its_files: Callable[[], bool]) -> Verdict:
+    written = attempt.entry(ParquetWritten)
+    if written is not None and written.data_files and names_its_files():
+        return Verdict(Decision.MARK, "the table is past its range and names its files")
+    return Verdict(Decision.SWEEP, "the table is past its range without it")
+
+
+def _adopt_or_leave(attempt: Attempt, batch: Batch, has_all_files: Callable[[], bool]) -> Verdict:
+    written = attempt.entry(ParquetWritten)
+    if written is None:
+        return Verdict(Decision.LEAVE, "it did not finish writing")
+    if unbalanced(batch.ranges, written.balances):
+        return Verdict(Decision.LEAVE, "its offsets do not balance")
+    if not has_all_files():
+        return Verdict(Decision.LEAVE, "some of its files are missing or cut short")
+    if is_held(attempt):
+        return Verdict(Decision.HOLD, "it failed a quality gate and waits for an operator")
+    return Verdict(Decision.ADOPT, "its files are complete and the table stands at its starts")

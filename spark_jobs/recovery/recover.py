@@ -1,0 +1,294 @@
+"""Recovery: settle what earlier runs of a pipeline left unfinished, before anything new is planned.
+
+It reads no record from Kafka: a batch whose files are complete is committed from them. Two recoveries at
+once, or one beside the run it recovers from, are harmless: the swap decides who commits, and files are
+deleted only when nobody can commit them any more. What is decided is in ``spark_jobs.recovery.decide``; here
+it is done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.commit.anchor import check_anchor, check_properties
+from spark_jobs.commit.batch_commit import commit_batch, request_of
+from spark_jobs.commit.dead_letter_commit import commit_dead_letters
+from spark_jobs.commit.sweep import sweep_files
+from spark_jobs.connections.tables import load_fresh
+from spark_jobs.lake.data_files import normalise_path
+from spark_jobs.lake.locations import data_location
+from spark_jobs.lake.named_files import named_among
+from spark_jobs.lake.tables import dead_letters_of, progress_of
+from spark_jobs.protocol.batch import BatchKind
+from spark_jobs.protocol.errors import CommitConflict, SourceChanged
+from spark_jobs.protocol.offsets import OffsetRanges
+from spark_jobs.protocol.source import check_identity
+from spark_jobs.recovery.decide import Decision, decide
+from spark_jobs.recovery.recovered import LeftAttempt, RecoveryResult, adopted_batch, held_batch
+from spark_jobs.storage.errors import storage_error
+from spark_jobs.txlog.entries import (
+    Closed,
+    FlushComplete,
+    IcebergSnapshotCreated,
+    OffsetCommit,
+    ParquetWritten,
+    Published,
+    Swept,
+)
+from spark_jobs.txlog.store import CLOSING_AFTER_US
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyiceberg.table import Table
+
+    from spark_jobs.config.settings import PipelineConfig
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.protocol.batch import Batch
+    from spark_jobs.protocol.progress import Progress
+    from spark_jobs.recovery.decide import Verdict
+    from spark_jobs.recovery.recovered import AdoptedBatch, HeldBatch
+    from spark_jobs.txlog.entries import Attempt
+
+
+def recover(pipeline: PipelineConfig, connections: Connections) -> RecoveryResult:
+    """Settle every unfinished attempt of the pipeline's table and the dead letters it owes.
+
+    Raises ``RetryableError`` and ``CommitStateUnknown`` when a part is away: run it again. ``ConfigError``
+    when the log lies under the table, ``CorruptLog`` for objects of a newer version and
+    properties set by hand.
+    """
+    recovery = _Recovery(pipeline, connections)
+    table = recovery.load(pipeline.table)
+    if table is None:
+        return RecoveryResult()
+    connections.txlog.refuse_location(pipeline.table, table.location(), data_location(table))
+    check_properties(table)
+    recovery.finish_dead_letters(progress_of(table))
+    unfinished = connections.txlog.unfinished(str(table.metadata.table_uuid), now_us=connections.now_us())
+    # A replay may be alive beside this; the next replay settles it, and no offset of a drain waits for it.
+    attempts = [a for a in unfinished if a.batch is None or a.batch.kind is not BatchKind.REPLAY]
+    recovery.settle_all(attempts)
+    return recovery.result()
+
+
+def settle_replays(
+    pipeline: PipelineConfig, connections: Connections, attempts: Sequence[Attempt]
+) -> RecoveryResult:
+    """Mark or sweep these unfinished replays; one that may still land is left. Errors as ``recover``."""
+    recovery = _Recovery(pipeline, connections)
+    table = recovery.load(pipeline.table)
+    if table is None:
+        return RecoveryResult()
+    check_properties(table)
+    recovery.finish_dead_letters(progress_of(table))
+    recovery.settle_all(attempts)
+    return recovery.result()
+
+
+def sweep_strays(pipeline: PipelineConfig, connections: Connections, table_uuid: str, attempt: str) -> int:
+    """Delete what failed tries of a landed attempt's tasks left behind; returns how many files."""
+    recovery = _Recovery(pipeline, connections)
+    table = recovery.load(pipeline.table)
+    if table is None or not progress_of(table).has_landed(attempt):
+        return 0
+    return sum(
+        recovery.delete_unnamed(logged, table) for logged in connections.txlog.read(table_uuid, [attempt])
+    )
+
+
+class _Recovery:
+    """One recovery under way: its connections and what it has settled so far."""
+
+    def __init__(self, pipeline: PipelineConfig, connections: Connections) -> None:
+        self._pipeline = pipeline
+        self._connections = connections
+        self._marked: list[str] = []
+        self._adopted: list[AdoptedBatch] = []
+        self._left: list[LeftAttempt] = []
+        self._swept: list[str] = []
+        self._swept_files = 0
+        self._held: list[HeldBatch] = []
+
+    def result(self) -> RecoveryResult:
+        """What was settled."""
+        return RecoveryResult(
+            tuple(self._marked),
+            tuple(self._adopted),
+            tuple(self._left),
+            tuple(self._swept),
+            self._swept_files,
+            tuple(self._held),
+        )
+
+    def load(self, identifier: str) -> Table | None:
+        """The table through a new catalog object."""
+        return load_fresh(self._connections, identifier)
+
+    def interrupt(self, attempt: Attempt) -> None:
+        """Stop Spark work that may still run, so that it does not hold the cores; nothing depends on it."""
+        is_reading_over = attempt.entry(ParquetWritten) or attempt.entry(Swept)
+        if is_reading_over is None and attempt.batch is not None:
+            begun = attempt.entry(OffsetCommit)
+            self._connections.interrupt(begun.spark_tag if begun else attempt.uuid)
+            self._reach("after-interrupt")
+
+    def finish_dead_letters(self, progress: Progress) -> int | None:
+        """Append what the data table owes to its dead-letter table; the snapshot's id when it owes."""
+        connections = self._connections
+        summary = {"sluice.actor": connections.actor, "sluice.run-id": connections.run_id}
+        try:
+            committed = commit_dead_letters(
+                connections.open_catalog, self._pipeline.table, progress, summary, connections.fail_points
+            )
+        except CommitConflict:
+            return None  # another run finished them and went on: what was loaded here is old
+        self._reach("after-dead-letters")
+        return committed.snapshot_id if committed else None
+
+    def settle_all(self, attempts: Sequence[Attempt]) -> None:
+        """Stop what still runs, then settle one after the other."""
+        for attempt in attempts:
+            self.interrupt(attempt)
+        # What can be adopted comes first: the table is then past what other attempts have of the same range.
+        for attempt in sorted(attempts, key=lambda attempt: attempt.entry(ParquetWritten) is None):
+            self.settle(attempt)
+
+    def settle(self, attempt: Attempt) -> None:
+        """Decide about one attempt on what the table says now, and do it."""
+        table = self.load(self._pipeline.table)
+        if table is None or str(table.metadata.table_uuid) != attempt.table_uuid:
+            self._leave(attempt, "the table was dropped or replaced meanwhile")
+            return
+        verdict = _decide(attempt, table)
+        if attempt.batch is not None and _is_paused(table, attempt.batch, verdict):
+            self._leave(attempt, "the pipeline is paused")
+        elif attempt.batch is None or verdict.decision is Decision.LEAVE:
+            self._leave(attempt, verdict.reason)
+        elif verdict.decision is Decision.MARK:
+            self._mark(attempt, attempt.batch, table)
+        elif verdict.decision is Decision.SWEEP:
+            self._sweep(attempt, attempt.batch, table)
+        elif verdict.decision is Decision.HOLD:
+            self._held.append(held_batch(attempt, attempt.batch))
+        else:
+            self._adopt(attempt, attempt.batch, table)
+
+    def _leave(self, attempt: Attempt, reason: str) -> None:
+        ranges = attempt.batch.ranges if attempt.batch else OffsetRanges(())
+        self._left.append(LeftAttempt(attempt.uuid, reason, ranges))
+
+    def _mark(self, attempt: Attempt, batch: Batch, table: Table) -> None:
+        dead_letters = self.finish_dead_letters(progress_of(table))
+        self._swept_files += self.delete_unnamed(attempt, table)
+        self._log_landed(attempt, batch, _snapshot_of(attempt, table), dead_letters)
+        self._marked.append(attempt.uuid)
+
+    def _adopt(self, attempt: Attempt, batch: Batch, table: Table) -> None:
+        """Commit the attempt's files under its own uuid: should it wake, it finds that it has landed."""
+        connections = self._connections
+        written = attempt.entry(ParquetWritten)
+        if written is None:
+            raise AssertionError("only an attempt that wrote its files is adopted")
+        told = {"sluice.adopted-by": connections.run_id, **_published_by(attempt)}
+        adopted = replace(written, summary={**written.summary, **told})
+        at_ms = connections.now_us() // 1000
+        request = request_of(attempt.table_uuid, batch, adopted, committed_at_ms=at_ms)
+        try:
+            check_anchor(table)
+            source = connections.admin.source_state(batch.topic)
+            check_identity(progress_of(table), source, table=batch.table)
+            self._reach("before-adoption")
+            committed = commit_batch(connections.open_catalog, request, connections.fail_points)
+        except (CommitConflict, SourceChanged) as error:
+            # Neither is final here: the next recovery marks or sweeps it, the drain reports a changed source.
+            self._leave(attempt, f"adoption was refused: {error.message}")
+            return
+        self._reach("after-adoption")
+        dead_letters = self.finish_dead_letters(committed.progress)
+        if (landed := self.load(self._pipeline.table)) is not None:
+            self._swept_files += self.delete_unnamed(attempt, landed)
+        self._log_landed(attempt, batch, committed.snapshot_id, dead_letters)
+        self._adopted.append(adopted_batch(batch, written, committed.snapshot_id))
+
+    def _sweep(self, attempt: Attempt, batch: Batch, table: Table) -> None:
+        connections = self._connections
+        deleted = self.delete_unnamed(attempt, table)
+        now_us = connections.now_us()
+        mark = Closed if now_us - batch.ingested_at_us >= CLOSING_AFTER_US else Swept
+        entry = mark(deleted, connections.run_id, now_us)
+        connections.txlog.append(attempt.table_uuid, batch, entry, reached=attempt.reached)
+        self._swept.append(attempt.uuid)
+        self._swept_files += deleted
+
+    def delete_unnamed(self, attempt: Attempt, table: Table) -> int:
+        """Delete the attempt's files that nothing names; the table's offsets have passed its starts."""
+        dead_letters = self.load(dead_letters_of(self._pipeline.table))
+        pending = progress_of(table).pending_dead_letters
+        owed = frozenset(normalise_path(file["path"]) for file in pending.files) if pending else frozenset()
+        deleted = sweep_files(
+            attempt,
+            [table] if dead_letters is None else [table, dead_letters],
+            owed,
+            before_delete=lambda: self._reach("before-delete"),
+        )
+        self._reach("after-sweep")
+        return deleted
+
+    def _log_landed(
+        self, attempt: Attempt, batch: Batch, snapshot_id: int | None, dead_letter_snapshot_id: int | None
+    ) -> None:
+        log, run_id = self._connections.txlog, self._connections.run_id
+        created = IcebergSnapshotCreated(snapshot_id, run_id, self._connections.now_us())
+        log.append(attempt.table_uuid, batch, created)
+        self._reach("after-iceberg-snapshot-created")
+        complete = FlushComplete({}, dead_letter_snapshot_id, run_id, self._connections.now_us())
+        log.append(attempt.table_uuid, batch, complete)
+        self._reach("after-flush-complete")
+
+    def _reach(self, place: str) -> None:
+        self._connections.fail_points.reach(f"recover.{place}")
+
+
+def _decide(attempt: Attempt, table: Table) -> Verdict:
+    written = attempt.entry(ParquetWritten)
+    data_files = written.data_files if written else ()
+    files = (*data_files, *(written.dead_letter_files if written else ()))
+    paths = frozenset(normalise_path(file["path"]) for file in data_files)
+    return decide(
+        attempt,
+        progress_of(table),
+        has_all_files=lambda: all(_is_whole(table, file) for file in files),
+        names_its_files=lambda: bool(named_among(table, paths)),
+    )
+
+
+def _is_paused(table: Table, batch: Batch, verdict: Verdict) -> bool:
+    """A pause holds back what a drain would commit; replays and what has landed are settled."""
+    is_drain = batch.kind is BatchKind.DRAIN and verdict.decision is Decision.ADOPT
+    return is_drain and progress_of(table).paused is not None
+
+
+def _is_whole(table: Table, file: Mapping[str, Any]) -> bool:
+    try:
+        return len(table.io.new_input(file["path"])) == int(file["bytes"])
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise storage_error(error, "looking at a file of an unfinished batch", file=file["path"]) from error
+
+
+def _snapshot_of(attempt: Attempt, table: Table) -> int | None:
+    """The snapshot the attempt's commit made; None when it has expired or the catalog shows no history."""
+    for snapshot in table.metadata.snapshots:
+        if snapshot.summary and snapshot.summary.additional_properties.get("sluice.attempt") == attempt.uuid:
+            return snapshot.snapshot_id
+    return None
+
+
+def _published_by(attempt: Attempt) -> dict[str, str]:
+    published = attempt.entry(Published)
+    if published is None:
+        return {}
+    return {"sluice.published-by": published.actor, "sluice.reason": published.reason}

@@ -1,0 +1,110 @@
+"""What a recovery settled: the words of its report, which commands, Dagster and the sensor show.
+
+Made from the transaction log alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_jobs.protocol.batch import Balance, total
+from spark_jobs.quality.results import suite_result_from_json
+from spark_jobs.txlog.entries import Held, ParquetWritten
+
+if TYPE_CHECKING:
+    from spark_jobs.protocol.batch import Batch
+    from spark_jobs.protocol.offsets import OffsetRanges
+    from spark_jobs.txlog.entries import Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedBatch:
+    """A batch of an earlier run that was committed from its files."""
+
+    batch_id: str
+    attempt: str
+    snapshot_id: int
+    ranges: str
+    balance: Balance
+    data_files: int
+    file_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeftAttempt:
+    """An attempt left alone: its range is done again, and it is swept once the table is past it."""
+
+    attempt: str
+    reason: str
+    ranges: OffsetRanges
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBatch:
+    """A batch that failed a quality gate and waits, with its files, for an operator.
+
+    ``suites`` are those that failed, in words for people; ``held_at_us`` microseconds since the epoch, None
+    when the object that says more cannot be read.
+    """
+
+    batch_id: str
+    attempt: str
+    ranges: str
+    balance: Balance
+    file_bytes: int
+    suites: str
+    story: str
+    held_at_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryResult:
+    """What was settled; ``marked`` and ``swept`` are attempts."""
+
+    marked: tuple[str, ...] = ()
+    adopted: tuple[AdoptedBatch, ...] = ()
+    left: tuple[LeftAttempt, ...] = ()
+    swept: tuple[str, ...] = ()
+    swept_files: int = 0
+    held: tuple[HeldBatch, ...] = ()
+
+    def then(self, later: RecoveryResult) -> RecoveryResult:
+        """Both recoveries of one run; what is still left is what the later one left."""
+        return RecoveryResult(
+            self.marked + later.marked,
+            self.adopted + later.adopted,
+            later.left,
+            self.swept + later.swept,
+            self.swept_files + later.swept_files,
+            later.held,
+        )
+
+
+def held_batch(attempt: Attempt, batch: Batch) -> HeldBatch:
+    """What the log says about a held attempt."""
+    written, held = attempt.entry(ParquetWritten), attempt.entry(Held)
+    suites = [suite_result_from_json(each) for each in held.failed] if held else []
+    return HeldBatch(
+        batch_id=batch.batch_id,
+        attempt=batch.attempt,
+        ranges=str(batch.ranges),
+        balance=total(written.balances.values()) if written else Balance(),
+        file_bytes=written.file_bytes if written else 0,
+        suites=held.suite if held else "?",
+        story="; ".join(suite.story for suite in suites),
+        held_at_us=held.held_at_us if held else None,
+    )
+
+
+def adopted_batch(batch: Batch, written: ParquetWritten, snapshot_id: int) -> AdoptedBatch:
+    """What a commit from the files of an earlier run brought."""
+    return AdoptedBatch(
+        batch_id=batch.batch_id,
+        attempt=batch.attempt,
+        snapshot_id=snapshot_id,
+        ranges=str(batch.ranges),
+        balance=total(written.balances.values()),
+        data_files=len(written.data_files),
+        file_bytes=written.file_bytes,
+    )

@@ -1,0 +1,213 @@
+"""What a replay would change, before anything is written: rows and columns added, removed, changed.
+
+Works through the ranges in windows of offsets in this process, so memory does not grow with them. Reads only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.connections.tables import load_fresh
+from spark_jobs.kafka.reader import RangeReader
+from spark_jobs.lake.evolution import evolved_schema
+from spark_jobs.lake.tables import dead_letters_of, progress_of
+from spark_jobs.records.infer import observe
+from spark_jobs.records.records import Origin
+from spark_jobs.records.row_comparison import equal_values
+from spark_jobs.records.row_maker import NewFieldsSeen, RowMaker
+from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.iceberg_types import declared_fields, iceberg_type, known_fields
+from spark_jobs.schema.inference import evolve
+from spark_jobs.schema.metadata_columns import (
+    GENERATION,
+    INGESTED_AT,
+    OFFSET,
+    PARTITION,
+    dead_letter_schema,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+    from pyiceberg.table import Table
+
+    from spark_jobs.config.settings import PipelineConfig
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.kafka.reader import Chunk
+    from spark_jobs.protocol.offsets import OffsetRange
+    from spark_jobs.records.row_maker import ChunkRows
+    from spark_jobs.replay.plan import ReplayPlan
+
+    Offsets: TypeAlias = NDArray[np.int64]
+
+WINDOW_OFFSETS = 100_000
+MAX_CHUNK_BYTES = 16 * 1024 * 1024
+MAX_EXAMPLES = 20
+SHOWN_CHARACTERS = 60
+_NOT_COMPARED = {GENERATION, INGESTED_AT}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One value that would change; ``at`` is ``partition:offset``, both values are shortened."""
+
+    at: str
+    column: str
+    before: str
+    after: str
+
+
+@dataclass(slots=True)
+class ReplayDiff:
+    """Counts over the ranges; ``changed_by_column`` counts values, ``rows_changed`` rows.
+
+    ``columns_added`` are columns the table would get, as ``name: type``. Dead letters are compared by offset.
+    """
+
+    rows_same: int = 0
+    rows_added: int = 0
+    rows_removed: int = 0
+    rows_changed: int = 0
+    dead_letters_added: int = 0
+    dead_letters_removed: int = 0
+    columns_added: list[str] = field(default_factory=list)
+    changed_by_column: Counter[str] = field(default_factory=Counter)
+    examples: list[Change] = field(default_factory=list)
+
+
+def diff_replay(
+    pipeline: PipelineConfig,
+    connections: Connections,
+    plan: ReplayPlan,
+    *,
+    on_progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> ReplayDiff:
+    """Compare what is in the table with what a replay of the plan would put there.
+
+    ``on_progress`` gets offsets done and in all. Raises ``RetryableError`` and ``ConfigError`` when the table
+    or the topic cannot be read.
+    """
+    dead_letters = load_fresh(connections, dead_letters_of(pipeline.table))
+    differ = _Differ(pipeline, plan.table, dead_letters)
+    reader = RangeReader(
+        connections.kafka, pipeline.topic, max_chunk_bytes=MAX_CHUNK_BYTES, queue_bytes=4 * MAX_CHUNK_BYTES
+    )
+    done = 0
+    try:
+        for window in (window for r in plan.ranges for window in r.cut(WINDOW_OFFSETS)):
+            differ.compare(reader, window)
+            done += len(window)
+            on_progress(done, plan.records)
+    finally:
+        reader.close()
+    return differ.found
+
+
+class _Differ:
+    """The comparison under way; its schema gets the columns that the replay would add."""
+
+    def __init__(self, pipeline: PipelineConfig, table: Table, dead_letters: Table | None) -> None:
+        self.found = ReplayDiff()
+        self._table = table
+        self._dead_letters = dead_letters
+        self._schema = table.schema()
+        self._additions: list[tuple[tuple[str, ...], Any]] = []
+        known = {field.name for field in known_fields(self._schema)}
+        declared = [f for f in declared_fields(pipeline.columns) if f.name not in known]
+        self._add_columns([((f.name,), iceberg_type(f.type)) for f in declared])
+
+    def compare(self, reader: RangeReader, window: OffsetRange) -> None:
+        """Compare one window of one partition."""
+        rows, dead = self._held(window)
+        new_rows, new_dead = [_no_offsets()], [_no_offsets()]
+        for chunk in reader.read(window):
+            made = self._make(chunk)
+            new_rows.append(_offsets(made.rows))
+            new_dead.append(_offsets(made.dead_letters))
+            self._compare_rows(rows, made.rows)
+        before, after = _offsets(rows), np.concatenate(new_rows)
+        dead_after = np.concatenate(new_dead)
+        self.found.rows_added += len(np.setdiff1d(after, before))
+        self.found.rows_removed += len(np.setdiff1d(before, after))
+        self.found.dead_letters_added += len(np.setdiff1d(dead_after, dead))
+        self.found.dead_letters_removed += len(np.setdiff1d(dead, dead_after))
+
+    def _held(self, window: OffsetRange) -> tuple[pa.Table, Offsets]:
+        """The table's rows of the window in offset order, and the offsets of its dead letters."""
+        inside = (
+            f"{PARTITION} = {window.partition} and {GENERATION} = {progress_of(self._table).generation}"
+            f" and {OFFSET} >= {window.start} and {OFFSET} < {window.end}"
+        )
+        rows = self._table.scan(row_filter=inside).to_arrow().sort_by(OFFSET)
+        if self._dead_letters is None:
+            return rows, _no_offsets()
+        dead = self._dead_letters.scan(row_filter=inside, selected_fields=(OFFSET,)).to_arrow()
+        return rows, _offsets(dead)
+
+    def _make(self, chunk: Chunk) -> ChunkRows:
+        """The chunk as rows of the schema, which gets a column for each new field first."""
+        while True:
+            try:
+                return self._maker().make(chunk)
+            except NewFieldsSeen:
+                values = cast("list[bytes]", [value for value in chunk.values if value])
+                additions = evolve(known_fields(self._schema), observe(values))
+                self._add_columns([(a.path, iceberg_type(a.type)) for a in additions])
+
+    def _maker(self) -> RowMaker:
+        progress = progress_of(self._table)
+        origin = Origin(progress.topic, progress.generation, 0)
+        return RowMaker(origin, "", arrow_schema(self._schema), arrow_schema(dead_letter_schema()))
+
+    def _add_columns(self, additions: list[tuple[tuple[str, ...], Any]]) -> None:
+        if additions:
+            self._additions += additions
+            self._schema = evolved_schema(self._table, self._additions)
+            self.found.columns_added += [f"{'.'.join(path)}: {kind}" for path, kind in additions]
+
+    def _compare_rows(self, held: pa.Table, made: pa.Table) -> None:
+        before, after = _offsets(held), _offsets(made)
+        both = np.intersect1d(before, after)
+        ours = held.take(np.searchsorted(before, both))
+        theirs = made.take(np.searchsorted(after, both))
+        is_changed = np.zeros(len(both), dtype=bool)
+        for name in (name for name in theirs.column_names if name not in _NOT_COMPARED):
+            new = theirs.column(name)
+            old = (
+                ours.column(name)
+                if name in ours.column_names
+                else pa.chunked_array([pa.nulls(len(both), new.type)])
+            )
+            differs = ~equal_values(old, new)
+            is_changed |= differs
+            if differs.any():
+                self._note(name, theirs, old, np.flatnonzero(differs))
+        self.found.rows_changed += int(is_changed.sum())
+        self.found.rows_same += int((~is_changed).sum())
+
+    def _note(self, name: str, rows: pa.Table, old: pa.ChunkedArray, changed: Offsets) -> None:
+        self.found.changed_by_column[name] += len(changed)
+        for index in changed[: max(0, MAX_EXAMPLES - len(self.found.examples))].tolist():
+            at = f"{rows.column(PARTITION)[index]}:{rows.column(OFFSET)[index]}"
+            before, after = old[index].as_py(), rows.column(name)[index].as_py()
+            self.found.examples.append(Change(at, name, _shown(before), _shown(after)))
+
+
+def _shown(value: object) -> str:
+    text = "null" if value is None else str(value)
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
+
+
+def _offsets(rows: pa.Table) -> Offsets:
+    found: Offsets = np.sort(rows.column(OFFSET).to_numpy())
+    return found
+
+
+def _no_offsets() -> Offsets:
+    return np.empty(0, dtype=np.int64)

@@ -1,0 +1,108 @@
+"""What a replay of offset ranges would do, checked against the table and the topic; changes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_jobs.commit.anchor import check_anchor
+from spark_jobs.commit.replace import affected_files, task_overlap
+from spark_jobs.commit.replacing import Overlap, ReplacedOffsets
+from spark_jobs.connections.tables import load_drained
+from spark_jobs.drain.leaders import cut_below
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.source import check_identity
+from spark_jobs.replay.ranges import cut_at, require_held, window_bounds, window_ranges
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyiceberg.table import Table
+
+    from spark_jobs.config.settings import PipelineConfig
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.protocol.progress import Progress
+    from spark_jobs.protocol.source import SourceState
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayPlan:
+    """What a replay would do: ``ranges`` are read again, ``ahead`` was asked for and is not drained yet."""
+
+    table: Table
+    source: SourceState
+    ranges: tuple[OffsetRange, ...]
+    ahead: tuple[OffsetRange, ...]
+
+    @property
+    def records(self) -> int:
+        """Offsets that are read again."""
+        return sum(len(r) for r in self.ranges)
+
+
+def plan_replay(
+    pipeline: PipelineConfig, connections: Connections, ranges: Sequence[OffsetRange]
+) -> ReplayPlan:
+    """Check the ranges against the table and the topic; reads metadata, and at most a record a partition.
+
+    What is beyond the table's next offsets is the live flow's and left out. Raises ``OffsetsUnavailable``
+    when Kafka no longer holds a range or the log lost its end since, ``ConfigError`` when nothing is left to
+    replay or there is no table, ``SourceChanged`` as a drain does.
+    """
+    table = load_drained(pipeline, connections)
+    source = connections.admin.source_state(pipeline.topic)
+    progress = progress_of(table)
+    check_identity(progress, source, table=pipeline.table)
+    check_anchor(table)
+    drained, ahead = cut_at(ranges, progress.next_offsets)
+    if not drained:
+        raise ConfigError(
+            f"nothing of {' '.join(map(str, ranges)) or 'the range'} has been drained yet",
+            code="replay-ahead",
+            hint="A replay does drained offsets again; the live flow drains the others first.",
+            table=pipeline.table,
+            next_offsets=progress.next_offsets,
+        )
+    require_held(drained, source)
+    _require_uncut(connections, progress, source, drained)
+    return ReplayPlan(table, source, drained, ahead)
+
+
+def _require_uncut(
+    connections: Connections, progress: Progress, source: SourceState, drained: Sequence[OffsetRange]
+) -> None:
+    """Other records may stand at the offsets of a log that was cut: the table's are the only copies then."""
+    for partition in sorted({each.partition for each in drained}):
+        error = cut_below(connections, progress, source, partition)
+        if error is not None:
+            raise error
+
+
+@dataclass(frozen=True, slots=True)
+class FileCounts:
+    """Data files with rows of the ranges: wholly ``inside``, or ``straddling``, which hold others too."""
+
+    inside: int
+    straddling: int
+
+
+def files_to_replace(plan: ReplayPlan) -> FileCounts:
+    """How many files the plan's commits would drop and rewrite, by their bounds; reads manifests only."""
+    replaced = ReplacedOffsets.of(progress_of(plan.table).generation, plan.ranges)
+    found = [task_overlap(plan.table, task, replaced) for task in affected_files(plan.table, replaced)]
+    return FileCounts(found.count(Overlap.INSIDE), found.count(Overlap.STRADDLES))
+
+
+def ranges_of_window(pipeline: PipelineConfig, connections: Connections, key: str) -> tuple[OffsetRange, ...]:
+    """What of a window is drained and still in Kafka, over all partitions.
+
+    A window of which that is nothing is given whole: ``plan_replay`` then says why. Raises ``ConfigError``
+    for a text that names no window, or when there is no table.
+    """
+    start, end = window_bounds(key)
+    progress = progress_of(load_drained(pipeline, connections))
+    source = connections.admin.source_state(pipeline.topic)
+    found = window_ranges(key, source, progress.next_offsets)
+    return found or tuple(OffsetRange(partition, start, end) for partition in sorted(progress.next_offsets))

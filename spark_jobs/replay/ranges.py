@@ -1,0 +1,132 @@
+"""Which offsets can be replayed, and how they are cut into batches. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from spark_jobs.drain.planning import water_fill
+from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges, merge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from spark_jobs.protocol.source import SourceState
+
+_RANGE = re.compile(r"(\d+):(\d+)-(\d+)")
+
+# All partitions of a topic share the windows. A window of one partition is one batch of some seconds, small
+# enough to be done again alone; and a partition reaches the 100,000 keys that Dagster shows well only after
+# 50 billion records.
+WINDOW_OFFSETS = 500_000
+
+
+def parse_range(text: str) -> OffsetRange:
+    """Read ``PARTITION:START-END``; the end is exclusive. Raises ``ConfigError``."""
+    found = _RANGE.fullmatch(text.strip())
+    if found is None or int(found[2]) >= int(found[3]):
+        raise ConfigError(
+            f"{text!r} is no offset range",
+            code="replay-range-malformed",
+            hint="Write PARTITION:START-END with START below END, for example 0:100-200; without END.",
+        )
+    return OffsetRange(int(found[1]), int(found[2]), int(found[3]))
+
+
+def window_key(start: int) -> str:
+    """Name of the window that begins at ``start``: ``000000000000-000000500000``."""
+    return f"{start:012d}-{start + WINDOW_OFFSETS:012d}"
+
+
+def window_bounds(key: str) -> tuple[int, int]:
+    """First offset and end (exclusive) of a window's name. Raises ``ConfigError`` for another text."""
+    start, _, end = key.partition("-")
+    if (
+        not (start.isdigit() and end.isdigit())
+        or key != window_key(int(start))
+        or int(start) % WINDOW_OFFSETS
+    ):
+        raise ConfigError(
+            f"{key!r} is no window of offsets",
+            code="replay-window-malformed",
+            hint=f"Windows are {WINDOW_OFFSETS:,} offsets wide, for example {window_key(WINDOW_OFFSETS)}.",
+        )
+    return int(start), int(end)
+
+
+def window_keys(source: SourceState, next_offsets: Mapping[int, int]) -> tuple[str, ...]:
+    """The windows, in order, that hold an offset which is drained and which Kafka has in any partition."""
+    held = [
+        (source.low[p], end) for p, end in next_offsets.items() if p in source.low and source.low[p] < end
+    ]
+    if not held:
+        return ()
+    first = min(low for low, _ in held) // WINDOW_OFFSETS * WINDOW_OFFSETS
+    return tuple(window_key(start) for start in range(first, max(end for _, end in held), WINDOW_OFFSETS))
+
+
+def window_ranges(key: str, source: SourceState, next_offsets: Mapping[int, int]) -> tuple[OffsetRange, ...]:
+    """What of a window is drained and still in Kafka; rows of offsets that are gone stay as they are."""
+    start, end = window_bounds(key)
+    return between(dict.fromkeys(next_offsets, start), dict.fromkeys(next_offsets, end), source, next_offsets)
+
+
+def between(
+    starts: Mapping[int, int], ends: Mapping[int, int], source: SourceState, next_offsets: Mapping[int, int]
+) -> tuple[OffsetRange, ...]:
+    """The ranges from ``starts`` to ``ends`` by partition, as far as they are drained and still in Kafka."""
+    found = []
+    for partition, reached in sorted(next_offsets.items()):
+        first = max(starts.get(partition, 0), source.low.get(partition, reached))
+        end = min(ends.get(partition, reached), reached)
+        if first < end:
+            found.append(OffsetRange(partition, first, end))
+    return tuple(found)
+
+
+def cut_at(
+    ranges: Iterable[OffsetRange], offsets: Mapping[int, int]
+) -> tuple[tuple[OffsetRange, ...], tuple[OffsetRange, ...]]:
+    """What of the ranges is before an offset of each partition (0 if it has none), and what is from it on."""
+    before, beyond = [], []
+    for r in merge(ranges):
+        offset = offsets.get(r.partition, 0)
+        if r.start < offset:
+            before.append(OffsetRange(r.partition, r.start, min(r.end, offset)))
+        if r.end > offset:
+            beyond.append(OffsetRange(r.partition, max(r.start, offset), r.end))
+    return tuple(before), tuple(beyond)
+
+
+def require_held(ranges: Iterable[OffsetRange], source: SourceState) -> None:
+    """Raise ``OffsetsUnavailable`` that says what is left when Kafka no longer holds all of the ranges."""
+    for r in ranges:
+        low = source.low.get(r.partition, r.end)
+        if r.start >= low:
+            continue
+        left = f"{r.partition}:{low}-{r.end}" if low < r.end else "nothing of it"
+        raise OffsetsUnavailable(
+            f"Kafka holds partition {r.partition} from offset {low} on; of {r} there is left: {left}",
+            code="replay-range-gone",
+            hint="Replay what is left; the rows of the older offsets stay as they are.",
+            topic=source.topic,
+            partition=r.partition,
+        )
+
+
+def cut_into_batches(ranges: Iterable[OffsetRange], max_records: int) -> Iterator[OffsetRanges]:
+    """Batches of at most ``max_records`` offsets, one range a partition, that together equal the ranges."""
+    waiting = list(merge(ranges))
+    while waiting:
+        first = {r.partition: r for r in reversed(waiting)}
+        takes = water_fill({p: len(r) for p, r in first.items()}, max(1, max_records))
+        taken = {p: OffsetRange(p, r.start, r.start + takes[p]) for p, r in first.items() if takes[p]}
+        yield OffsetRanges.of(taken.values())
+        left = [
+            OffsetRange(r.partition, taken[r.partition].end, r.end)
+            if r.partition in taken and first[r.partition] is r
+            else r
+            for r in waiting
+        ]
+        waiting = [r for r in left if len(r)]

@@ -1,0 +1,94 @@
+"""Drain offset ranges again with today's configuration and put their rows in the place of the earlier ones.
+
+Each batch goes through the six phases of a drain. Its commit replaces exactly the rows and dead letters of
+its offsets and moves no offset, so it needs another fence: the table's replay epoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_jobs.drain.batch_plan import plan_of
+from spark_jobs.drain.drain_batch import drain_batch
+from spark_jobs.drain.planning import bytes_per_record
+from spark_jobs.drain.table_columns import ensure_tables
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.notices.sender import NoticeSender
+from spark_jobs.protocol.batch import Balance, BatchKind, total
+from spark_jobs.replay.plan import plan_replay
+from spark_jobs.replay.ranges import cut_into_batches
+from spark_jobs.replay.settle import settle_left_replays
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from spark_jobs.config.settings import PipelineConfig
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.drain.batch_plan import Plan
+    from spark_jobs.drain.batch_run import BatchResult
+    from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+    from spark_jobs.recovery.recovered import RecoveryResult
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayResult:
+    """What one replay did, one commit a batch."""
+
+    pipeline: str
+    table: str
+    ranges: tuple[OffsetRange, ...]
+    ahead: tuple[OffsetRange, ...]
+    batches: tuple[BatchResult, ...]
+    recovery: RecoveryResult
+
+    @property
+    def balance(self) -> Balance:
+        """Sum over the batches."""
+        return total(batch.balance for batch in self.batches)
+
+
+def replay(
+    pipeline: PipelineConfig,
+    connections: Connections,
+    ranges: Sequence[OffsetRange],
+    *,
+    reason: str,
+    on_progress: Callable[[BatchResult, int, int], None] = lambda _batch, _done, _all: None,
+) -> ReplayResult:
+    """Replace the rows and dead letters of ``ranges`` by what today's configuration makes of the records.
+
+    ``on_progress`` gets each committed batch, the offsets done and in all. Safe beside drains and upkeep, and
+    to repeat: killed anywhere, what was committed stays, and a second run does all ranges again. Raises what
+    ``plan_replay`` raises and every kind of ``SluiceError``; ``CommitConflict`` when another replay of the
+    table came first.
+    """
+    recovery = settle_left_replays(pipeline, connections)
+    planned = plan_replay(pipeline, connections, ranges)
+    record_bytes = bytes_per_record(progress_of(planned.table).last_drain)
+    room = max(1, min(pipeline.max_batch_records, pipeline.max_batch_bytes // record_bytes))
+    batches: list[BatchResult] = []
+    done = 0
+    with NoticeSender(pipeline, connections) as notices:
+        for part in cut_into_batches(planned.ranges, room):
+            plan = _plan_batch(pipeline, connections, part, reason)
+            batches.append(drain_batch(pipeline, connections, plan))
+            notices.tell()
+            done += part.records
+            on_progress(batches[-1], done, planned.records)
+    return ReplayResult(
+        pipeline.name, pipeline.table, planned.ranges, planned.ahead, tuple(batches), recovery
+    )
+
+
+def _plan_batch(
+    pipeline: PipelineConfig, connections: Connections, ranges: OffsetRanges, reason: str
+) -> Plan:
+    """One batch, on the table and the topic as they are now."""
+    planned = plan_replay(pipeline, connections, tuple(ranges))
+    tables = ensure_tables(pipeline, connections, planned.source)
+    if tables is None:
+        raise AssertionError("the table was there a moment ago")
+    return plan_of(
+        pipeline, connections, tables, planned.source, ranges, kind=BatchKind.REPLAY, reason=reason
+    )

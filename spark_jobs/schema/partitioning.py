@@ -1,0 +1,101 @@
+"""``partition_by`` terms as an Iceberg partition spec."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    Transform,
+    TruncateTransform,
+    YearTransform,
+)
+
+from spark_jobs.config.partition_terms import PartitionTerm, parse_partition_term
+from spark_jobs.config.problems import UnreadableValueError
+from spark_jobs.protocol.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import NestedField
+
+_TIME_TRANSFORMS: dict[str, Callable[[], Transform[Any, Any]]] = {
+    "year": YearTransform,
+    "month": MonthTransform,
+    "day": DayTransform,
+    "hour": HourTransform,
+}
+
+
+def partition_spec(schema: Schema, partition_by: Sequence[str]) -> PartitionSpec:
+    """Build the spec of terms like ``day(time_hour)``, ``bucket(16, id)``, ``origin``, in their order.
+
+    Raises ``ConfigError`` for a term that is none, a column that does not exist, a type the transform does
+    not take, or two terms on one column.
+    """
+    fields: list[PartitionField] = []
+    for position, text in enumerate(partition_by):
+        term = _parse(text)
+        column = _find(schema, term)
+        transform = _transform(term, column)
+        if any(field.source_id == column.field_id for field in fields):
+            raise ConfigError(
+                f"partition_by names the column {term.column} twice",
+                code="partition-twice",
+                hint="Keep one term for each column; hour implies day.",
+                term=term,
+            )
+        name = f"{term.column}_{term.transform}" if term.transform != "identity" else term.column
+        fields.append(PartitionField(column.field_id, PARTITION_FIELD_ID_START + position, transform, name))
+    return PartitionSpec(*fields)
+
+
+def _parse(text: str) -> PartitionTerm:
+    try:
+        return parse_partition_term(text)
+    except UnreadableValueError as error:
+        raise ConfigError(
+            f"partition_by: {error}",
+            code="partition-term",
+            hint="Write a column, year|month|day|hour(column), bucket(16, column) or truncate(8, column).",
+        ) from error
+
+
+def _find(schema: Schema, term: PartitionTerm) -> NestedField:
+    try:
+        return schema.find_field(term.column)
+    except ValueError as error:
+        raise ConfigError(
+            f"partition_by: there is no column {term.column}; there are: {', '.join(schema.column_names)}",
+            code="partition-column",
+            hint="Name one of the table's columns; a field inside a struct with dots.",
+            term=term,
+        ) from error
+
+
+def _transform(term: PartitionTerm, column: NestedField) -> Transform[Any, Any]:
+    transform: Transform[Any, Any]
+    if term.transform in _TIME_TRANSFORMS:
+        transform = _TIME_TRANSFORMS[term.transform]()
+    elif term.width is not None:
+        transform = (
+            BucketTransform(term.width) if term.transform == "bucket" else TruncateTransform(term.width)
+        )
+    else:
+        transform = IdentityTransform()
+    if not column.field_type.is_primitive or not transform.can_transform(column.field_type):
+        raise ConfigError(
+            f"partition_by: {term.transform} does not take the type of {term.column}, {column.field_type}",
+            code="partition-type",
+            hint="Use another transform, or declare the column's type under `columns:`.",
+            term=term,
+        )
+    return transform

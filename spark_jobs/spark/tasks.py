@@ -1,0 +1,113 @@
+"""Runs split tasks on Spark: scheduling, retries and spreading are Spark's, results are plain rows."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
+
+from spark_jobs.protocol.errors import CommitConflict, RetryableError, error_from_json
+from spark_jobs.spark.outcomes import OutcomeKind, outcome_from_json
+
+SPARK_FAILURES = (PySparkException, Py4JError)  # the second from a session in this process
+# The worker is gone, or asked for more memory than there is: trying the same records again ends the same.
+_CRASH = re.compile(
+    r"Python worker exited unexpectedly"
+    r"|ExecutorLostFailure .*caused by one of the running tasks"
+    r"|^(numpy\.\S*|pyarrow\.lib\.Arrow)?MemoryError\b",
+    re.MULTILINE,
+)
+_CAUSE = re.compile(r"(?!org\.|java\.|Caused by)[\w.]*(Error|Exception)\b")  # Python's, not the JVM's
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.protocol.batch import Split
+    from spark_jobs.protocol.errors import SluiceError
+    from spark_jobs.spark.outcomes import SplitOutcome
+
+
+def run_on_spark(
+    spark: SparkSession, work: Callable[[Split], SplitOutcome], splits: Sequence[Split], *, tag: str
+) -> list[SplitOutcome]:
+    """One task a split, in parallel; outcomes in split order, none of them FAILED.
+
+    ``work`` is pickled: functions of ``spark_jobs`` travel by name. Every operation carries ``tag``, so that
+    another process attached to the same session can interrupt it. Raises the first failed split's error, or
+    ``RetryableError`` when Spark itself failed (four failed tries, a server that is gone), one of which
+    ``is_crash`` is true when a task died in every try, ``CommitConflict`` when another run's recovery
+    interrupted the tasks.
+    """
+    by_id = dict(enumerate(splits))
+
+    def run_partition(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        for batch in batches:
+            outcomes = [_tried(work(by_id[index])).to_json() for index in batch.column(0).to_pylist()]
+            yield pa.RecordBatch.from_pydict(
+                {"outcome": outcomes}, schema=pa.schema([("outcome", pa.string())])
+            )
+
+    spark.addTag(tag)
+    try:
+        rows = (
+            spark.range(0, len(splits), 1, len(splits)).mapInArrow(run_partition, "outcome string").collect()
+        )
+    except SPARK_FAILURES as error:
+        raise _failure(error, tag) from error
+    finally:
+        with suppress(*SPARK_FAILURES):  # a server that is gone has no tags either
+            spark.removeTag(tag)
+    outcomes = sorted((outcome_from_json(row.outcome) for row in rows), key=lambda o: o.split_id)
+    for outcome in outcomes:
+        if outcome.kind is OutcomeKind.FAILED and outcome.error is not None:
+            raise error_from_json(outcome.error)
+    return outcomes
+
+
+def is_crash(error: SluiceError) -> bool:
+    """Whether a task died in every try, so that fewer records may go through; nothing was away."""
+    return error.code == "task-crashed"
+
+
+def _tried(outcome: SplitOutcome) -> SplitOutcome:
+    context = TaskContext.get()
+    return replace(outcome, failed_tries=context.attemptNumber() if context else 0)
+
+
+def _failure(error: Exception, tag: str) -> SluiceError:
+    if "OPERATION_CANCELED" in str(error):
+        return CommitConflict(
+            "another run of this pipeline began, took this one for dead and stopped its tasks",
+            code="taken-over",
+            hint="Nothing is lost: that run drains on. One run at a time is enough; see ./sluice status.",
+            attempt=tag,
+        )
+    if _CRASH.search(str(error)):
+        return RetryableError(
+            f"a task died in each of its tries: {_reason(error)}",
+            code="task-crashed",
+            hint="A record that the decoder dies of, or too little memory: see the Spark server's log, and"
+            " spark.task_memory in docs/CONFIG.md.",
+            attempt=tag,
+        )
+    return RetryableError(
+        f"Spark could not finish the batch's tasks: {_reason(error)}",
+        code="spark-failed",
+        hint="The next run tries again; the Spark server's log has the task's own error.",
+        attempt=tag,
+    )
+
+
+def _reason(error: Exception) -> str:
+    """The line that names the cause: a task's own exception stands after its traceback, before the JVM's."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if _CAUSE.match(line)]
+    return (causes or lines or [type(error).__name__])[-1 if causes else 0]

@@ -1,0 +1,75 @@
+"""What an error of the storage means: Arrow has one kind for all of S3's, and tells the rest in words."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from spark_jobs.protocol.errors import ConfigError, RetryableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyiceberg.table import Table
+
+# S3 answers an expired token with 400, and to HEAD, which has no body, with nothing else.
+_REFUSAL = re.compile(
+    r"AWS Error (?:ACCESS_DENIED|INVALID_ACCESS_KEY_ID|INVALID_CLIENT_TOKEN_ID|SIGNATURE_DOES_NOT_MATCH"
+    r"|UNKNOWN \(HTTP status 40[013]\))|ExceptionName: ExpiredToken"
+)
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether the storage refused what was asked, which only other rights or credentials mend."""
+    return isinstance(error, PermissionError) or bool(
+        isinstance(error, OSError) and _REFUSAL.search(str(error))
+    )
+
+
+def storage_error(error: OSError, doing: str, **where: object) -> ConfigError | RetryableError:
+    """The error of a table's files for its caller: ``storage-refused``, or ``storage-failed``: try again.
+
+    ``doing`` begins the message: "writing data files".
+    """
+    if is_refusal(error):
+        return ConfigError(
+            f"{doing} was refused: {error}",
+            code="storage-refused",
+            hint="Give Sluice the right to list, read, write and delete below the tables' locations, and"
+            " credentials that have not expired.",
+            **where,
+        )
+    return RetryableError(
+        f"{doing} failed: {type(error).__name__}: {error}",
+        code="storage-failed",
+        hint="Check that the lake's storage can be reached from here, has room and may be written to; the"
+        " next run tries again.",
+        **where,
+    )
+
+
+def manifest_error(error: OSError, doing: str, table: Table) -> ConfigError | RetryableError:
+    """The error of a table's manifests: ``manifest-unreadable`` when one is gone, or ``storage_error``."""
+    name = ".".join(table.name())
+    if not isinstance(error, FileNotFoundError):
+        return storage_error(error, doing, table=name)
+    return RetryableError(
+        f"a manifest of the table is gone: {error}",
+        code="manifest-unreadable",
+        hint="It may have been replaced just now; the next run tries again. Nothing was deleted here. If it"
+        " stays away, go back to a snapshot that is whole (./sluice rollback): docs/OPERATIONS.md.",
+        table=name,
+    )
+
+
+@contextmanager
+def manifests_readable(table: Table) -> Iterator[None]:
+    """Name what ends the reading of manifests: one that is gone was replaced or expired meanwhile.
+
+    Raises ``RetryableError`` then (``manifest-unreadable``), and ``storage_error`` for all else.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise manifest_error(error, "reading manifests", table) from error

@@ -1,0 +1,283 @@
+"""The transaction log's entries: six phases of an attempt, the marks recovery adds, and how they fold. Pure.
+
+One small JSON object per phase, written once. Every object repeats the batch it belongs to, so that any
+single readable one says which offsets the attempt stood for. The table is the truth: an object that is
+missing or cannot be read means that its phase is taken as not having happened, never that data is given up.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from spark_jobs.protocol.batch import Balance, Batch
+from spark_jobs.protocol.errors import CorruptLog
+from spark_jobs.txlog.json_fields import fields_from_json, fields_to_json
+from spark_jobs.txlog.names import Phase, phase_of, reached_phase
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LOG_FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommit:
+    """The ranges are planned; ``spark_tag`` is what the work about to run is interrupted by.
+
+    ``spark_session_id`` finds it in Spark's log. ``reason`` is the operator's, empty for what the sensor
+    asked for.
+    """
+
+    phase: ClassVar[Phase] = Phase.OFFSET_COMMIT
+    batch_id: str
+    spark_session_id: str | None
+    spark_tag: str
+    actor: str
+    run_id: str
+    sluice_version: str
+    started_at_us: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BufferSnapshot:
+    """What is about to be decoded and with which schema; ``timestamp_columns`` are parsed from text."""
+
+    phase: ClassVar[Phase] = Phase.BUFFER_SNAPSHOT
+    schema_id: int
+    columns: tuple[str, ...]
+    timestamp_columns: tuple[str, ...]
+    planned_records: int
+    planned_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlushStart:
+    """Written before any file exists: each will lie below the locations with ``file_prefix`` in its name."""
+
+    phase: ClassVar[Phase] = Phase.FLUSH_START
+    file_prefix: str
+    data_location: str
+    dead_letter_location: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetWritten:
+    """All that a commit needs, so that another run can commit these files without reading Kafka.
+
+    Files are descriptions as ``spark_jobs.lake.data_files.to_json`` makes them; ``balances`` by partition;
+    ``bytes_read`` are Kafka values and keys, ``file_bytes`` what was written.
+    """
+
+    phase: ClassVar[Phase] = Phase.PARQUET_WRITTEN
+    data_files: tuple[dict[str, Any], ...]
+    dead_letter_files: tuple[dict[str, Any], ...]
+    rows: int
+    bytes_read: int
+    file_bytes: int
+    balances: dict[int, Balance]
+    summary: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergSnapshotCreated:
+    """The commit landed; ``snapshot_id`` is None when recovery found it landed and its snapshot expired.
+
+    ``conflicts`` is how often another writer's commit came first.
+    """
+
+    phase: ClassVar[Phase] = Phase.ICEBERG_SNAPSHOT_CREATED
+    snapshot_id: int | None
+    run_id: str
+    committed_at_us: int
+    conflicts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FlushComplete:
+    """Data and dead letters are in their tables; ``dead_letter_snapshot_id`` is None without dead letters."""
+
+    phase: ClassVar[Phase] = Phase.FLUSH_COMPLETE
+    durations_ms: dict[str, int]
+    dead_letter_snapshot_id: int | None
+    run_id: str
+    completed_at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """The attempt can never land and its files were deleted; it may still be writing more of them."""
+
+    phase: ClassVar[Phase] = Phase.SWEPT
+    deleted_files: int
+    run_id: str
+    swept_at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """Swept once more after no run of its time can be alive: the attempt is history."""
+
+    phase: ClassVar[Phase] = Phase.CLOSED
+    deleted_files: int
+    run_id: str
+    closed_at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Its files are written and failed a quality gate: an operator publishes or discards it.
+
+    Written before ParquetWritten, whose summary says it as well. ``suite`` names the failed ones; ``failed``
+    holds, by suite, each expectation that was not met (``core.quality.SuiteResult.to_json``).
+    """
+
+    phase: ClassVar[Phase] = Phase.HELD
+    suite: str
+    failed: tuple[dict[str, Any], ...]
+    run_id: str
+    held_at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Notified:
+    """The notice of its commit is done with: ``outcome`` is ``delivered``, ``refused`` or ``expired``."""
+
+    phase: ClassVar[Phase] = Phase.NOTIFIED
+    outcome: str
+    run_id: str
+    notified_at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """An operator wants a held batch in the table as it is: from here on it is committed by any recovery."""
+
+    phase: ClassVar[Phase] = Phase.PUBLISHED
+    reason: str
+    actor: str
+    run_id: str
+    published_at_us: int
+
+
+Entry = (
+    OffsetCommit
+    | BufferSnapshot
+    | FlushStart
+    | ParquetWritten
+    | IcebergSnapshotCreated
+    | FlushComplete
+    | Swept
+    | Closed
+    | Held
+    | Notified
+    | Published
+)
+_ENTRY_TYPES: dict[Phase, type[Entry]] = {
+    kind.phase: kind
+    for kind in (
+        OffsetCommit,
+        BufferSnapshot,
+        FlushStart,
+        ParquetWritten,
+        IcebergSnapshotCreated,
+        FlushComplete,
+        Swept,
+        Closed,
+        Held,
+        Notified,
+        Published,
+    )
+}
+_E = TypeVar("_E", bound=Entry)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What the log holds of one attempt.
+
+    ``entries`` are the readable ones in order; ``unreadable`` names the others. ``reached`` is the number of
+    the furthest phase that has an object, readable or not. ``batch`` is None when nothing is readable.
+    """
+
+    table_uuid: str
+    uuid: str
+    batch: Batch | None
+    entries: tuple[Entry, ...]
+    unreadable: tuple[str, ...]
+    reached: int
+
+    def entry(self, kind: type[_E]) -> _E | None:
+        """The last entry of this kind, or None."""
+        found = [e for e in self.entries if isinstance(e, kind)]
+        return found[-1] if found else None
+
+    @property
+    def started_at_us(self) -> int:
+        """When its ranges were planned, in microseconds since the epoch; 0 when nothing is readable."""
+        return self.batch.ingested_at_us if self.batch else 0
+
+
+def entry_to_json(entry: Entry, batch: Batch, table_uuid: str) -> str:
+    """One object of the log."""
+    value = {
+        "format": LOG_FORMAT_VERSION,
+        "phase": entry.phase,
+        "table_uuid": table_uuid,
+        "batch": fields_to_json(batch),
+        "entry": fields_to_json(entry),
+    }
+    return json.dumps(value, separators=(",", ":"))
+
+
+def fold(table_uuid: str, uuid: str, objects: Mapping[str, str]) -> Attempt:
+    """What the objects (name to text) of one attempt say.
+
+    Raises ``CorruptLog`` (``newer-log-format``) when a newer Sluice wrote one of them.
+    """
+    batch: Batch | None = None
+    readable: list[tuple[int, Entry]] = []
+    unreadable: list[str] = []
+    for name, text in sorted(objects.items()):
+        found = phase_of(name)
+        parsed = _parse(text, found, table_uuid=table_uuid, uuid=uuid, name=name)
+        if parsed is None or found is None:
+            unreadable.append(name)
+            continue
+        batch = parsed[0]
+        readable.append((found[0], parsed[1]))
+    readable.sort(key=lambda numbered: numbered[0])
+    reached = reached_phase(objects)
+    return Attempt(table_uuid, uuid, batch, tuple(e for _, e in readable), tuple(unreadable), reached)
+
+
+def refuse_newer(version: object, **where: object) -> None:
+    """Raise ``CorruptLog`` (``newer-log-format``) for a format this version does not know."""
+    if isinstance(version, int) and version > LOG_FORMAT_VERSION:
+        raise CorruptLog(
+            f"a transaction-log object has format {version}, this version reads up to {LOG_FORMAT_VERSION}",
+            code="newer-log-format",
+            hint="Upgrade Sluice to the version that wrote it; nothing was changed.",
+            **where,
+        )
+
+
+def _parse(
+    text: str, found: tuple[int, Phase] | None, *, table_uuid: str, uuid: str, name: str
+) -> tuple[Batch, Entry] | None:
+    try:
+        value = json.loads(text)
+        version = value["format"]
+    except (ValueError, TypeError, KeyError):
+        return None
+    refuse_newer(version, table_uuid=table_uuid, attempt=uuid, object=name)
+    try:
+        batch = fields_from_json(Batch, value["batch"])
+        entry = fields_from_json(_ENTRY_TYPES[Phase(value["phase"])], value["entry"])
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+    # An object copied to another attempt's or table's place says nothing about that one.
+    is_in_its_place = found is not None and found[1] is entry.phase and value["table_uuid"] == table_uuid
+    return (batch, entry) if is_in_its_place and batch.attempt == uuid else None

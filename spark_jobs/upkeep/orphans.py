@@ -1,0 +1,89 @@
+"""Which of the files that Iceberg lists as orphans may be deleted. Pure: the facts come in, paths come out.
+
+Iceberg knows what the table's metadata named when it looked. It does not know of batches under way, held or
+adopted later, nor of another table that shares the folder.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_jobs.storage.paths import comparable, is_inside
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+# In these lie manifests and manifest lists, whose names do not tell which attempt wrote them.
+_MANIFEST_SUFFIX = ".avro"
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """An attempt of the log that is not history: its files carry ``name_part`` in their names."""
+
+    name_part: str
+    started_at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanFacts:
+    """What a listed file is judged by.
+
+    ``named`` is everything that metadata read after the log names, spelled by ``comparable``. ``unfinished``
+    was read after the listing. Files modified at or after ``before_us`` (since the epoch) are too young.
+    """
+
+    named: frozenset[str]
+    unfinished: tuple[Unfinished, ...]
+    before_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """``deletable`` as they were listed; ``kept`` counts the others by reason."""
+
+    deletable: tuple[str, ...]
+    kept: dict[str, int]
+
+
+def judge_orphans(listed: Mapping[str, int | None], facts: OrphanFacts) -> Verdicts:
+    """Judge every listed file; the mapping is from address to time modified in µs, None when it is gone."""
+    deletable: list[str] = []
+    kept: Counter[str] = Counter()
+    for address, modified_us in sorted(listed.items()):
+        reason = _kept_because(address, modified_us, facts)
+        if reason is None:
+            deletable.append(address)
+        else:
+            kept[reason] += 1
+    return Verdicts(tuple(deletable), dict(kept))
+
+
+def overlaps(locations: Iterable[str], others: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
+    """Names of the other tables with a location in, equal to or around one of these."""
+    ours = tuple(filter(None, locations))
+    return tuple(
+        sorted(
+            name
+            for name, theirs in others.items()
+            if any(is_inside(a, b) or is_inside(b, a) for a in ours for b in theirs if b)
+        )
+    )
+
+
+def _kept_because(address: str, modified_us: int | None, facts: OrphanFacts) -> str | None:
+    name = address.rpartition("/")[2]
+    if modified_us is None:
+        return "gone"
+    if modified_us >= facts.before_us:
+        return "young"
+    if comparable(address) in facts.named:
+        return "named"
+    if any(attempt.name_part in name for attempt in facts.unfinished):
+        return "unfinished"
+    # The manifests of a commit that is still under way: a process that is stopped for days may yet send it.
+    if name.endswith(_MANIFEST_SUFFIX) and any(modified_us >= a.started_at_us for a in facts.unfinished):
+        return "unfinished"
+    return None
