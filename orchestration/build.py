@@ -1,4 +1,4 @@
-"""From a configuration to Dagster's definitions; pure: nothing is read, asked or opened."""
+"""From a configuration to Dagster's definitions: nothing is read, asked or opened."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Real parts to lay hands on, shared with the tests."""

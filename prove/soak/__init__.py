@@ -1,0 +1,1 @@
+"""Random events against a live producer, from a seed."""

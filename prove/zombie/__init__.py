@@ -1,0 +1,1 @@
+"""Runs and tasks that go on after they were replaced."""

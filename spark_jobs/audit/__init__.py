@@ -1,0 +1,1 @@
+"""Table against Kafka, record by record or by metadata alone, and where one record is."""

@@ -1,0 +1,1 @@
+"""What finished attempts came to, as an Iceberg table and as history."""

@@ -15,7 +15,7 @@ from pyiceberg.schema import assign_fresh_schema_ids
 
 from spark_jobs.commit.dead_letters import is_of_another_table
 from spark_jobs.commit.swap import send, stage_birth
-from spark_jobs.lake.catalog import catalog_error
+from spark_jobs.lake.catalog_errors import catalog_error
 from spark_jobs.protocol.errors import ConfigError, SluiceError
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS, dead_letter_schema, with_metadata_columns
 from spark_jobs.schema.partitioning import partition_spec

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from pyiceberg.exceptions import CommitFailedException
 
 from spark_jobs.commit.swap import send
-from spark_jobs.lake.catalog import catalog_error, close_catalog, first_line
+from spark_jobs.lake.catalog import close_catalog
+from spark_jobs.lake.catalog_errors import catalog_error, first_line
 from spark_jobs.lake.tables import load_table, progress_of
 from spark_jobs.protocol.errors import CommitStateUnknown, RetryableError, SluiceError, SourceChanged
 from spark_jobs.storage.errors import manifest_error

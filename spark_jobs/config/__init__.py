@@ -1,0 +1,1 @@
+"""``sluice.yaml``: from its text to settings, with every mistake at once. Opens nothing but files."""

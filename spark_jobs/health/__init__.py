@@ -1,0 +1,1 @@
+"""The built-in checks: facts of topic, table and log, and their judgement."""

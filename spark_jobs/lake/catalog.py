@@ -1,4 +1,4 @@
-"""Opening and closing catalogs, and what their exceptions mean.
+"""Opening and closing catalogs.
 
 Always a new object: after an exception the old one may show what never committed. The settings are Sluice's
 own; a ``.pyiceberg.yaml`` or ``PYICEBERG_*`` variables of the user's are not consulted.
@@ -17,18 +17,12 @@ from pyiceberg.catalog import (
     infer_catalog_type,
     load_catalog,
 )
-from pyiceberg.exceptions import (
-    ForbiddenError,
-    NoSuchPropertyException,
-    NotInstalledError,
-    OAuthError,
-    UnauthorizedError,
-)
+from pyiceberg.exceptions import NoSuchPropertyException, NotInstalledError
 from requests import RequestException
 
+from spark_jobs.lake.catalog_errors import catalog_error, settings_error
 from spark_jobs.lake.rest_catalog import PatientRestCatalog
-from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
-from spark_jobs.storage.errors import is_refusal
+from spark_jobs.protocol.errors import ConfigError, SluiceError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,62 +58,12 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
         raise catalog_error(error, "could not be opened", catalog=name) from error
 
 
-def settings_error(error: Exception, name: str) -> ConfigError:
-    """What it means that a catalog could not even be set up."""
-    if isinstance(error, NotInstalledError | ImportError):
-        return ConfigError(
-            f"the catalog's driver is not installed: {first_line(error)}",
-            code="catalog-settings",
-            hint="Sluice installs what REST catalogs and SQLite need. Any other needs its driver in .venv"
-            " and is not tested.",
-            catalog=name,
-        )
-    return ConfigError(
-        f"the catalog's properties do not open a catalog: {first_line(error)}",
-        code="catalog-settings",
-        hint="Check the properties under `catalog:`; they are PyIceberg's names.",
-        catalog=name,
-    )
-
-
 def close_catalog(catalog: Catalog) -> None:
     """Release the catalog's connections; never raises, since what matters has been decided before."""
     try:
         catalog.close()
     except Exception:  # noqa: BLE001  (closing a broken connection may fail in any way)
         _log.debug("closing the catalog failed", exc_info=True)
-
-
-def catalog_error(error: Exception, action: str, **where: object) -> SluiceError:
-    """What a catalog's exception means for the caller, when it is known that nothing was committed."""
-    message = f"the catalog {action}: {first_line(error)}"
-    if isinstance(error, (UnauthorizedError, ForbiddenError, OAuthError)):
-        return ConfigError(
-            message,
-            code="catalog-refused",
-            hint="Check the catalog's credentials and that they may create and change tables.",
-            **where,
-        )
-    if is_refusal(error):
-        return ConfigError(
-            message,
-            code="storage-refused",
-            hint="Give Sluice the right to read and write at the tables' locations, and credentials that have"
-            " not expired.",
-            **where,
-        )
-    return RetryableError(
-        message,
-        code="catalog-away",
-        hint="Check that the catalog and its storage can be reached from here; the next run tries again.",
-        **where,
-    )
-
-
-def first_line(error: Exception) -> str:
-    """What an exception of a library says, for one line of ours."""
-    lines = str(error).splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def _open(name: str, properties: dict[str, str]) -> Catalog:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.exceptions import NoSuchTableError
 
-from spark_jobs.lake.catalog import catalog_error
+from spark_jobs.lake.catalog_errors import catalog_error
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.protocol.progress import has_progress
 

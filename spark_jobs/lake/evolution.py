@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from pyiceberg.table.update import AssertTableUUID
 from pyiceberg.types import ListType, MapType, StructType
 
-from spark_jobs.lake.catalog import catalog_error, close_catalog
+from spark_jobs.lake.catalog import close_catalog
+from spark_jobs.lake.catalog_errors import catalog_error
 from spark_jobs.lake.tables import load_table
 from spark_jobs.protocol.errors import RetryableError, SourceChanged
 

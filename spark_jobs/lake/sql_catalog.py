@@ -12,7 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
 
-from spark_jobs.lake.catalog import settings_error
+from spark_jobs.lake.catalog_errors import settings_error
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.storage.paths import comparable, is_local
 

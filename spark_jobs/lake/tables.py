@@ -25,7 +25,7 @@ from pyiceberg.exceptions import (
 )
 
 from spark_jobs.config.settings import DEAD_LETTERS_SUFFIX
-from spark_jobs.lake.catalog import catalog_error
+from spark_jobs.lake.catalog_errors import catalog_error
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.progress import has_progress, progress_from_properties
 

@@ -1,0 +1,1 @@
+"""Looks at every pipeline for sensors, checks and metrics."""

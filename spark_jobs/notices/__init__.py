@@ -1,0 +1,1 @@
+"""Telling people by webhook what happened to a pipeline."""

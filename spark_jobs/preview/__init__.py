@@ -1,0 +1,1 @@
+"""The table a topic would become, with the evidence; writes nothing."""

@@ -1,4 +1,4 @@
-"""Every error Sluice raises on purpose, split by what the caller does about it.
+"""Every error Sluice raises on purpose, split by what the caller does about it. Pure.
 
     SluiceError
     ├── RetryableError       a broker, catalog or store is away: try again later, bounded

@@ -1,1 +1,1 @@
-"""Judging rows with Great Expectations: which rows, how they are handed over, what comes back."""
+"""Expectations on rows: judging files and tables, and the results."""

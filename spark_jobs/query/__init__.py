@@ -1,0 +1,1 @@
+"""SQL over a landed table and its dead letters."""

@@ -1,6 +1,6 @@
 """What a recovery settled: the words of its report, which commands, Dagster and the sensor show.
 
-Made from the transaction log alone.
+Made from the transaction log alone. Pure.
 """
 
 from __future__ import annotations

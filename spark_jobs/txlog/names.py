@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from spark_jobs.txlog.entries import Entry
-
 
 class Phase(StrEnum):
     """What an object of the log says; the first six in the order in which an attempt reaches them."""
@@ -43,11 +41,11 @@ PHASE_NUMBERS = {phase: number for number, phase in enumerate(tuple(Phase)[:6], 
 MARK_BASES = {Phase.SWEPT: 10, Phase.CLOSED: 20, Phase.HELD: 30, Phase.NOTIFIED: 40, Phase.PUBLISHED: 50}
 
 
-def object_name(entry: Entry, reached: int) -> str:
-    """``<n>-<phase>.json``; ``reached`` is the attempt's furthest phase and matters to marks only."""
-    base = MARK_BASES.get(entry.phase)
-    number = PHASE_NUMBERS[entry.phase] if base is None else base + reached
-    return f"{number}-{entry.phase}.json"
+def object_name(phase: Phase, reached: int) -> str:
+    """Return ``<n>-<phase>.json``; ``reached`` is the attempt's furthest phase and matters to marks only."""
+    base = MARK_BASES.get(phase)
+    number = PHASE_NUMBERS[phase] if base is None else base + reached
+    return f"{number}-{phase}.json"
 
 
 def phase_of(name: str) -> tuple[int, Phase] | None:

@@ -61,7 +61,7 @@ class TxlogStore:
 
         ``reached`` (``Attempt.reached``) is needed for marks only: their names carry it.
         """
-        path = f"{table_uuid}/{batch.attempt}/{object_name(entry, reached)}"
+        path = f"{table_uuid}/{batch.attempt}/{object_name(entry.phase, reached)}"
         return self._create(path, entry_to_json(entry, batch, table_uuid))
 
     def unfinished(self, table_uuid: str, *, now_us: int) -> tuple[Attempt, ...]:

@@ -20,7 +20,7 @@ MARKS = (HELD, PUBLISHED, Swept(1, "run-3", 3), Closed(1, "run-3", 3), Notified(
 
 
 def _attempt(entries: list) -> Attempt:
-    objects = {object_name(entry, 4): entry_to_json(entry, BATCH, TABLE_UUID) for entry in entries}
+    objects = {object_name(entry.phase, 4): entry_to_json(entry, BATCH, TABLE_UUID) for entry in entries}
     return fold(TABLE_UUID, BATCH.attempt, objects)
 
 

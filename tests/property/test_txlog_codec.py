@@ -49,7 +49,7 @@ batches = st.builds(Batch, **{f.name: VALUES[str(f.type)] for f in fields(Batch)
 @given(entry=entries, batch=batches, table_uuid=texts)
 def test_fold_undoes_write(entry, batch, table_uuid) -> None:
     """Every entry of every phase comes back equal, with its batch."""
-    name = object_name(entry, 4)
+    name = object_name(entry.phase, 4)
     attempt = fold(table_uuid, batch.attempt, {name: entry_to_json(entry, batch, table_uuid)})
     assert attempt.entries == (entry,)
     assert attempt.batch == batch

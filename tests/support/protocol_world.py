@@ -210,7 +210,7 @@ def objects_of(world: World, attempt: str) -> frozenset[str]:
 
 def logged(world: World, attempt: str, entry: Entry, reached: int = 0) -> World:
     """The world with one more log object."""
-    return world._replace(log=world.log | {(attempt, object_name(entry, reached))})
+    return world._replace(log=world.log | {(attempt, object_name(entry.phase, reached))})
 
 
 def committed(world: World, commit: Commit) -> World:
@@ -242,7 +242,7 @@ def attempt_of(attempt: str, names: frozenset[str], *, is_gated: bool) -> Attemp
         written(attempt, is_gated=is_gated),
         IcebergSnapshotCreated(1, "", 0),
     ]
-    entries = [entry for entry in known if object_name(entry, 0) in names]
+    entries = [entry for entry in known if object_name(entry.phase, 0) in names]
     if has_mark(names, Phase.PUBLISHED):
         entries.append(Published("", "", "", 0))
     return Attempt(TABLE_UUID, attempt, batch, tuple(entries), (), reached_phase(names))

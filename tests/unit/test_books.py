@@ -75,7 +75,7 @@ def test_damaged_last_object_still_means_landed() -> None:
     entry = entry_of(attempt)
     assert entry is not None
     assert entry.is_landed
-    assert object_name(finished_phases(batch)[5], 0) in attempt.unreadable
+    assert object_name(finished_phases(batch)[5].phase, 0) in attempt.unreadable
 
 
 def test_nothing_readable_has_no_entry() -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.txlog.entries import (
-    Closed,
     IcebergSnapshotCreated,
     OffsetCommit,
     ParquetWritten,
@@ -17,7 +16,7 @@ from spark_jobs.txlog.entries import (
     entry_to_json,
     fold,
 )
-from spark_jobs.txlog.names import is_finished, is_settled, object_name, reached_phase
+from spark_jobs.txlog.names import Phase, is_finished, is_settled, object_name, reached_phase
 from tests.support.log_entries import TABLE_UUID, finished_phases, make_batch, offset_commit
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ HOUR_US = 3600 * 1_000_000
 def objects_of(batch: Batch, phases: int = 6) -> dict[str, str]:
     """The first phases of a batch as the store holds them."""
     entries = finished_phases(batch)[:phases]
-    return {object_name(e, 0): entry_to_json(e, batch, TABLE_UUID) for e in entries}
+    return {object_name(e.phase, 0): entry_to_json(e, batch, TABLE_UUID) for e in entries}
 
 
 def test_all_phases_come_back() -> None:
@@ -124,8 +123,8 @@ def test_unknown_fields_of_this_format_are_ignored() -> None:
 
 def test_marks_say_what_they_saw() -> None:
     """A mark's number grows with the phase the attempt had reached, so a later sweep has its own name."""
-    assert object_name(Swept(0, "r", 0), 3) == "13-Swept.json"
-    assert object_name(Closed(0, "r", 0), 4) == "24-Closed.json"
+    assert object_name(Phase.SWEPT, 3) == "13-Swept.json"
+    assert object_name(Phase.CLOSED, 4) == "24-Closed.json"
     assert reached_phase(["1-OffsetCommit.json", "13-Swept.json", ".partial", "x"]) == 1
 
 
@@ -159,7 +158,7 @@ def test_last_entry_of_a_kind_counts() -> None:
     """Of two sweeps the later one is given."""
     batch = make_batch()
     sweeps = [(Swept(2, "r", 5), 3), (Swept(1, "r", 9), 4)]
-    objects = {object_name(e, reached): entry_to_json(e, batch, TABLE_UUID) for e, reached in sweeps}
+    objects = {object_name(e.phase, reached): entry_to_json(e, batch, TABLE_UUID) for e, reached in sweeps}
     attempt = fold(TABLE_UUID, batch.attempt, objects)
     assert attempt.entry(Swept) == Swept(1, "r", 9)
     assert attempt.entry(IcebergSnapshotCreated) is None

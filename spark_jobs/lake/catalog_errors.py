@@ -1,0 +1,58 @@
+"""What the exceptions of a catalog mean to the caller: settings, a refusal, or an outage."""
+
+from __future__ import annotations
+
+from pyiceberg.exceptions import ForbiddenError, NotInstalledError, OAuthError, UnauthorizedError
+
+from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
+from spark_jobs.storage.errors import is_refusal
+
+
+def catalog_error(error: Exception, action: str, **where: object) -> SluiceError:
+    """Return what a catalog's exception means for the caller, when it is known that nothing was committed."""
+    message = f"the catalog {action}: {first_line(error)}"
+    if isinstance(error, (UnauthorizedError, ForbiddenError, OAuthError)):
+        return ConfigError(
+            message,
+            code="catalog-refused",
+            hint="Check the catalog's credentials and that they may create and change tables.",
+            **where,
+        )
+    if is_refusal(error):
+        return ConfigError(
+            message,
+            code="storage-refused",
+            hint="Give Sluice the right to read and write at the tables' locations, and credentials that have"
+            " not expired.",
+            **where,
+        )
+    return RetryableError(
+        message,
+        code="catalog-away",
+        hint="Check that the catalog and its storage can be reached from here; the next run tries again.",
+        **where,
+    )
+
+
+def first_line(error: Exception) -> str:
+    """Return a library's exception as one line: its type and the first line it tells."""
+    lines = str(error).splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def settings_error(error: Exception, name: str) -> ConfigError:
+    """Return the error for a catalog that could not even be set up."""
+    if isinstance(error, NotInstalledError | ImportError):
+        return ConfigError(
+            f"the catalog's driver is not installed: {first_line(error)}",
+            code="catalog-settings",
+            hint="Sluice installs what REST catalogs and SQLite need. Any other needs its driver in .venv"
+            " and is not tested.",
+            catalog=name,
+        )
+    return ConfigError(
+        f"the catalog's properties do not open a catalog: {first_line(error)}",
+        code="catalog-settings",
+        hint="Check the properties under `catalog:`; they are PyIceberg's names.",
+        catalog=name,
+    )
