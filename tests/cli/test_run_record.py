@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 HOLD_FOR_EVER = """
 import sys, time
-from cli.run_record import hold
+from cli.stand.run_record import hold
 with hold(sys.argv[1], 'up'):
     print('held', flush=True)
     time.sleep(60)
