@@ -62,7 +62,7 @@ def dead_letter_offsets(
 
 def _offsets_owed(table: Table, owed: PendingDeadLetters, window: OffsetRange) -> Iterator[NDArray[np.int64]]:
     # One that was purged with a dropped dead-letter table is not there: its records are missing.
-    inputs = (table.io.new_input(file["path"]) for file in owed.files)
+    inputs = (table.io.new_input(file.path) for file in owed.files)
     for file in (each for each in inputs if each.exists()):
         with file.open() as stream:
             rows = pq.read_table(stream, columns=[PARTITION, OFFSET])

@@ -21,7 +21,7 @@ from spark_jobs.commit.birth import give_birth
 from spark_jobs.commit.landing import Intent, land
 from spark_jobs.commit.swap import stage_append
 from spark_jobs.lake.catalog import close_catalog
-from spark_jobs.lake.data_files import from_json
+from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.lake.row_filters import equals, is_among, is_between
 from spark_jobs.lake.tables import load_table, progress_of
@@ -30,7 +30,6 @@ from spark_jobs.schema.partitioning import partition_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from typing import Any
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.expressions import BooleanExpression
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from spark_jobs.books.entries import BookEntry
     from spark_jobs.commit.swap import Swap
     from spark_jobs.protocol.fail_points import FailPoints
+    from spark_jobs.protocol.written_file import WrittenFile
 
 ROW_GROUP_BYTES = 16 * 1024 * 1024
 # A fold is of one pipeline's last attempts: two months, or three after a long rest.
@@ -73,7 +73,7 @@ def enter(
         return Entered(0, None)
 
     def stage(table: Table) -> Swap:
-        data_files = [from_json(file, table.metadata) for file in files.write(table)]
+        data_files = [to_data_file(file, table.metadata) for file in files.write(table)]
         fail_points.reach("checkpoint.after-files")
         recorded = progress_of(table).recorded(fold, {}, {})
         return stage_append(table, data_files, recorded, {"sluice.attempt": fold})
@@ -131,7 +131,7 @@ class _FilesOf:
     def __init__(self, entries: Sequence[BookEntry], fold: str) -> None:
         self._entries = {entry.attempt: entry for entry in entries}
         self._fold = fold
-        self._written: dict[frozenset[str], list[dict[str, Any]]] = {}
+        self._written: dict[frozenset[str], list[WrittenFile]] = {}
 
     @property
     def written_rows(self) -> int:
@@ -146,15 +146,15 @@ class _FilesOf:
         there = table.scan(among, selected_fields=("attempt",)).to_arrow().column("attempt").to_pylist()
         return frozenset(self._entries) - frozenset(there)
 
-    def write(self, table: Table) -> list[dict[str, Any]]:
-        """Descriptions of files with the entries that the table lacks; the same ones for the same lack."""
+    def write(self, table: Table) -> list[WrittenFile]:
+        """Write files with the entries that the table lacks; the same ones for the same lack."""
         missing = self.missing(table)
         if missing not in self._written:
             rows = rows_of(table, (self._entries[attempt] for attempt in missing))
             self._written[missing] = self._write(table, rows)
         return self._written[missing]
 
-    def _write(self, table: Table, rows: pa.Table) -> list[dict[str, Any]]:
+    def _write(self, table: Table, rows: pa.Table) -> list[WrittenFile]:
         writer = SplitWriter(
             table.metadata,
             table.io,

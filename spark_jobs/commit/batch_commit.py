@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.dead_letter_commit import commit_dead_letters
@@ -11,7 +11,7 @@ from spark_jobs.commit.landing import Committed, Intent, land
 from spark_jobs.commit.replace import Rewriter, stage_replace
 from spark_jobs.commit.replacing import ReplacedOffsets
 from spark_jobs.commit.swap import stage_append
-from spark_jobs.lake.data_files import from_json
+from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.commit_summary import batch_summary
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from spark_jobs.protocol.batch import Batch
     from spark_jobs.protocol.fail_points import FailPoints
     from spark_jobs.protocol.progress import Progress
+    from spark_jobs.protocol.written_file import WrittenFile
     from spark_jobs.txlog.entries import ParquetWritten
 
 
@@ -36,16 +37,16 @@ if TYPE_CHECKING:
 class CommitRequest:
     """One batch, ready to be committed.
 
-    ``table_uuid`` is that of the table the files were written for. ``data_files`` are as
-    ``data_files.to_json`` makes them, none is fine. ``summary`` goes into the snapshot's summary beside
-    the batch id, the attempt and the offsets, which are added here; keys start with ``sluice.``.
+    ``table_uuid`` is that of the table the files were written for; no file is fine. ``summary`` goes into
+    the snapshot's summary beside the batch id, the attempt and the offsets, which are added here; keys start
+    with ``sluice.``.
     ``last_drain`` is what the next plan goes by.
     """
 
     identifier: str
     table_uuid: str
     batch: Batch
-    data_files: tuple[dict[str, Any], ...]
+    data_files: tuple[WrittenFile, ...]
     pending_dead_letters: PendingDeadLetters | None
     summary: dict[str, str]
     last_drain: LastDrain | None = None
@@ -101,7 +102,7 @@ def commit_batch(
         check_anchor(table)
         # A dead-letter commit that its own run has not finished would be forgotten with this commit.
         commit_dead_letters(open_catalog, request.identifier, progress, request.summary, fail_points)
-        files = [from_json(file, table.metadata) for file in request.data_files]
+        files = [to_data_file(file, table.metadata) for file in request.data_files]
         advanced = progress.advanced(request.batch, request.pending_dead_letters, request.last_drain)
         return stage_append(table, files, advanced, _summary_of(request))
 
@@ -131,7 +132,7 @@ def commit_replay(
         return stage_replace(
             table,
             replaced,
-            [from_json(file, table.metadata) for file in request.data_files],
+            [to_data_file(file, table.metadata) for file in request.data_files],
             progress=progress.replayed(batch, request.pending_dead_letters),
             summary=_summary_of(request),
             rewriter=rewriter,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from spark_jobs.commit.anchor import check_properties
 from spark_jobs.commit.birth import create_dead_letter_table
@@ -14,7 +14,7 @@ from spark_jobs.commit.replacing import ReplacedOffsets
 from spark_jobs.commit.swap import stage_append
 from spark_jobs.commit.sweep import sweep_prefix
 from spark_jobs.lake.catalog import close_catalog
-from spark_jobs.lake.data_files import from_json
+from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
 from spark_jobs.protocol.commit_summary import offsets_summary
 from spark_jobs.protocol.errors import CommitConflict
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from spark_jobs.commit.swap import Swap
     from spark_jobs.protocol.fail_points import FailPoints
     from spark_jobs.protocol.progress import PendingDeadLetters, Progress
+    from spark_jobs.protocol.written_file import WrittenFile
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ def commit_dead_letters(
         check_properties(table)
         advanced = _advance_dead_letters(table, progress, pending)
         owed = _surviving(table, pending) if is_new else pending.files
-        files = [from_json(file, table.metadata) for file in owed]
+        files = [to_data_file(file, table.metadata) for file in owed]
         full = {**summary, **offsets_summary(pending.attempt, pending.starts, pending.ends)}
         if not pending.replaces:
             return stage_append(table, files, advanced, full)
@@ -103,12 +104,12 @@ def _ensure_dead_letter_table(
     return is_missing
 
 
-def _surviving(table: Table, pending: PendingDeadLetters) -> tuple[dict[str, Any], ...]:
+def _surviving(table: Table, pending: PendingDeadLetters) -> tuple[WrittenFile, ...]:
     """The files that are still there: who dropped the dead-letter table may have purged them with it.
 
     A commit that names a file which is gone would make the new table unreadable.
     """
-    there = tuple(file for file in pending.files if table.io.new_input(file["path"]).exists())
+    there = tuple(file for file in pending.files if table.io.new_input(file.path).exists())
     if len(there) < len(pending.files):
         _log.warning(
             "%d dead-letter files of attempt %s were deleted together with the dead-letter table %s",

@@ -17,7 +17,7 @@ from pyiceberg.manifest import DataFileContent, ManifestContent
 
 from spark_jobs.commit.replacing import FileBounds, Overlap, ReplacedOffsets
 from spark_jobs.commit.swap import stage
-from spark_jobs.lake.data_files import from_json, whole_number
+from spark_jobs.lake.data_files import to_data_file, whole_number
 from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.protocol.errors import ConfigError
@@ -26,7 +26,6 @@ from spark_jobs.storage.errors import storage_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from typing import Any
 
     import pyarrow as pa
     from pyiceberg.manifest import DataFile
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
     from spark_jobs.commit.swap import Swap
     from spark_jobs.protocol.progress import Progress
+    from spark_jobs.protocol.written_file import WrittenFile
 
 ROW_GROUP_BYTES = 32 * 1024 * 1024
 MAX_OPEN_FILES = 16
@@ -54,11 +54,11 @@ class Rewriter:
     """
 
     attempt: str
-    _done: dict[tuple[object, ...], tuple[dict[str, Any], ...] | None] = field(default_factory=dict)
+    _done: dict[tuple[object, ...], tuple[WrittenFile, ...] | None] = field(default_factory=dict)
 
     def rewrite(
         self, table: Table, task: FileScanTask, replaced: ReplacedOffsets
-    ) -> tuple[dict[str, Any], ...] | None:
+    ) -> tuple[WrittenFile, ...] | None:
         """Descriptions of the files that hold the rows that stay; None when all do: the file itself stays.
 
         Raises ``RetryableError`` when storage fails, ``ConfigError`` when it refuses.
@@ -72,7 +72,7 @@ class Rewriter:
 
     def _written(
         self, table: Table, task: FileScanTask, replaced: ReplacedOffsets
-    ) -> tuple[dict[str, Any], ...] | None:
+    ) -> tuple[WrittenFile, ...] | None:
         try:
             staying, leaving = _count(table, task, replaced)
             if not leaving:
@@ -81,9 +81,7 @@ class Rewriter:
         except OSError as error:
             raise storage_error(error, "reading a data file", file=task.file.file_path) from error
 
-    def _write(
-        self, table: Table, task: FileScanTask, replaced: ReplacedOffsets
-    ) -> tuple[dict[str, Any], ...]:
+    def _write(self, table: Table, task: FileScanTask, replaced: ReplacedOffsets) -> tuple[WrittenFile, ...]:
         writer = SplitWriter(
             table.metadata,
             table.io,
@@ -122,7 +120,7 @@ def stage_replace(
             rewritten = rewriter.rewrite(table, task, replaced)
             if rewritten is None:
                 continue
-            kept += [from_json(file, table.metadata) for file in rewritten]
+            kept += [to_data_file(file, table.metadata) for file in rewritten]
         dropped.append(task.file)
 
     def overwrite(update: UpdateSnapshot) -> int:

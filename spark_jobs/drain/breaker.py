@@ -48,7 +48,7 @@ def stop_above_share(run: BatchRun, written: Written) -> None:
 
 def _first_dead_letter(run: BatchRun, written: Written) -> str:
     """Coordinates, phase and error of the first one that was written."""
-    path = written.dead_letter_files[0]["path"]
+    path = written.dead_letter_files[0].path
     with run.plan.dead_letter_table.io.new_input(path).open() as stream:
         columns = pq.ParquetFile(stream).read_row_group(0, columns=[PARTITION, OFFSET, "phase", "error"])
     first = columns.slice(0, 1).to_pylist()[0]

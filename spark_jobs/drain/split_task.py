@@ -13,7 +13,7 @@ import uuid
 from collections import Counter, defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.lake.parquet_writer import SplitWriter
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from spark_jobs.protocol.batch import Split
     from spark_jobs.protocol.fail_points import FailPoints
     from spark_jobs.protocol.offsets import OffsetRange
+    from spark_jobs.protocol.written_file import WrittenFile
 
 MAX_OPEN_FILES = 16
 
@@ -210,7 +211,7 @@ class Tally:
         self._balances[partition] += balance
 
     def outcome(
-        self, split: Split, data_files: list[dict[str, Any]], dead_letter_files: list[dict[str, Any]]
+        self, split: Split, data_files: list[WrittenFile], dead_letter_files: list[WrittenFile]
     ) -> SplitOutcome:
         """The finished split's result."""
         return SplitOutcome(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from spark_jobs import __version__
 from spark_jobs.drain.valid_through import valid_through_ms
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from spark_jobs.drain.batch_plan import Plan
     from spark_jobs.drain.batch_run import BatchRun
+    from spark_jobs.protocol.written_file import WrittenFile
     from spark_jobs.spark.outcomes import SplitOutcome
 
 
@@ -27,8 +28,8 @@ class Written:
     """What the tasks of a batch wrote, added up."""
 
     balances: dict[int, Balance]
-    data_files: tuple[dict[str, Any], ...]
-    dead_letter_files: tuple[dict[str, Any], ...]
+    data_files: tuple[WrittenFile, ...]
+    dead_letter_files: tuple[WrittenFile, ...]
     bytes_read: int
     max_timestamp_ms: dict[int, int]
     cpu_us: dict[str, int]
@@ -39,7 +40,7 @@ class Written:
     @property
     def file_bytes(self) -> int:
         """Size of all files."""
-        return sum(file["bytes"] for file in self.data_files + self.dead_letter_files)
+        return sum(file.bytes for file in self.data_files + self.dead_letter_files)
 
 
 def add_up(outcomes: Sequence[SplitOutcome], *, has_strays: bool) -> Written:
@@ -121,5 +122,5 @@ def _valid_through_ms(plan: Plan, written: Written) -> int | None:
     )
 
 
-def _rows(files: Sequence[dict[str, Any]]) -> int:
-    return sum(file["rows"] for file in files)
+def _rows(files: Sequence[WrittenFile]) -> int:
+    return sum(file.rows for file in files)

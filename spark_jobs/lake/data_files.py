@@ -1,8 +1,4 @@
-"""Descriptions of data files as JSON: what tasks hand to the driver, and what the log and properties keep.
-
-Bounds and partition values travel as base64 of Iceberg's single-value serialisation, so every type comes
-back exactly.
-"""
+"""Written files from and to Iceberg's data files: what the writer closes and what a commit adds."""
 
 from __future__ import annotations
 
@@ -14,6 +10,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.typedef import Record
 
 from spark_jobs.protocol.errors import SourceChanged
+from spark_jobs.protocol.written_file import WrittenFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,25 +19,24 @@ if TYPE_CHECKING:
     from pyiceberg.types import PrimitiveType
 
 _COUNTS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
-_BOUNDS = ("lower_bounds", "upper_bounds")
 
 
-def to_json(data_file: DataFile, metadata: TableMetadata) -> dict[str, Any]:
+def to_written_file(data_file: DataFile, metadata: TableMetadata) -> WrittenFile:
     """Describe a data file of a table; ``metadata`` gives the partition spec's types."""
     types = _partition_types(metadata, data_file.spec_id)
     values = [data_file.partition[position] for position in range(len(types))]
-    return {
-        "path": data_file.file_path,
-        "spec_id": data_file.spec_id,
-        "partition": [_pack(kind, value) for kind, value in zip(types, values, strict=True)],
-        "rows": data_file.record_count,
-        "bytes": data_file.file_size_in_bytes,
-        "split_offsets": data_file.split_offsets,
-        **{name: _text_keys(getattr(data_file, name)) for name in _COUNTS},
-        **{
-            name: {k: _encode(v) for k, v in _text_keys(getattr(data_file, name)).items()} for name in _BOUNDS
-        },
-    }
+    offsets = data_file.split_offsets
+    return WrittenFile(
+        path=data_file.file_path,
+        spec_id=data_file.spec_id,
+        partition=tuple(_pack(kind, value) for kind, value in zip(types, values, strict=True)),
+        rows=data_file.record_count,
+        bytes=data_file.file_size_in_bytes,
+        split_offsets=None if offsets is None else tuple(offsets),
+        **{name: dict(getattr(data_file, name) or {}) for name in _COUNTS},
+        lower_bounds=_encode_all(data_file.lower_bounds),
+        upper_bounds=_encode_all(data_file.upper_bounds),
+    )
 
 
 def whole_number(bound: bytes) -> int:
@@ -48,46 +44,41 @@ def whole_number(bound: bytes) -> int:
     return int.from_bytes(bound, "little", signed=True)
 
 
-def from_json(value: Mapping[str, Any], metadata: TableMetadata) -> DataFile:
-    """Read ``to_json`` back, for a commit to the table with this metadata.
+def to_data_file(written: WrittenFile, metadata: TableMetadata) -> DataFile:
+    """Return the data file that was described, for a commit to the table with this metadata.
 
     Raises ``SourceChanged`` when the table's partitioning is no longer the one the file was written for.
     """
-    if value["spec_id"] != metadata.default_spec_id:
+    if written.spec_id != metadata.default_spec_id:
         raise SourceChanged(
             "the table's partitioning was changed while files were being written for the earlier one",
             code="partitioning-changed",
             hint="Set the earlier partition spec again, let the pending batch land, then change it.",
-            file=value["path"],
+            file=written.path,
         )
-    types = _partition_types(metadata, value["spec_id"])
-    maps: dict[str, Any] = {name: _number_keys(value[name]) for name in _COUNTS}
-    for name in _BOUNDS:
-        maps[name] = {k: _decode(v) for k, v in _number_keys(value[name]).items()}
     data_file = DataFile.from_args(
         content=DataFileContent.DATA,
-        file_path=value["path"],
+        file_path=written.path,
         file_format=FileFormat.PARQUET,
-        partition=Record(
-            *[_unpack(kind, text) for kind, text in zip(types, value["partition"], strict=True)]
-        ),
-        record_count=value["rows"],
-        file_size_in_bytes=value["bytes"],
-        split_offsets=value["split_offsets"],
+        partition=_partition_of(written, metadata),
+        record_count=written.rows,
+        file_size_in_bytes=written.bytes,
+        split_offsets=None if written.split_offsets is None else list(written.split_offsets),
         sort_order_id=None,
         equality_ids=None,
         key_metadata=None,
-        **maps,
+        **{name: getattr(written, name) for name in _COUNTS},
+        lower_bounds=_decode_all(written.lower_bounds),
+        upper_bounds=_decode_all(written.upper_bounds),
     )
-    data_file.spec_id = value["spec_id"]
+    data_file.spec_id = written.spec_id
     return data_file
 
 
-def partition_path(value: Mapping[str, Any], metadata: TableMetadata) -> str:
-    """The file's partition as ``field=value/...``; empty for a table without partitions."""
-    types = _partition_types(metadata, value["spec_id"])
-    record = Record(*[_unpack(kind, text) for kind, text in zip(types, value["partition"], strict=True)])
-    return metadata.specs()[value["spec_id"]].partition_to_path(record, metadata.schema())
+def partition_path(written: WrittenFile, metadata: TableMetadata) -> str:
+    """Return the file's partition as ``field=value/...``; empty for a table without partitions."""
+    spec = metadata.specs()[written.spec_id]
+    return spec.partition_to_path(_partition_of(written, metadata), metadata.schema())
 
 
 def normalise_path(path: str) -> str:
@@ -96,6 +87,11 @@ def normalise_path(path: str) -> str:
         if path.startswith(prefix):
             return path.removeprefix(prefix)
     return path
+
+
+def _partition_of(written: WrittenFile, metadata: TableMetadata) -> Record:
+    types = _partition_types(metadata, written.spec_id)
+    return Record(*[_unpack(kind, text) for kind, text in zip(types, written.partition, strict=True)])
 
 
 def _partition_types(metadata: TableMetadata, spec_id: int) -> list[PrimitiveType]:
@@ -119,9 +115,9 @@ def _decode(text: str) -> bytes:
     return base64.b64decode(text)
 
 
-def _text_keys(values: Mapping[int, Any] | None) -> dict[str, Any]:
-    return {str(field_id): value for field_id, value in (values or {}).items()}
+def _encode_all(bounds: Mapping[int, bytes] | None) -> dict[int, str]:
+    return {field_id: _encode(bound) for field_id, bound in (bounds or {}).items()}
 
 
-def _number_keys(values: Mapping[str, Any]) -> dict[int, Any]:
-    return {int(field_id): value for field_id, value in values.items()}
+def _decode_all(bounds: Mapping[int, str]) -> dict[int, bytes]:
+    return {field_id: _decode(bound) for field_id, bound in bounds.items()}

@@ -8,7 +8,7 @@ sweep's, which knows it by its prefix.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyiceberg.io.fileformat import FileFormatFactory
@@ -17,7 +17,7 @@ from pyiceberg.schema import sanitize_column_names
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.typedef import Record
 
-from spark_jobs.lake.data_files import to_json
+from spark_jobs.lake.data_files import to_written_file
 from spark_jobs.lake.partition_fan_out import fan_out
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.storage.errors import storage_error
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pyiceberg.io.fileformat import FileFormatWriter
     from pyiceberg.partitioning import PartitionKey
     from pyiceberg.table.metadata import TableMetadata
+
+    from spark_jobs.protocol.written_file import WrittenFile
 
 
 # What a column of a few rows takes beside its values, measured: its buffers are padded, and are objects.
@@ -82,7 +84,7 @@ class SplitWriter:
         self._locations = load_location_provider(metadata.location, metadata.properties)
         self._parts: dict[tuple[object, ...], _Part] = {}
         self._waiting_bytes = 0
-        self._closed: list[dict[str, Any]] = []
+        self._closed: list[WrittenFile] = []
         self._files_begun = 0
 
     def write(self, rows: pa.Table) -> None:
@@ -100,8 +102,8 @@ class SplitWriter:
         except OSError as error:
             raise storage_error(error, "writing data files", files=self._file_prefix) from error
 
-    def close(self) -> list[dict[str, Any]]:
-        """Finish every file; descriptions as ``data_files.to_json`` makes them, in closing order."""
+    def close(self) -> list[WrittenFile]:
+        """Finish every file; return them in closing order."""
         try:
             # Open ones first: then none has to make room.
             for identity in sorted(self._parts, key=lambda each: self._parts[each].file is None):
@@ -173,7 +175,7 @@ class SplitWriter:
             **statistics.to_serialized_dict(),
         )
         data_file.spec_id = self._metadata.default_spec_id
-        self._closed.append(to_json(data_file, self._metadata))
+        self._closed.append(to_written_file(data_file, self._metadata))
 
 
 def _rename(rows: pa.Table, schema: pa.Schema) -> pa.Table:

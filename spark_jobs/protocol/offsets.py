@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pydantic_core import core_schema
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+    from pydantic import GetCoreSchemaHandler
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -57,6 +61,24 @@ class OffsetRanges:
     def of(cls, ranges: Iterable[OffsetRange]) -> OffsetRanges:
         """Order the ranges by partition."""
         return cls(tuple(sorted(ranges)))
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: object, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        """Their JSON: ``[partition, start, end]`` triples."""
+
+        def read(triples: tuple[tuple[int, int, int], ...]) -> OffsetRanges:
+            return cls(tuple(OffsetRange(*triple) for triple in triples))
+
+        def write(ranges: OffsetRanges) -> list[list[int]]:
+            return [[r.partition, r.start, r.end] for r in ranges]
+
+        return core_schema.no_info_after_validator_function(
+            read,
+            handler.generate_schema(tuple[tuple[int, int, int], ...]),
+            serialization=core_schema.plain_serializer_function_ser_schema(write),
+        )
 
     @classmethod
     def between(cls, starts: Mapping[int, int], ends: Mapping[int, int]) -> OffsetRanges:

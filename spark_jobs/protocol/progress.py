@@ -8,7 +8,9 @@ from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from spark_jobs.protocol.errors import CorruptLog
+from spark_jobs.protocol.json_codec import JsonCodec
 from spark_jobs.protocol.skips import Skip
+from spark_jobs.protocol.written_file import WrittenFile  # noqa: TC001  (the codec reads field types)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,15 +53,17 @@ class CommitRecord:
 class PendingDeadLetters:
     """Dead-letter files a landed data commit owes to the dead-letter table.
 
-    ``files`` are data-file descriptions as written by ``spark_jobs.lake.data_files.to_json``. With
-    ``replaces`` the dead letters that are there of the offsets ``[starts, ends)`` go in the same commit.
+    With ``replaces`` the dead letters that are there of the offsets ``[starts, ends)`` go in the same commit.
     """
 
     attempt: str
     starts: dict[int, int]
     ends: dict[int, int]
-    files: tuple[dict[str, Any], ...]
+    files: tuple[WrittenFile, ...]
     replaces: bool = False
+
+
+_PENDING_DEAD_LETTERS = JsonCodec(PendingDeadLetters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +238,7 @@ def _parse(properties: Mapping[str, str]) -> Progress:
             for attempt, starts, ends in json.loads(properties[PROPERTY_LAST_COMMITS])
         ),
         anchor=int(anchor) if anchor is not None else None,
-        pending_dead_letters=_pending_from_json(json.loads(properties[PROPERTY_PENDING_DEAD_LETTERS])),
+        pending_dead_letters=_pending(properties[PROPERTY_PENDING_DEAD_LETTERS]),
         # A table that was last committed to before there were these has none of them.
         starts=_offsets(json.loads(properties.get(PROPERTY_STARTS, "{}"))),
         last_drain=_optional(LastDrain, properties.get(PROPERTY_LAST_DRAIN, "null")),
@@ -266,12 +270,8 @@ def _optional(kind: type[_T], text: str) -> _T | None:
     return None if value is None else kind(**value)
 
 
-def _pending_from_json(value: dict[str, Any] | None) -> PendingDeadLetters | None:
-    if value is None:
-        return None
-    starts, ends = _offsets(value["starts"]), _offsets(value["ends"])
-    replaces = value.get("replaces", False)
-    return PendingDeadLetters(value["attempt"], starts, ends, tuple(value["files"]), replaces)
+def _pending(text: str) -> PendingDeadLetters | None:
+    return None if text.strip() == "null" else _PENDING_DEAD_LETTERS.from_json(text)
 
 
 def _offsets(value: Mapping[str, int]) -> dict[int, int]:

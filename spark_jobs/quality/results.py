@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from spark_jobs.protocol.json_codec import JsonCodec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,6 +69,9 @@ class SuiteResult:
         return {"suite": self.suite, "rows": self.rows, "results": [asdict(each) for each in self.failed]}
 
 
+_SUITE_RESULT = JsonCodec(SuiteResult)
+
+
 def merged(suite: str, parts: Sequence[SuiteResult]) -> SuiteResult:
     """One suite's results on parts of the rows as one: met when every part meets it; the first examples."""
     by_expectation = zip(*(part.results for part in parts), strict=True)
@@ -89,11 +95,7 @@ def _merged(results: tuple[ExpectationResult, ...]) -> ExpectationResult:
 
 def suite_result_from_json(value: Mapping[str, Any]) -> SuiteResult:
     """Read ``SuiteResult.to_json`` back."""
-    results = tuple(
-        ExpectationResult(**{**each, "examples": tuple(FailingRow(**row) for row in each["examples"])})
-        for each in value["results"]
-    )
-    return SuiteResult(value["suite"], value["rows"], results)
+    return _SUITE_RESULT.from_json(json.dumps(value))
 
 
 def _told(result: ExpectationResult) -> str:

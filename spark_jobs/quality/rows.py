@@ -6,13 +6,13 @@ commit first. They are not read by PyIceberg's scan, which takes a null list of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyiceberg.expressions.parser import parse
 from pyiceberg.table import FileScanTask
 
-from spark_jobs.lake.data_files import from_json
+from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.file_rows import ALWAYS_TRUE, rows_of_file
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
@@ -25,15 +25,16 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from spark_jobs.protocol.offsets import OffsetRanges
+    from spark_jobs.protocol.written_file import WrittenFile
 
 
-def rows_of_files(table: Table, files: Sequence[dict[str, Any]], columns: Sequence[str]) -> pa.Table:
-    """These columns of data files (as ``data_files.to_json`` describes them) that no snapshot names yet.
+def rows_of_files(table: Table, files: Sequence[WrittenFile], columns: Sequence[str]) -> pa.Table:
+    """Return these columns of data files that no snapshot names yet.
 
     ``table`` is loaded after they were written: files of an earlier schema have nulls in columns added since.
     Raises ``RetryableError`` when storage fails, ``ConfigError`` when it refuses.
     """
-    tasks = [FileScanTask(from_json(file, table.metadata)) for file in files]
+    tasks = [FileScanTask(to_data_file(file, table.metadata)) for file in files]
     return _read(table, lambda: tasks, columns, ALWAYS_TRUE)
 
 

@@ -9,7 +9,7 @@ it is done.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from spark_jobs.commit.anchor import check_anchor, check_properties
 from spark_jobs.commit.batch_commit import commit_batch, request_of
@@ -39,7 +39,7 @@ from spark_jobs.txlog.entries import (
 from spark_jobs.txlog.store import CLOSING_AFTER_US
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from pyiceberg.table import Table
 
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
     from spark_jobs.protocol.batch import Batch
     from spark_jobs.protocol.progress import Progress
+    from spark_jobs.protocol.written_file import WrittenFile
     from spark_jobs.recovery.decide import Verdict
     from spark_jobs.recovery.recovered import AdoptedBatch, HeldBatch
     from spark_jobs.txlog.entries import Attempt
@@ -226,7 +227,7 @@ class _Recovery:
         """Delete the attempt's files that nothing names; the table's offsets have passed its starts."""
         dead_letters = self.load(dead_letters_of(self._pipeline.table))
         pending = progress_of(table).pending_dead_letters
-        owed = frozenset(normalise_path(file["path"]) for file in pending.files) if pending else frozenset()
+        owed = frozenset(normalise_path(file.path) for file in pending.files) if pending else frozenset()
         deleted = sweep_files(
             attempt,
             [table] if dead_letters is None else [table, dead_letters],
@@ -255,7 +256,7 @@ def _decide(attempt: Attempt, table: Table) -> Verdict:
     written = attempt.entry(ParquetWritten)
     data_files = written.data_files if written else ()
     files = (*data_files, *(written.dead_letter_files if written else ()))
-    paths = frozenset(normalise_path(file["path"]) for file in data_files)
+    paths = frozenset(normalise_path(file.path) for file in data_files)
     return decide(
         attempt,
         progress_of(table),
@@ -270,13 +271,13 @@ def _is_paused(table: Table, batch: Batch, verdict: Verdict) -> bool:
     return is_drain and progress_of(table).paused is not None
 
 
-def _is_whole(table: Table, file: Mapping[str, Any]) -> bool:
+def _is_whole(table: Table, file: WrittenFile) -> bool:
     try:
-        return len(table.io.new_input(file["path"])) == int(file["bytes"])
+        return len(table.io.new_input(file.path)) == file.bytes
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise storage_error(error, "looking at a file of an unfinished batch", file=file["path"]) from error
+        raise storage_error(error, "looking at a file of an unfinished batch", file=file.path) from error
 
 
 def _snapshot_of(attempt: Attempt, table: Table) -> int | None:

@@ -5,12 +5,12 @@ Evidence merges in any order and grouping to the same result, so it can be gathe
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003  (the codec reads field types)
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from spark_jobs.protocol.json_codec import JsonCodec
 
 
 class Kind(StrEnum):
@@ -64,15 +64,6 @@ class FieldEvidence:
             _merge_one(self.element, other.element),
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain data; ``field_from_json`` reads it back."""
-        return {
-            "order": list(self.order),
-            "kinds": {k.value: [s.count, s.partition, s.offset, s.example] for k, s in self.kinds.items()},
-            "fields": {name: evidence.to_json() for name, evidence in self.fields.items()},
-            "element": None if self.element is None else self.element.to_json(),
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -90,30 +81,17 @@ class Evidence:
             _merge(self.fields, other.fields),
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain data; ``from_json`` reads it back."""
-        return {
-            "records": self.records,
-            "undecodable": self.undecodable,
-            "fields": {name: evidence.to_json() for name, evidence in self.fields.items()},
-        }
+    def to_json(self) -> str:
+        """Return one JSON object."""
+        return _CODEC.to_json(self)
 
     @staticmethod
-    def from_json(value: Mapping[str, Any]) -> Evidence:
-        """Read ``to_json`` back."""
-        fields = {name: field_from_json(evidence) for name, evidence in value["fields"].items()}
-        return Evidence(value["records"], value["undecodable"], fields)
+    def from_json(text: str) -> Evidence:
+        """Read ``to_json`` back; raises ``ValueError``."""
+        return _CODEC.from_json(text)
 
 
-def field_from_json(value: Mapping[str, Any]) -> FieldEvidence:
-    """Read ``FieldEvidence.to_json`` back."""
-    partition, offset, position = value["order"]
-    return FieldEvidence(
-        (partition, offset, position),
-        {Kind(kind): Sighting(*sighting) for kind, sighting in value["kinds"].items()},
-        {name: field_from_json(evidence) for name, evidence in value["fields"].items()},
-        None if value["element"] is None else field_from_json(value["element"]),
-    )
+_CODEC = JsonCodec(Evidence)
 
 
 def _merge(ours: Mapping[Any, Any], theirs: Mapping[Any, Any]) -> dict[Any, Any]:

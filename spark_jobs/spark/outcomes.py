@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from spark_jobs.protocol.batch import Balance
+from spark_jobs.protocol.batch import Balance  # noqa: TC001  (the codec reads field types)
+from spark_jobs.protocol.json_codec import JsonCodec
+from spark_jobs.protocol.written_file import WrittenFile  # noqa: TC001  (the codec reads field types)
 
 
 class OutcomeKind(StrEnum):
@@ -22,38 +23,35 @@ class OutcomeKind(StrEnum):
 class SplitOutcome:
     """One split's result.
 
-    ``balances`` by partition; files as ``spark_jobs.lake.data_files.to_json`` describes them;
-    ``max_timestamp_ms`` the largest record time by partition (absent when none had one); ``cpu_us`` CPU
-    microseconds by step (fetch, decode, shape, write); ``kafka`` what librdkafka tells of its consumer;
-    ``evidence`` with OBSERVED only, ``error`` (see ``spark_jobs.protocol.errors.error_to_json``) with FAILED
-    only. ``failed_tries`` of the same task may have left files behind.
+    ``balances`` by partition; ``max_timestamp_ms`` the largest record time by partition (absent when none
+    had one); ``cpu_us`` CPU microseconds by step (fetch, decode, shape, write); ``kafka`` what librdkafka
+    tells of its consumer; ``evidence`` (JSON of ``spark_jobs.schema.evidence``) with OBSERVED only, ``error``
+    (see ``spark_jobs.protocol.errors.error_to_json``) with FAILED only. ``failed_tries`` of the same task may
+    have left files behind.
     """
 
     split_id: int
     kind: OutcomeKind
     balances: dict[int, Balance] = field(default_factory=dict)
-    data_files: tuple[dict[str, Any], ...] = ()
-    dead_letter_files: tuple[dict[str, Any], ...] = ()
+    data_files: tuple[WrittenFile, ...] = ()
+    dead_letter_files: tuple[WrittenFile, ...] = ()
     bytes_read: int = 0
     max_timestamp_ms: dict[int, int] = field(default_factory=dict)
     cpu_us: dict[str, int] = field(default_factory=dict)
     kafka: dict[str, int] = field(default_factory=dict)
     peak_rss_bytes: int = 0
-    evidence: dict[str, Any] | None = None
+    evidence: str | None = None
     error: dict[str, Any] | None = None
     failed_tries: int = 0
 
     def to_json(self) -> str:
-        """One JSON object."""
-        return json.dumps(asdict(self), separators=(",", ":"))
+        """Return one JSON object."""
+        return _CODEC.to_json(self)
+
+
+_CODEC = JsonCodec(SplitOutcome)
 
 
 def outcome_from_json(text: str) -> SplitOutcome:
     """Read ``SplitOutcome.to_json`` back."""
-    value = json.loads(text)
-    value["kind"] = OutcomeKind(value["kind"])
-    value["balances"] = {int(p): Balance(**b) for p, b in value["balances"].items()}
-    value["max_timestamp_ms"] = {int(p): t for p, t in value["max_timestamp_ms"].items()}
-    value["data_files"] = tuple(value["data_files"])
-    value["dead_letter_files"] = tuple(value["dead_letter_files"])
-    return SplitOutcome(**value)
+    return _CODEC.from_json(text)

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from spark_jobs.protocol.batch import Balance, Batch
+from spark_jobs.protocol.batch import Balance, Batch  # noqa: TC001  (the codec reads field types)
 from spark_jobs.protocol.errors import CorruptLog
-from spark_jobs.txlog.json_fields import fields_from_json, fields_to_json
+from spark_jobs.protocol.json_codec import JsonCodec
+from spark_jobs.protocol.written_file import WrittenFile  # noqa: TC001  (the codec reads field types)
 from spark_jobs.txlog.names import Phase, phase_of, reached_phase
 
 if TYPE_CHECKING:
@@ -67,13 +69,12 @@ class FlushStart:
 class ParquetWritten:
     """All that a commit needs, so that another run can commit these files without reading Kafka.
 
-    Files are descriptions as ``spark_jobs.lake.data_files.to_json`` makes them; ``balances`` by partition;
-    ``bytes_read`` are Kafka values and keys, ``file_bytes`` what was written.
+    ``balances`` by partition; ``bytes_read`` are Kafka values and keys, ``file_bytes`` what was written.
     """
 
     phase: ClassVar[Phase] = Phase.PARQUET_WRITTEN
-    data_files: tuple[dict[str, Any], ...]
-    dead_letter_files: tuple[dict[str, Any], ...]
+    data_files: tuple[WrittenFile, ...]
+    dead_letter_files: tuple[WrittenFile, ...]
     rows: int
     bytes_read: int
     file_bytes: int
@@ -220,16 +221,25 @@ class Attempt:
         return self.batch.ingested_at_us if self.batch else 0
 
 
+@dataclass(frozen=True, slots=True)
+class _LogObject(Generic[_E]):
+    format: int
+    phase: Phase
+    table_uuid: str
+    batch: Batch
+    entry: _E
+
+
+@cache
+def _codec_of(phase: Phase) -> JsonCodec[_LogObject[Any]]:
+    kind: Any = _ENTRY_TYPES[phase]
+    return JsonCodec(_LogObject[kind])
+
+
 def entry_to_json(entry: Entry, batch: Batch, table_uuid: str) -> str:
-    """One object of the log."""
-    value = {
-        "format": LOG_FORMAT_VERSION,
-        "phase": entry.phase,
-        "table_uuid": table_uuid,
-        "batch": fields_to_json(batch),
-        "entry": fields_to_json(entry),
-    }
-    return json.dumps(value, separators=(",", ":"))
+    """Return one object of the log."""
+    value = _LogObject(LOG_FORMAT_VERSION, entry.phase, table_uuid, batch, entry)
+    return _codec_of(entry.phase).to_json(value)
 
 
 def fold(table_uuid: str, uuid: str, objects: Mapping[str, str]) -> Attempt:
@@ -267,17 +277,25 @@ def refuse_newer(version: object, **where: object) -> None:
 def _parse(
     text: str, found: tuple[int, Phase] | None, *, table_uuid: str, uuid: str, name: str
 ) -> tuple[Batch, Entry] | None:
-    try:
-        value = json.loads(text)
-        version = value["format"]
-    except (ValueError, TypeError, KeyError):
-        return None
-    refuse_newer(version, table_uuid=table_uuid, attempt=uuid, object=name)
-    try:
-        batch = fields_from_json(Batch, value["batch"])
-        entry = fields_from_json(_ENTRY_TYPES[Phase(value["phase"])], value["entry"])
-    except (ValueError, TypeError, KeyError, AttributeError):
+    where = {"table_uuid": table_uuid, "attempt": uuid, "object": name}
+    read = None if found is None else _read(text, found[1])
+    refuse_newer(_format_of(text) if read is None else read.format, **where)
+    if read is None or found is None:
         return None
     # An object copied to another attempt's or table's place says nothing about that one.
-    is_in_its_place = found is not None and found[1] is entry.phase and value["table_uuid"] == table_uuid
-    return (batch, entry) if is_in_its_place and batch.attempt == uuid else None
+    is_in_its_place = read.phase is found[1] and read.table_uuid == table_uuid and read.batch.attempt == uuid
+    return (read.batch, read.entry) if is_in_its_place else None
+
+
+def _read(text: str, phase: Phase) -> _LogObject[Any] | None:
+    try:
+        return _codec_of(phase).from_json(text)
+    except ValueError:
+        return None
+
+
+def _format_of(text: str) -> object:
+    try:
+        return json.loads(text)["format"]
+    except (ValueError, TypeError, KeyError):
+        return None

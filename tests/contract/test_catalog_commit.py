@@ -143,7 +143,7 @@ def test_a_conflict_deletes_nothing(lake: Lake) -> None:
         lake.commit(loser)
     assert caught.value.code == "offsets-moved"
     io = lake.load().io
-    assert all(io.new_input(file["path"]).exists() for file in loser.data_files)
+    assert all(io.new_input(file.path).exists() for file in loser.data_files)
 
 
 def test_main_moved_by_others_keeps_the_same_files(lake: Lake) -> None:
@@ -154,7 +154,7 @@ def test_main_moved_by_others_keeps_the_same_files(lake: Lake) -> None:
     assert committed.retries == 1
     assert lake.offsets() == list(range(10))
     paths = {task.file.file_path for task in lake.load().scan().plan_files()}
-    assert paths == {file["path"] for file in request.data_files}
+    assert paths == {file.path for file in request.data_files}
 
 
 def test_rows_of_others_that_come_between_are_not_built_upon(lake: Lake) -> None:

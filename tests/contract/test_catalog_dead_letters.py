@@ -91,7 +91,7 @@ def test_files_that_were_purged_with_their_table_are_not_named_again(
     lake.open().drop_table(dead_letters_of(lake.name()))
     assert progress.pending_dead_letters is not None
     for file in progress.pending_dead_letters.files:
-        lake.load().io.delete(file["path"])
+        lake.load().io.delete(file.path)
     _bring(lake, progress)
     assert lake.offsets(DEAD) == []
     assert "were deleted together with the dead-letter table" in caplog.text

@@ -79,7 +79,7 @@ def test_a_commit_that_did_not_land_is_unknown_and_done_again(
     assert said in caught.value.message
     assert [seen.method for seen in proxy.faulted()] == ["POST"]
     assert not has_landed(lake.open, lake.name(), request.batch.attempt)
-    assert all(lake.load().io.new_input(file["path"]).exists() for file in request.data_files)
+    assert all(lake.load().io.new_input(file.path).exists() for file in request.data_files)
     lake.drain(0, 10)
     assert lake.offsets() == list(range(10))
 

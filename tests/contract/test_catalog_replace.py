@@ -16,7 +16,7 @@ from spark_jobs.commit.dead_letter_commit import commit_dead_letters
 from spark_jobs.commit.landing import Intent, land
 from spark_jobs.commit.replace import Rewriter, stage_replace
 from spark_jobs.commit.replacing import ReplacedOffsets
-from spark_jobs.lake.data_files import from_json, normalise_path
+from spark_jobs.lake.data_files import normalise_path, to_data_file
 from spark_jobs.lake.locations import data_location
 from spark_jobs.lake.named_files import named_among
 from spark_jobs.lake.parquet_writer import SplitWriter
@@ -57,7 +57,7 @@ def replace_rows(
 
     def stage(table: Table) -> Swap:
         check_anchor(table)
-        added = [from_json(file, table.metadata) for file in files]
+        added = [to_data_file(file, table.metadata) for file in files]
         progress = progress_of(table).recorded(attempt, {0: 0}, {0: 0})
         return stage_replace(
             table, replaced, added, progress=progress, summary={"sluice.attempt": attempt}, rewriter=rewriter
@@ -105,7 +105,7 @@ def write_merged(table: Table) -> list[DataFile]:
         table.scan().to_arrow().sort_by([("_kafka_partition", "ascending"), ("_kafka_offset", "ascending")])
     )
     writer.write(everything.cast(file_schema(table)))
-    return [from_json(file, table.metadata) for file in writer.close()]
+    return [to_data_file(file, table.metadata) for file in writer.close()]
 
 
 def test_whole_files_are_dropped_and_others_stay_as_they_are(lake: Lake) -> None:
@@ -117,7 +117,7 @@ def test_whole_files_are_dropped_and_others_stay_as_they_are(lake: Lake) -> None
     before = progress_of(lake.load())
     committed = replace_rows(lake, (0, 10, 20), offsets=(10, 12))
     assert lake.offsets() == [*range(10), 10, 12, *range(20, 30)]
-    kept = {file["path"] for request in (first, third) for file in request.data_files}
+    kept = {file.path for request in (first, third) for file in request.data_files}
     assert kept < paths(lake)
     table = lake.load()
     snapshot = table.current_snapshot()

@@ -33,7 +33,7 @@ from pyiceberg.types import (
 )
 
 from spark_jobs.commit.birth import create_table
-from spark_jobs.lake.data_files import from_json, normalise_path
+from spark_jobs.lake.data_files import normalise_path, to_data_file
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.protocol.errors import RetryableError
 from spark_jobs.protocol.progress import Progress
@@ -129,7 +129,7 @@ def _writer(table: Table, **more: int) -> SplitWriter:
 def _append(table: Table, files: list[dict[str, Any]]) -> None:
     with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
         for file in files:
-            append.append_data_file(from_json(file, table.metadata))
+            append.append_data_file(to_data_file(file, table.metadata))
 
 
 def _described(file: DataFile) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def test_files_are_described_as_pyiceberg_would(sqlite_lake: Lake, partition_by:
     rows = pa.Table.from_pylist(_rows(60), schema=file_schema(table))
     writer = _writer(table)
     writer.write(rows)
-    ours = [from_json(file, table.metadata) for file in writer.close()]
+    ours = [to_data_file(file, table.metadata) for file in writer.close()]
     table.append(rows)
     theirs = [task.file for task in table.scan().plan_files()]
 
@@ -187,7 +187,7 @@ def test_rows_come_back(sqlite_lake: Lake) -> None:
     # PyIceberg reads a null list of structs as an empty one; the file has the null.
     assert repr(read.drop(lists).to_pylist()) == repr(rows.drop(lists).to_pylist())
     assert table.scan("at < '1970-01-01T00:00:00+00:00'").to_arrow().num_rows == 17
-    paths = [normalise_path(file["path"]) for file in files]
+    paths = [normalise_path(file.path) for file in files]
     read_by_duckdb = duckdb.read_parquet(paths).aggregate("count(*), sum(id), count(distinct text)")
     assert read_by_duckdb.fetchall() == [(60, sum(range(60)), 51)]
 
@@ -200,13 +200,13 @@ def test_order_row_groups_and_names(sqlite_lake: Lake) -> None:
         rows = [{"id": n, "text": "x" * 50} for n in range(start, start + 100)]
         writer.write(pa.Table.from_pylist(rows, schema=file_schema(table)))
     (file,) = writer.close()
-    assert file["path"].endswith("/data/attempt-3-try-00000.parquet")
-    parquet = pq.ParquetFile(normalise_path(file["path"]))
+    assert file.path.endswith("/data/attempt-3-try-00000.parquet")
+    parquet = pq.ParquetFile(normalise_path(file.path))
     assert parquet.read()["id"].to_pylist() == list(range(4_000))
     assert parquet.metadata.num_row_groups > 10
     assert parquet.metadata.row_group(0).column(0).compression == "ZSTD"
-    assert file["rows"] == 4_000
-    assert len(file["split_offsets"]) == parquet.metadata.num_row_groups
+    assert file.rows == 4_000
+    assert len(file.split_offsets or ()) == parquet.metadata.num_row_groups
 
 
 def test_field_ids_are_the_tables(sqlite_lake: Lake) -> None:
@@ -215,7 +215,7 @@ def test_field_ids_are_the_tables(sqlite_lake: Lake) -> None:
     writer = _writer(table)
     writer.write(pa.Table.from_pylist(_rows(3), schema=file_schema(table)))
     (file,) = writer.close()
-    read = pq.read_schema(normalise_path(file["path"]))
+    read = pq.read_schema(normalise_path(file.path))
     ids = [int(field.metadata[b"PARQUET:field_id"]) for field in read]
     assert ids == [field.field_id for field in table.schema().fields]
     assert read.names[13:15] == ["inner", "odd_x20name_x2Dé_x2Ex"]
@@ -232,8 +232,8 @@ def test_open_files_are_bounded(sqlite_lake: Lake) -> None:
         writer.write(pa.Table.from_pylist(rows, schema=file_schema(table)))
         assert len(writer._open_files()) <= 3
     files = writer.close()
-    assert sum(file["rows"] for file in files) == 35
-    assert len({file["path"] for file in files}) == len(files) >= 6
+    assert sum(file.rows for file in files) == 35
+    assert len({file.path for file in files}) == len(files) >= 6
 
 
 def test_waiting_rows_are_bounded(sqlite_lake: Lake) -> None:
@@ -244,7 +244,7 @@ def test_waiting_rows_are_bounded(sqlite_lake: Lake) -> None:
         rows = [{"id": n, "text": "x" * 50} for n in range(200)]
         writer.write(pa.Table.from_pylist(rows, schema=file_schema(table)))
         assert sum(part.waiting_bytes for part in writer._parts.values()) == writer._waiting_bytes < 60_000
-    assert sum(file["rows"] for file in writer.close()) == 6_000
+    assert sum(file.rows for file in writer.close()) == 6_000
 
 
 @pytest.mark.parametrize(("row_group_bytes", "most_files"), [(16 << 20, 40), (200_000, 300)])

@@ -58,7 +58,7 @@ def test_dead_letters_purged_before_they_came_in_are_missing(new_lab: NewLab) ->
     pending = progress(lab).pending_dead_letters
     assert pending
     for file in pending.files:
-        lab.table().io.delete(file["path"])
+        lab.table().io.delete(file.path)
     owing = lab.audit()
     assert (owing.rows, owing.dead_letters, owing.missing) == (21, 0, 1)
 

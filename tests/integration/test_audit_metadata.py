@@ -90,7 +90,7 @@ def test_a_damaged_data_file_is_named_with_its_range(
 def test_another_tables_file_in_its_place_is_noticed(landed: Scene) -> None:
     """Its size may be right or wrong: the rows are counted too."""
     nine, other = _data_file(landed.lake.load(), 9), landed.lake.request(30, 33)
-    content = Path(normalise_path(other.data_files[0]["path"])).read_bytes()
+    content = Path(normalise_path(other.data_files[0].path)).read_bytes()
     nine.write_bytes(content)
     assert "bytes, the metadata says" in _only(_audit(landed)).what
 

@@ -81,7 +81,7 @@ def test_unfinished_writing_is_left_then_swept(scene: Scene, phases: int) -> Non
 def test_missing_file_is_not_adopted(scene: Scene) -> None:
     """A commit would name a file that is gone, so the range is done again."""
     request = scene.leave(0, 10, 4)
-    scene.lake.load().io.delete(request.data_files[0]["path"])
+    scene.lake.load().io.delete(request.data_files[0].path)
     assert "missing" in scene.recover().left[0].reason
     assert scene.lake.next_offset() == 0
 
@@ -89,7 +89,7 @@ def test_missing_file_is_not_adopted(scene: Scene) -> None:
 def test_cut_file_is_not_adopted(scene: Scene) -> None:
     """A file of the wrong size is not committed."""
     request = scene.leave(0, 10, 4)
-    output = scene.lake.load().io.new_output(request.data_files[0]["path"])
+    output = scene.lake.load().io.new_output(request.data_files[0].path)
     with output.create(overwrite=True) as stream:
         stream.write(b"PAR1")
     assert len(scene.recover().left) == 1
@@ -133,7 +133,7 @@ def test_sweep_spares_what_is_named_or_owed(scene: Scene) -> None:
     scene.lake.commit(request)
     pending = progress_of(scene.lake.load()).pending_dead_letters
     assert pending is not None
-    owed = frozenset(normalise_path(file["path"]) for file in pending.files)
+    owed = frozenset(normalise_path(file.path) for file in pending.files)
     (attempt,) = scene.unfinished()
     tables = [scene.lake.load(), scene.dead_letter_table()]
     before = scene.files()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from decimal import Decimal
 from typing import Any
 
@@ -26,7 +25,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from spark_jobs.lake.data_files import from_json, normalise_path, to_json
+from spark_jobs.lake.data_files import normalise_path, to_data_file, to_written_file
+from spark_jobs.protocol.json_codec import JsonCodec
+from spark_jobs.protocol.written_file import WrittenFile
 
 _TYPES = (
     LongType(),
@@ -61,6 +62,7 @@ def _metadata() -> TableMetadata:
 
 
 _METADATA = _metadata()
+CODEC = JsonCodec(WrittenFile)
 
 
 @given(
@@ -87,7 +89,7 @@ def test_a_description_comes_back(
         **dict(zip(names, counts, strict=True)),  # type: ignore[arg-type]
     )
     data_file.spec_id = _METADATA.default_spec_id
-    back = from_json(json.loads(json.dumps(to_json(data_file, _METADATA))), _METADATA)
+    back = to_data_file(CODEC.from_json(CODEC.to_json(to_written_file(data_file, _METADATA))), _METADATA)
     assert back.spec_id == data_file.spec_id
     assert back._data == data_file._data
 

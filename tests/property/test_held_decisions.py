@@ -9,10 +9,17 @@ from spark_jobs.protocol.fences import has_passed
 from spark_jobs.recovery.decide import Decision, decide
 from spark_jobs.txlog.entries import Attempt, Closed, Held, Notified, Published, Swept, entry_to_json, fold
 from spark_jobs.txlog.names import object_name
-from tests.support.log_entries import TABLE_UUID, finished_phases, held_written, make_batch, make_progress
+from tests.support.log_entries import (
+    TABLE_UUID,
+    finished_phases,
+    held_written,
+    make_batch,
+    make_progress,
+    written_file,
+)
 
 BATCH = make_batch(start=10, end=20)
-WRITTEN = held_written(BATCH, {"path": f"/lake/t/data/{BATCH.attempt}-0.parquet", "bytes": 900})
+WRITTEN = held_written(BATCH, written_file(f"/lake/t/data/{BATCH.attempt}-0.parquet"))
 BEFORE = finished_phases(BATCH)[:3]
 HELD = Held("strict", ({"suite": "strict", "rows": 1, "results": []},), "run-1", 1)
 PUBLISHED = Published("why", "ada", "run-2", 2)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from spark_jobs.protocol.batch import Balance, Batch
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.written_file import WrittenFile
 from spark_jobs.txlog.entries import (
     BufferSnapshot,
     FlushComplete,
@@ -54,7 +55,12 @@ def flush_start(batch: Batch, data_location: str = "/lake/t/data") -> FlushStart
     return FlushStart(batch.attempt, data_location, None)
 
 
-def parquet_written(batch: Batch, *files: dict[str, Any]) -> ParquetWritten:
+def written_file(path: str, *, rows: int = 10) -> WrittenFile:
+    """A file of 900 bytes of an unpartitioned table, without statistics."""
+    return WrittenFile(path, 0, (), rows, 900, (4,), {}, {}, {}, {}, {}, {})
+
+
+def parquet_written(batch: Batch, *files: WrittenFile) -> ParquetWritten:
     """The fourth phase, balanced: every offset became a row."""
     balances = {r.partition: Balance(rows=len(r)) for r in batch.ranges}
     return ParquetWritten(
@@ -62,7 +68,7 @@ def parquet_written(batch: Batch, *files: dict[str, Any]) -> ParquetWritten:
     )
 
 
-def held_written(batch: Batch, *files: dict[str, Any]) -> ParquetWritten:
+def held_written(batch: Batch, *files: WrittenFile) -> ParquetWritten:
     """The fourth phase of a batch that failed a gate."""
     written = parquet_written(batch, *files)
     return replace(written, summary={**written.summary, GATE: GATE_HELD})
@@ -74,7 +80,7 @@ def finished_phases(batch: Batch) -> tuple[Entry, ...]:
         offset_commit(batch),
         buffer_snapshot(),
         flush_start(batch),
-        parquet_written(batch, {"path": f"/lake/t/data/{batch.attempt}-0.parquet", "bytes": 900}),
+        parquet_written(batch, written_file(f"/lake/t/data/{batch.attempt}-0.parquet")),
         IcebergSnapshotCreated(7, "run-1", 2_000),
         FlushComplete({"commit": 30}, None, "run-1", 3_000),
     )

@@ -61,7 +61,7 @@ def dead_rows_of(dead: tuple[History, ...]) -> dict[int, str]:
 def dead_files(dead: tuple[History, ...]) -> frozenset[str]:
     """Every file that a snapshot of the dead-letter table names."""
     found = (pending_of(history) for history in dead)
-    return frozenset(file["path"] for pending in found if pending for file in pending.files)
+    return frozenset(file.path for pending in found if pending for file in pending.files)
 
 
 def check_dead_letters(world: World) -> None:

@@ -115,7 +115,7 @@ class Steps(DeadLetterSteps):
                 found = sorted(f for f in world.storage if f.startswith(attempt))
                 named = named_files(run.seen) | dead_files(world.dead)
                 pending = pending_of(run.seen)
-                owed = frozenset(file["path"] for file in pending.files) if pending else frozenset()
+                owed = frozenset(file.path for file in pending.files) if pending else frozenset()
                 doomed = self.model.rules.unnamed_files(found, named=named, owed=owed)
                 yield world, run._replace(step="delete", seen=tuple(doomed))
 

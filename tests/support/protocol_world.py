@@ -30,11 +30,13 @@ from tests.support.log_entries import (
     make_progress,
     offset_commit,
     parquet_written,
+    written_file,
 )
 
 if TYPE_CHECKING:
     from spark_jobs.protocol.batch import Batch
     from spark_jobs.protocol.progress import Progress
+    from spark_jobs.protocol.written_file import WrittenFile
 
 SKIPPED = "skipped"
 
@@ -140,8 +142,8 @@ def dead_files_of(attempt: str) -> frozenset[str]:
     return frozenset({f"{attempt}.dead.parquet"}) if attempt.endswith("!") else frozenset()
 
 
-def _described(files: frozenset[str]) -> tuple[dict[str, Any], ...]:
-    return tuple({"path": file} for file in sorted(files))
+def _described(files: frozenset[str]) -> tuple[WrittenFile, ...]:
+    return tuple(map(written_file, sorted(files)))
 
 
 def _after_act(before: Progress, batch: Batch) -> Progress:

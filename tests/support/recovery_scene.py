@@ -90,11 +90,11 @@ class Scene:
         pending = request.pending_dead_letters
         dead_letters = pending.files if pending else ()
         balance = Balance(
-            rows=sum(file["rows"] for file in request.data_files),
-            dead_letters=sum(file["rows"] for file in dead_letters),
+            rows=sum(file.rows for file in request.data_files),
+            dead_letters=sum(file.rows for file in dead_letters),
         )
         balance = replace(balance, tombstones=batch.ranges.records - balance.offsets)
-        files_bytes = sum(file["bytes"] for file in request.data_files)
+        files_bytes = sum(file.bytes for file in request.data_files)
         entries = (
             offset_commit(batch),
             buffer_snapshot(),

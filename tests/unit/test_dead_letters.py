@@ -8,6 +8,7 @@ import pytest
 
 from spark_jobs.commit.dead_letters import is_of_another_table, still_owed
 from spark_jobs.protocol.progress import PendingDeadLetters, Progress
+from tests.support.log_entries import written_file
 
 DATA = Progress("orders", 2, {0: 20, 1: 5}, replay_epoch=3)
 
@@ -33,7 +34,7 @@ def test_dead_letters_ahead_are_of_another_table(there: dict[str, object], is_an
 
 def test_what_is_owed_is_owed_until_it_landed() -> None:
     """The data table goes on naming it until its own next commit."""
-    pending = PendingDeadLetters("attempt-1", {0: 0}, {0: 20}, ({"path": "dead.parquet"},))
+    pending = PendingDeadLetters("attempt-1", {0: 0}, {0: 20}, (written_file("dead.parquet"),))
     owing = replace(DATA, pending_dead_letters=pending)
     assert still_owed(DATA, None) is None
     assert still_owed(owing, None) is pending

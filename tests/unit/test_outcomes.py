@@ -11,11 +11,13 @@ from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.batch import Balance, Split
 from spark_jobs.protocol.errors import ConfigError, error_from_json, error_to_json
 from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.written_file import WrittenFile
 from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, outcome_from_json
+from tests.support.log_entries import written_file
 
 COUNTS = st.integers(0, 2**53)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
-FILES = st.lists(st.dictionaries(TEXT, COUNTS | TEXT, max_size=3), max_size=2).map(tuple)
+FILES = st.lists(st.builds(WrittenFile, path=TEXT), max_size=2).map(tuple)
 OUTCOMES = st.builds(
     SplitOutcome,
     split_id=COUNTS,
@@ -27,7 +29,7 @@ OUTCOMES = st.builds(
     max_timestamp_ms=st.dictionaries(st.integers(0, 999), COUNTS),
     cpu_us=st.dictionaries(TEXT, COUNTS),
     peak_rss_bytes=COUNTS,
-    evidence=st.none() | st.dictionaries(TEXT, COUNTS),
+    evidence=st.none() | TEXT,
     error=st.none() | st.dictionaries(TEXT, TEXT),
     failed_tries=COUNTS,
 )
@@ -68,11 +70,12 @@ def test_every_offset_that_holds_no_record_is_a_gap() -> None:
     assert position == 8
     tally.count(2, Balance(rows=2, dead_letters=1))
     tally.skip(2, 10 - position)
-    outcome = tally.outcome(Split(4, (OffsetRange(2, 0, 10),)), [{"rows": 2}], [{"rows": 1}])
+    rows, dead_letters = written_file("rows", rows=2), written_file("dead-letters", rows=1)
+    outcome = tally.outcome(Split(4, (OffsetRange(2, 0, 10),)), [rows], [dead_letters])
     assert outcome.balances == {2: Balance(rows=2, dead_letters=1, gaps=7)}
     assert outcome.balances[2].offsets == 10
     assert (outcome.split_id, outcome.kind) == (4, OutcomeKind.WRITTEN)
-    assert (outcome.data_files, outcome.dead_letter_files) == (({"rows": 2},), ({"rows": 1},))
+    assert (outcome.data_files, outcome.dead_letter_files) == ((rows,), (dead_letters,))
 
 
 def test_the_newest_time_of_a_partition_is_kept() -> None:

@@ -26,11 +26,13 @@ from spark_jobs.protocol.progress import (
     progress_from_properties,
 )
 from spark_jobs.protocol.source import SourceState
+from spark_jobs.protocol.written_file import WrittenFile
+from tests.support.log_entries import written_file
 
 OFFSETS = st.dictionaries(st.integers(0, 500), st.integers(0, 2**62), max_size=5)
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
 COMMITS = st.builds(CommitRecord, NAMES, OFFSETS, OFFSETS)
-FILES = st.lists(st.dictionaries(NAMES, st.integers() | NAMES, max_size=3), max_size=2).map(tuple)
+FILES = st.lists(st.builds(WrittenFile), max_size=2).map(tuple)
 PROGRESS = st.builds(
     Progress,
     topic=NAMES,
@@ -70,7 +72,7 @@ def _batch(attempt: str, start: int, end: int) -> Batch:
 
 def test_a_batch_moves_its_partitions_and_is_remembered() -> None:
     """Partitions it does not cover stay, dead letters it owes are named, those paid before are forgotten."""
-    owed = PendingDeadLetters("b", {0: 5}, {0: 9}, ({"path": "x"},))
+    owed = PendingDeadLetters("b", {0: 5}, {0: 9}, (written_file("x"),))
     before = Progress("orders", 1, {0: 5, 3: 1}, last_commits=(CommitRecord("a", {0: 0}, {0: 5}),))
     after = before.advanced(_batch("b", 5, 9), owed)
     assert after.next_offsets == {0: 9, 3: 1}

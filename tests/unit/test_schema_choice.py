@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from spark_jobs.records.infer import observe
@@ -160,7 +158,7 @@ def test_observed_counts_examples_and_coordinates() -> None:
     long, text = kinds[Kind.LONG], kinds[Kind.STRING]
     assert (long.count, long.partition, long.offset, long.example) == (2, 3, 10, "1")
     assert (text.count, text.offset, text.example) == (2, 11, '"x"')
-    assert Evidence.from_json(json.loads(json.dumps(evidence.to_json()))) == evidence
+    assert Evidence.from_json(evidence.to_json()) == evidence
 
 
 def test_examples_are_short() -> None:

@@ -1,0 +1,39 @@
+"""Frozen dataclasses as JSON text and back, every field checked against its declared type. Pure.
+
+Reading is strict on purpose: text that parses as JSON and is something else must not be believed. A field
+that this version does not know is passed over; one with a default may be missing, since an earlier version
+did not write it.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Generic, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+_T = TypeVar("_T")
+
+
+class JsonCodec(Generic[_T]):
+    """The JSON of one type; built when it is first used, since most processes use few of them."""
+
+    def __init__(self, kind: type[_T]) -> None:
+        self._kind = kind
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[_T]:
+        return TypeAdapter(self._kind)
+
+    def to_json(self, value: _T) -> str:
+        """Return the value as one line of JSON, its fields in the order they are declared."""
+        return self._adapter.dump_json(value).decode()
+
+    def from_json(self, text: str) -> _T:
+        """Read ``to_json`` back; raises ``ValueError`` that names each field that is not as declared."""
+        try:
+            return self._adapter.validate_json(text, strict=True)
+        except ValidationError as error:
+            findings = error.errors(include_url=False, include_context=False, include_input=False)
+            places = (f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in findings)
+            raise ValueError("; ".join(places)) from error

@@ -1,0 +1,78 @@
+"""What stands in transaction logs and table properties since the first version, letter by letter."""
+
+from __future__ import annotations
+
+import json
+
+from spark_jobs.protocol.batch import Balance
+from spark_jobs.protocol.progress import PendingDeadLetters, Progress, progress_from_properties
+from spark_jobs.protocol.written_file import WrittenFile
+from spark_jobs.txlog.entries import ParquetWritten, entry_to_json, fold
+from tests.support.log_entries import make_batch
+
+FILE = (
+    '{"path":"s3://b/t/data/day=1/a-0.parquet","spec_id":1,"partition":["AQAAAA==",null],"rows":3,"bytes":900,'
+    '"split_offsets":[4],"column_sizes":{"1":40},"value_counts":{"1":3},"null_value_counts":{"1":0},'
+    '"nan_value_counts":{},"lower_bounds":{"1":"AQ=="},"upper_bounds":{"1":"Aw=="}}'
+)
+WRITTEN_FILE = WrittenFile(
+    path="s3://b/t/data/day=1/a-0.parquet",
+    spec_id=1,
+    partition=("AQAAAA==", None),
+    rows=3,
+    bytes=900,
+    split_offsets=(4,),
+    column_sizes={1: 40},
+    value_counts={1: 3},
+    null_value_counts={1: 0},
+    nan_value_counts={},
+    lower_bounds={1: "AQ=="},
+    upper_bounds={1: "Aw=="},
+)
+LOG_OBJECT = (
+    '{"format":1,"phase":"ParquetWritten","table_uuid":"table","batch":{"pipeline":"t","table":"demo.t",'
+    '"topic":"t","generation":0,"ranges":[[0,0,4]],"attempt":"attempt-a","ingested_at_us":1000,"kind":"drain",'
+    '"epoch":0,"cluster_id":null,"topic_id":null,"leader_epochs":{}},"entry":{"data_files":['
+    + FILE
+    + '],"dead_letter_files":[],"rows":3,"bytes_read":100,"file_bytes":900,"balances":{"0":{"rows":3,'
+    '"dead_letters":1,"tombstones":0,"gaps":0}},"summary":{"sluice.actor":"ada"}}}'
+)
+
+
+def test_a_log_object_is_written_and_read_as_ever() -> None:
+    """Versions that run beside each other adopt each other's batches."""
+    batch = make_batch(end=4)
+    entry = ParquetWritten((WRITTEN_FILE,), (), 3, 100, 900, {0: Balance(3, 1)}, {"sluice.actor": "ada"})
+    assert entry_to_json(entry, batch, "table") == LOG_OBJECT
+    attempt = fold("table", batch.attempt, {"4-ParquetWritten.json": LOG_OBJECT})
+    assert (attempt.batch, attempt.entries) == (batch, (entry,))
+
+
+def test_fields_that_a_newer_version_adds_are_passed_over() -> None:
+    """In the object, its batch, its entry and its files."""
+    value = json.loads(LOG_OBJECT)
+    for place in (value, value["batch"], value["entry"], value["entry"]["data_files"][0]):
+        place["added_later"] = {"by": "somebody"}
+    attempt = fold("table", "attempt-a", {"4-ParquetWritten.json": json.dumps(value)})
+    written = attempt.entry(ParquetWritten)
+    assert written is not None
+    assert written.data_files == (WRITTEN_FILE,)
+
+
+def test_owed_dead_letters_are_written_and_read_as_ever() -> None:
+    """The property holds the same JSON, keys in order of their names; fields added later are passed over."""
+    owed = PendingDeadLetters("a", {0: 0}, {0: 1}, (WRITTEN_FILE,))
+    properties = Progress("t", 0, {0: 1}, pending_dead_letters=owed).to_properties()
+    value = {
+        "attempt": "a",
+        "starts": {"0": 0},
+        "ends": {"0": 1},
+        "files": [json.loads(FILE)],
+        "replaces": False,
+    }
+    name = "sluice.pending-dead-letters"
+    assert properties[name] == json.dumps(value, separators=(",", ":"), sort_keys=True)
+    del value["replaces"]
+    value["added_later"] = 1
+    read = progress_from_properties({**properties, name: json.dumps(value)}, table="a.b")
+    assert read.pending_dead_letters == owed
