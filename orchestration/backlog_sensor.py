@@ -18,11 +18,11 @@ from orchestration.pools import announce_pools
 from orchestration.run_requests import RunHistory
 from orchestration.triggers import Backlog, should_drain, state_key, uncompacted_files
 from resources.sluice import Sluice
-from spark_jobs.drain.planning import bytes_per_record, check_start
+from spark_jobs.drain.planning import bytes_per_record
 from spark_jobs.health.judgements import resume_command
 from spark_jobs.monitoring.survey import Problem, Surveyed, TableState
 from spark_jobs.protocol.errors import SluiceError
-from spark_jobs.protocol.source import check_identity
+from spark_jobs.protocol.refusal import drain_refusal
 
 # The daemon's own loop takes 5 s: less would change nothing.
 SECONDS_BETWEEN_TICKS = 5
@@ -109,11 +109,6 @@ def _held(look: Surveyed, sluice: Sluice, now: float) -> str | None:
 
 
 def _disagreement(look: Surveyed, table: TableState) -> str | None:
-    try:
-        check_identity(table.progress, look.source, table=look.pipeline.table)
-        for partition, offset in table.progress.next_offsets.items():
-            if partition in look.source.low:
-                check_start(look.source, partition, offset)
-    except SluiceError as error:
-        return error.message
-    return None
+    # A tick comes every few seconds and asks no leader: a run for a log that was cut names it itself.
+    refusal = drain_refusal(table.progress, look.source, table=look.pipeline.table, ask_leader=None)
+    return refusal.message if refusal is not None else None

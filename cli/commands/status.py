@@ -64,7 +64,8 @@ def _facts(config: SluiceConfig) -> list[PipelineFacts]:
     facts, up = [], read_up(config.home)
     tables = CommitTimes(config)
     surveyor = Surveyor(_with_topics_of_today(config))
-    for seen in surveyor.survey():
+    surveyed = surveyor.survey()
+    for seen, refusal in zip(surveyed, surveyor.refusals(surveyed), strict=True):
         unknown = PipelineFacts(
             pipeline=seen.pipeline.name,
             topic=seen.pipeline.topic,
@@ -75,10 +76,10 @@ def _facts(config: SluiceConfig) -> list[PipelineFacts]:
             running_since_ms=up.since_ms if up is not None else None,
         )
         if isinstance(seen, Surveyed):
-            facts.append(_with_held(_with_survey(unknown, seen), seen, surveyor))
+            facts.append(_with_held(_with_survey(unknown, seen, refusal), seen, surveyor))
         else:
             committed_at_ms = tables.of(seen.pipeline.table)
-            facts.append(replace(unknown, error=seen.error, committed_at_ms=committed_at_ms))
+            facts.append(replace(unknown, error=refusal, committed_at_ms=committed_at_ms))
     return facts
 
 
@@ -95,13 +96,17 @@ def _with_topics_of_today(config: SluiceConfig) -> SluiceConfig:
         return config
 
 
-def _with_survey(unknown: PipelineFacts, seen: Surveyed) -> PipelineFacts:
-    committed_at_ms = seen.table.committed_at_ms if seen.table is not None else None
-    unknown = replace(unknown, paused=seen.table.progress.paused if seen.table is not None else None)
-    try:
-        return replace(unknown, lag=waiting_records(seen), committed_at_ms=committed_at_ms)
-    except SluiceError as error:
-        return replace(unknown, error=error, committed_at_ms=committed_at_ms)
+def _with_survey(unknown: PipelineFacts, seen: Surveyed, refusal: SluiceError | None) -> PipelineFacts:
+    if seen.table is None:
+        return replace(unknown, lag=seen.source.lag({}))
+    progress = seen.table.progress
+    return replace(
+        unknown,
+        paused=progress.paused,
+        committed_at_ms=seen.table.committed_at_ms,
+        error=refusal,
+        lag=seen.source.lag(progress.next_offsets) if refusal is None else None,
+    )
 
 
 def _with_held(facts: PipelineFacts, seen: Surveyed, surveyor: Surveyor) -> PipelineFacts:
@@ -113,19 +118,6 @@ def _with_held(facts: PipelineFacts, seen: Surveyed, surveyor: Surveyor) -> Pipe
     except SluiceError as error:
         return replace(facts, error=error)
     return replace(facts, held=held[0] if held else None)
-
-
-def waiting_records(seen: Surveyed) -> int:
-    """Last stable offsets less next offsets; raises what planning a drain now would raise."""
-    from spark_jobs.drain.planning import check_identity, check_start  # noqa: PLC0415
-
-    if seen.table is None:
-        return seen.source.lag({})
-    progress = seen.table.progress
-    check_identity(progress, seen.source, table=seen.pipeline.table)
-    for partition, offset in progress.next_offsets.items():
-        check_start(seen.source, partition, offset)
-    return seen.source.lag(progress.next_offsets)
 
 
 class CommitTimes:

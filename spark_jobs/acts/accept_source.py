@@ -160,7 +160,7 @@ def _is_cut(connections: Connections, progress: Progress, source: SourceState, p
     if partition not in source.end or has_other_ids(progress, source):
         return False
     is_short = source.end[partition] < progress.next_offsets[partition]
-    return is_short or cut_below(connections, progress, source, partition) is not None
+    return is_short or cut_below(connections.kafka, progress, source, partition) is not None
 
 
 def _out_of_reach(source: SourceState, progress: Progress, partition: int) -> str | None:

@@ -24,7 +24,7 @@ from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import NoticeSender
 from spark_jobs.protocol.batch import Balance, total
 from spark_jobs.protocol.errors import BatchHeld, SluiceError
-from spark_jobs.protocol.source import check_identity
+from spark_jobs.protocol.refusal import drain_refusal
 from spark_jobs.recovery.recover import recover
 from spark_jobs.recovery.recovered import HeldBatch, RecoveryResult
 
@@ -184,8 +184,11 @@ def plan_batch(
     """
     table = tables.data
     progress = progress_of(table)
-    check_identity(progress, source, table=pipeline.table)
     check_anchor(table)
+    ask_leader = partial(cut_below, connections.kafka, progress, source)
+    refusal = drain_refusal(progress, source, table=pipeline.table, ask_leader=ask_leader)
+    if refusal is not None:
+        raise refusal
     ranges = within or resumed(
         plan_ranges(
             progress.next_offsets,
@@ -196,9 +199,6 @@ def plan_batch(
         ),
         tried,
     )
-    for partition in ranges.starts.keys() & progress.leader_epochs.keys():
-        if (cut := cut_below(connections, progress, source, partition)) is not None:
-            raise cut
     return plan_of(pipeline, connections, tables, source, ranges) if ranges else None
 
 

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.protocol.errors import OffsetsUnavailable, RetryableError
 from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.refusal import has_new_leader
 
 if TYPE_CHECKING:
-    from spark_jobs.connections.connect import Connections
+    from collections.abc import Mapping
+
     from spark_jobs.protocol.progress import Progress
     from spark_jobs.protocol.source import SourceState
 
@@ -21,25 +23,21 @@ CHUNK_BYTES = 1 << 20
 
 
 def cut_below(
-    connections: Connections, progress: Progress, source: SourceState, partition: int
+    kafka: Mapping[str, str], progress: Progress, source: SourceState, partition: int
 ) -> OffsetsUnavailable | None:
-    """The error of a log that was cut below what the table has of the partition, or None.
+    """Return the error of a log that was cut below what the table has of the partition, or None.
 
-    Asks nobody while the leader is the one that the last batch was planned under, and where there is nothing
-    to read yet. Raises what reading a record raises, but for what says nothing about the log's end.
+    ``kafka`` are resolved client properties. Asks nobody while the leader is the one that the last batch was
+    planned under, and where there is nothing to read yet. Raises what reading a record raises, but for what
+    says nothing about the log's end.
     """
-    next_offset = progress.next_offsets[partition]
-    if partition not in progress.leader_epochs or next_offset >= source.end[partition]:
+    if not has_new_leader(progress, source, partition):
         return None
     last_end, epoch = progress.leader_epochs[partition]
-    if source.leader_epochs.get(partition, epoch) == epoch:
-        return None
     # A skip moves the next offset on, over records of later epochs; a rollback moves it back.
-    start = min(last_end, next_offset)
+    start = min(last_end, progress.next_offsets[partition])
     # A client of its own: librdkafka asks only for what is assigned before it knows the leader.
-    reader = RangeReader(
-        connections.kafka, source.topic, max_chunk_bytes=CHUNK_BYTES, queue_bytes=4 * CHUNK_BYTES
-    )
+    reader = RangeReader(kafka, source.topic, max_chunk_bytes=CHUNK_BYTES, queue_bytes=4 * CHUNK_BYTES)
     try:
         list(reader.read(OffsetRange(partition, start, start + 1), leader_epoch=epoch))
     except OffsetsUnavailable as error:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spark_jobs.drain.start_offsets import resolve_start
 from spark_jobs.protocol.batch import Split
-from spark_jobs.protocol.errors import OffsetsUnavailable
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
-from spark_jobs.protocol.source import SourceState, check_identity
+from spark_jobs.protocol.refusal import check_starts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from spark_jobs.protocol.progress import LastDrain
-
-__all__ = ["SourceState", "check_identity", "plan_ranges", "plan_splits", "resolve_start", "water_fill"]
+    from spark_jobs.protocol.source import SourceState
 
 # Until a batch has shown what a record of the topic weighs.
 FIRST_GUESS_BYTES_PER_RECORD = 512
@@ -49,8 +46,7 @@ def plan_ranges(
     cannot pass it unnoticed. Raises ``OffsetsUnavailable`` when Kafka does not hold a next offset.
     """
     starts = {p: progress_next.get(p, low) for p, low in source.low.items()}
-    for partition, start in sorted(starts.items()):
-        check_start(source, partition, start)
+    check_starts(starts, source)
     room = max(1, min(max_records, max_bytes // max(1, bytes_per_record)))
     takes = water_fill({p: source.end[p] - start for p, start in starts.items()}, room)
     return OffsetRanges.of(
@@ -58,30 +54,6 @@ def plan_ranges(
         for p, take in takes.items()
         if take or p not in progress_next
     )
-
-
-def check_start(source: SourceState, partition: int, start: int) -> None:
-    """Raise ``OffsetsUnavailable`` when reading cannot begin at ``start``."""
-    low, end = source.low[partition], source.end[partition]
-    if start < low:
-        raise OffsetsUnavailable(
-            f"Kafka's retention has removed offsets {start} to {low - 1} before they were drained",
-            code="retention-passed",
-            hint="Those records are lost to Sluice. Raise the topic's retention, then go on from the earliest"
-            f" offset that is left: ./sluice skip PIPELINE {partition}:{start}-{low} --reason '...'.",
-            topic=source.topic,
-            partition=partition,
-        )
-    if start > end:
-        raise OffsetsUnavailable(
-            f"the log ends at offset {end}, below offset {start} that the table has reached",
-            code="log-truncated",
-            hint="Kafka lost records that the table has (unclean leader election, a restored broker)."
-            " ./sluice source PIPELINE compares the last rows with the topic; with --accept the table takes"
-            " what is left in as its next generation and keeps its rows.",
-            topic=source.topic,
-            partition=partition,
-        )
 
 
 def water_fill(wanted: Mapping[int, int], room: int) -> dict[int, int]:

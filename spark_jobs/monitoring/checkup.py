@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.config.secrets import resolve
 from spark_jobs.connections.properties import resolve_kafka_properties
-from spark_jobs.drain.planning import bytes_per_record, check_start
+from spark_jobs.drain.planning import bytes_per_record
 from spark_jobs.health.facts import HealthFacts
 from spark_jobs.health.judgements import LATELY_SECONDS, judge
 from spark_jobs.health.retention import Waiting, headroom_ms, retention_of
 from spark_jobs.monitoring.audit_notes import read_note
-from spark_jobs.monitoring.survey import table_state
+from spark_jobs.monitoring.survey import TOPIC_READERS, Surveyed, table_state
 from spark_jobs.protocol.errors import SluiceError
-from spark_jobs.protocol.source import check_identity
 from spark_jobs.txlog.states import is_waiting
 
 if TYPE_CHECKING:
@@ -34,10 +33,6 @@ if TYPE_CHECKING:
     from spark_jobs.monitoring.survey import Surveyor, TableState
     from spark_jobs.protocol.source import SourceState
     from spark_jobs.txlog.store import TxlogStore
-
-
-# Each waits for one record of each partition that its table is behind on.
-TOPIC_READERS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +138,7 @@ def _facts(
     if table is None or progress is None:
         return facts
     retention = retention_of(settings)
-    error = table.refusal or _disagreement(pipeline, source, table)
+    error = table.refusal or surveyor.refusal(Surveyed(pipeline, source, table.state))
     left = None
     if error is None and settings:
         waiting = _waiting(surveyor, source, next_offsets, lag)
@@ -169,15 +164,3 @@ def _waiting(
     positions = {p: next_offsets.get(p, source.low[p]) for p, records in lag.items() if records}
     times = first_record_times(resolve_kafka_properties(surveyor.config), source.topic, positions)
     return [Waiting(p, lag[p], times.get(p)) for p in positions]
-
-
-def _disagreement(pipeline: PipelineConfig, source: SourceState, table: _TableLook) -> SluiceError | None:
-    """The error that planning a drain would meet, but for what Kafka's leaders alone know (a cut log)."""
-    progress = table.state.progress
-    try:
-        check_identity(progress, source, table=pipeline.table)
-        for partition, offset in progress.next_offsets.items():
-            check_start(source, partition, offset)
-    except SluiceError as error:
-        return error
-    return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from spark_jobs.books.entries import books_of
@@ -19,6 +20,7 @@ from spark_jobs.notices.notice import owes_notice
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import RetryableError, SluiceError
 from spark_jobs.protocol.progress import progress_from_properties
+from spark_jobs.protocol.refusal import drain_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
 # Reading a table is mostly parsing; a few threads hide the waiting of remote catalogs.
 CATALOG_READERS = 8
+# Each waits for one record of each partition that its table is behind on.
+TOPIC_READERS = 8
 
 T = TypeVar("T")
 
@@ -129,6 +133,24 @@ class Surveyor:
         unfinished = store.unfinished(seen.table.uuid, now_us=now_us)
         waiting = [attempt for attempt in unfinished if is_waiting(attempt, seen.table.progress)]
         return tuple(held_batch(attempt, attempt.batch) for attempt in waiting if attempt.batch)
+
+    def refusal(self, seen: Surveyed) -> SluiceError | None:
+        """Return the error with which a drain would be refused, or None; asks leaders that are new.
+
+        Reads at most one record of each partition that waits.
+        """
+        from spark_jobs.drain.leaders import cut_below  # noqa: PLC0415  (librdkafka, never at import)
+
+        if seen.table is None:
+            return None
+        progress = seen.table.progress
+        ask_leader = partial(cut_below, resolve_kafka_properties(self.config), progress, seen.source)
+        return drain_refusal(progress, seen.source, table=seen.pipeline.table, ask_leader=ask_leader)
+
+    def refusals(self, seen: Sequence[Surveyed | Problem]) -> list[SluiceError | None]:
+        """Return what ``refusal`` says of each, in their order; a problem is its own."""
+        with ThreadPoolExecutor(TOPIC_READERS) as readers:
+            return list(readers.map(lambda s: s.error if isinstance(s, Problem) else self.refusal(s), seen))
 
     def sources(self) -> Mapping[str, SourceState | SluiceError]:
         """Every topic's state, or why there is none, by topic."""

@@ -75,7 +75,7 @@ def _require_uncut(
 ) -> None:
     """Other records may stand at the offsets of a log that was cut: the table's are the only copies then."""
     for partition in sorted({each.partition for each in drained}):
-        error = cut_below(connections, progress, source, partition)
+        error = cut_below(connections.kafka, progress, source, partition)
         if error is not None:
             raise error
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from cli.commands import status
+from cli.commands.state_word import StateWord
+from orchestration.backlog_sensor import backlog_of
+from orchestration.triggers import should_drain
 from prove.lab.kafka_server import KafkaBroker, Record
 from prove.lab.new_lab import NewLab, configure, progress
 from prove.lab.own_broker import OwnBroker, own_broker
@@ -16,6 +21,8 @@ from spark_jobs.acts.accept_source import accept_source, compare_source
 from spark_jobs.acts.rollback import rollback
 from spark_jobs.acts.skip import skip
 from spark_jobs.config.settings import Start
+from spark_jobs.monitoring.checkup import check_up
+from spark_jobs.monitoring.survey import Surveyed, Surveyor
 from spark_jobs.protocol.errors import OffsetsUnavailable
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.replay.plan import plan_replay
@@ -103,6 +110,28 @@ def test_only_dead_letters_were_lost(broker: OwnBroker, made: NewLab) -> None:
     found = lab.audit()
     assert found.is_clean, found
     assert (progress(lab).generation, found.rows) == (2, 10 + OTHERS)
+
+
+def test_every_place_that_judges_a_drain_names_it(broker: OwnBroker, made: NewLab) -> None:
+    """`status` and the checks tell the error that the drain ends with; the sensor asks for that drain."""
+    lab = _lab(made, orders(0, 10))
+    size = _size(broker, lab)
+    made.produce(lab, orders(10, 10))
+    lab.drain()
+    _forget(broker, made, lab, size)
+    with pytest.raises(OffsetsUnavailable, match="cut below offset 20") as refused:
+        lab.drain()
+    ((facts, state),) = status.look(lab.config)
+    assert (state.word, str(facts.error)) == (StateWord.FAILED, str(refused.value))
+    (health,) = check_up(Surveyor(lab.config))
+    assert str(health.facts.error) == str(refused.value)
+    stall = next(result for result in health.results if result.name == "stall")
+    assert (stall.passed, stall.fact) == (False, f"a drain would stop: {refused.value.message}")
+    (seen,) = Surveyor(lab.config).survey()
+    assert isinstance(seen, Surveyed)
+    backlog = backlog_of(seen, time.time() + lab.pipeline.freshness_seconds)
+    assert (backlog.records, backlog.disagreement) == (seen.source.end[0] - 20, None)
+    assert should_drain(backlog, lab.pipeline) is not None
 
 
 def test_retention_is_no_cut(broker: OwnBroker, made: NewLab) -> None:
