@@ -22,6 +22,7 @@ from assets.limits import quality_pool
 from resources.sluice import Sluice
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.suites import Severity, Suite, When
+from spark_jobs.protocol import mends
 from spark_jobs.quality.results import SuiteResult
 
 # Offsets by partition, JSON, from which on a run judges; without it the last drain's batch.
@@ -95,11 +96,9 @@ def _result(pipeline: PipelineConfig, suite: Suite, result: SuiteResult, ranges:
 
 def _mend(pipeline: PipelineConfig, suite: Suite) -> str:
     if suite.when is When.GATE:
-        return f"./sluice held list {pipeline.name}"
-    return (
-        f"mend the records at their source, or the suite, then ./sluice replay {pipeline.name}"
-        " --range P:START-END --reason '...'"
-    )
+        return mends.command("held list", pipeline.name)
+    replay = mends.act("replay", pipeline.name, "--range P:START-END")
+    return f"mend the records at their source, or the suite, then {replay}"
 
 
 def _table(result: SuiteResult) -> MetadataValue:

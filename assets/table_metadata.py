@@ -80,7 +80,7 @@ def _figures(result: DrainResult) -> dict[str, MetadataValue]:
         "file_bytes": MetadataValue.int(sum(batch.file_bytes for batch in result.batches)),
         "batches": MetadataValue.int(len(result.batches)),
         "stopped": MetadataValue.text(result.stopped),
-        **({"held": MetadataValue.text(_held(result))} if result.held else {}),
+        **_held(result),
         **_lag_or_pause(result),
         "recovery": MetadataValue.json(dataclasses.asdict(result.recovery)),
         **({"valid_through": MetadataValue.timestamp(valid_through / 1000)} if valid_through else {}),
@@ -88,9 +88,8 @@ def _figures(result: DrainResult) -> dict[str, MetadataValue]:
     }
 
 
-def _held(result: DrainResult) -> str:
-    held = result.held[0]
-    return f"{held.ranges}: {held.story}; ./sluice held list {result.pipeline}"
+def _held(result: DrainResult) -> dict[str, MetadataValue]:
+    return {"held": MetadataValue.text(result.held[0].tell(result.pipeline))} if result.held else {}
 
 
 def _lag_or_pause(result: DrainResult) -> dict[str, MetadataValue]:

@@ -17,6 +17,7 @@ from assets.limits import upkeep_pool
 from resources.sluice import Sluice
 from spark_jobs.books.entries import books_of
 from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.protocol import mends
 from spark_jobs.upkeep.conditions import UpkeepKind
 
 if TYPE_CHECKING:
@@ -83,5 +84,5 @@ def _spec(pipeline: PipelineConfig, kind: UpkeepKind) -> AssetSpec:
         tags={"sluice/pipeline": pipeline.name},
         description=_DESCRIPTIONS[kind].format(table=pipeline.table)
         + f" The dead-letter table `{pipeline.dead_letter_table}` and the namespace's books with it."
-        + f" By hand: `./sluice upkeep {pipeline.name} --only {kind}`.",
+        + f" By hand: `{mends.command('upkeep', pipeline.name, f'--only {kind}')}`.",
     )

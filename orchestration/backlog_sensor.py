@@ -19,8 +19,8 @@ from orchestration.run_requests import RunHistory
 from orchestration.triggers import Backlog, should_drain, state_key, uncompacted_files
 from resources.sluice import Sluice
 from spark_jobs.drain.planning import bytes_per_record
-from spark_jobs.health.judgements import resume_command
 from spark_jobs.monitoring.survey import Problem, Surveyed, TableState
+from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.protocol.refusal import drain_refusal
 
@@ -84,7 +84,7 @@ def _pause(look: Surveyed | Problem) -> str | None:
     if isinstance(look, Problem) or look.table is None or look.table.progress.paused is None:
         return None
     paused = look.table.progress.paused
-    return f"paused by {paused.actor}: {paused.reason}; {resume_command(look.pipeline.name)} lets it go on"
+    return f"paused by {paused.actor}: {paused.reason}; {mends.resume(look.pipeline.name)} lets it go on"
 
 
 def _request(look: Surveyed, history: RunHistory, now: float) -> RunRequest | None:
@@ -105,7 +105,7 @@ def _held(look: Surveyed, sluice: Sluice, now: float) -> str | None:
         return None  # the run itself says what is wrong with the log
     if not held:
         return None
-    return f"{held[0].ranges} is held: {held[0].story}; ./sluice held list {look.pipeline.name}"
+    return held[0].tell(look.pipeline.name)
 
 
 def _disagreement(look: Surveyed, table: TableState) -> str | None:

@@ -9,7 +9,7 @@ import click
 from cli import output
 from cli.commands.pause import paused_line
 from cli.work import connections_for, load_pipeline
-from spark_jobs.health.judgements import resume_command
+from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import BatchHeld
 
 if TYPE_CHECKING:
@@ -52,11 +52,10 @@ def last_line(result: DrainResult) -> str:
     """How the drain ended, also when there was nothing to do."""
     if result.paused is not None:
         drained = output.count(len(result.batches), "batch", "batches")
-        return f"{drained} drained; {paused_line(result.paused)} ({resume_command(result.pipeline)})"
+        return f"{drained} drained; {paused_line(result.paused)} ({mends.resume(result.pipeline)})"
     lag = f"lag {output.count(result.lag_records, 'record')}"
     if result.held:
-        held = result.held[0]
-        return f"held: {held.ranges}, {held.story}; ./sluice held list {result.pipeline}; {lag}"
+        return f"{result.held[0].tell(result.pipeline)}; {lag}"
     if not (result.batches or result.recovery.adopted):
         if not result.next_offsets:
             return f"nothing to do: the topic has no record yet, so there is no table {result.table} either"

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from spark_jobs.health.judgements import resume_command, stalled_after_seconds
+from spark_jobs.health.judgements import stalled_after_seconds
+from spark_jobs.protocol import mends
 
 if TYPE_CHECKING:
     from spark_jobs.protocol.errors import SluiceError
@@ -77,9 +78,9 @@ def judge(facts: PipelineFacts) -> PipelineState:
     quiet_seconds = (facts.now_ms - since_ms) / 1000
     if facts.lag and quiet_seconds > stalled_after_seconds(facts.freshness_seconds):
         reason = f"records wait and nothing was committed for {quiet_seconds / 60:.0f} min"
-        return PipelineState(StateWord.STALLED, since_ms, reason, f"./sluice drain {facts.pipeline}")
+        return PipelineState(StateWord.STALLED, since_ms, reason, mends.command("drain", facts.pipeline))
     if facts.committed_at_ms is None:
-        return PipelineState(StateWord.NEW, None, "no table yet", f"./sluice preview {facts.pipeline}")
+        return PipelineState(StateWord.NEW, None, "no table yet", mends.command("preview", facts.pipeline))
     return PipelineState(StateWord.BEHIND, facts.committed_at_ms, "", "")
 
 
@@ -89,11 +90,11 @@ def _standing(facts: PipelineFacts) -> PipelineState | None:
         return PipelineState(StateWord.STOPPED, None, "the embedded broker is not up", "./sluice up")
     if facts.paused is not None:
         reason = f"paused by {facts.paused.actor}: {facts.paused.reason}"
-        return PipelineState(StateWord.PAUSED, facts.paused.at_ms, reason, resume_command(facts.pipeline))
+        return PipelineState(StateWord.PAUSED, facts.paused.at_ms, reason, mends.resume(facts.pipeline))
     if facts.error is not None:
         return PipelineState(StateWord.FAILED, None, facts.error.message, facts.error.hint)
     if facts.held is not None:
         since_ms = facts.held.held_at_us // 1000 if facts.held.held_at_us is not None else None
-        reason = f"{facts.held.ranges} is held: {facts.held.story}"
-        return PipelineState(StateWord.HELD, since_ms, reason, f"./sluice held list {facts.pipeline}")
+        mend = mends.command("held list", facts.pipeline)
+        return PipelineState(StateWord.HELD, since_ms, facts.held.sentence, mend)
     return None

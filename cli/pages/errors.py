@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spark_jobs.protocol import errors as error_kinds
+from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import KINDS
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def render() -> str:
 def errors_in(tree: ast.Module) -> Iterator[RaisedError]:
     """The errors a module raises; names of its own text constants are replaced by the text."""
     constants = _constants(tree)
-    for node in ast.walk(tree):
+    for node in ast.walk(_Commands().visit(tree)):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
             continue
         given = {keyword.arg: keyword.value for keyword in node.keywords}
@@ -84,6 +85,18 @@ def errors_in(tree: ast.Module) -> Iterator[RaisedError]:
             if code != "…":
                 message = _texts(node.args[0], constants)[0]
                 yield RaisedError(code, node.func.id, message, hints[min(position, len(hints) - 1)])
+
+
+class _Commands(ast.NodeTransformer):
+    """Puts the text of a command in the place of the call of ``mends`` that makes it."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        match node.func:
+            case ast.Attribute(value=ast.Name(id="mends"), attr=maker):
+                words = (_texts(argument, {})[0] for argument in node.args)
+                return ast.Constant(getattr(mends, maker)(*words))
+            case _:
+                return self.generic_visit(node)
 
 
 def _constants(tree: ast.Module) -> dict[str, str]:
@@ -99,7 +112,7 @@ def _constants(tree: ast.Module) -> dict[str, str]:
 def _texts(node: ast.expr, constants: Mapping[str, str]) -> list[str]:
     """The strings an expression can be; both sides of a condition, ``…`` for what is not written there."""
     match node:
-        case ast.Constant(value=str(text)):
+        case ast.Constant(value=str(text)) | ast.FormattedValue(value=ast.Constant(value=str(text))):
             return [text]
         case ast.Name(id=name) | ast.FormattedValue(value=ast.Name(id=name)):
             return [constants.get(name, "…")]

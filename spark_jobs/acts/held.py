@@ -13,6 +13,7 @@ from spark_jobs.acts.act import act
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import tell_at_once
+from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import CommitConflict, ConfigError
 from spark_jobs.protocol.fences import stands_at_starts
@@ -65,7 +66,8 @@ def publish(
         raise CommitConflict(
             f"the held batch was not committed by this command: {why}",
             code="held-not-published",
-            hint=f"Look at it: ./sluice held list {pipeline.name}; ./sluice recover {pipeline.name}"
+            hint=f"Look at it: {mends.command('held list', pipeline.name)};"
+            f" {mends.command('recover', pipeline.name)}"
             " commits it once it can be.",
             table=".".join(table.name()),
             attempt=chosen.uuid,
@@ -87,7 +89,8 @@ def discard(
             raise CommitConflict(
                 "the table moved past the held batch meanwhile",
                 code="held-settled",
-                hint=f"Nothing was changed. Look at what is held now: ./sluice held list {pipeline.name}.",
+                hint="Nothing was changed. Look at what is held now:"
+                f" {mends.command('held list', pipeline.name)}.",
                 table=batch.table,
                 attempt=batch.attempt,
             )
@@ -127,7 +130,7 @@ def _choose(
     table = load_fresh(connections, pipeline.table)
     waiting = _waiting(table, connections) if table else []
     chosen = [each for each in waiting if attempt is None or each.uuid == attempt]
-    look = f"./sluice held list {pipeline.name} shows what is."
+    look = f"{mends.command('held list', pipeline.name)} shows what is."
     if table is None or not chosen:
         raise ConfigError(
             f"{'no batch is held' if attempt is None else f'no batch of attempt {attempt} is held'}",

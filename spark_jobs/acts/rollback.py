@@ -19,6 +19,7 @@ from spark_jobs.commit.rewind import stage_rewind
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import tell_at_once
+from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.commit_summary import batch_summary
 from spark_jobs.protocol.errors import ConfigError
@@ -135,7 +136,7 @@ def _refuse_other_histories(pipeline: PipelineConfig, table: Table, earlier: Ear
         raise ConfigError(
             "the table is at that snapshot already",
             code="nothing-to-roll-back",
-            hint=f"Choose an earlier one: ./sluice history {pipeline.name} lists them.",
+            hint=f"Choose an earlier one: {mends.command('history', pipeline.name)} lists them.",
             pipeline=pipeline.name,
             table=pipeline.table,
         )
@@ -144,7 +145,8 @@ def _refuse_other_histories(pipeline: PipelineConfig, table: Table, earlier: Ear
             f"the snapshot is of generation {earlier.generation} and the topic of generation"
             f" {progress.generation} began since: what the table would have to read is not there any more",
             code="earlier-generation",
-            hint=f"Choose a snapshot of this generation: ./sluice history {pipeline.name} lists them.",
+            hint="Choose a snapshot of this generation:"
+            f" {mends.command('history', pipeline.name)} lists them.",
             pipeline=pipeline.name,
             table=pipeline.table,
         )

@@ -18,6 +18,7 @@ from pyiceberg.manifest import FileFormat, read_manifest_list
 
 from spark_jobs.audit.findings import Finding, replay_command
 from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol import mends
 from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
 
 if TYPE_CHECKING:
@@ -164,9 +165,9 @@ def _roll_back(table: Table, pipeline: str, snapshot: Snapshot | None) -> str:
     parent = current.parent_snapshot_id if current else None
     if parent is None or table.metadata.snapshot_by_id(parent) is None:
         return "restore the file from a backup of the lake"
-    return f'./sluice rollback {pipeline} --to {parent} --reason "..."'
+    return mends.act("rollback", pipeline, f"--to {parent}", quote='"')
 
 
 def _expire(pipeline: str) -> str:
     """Only earlier states need the file: when they expire, nothing does."""
-    return f"./sluice upkeep {pipeline}"
+    return mends.command("upkeep", pipeline)

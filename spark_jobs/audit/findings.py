@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.txlog.entries import Closed, Swept
 from spark_jobs.txlog.names import PHASE_NUMBERS, Phase
@@ -32,8 +33,7 @@ class Finding:
 
 def replay_command(pipeline: str, ranges: str) -> str:
     """The command that makes these ranges (``P:START-END`` each, separated by spaces) anew from Kafka."""
-    options = " ".join(f"--range {each}" for each in ranges.split())
-    return f'./sluice replay {pipeline} {options} --reason "..."'
+    return mends.act("replay", pipeline, *(f"--range {each}" for each in ranges.split()), quote='"')
 
 
 def log_findings(
@@ -49,7 +49,9 @@ def log_findings(
     for attempt in attempts:
         batch = attempt.batch
         if batch is None:
-            yield Finding("none of its log objects can be read", attempt.uuid, f"./sluice recover {pipeline}")
+            yield Finding(
+                "none of its log objects can be read", attempt.uuid, mends.command("recover", pipeline)
+            )
             continue
         # An act has no files to miss: its commit may come after recovery has called it undone.
         is_swept = batch.kind.writes_files and bool(attempt.entry(Swept) or attempt.entry(Closed))
@@ -61,7 +63,7 @@ def log_findings(
             yield Finding(
                 f"the log says it landed, and the table's offsets do not hold {batch.ranges}",
                 attempt.uuid,
-                f"./sluice drain {pipeline} says what happened to the table and both ways on",
+                f"{mends.command('drain', pipeline)} says what happened to the table and both ways on",
             )
 
 

@@ -10,6 +10,7 @@ from spark_jobs.audit.findings import Finding, log_findings, replay_command
 from spark_jobs.health.table_facts import ATTEMPT, main_history, table_facts
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
+from spark_jobs.protocol import mends
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -105,10 +106,10 @@ def _commit_findings(pipeline: PipelineConfig, table: Table) -> Iterator[Finding
             yield Finding(
                 f"{batch.unaccounted:,} of its {batch.offsets:,} offsets or rows are unaccounted for",
                 f"attempt {batch.attempt}",
-                replay_command(pipeline.name, ranges) if ranges else f"./sluice audit {pipeline.name}",
+                replay_command(pipeline.name, ranges) if ranges else mends.command("audit", pipeline.name),
             )
     for hole in facts.holes:
-        mend = f"./sluice audit {pipeline.name} names the records, ./sluice replay brings them"
+        mend = f"{mends.command('audit', pipeline.name)} names the records, ./sluice replay brings them"
         yield Finding("the offsets are not contiguous", hole, mend)
 
 

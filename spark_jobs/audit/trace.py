@@ -16,6 +16,7 @@ from spark_jobs.connections.tables import load_drained, load_fresh
 from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.lake.row_filters import equals
 from spark_jobs.lake.tables import dead_letters_of, progress_of
+from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import ConfigError, SourceChanged
 from spark_jobs.protocol.offsets import OffsetRange
@@ -165,7 +166,7 @@ def _judge_undrained(facts: _Facts, spot: Spot) -> Judgement:
     held = next((line.entry for line in open_lines if line.state is State.HELD), None)
     if held is not None:
         why = f"batch {held.batch_id}, attempt {held.attempt}, failed a quality gate and waits for a decision"
-        return Judgement(Where.HELD, f"{why}: ./sluice held list {facts.pipeline.name}")
+        return Judgement(Where.HELD, f"{why}: {mends.command('held list', facts.pipeline.name)}")
     if spot.offset < low:
         why = f"Kafka holds the partition from offset {low} on; the next offset to drain is {position}"
         return Judgement(Where.GONE, why)

@@ -16,6 +16,7 @@ from pyiceberg.table.snapshots import Operation, ancestors_of
 
 from spark_jobs.lake.data_files import whole_number
 from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import CorruptLog, SourceChanged
 from spark_jobs.protocol.progress import digest
 from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
@@ -61,9 +62,10 @@ def check_anchor(table: Table) -> None:
         raise SourceChanged(
             "the table was rolled back: its main branch does not hold the last commit, its offsets do",
             code="table-rolled-back",
-            hint="If that was meant, ./sluice rollback PIPELINE --to"
-            f" {table.metadata.current_snapshot_id} --reason '...' takes it over: the offsets follow and what"
-            f" is missing is drained again. If not, set main to snapshot {progress.anchor} again.",
+            hint="If that was meant,"
+            f" {mends.act('rollback', 'PIPELINE', f'--to {table.metadata.current_snapshot_id}')} takes it"
+            " over: the offsets follow and what is missing is drained"
+            f" again. If not, set main to snapshot {progress.anchor} again.",
             table=".".join(table.name()),
         )
 
@@ -142,14 +144,14 @@ def _raise_rewritten(table: Table, progress: Progress, snapshot: Snapshot) -> No
         raise SourceChanged(
             f"another writer added rows to the table: snapshot {snapshot.snapshot_id} ({operation})",
             code="table-rewritten",
-            hint=f"./sluice rollback PIPELINE --to {progress.anchor} --reason '...' takes them out; keep"
+            hint=f"{mends.act('rollback', 'PIPELINE', f'--to {progress.anchor}')} takes them out; keep"
             " other writers to tables of their own.",
             table=".".join(table.name()),
         )
     raise SourceChanged(
         f"another writer changed the table's rows: snapshot {snapshot.snapshot_id} ({operation})",
         code="table-rewritten",
-        hint=f"If that was meant, ./sluice rollback PIPELINE --to {main} --reason '...' takes it over, and"
+        hint=f"If that was meant, {mends.act('rollback', 'PIPELINE', f'--to {main}')} takes it over, and"
         f" the rows stay as they are now. If not, --to {progress.anchor} takes it back.",
         table=".".join(table.name()),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spark_jobs.lake.catalog import close_catalog
+from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ def load_drained(pipeline: PipelineConfig, connections: Connections) -> Table:
         raise ConfigError(
             "the pipeline has no table yet",
             code="no-table-yet",
-            hint=f"The first batch makes it: ./sluice drain {pipeline.name}. `start` says where that begins.",
+            hint=f"The first batch makes it: {mends.command('drain', pipeline.name)}."
+            " `start` says where that begins.",
             pipeline=pipeline.name,
             table=pipeline.table,
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
+from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import total
 from spark_jobs.protocol.errors import BadRecord
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
@@ -37,9 +38,10 @@ def stop_above_share(run: BatchRun, written: Written) -> None:
         f"{sums.dead_letters:,} of {records:,} records would become dead letters, more than {limit:.2%};"
         f" the first: {_first_dead_letter(run, written)}",
         code="too-many-dead-letters",
-        hint=f"Nothing was committed. See what the records became with ./sluice preview {name}; then mend the"
+        hint="Nothing was committed. See what the records became with"
+        f" {mends.command('preview', name)}; then mend the"
         " producer or `columns`, raise `dead_letters.stop_above` to take them as dead letters, or leave them"
-        f" out with ./sluice skip {name}.",
+        f" out with {mends.command('skip', name)}.",
         pipeline=name,
         table=run.plan.batch.table,
         ranges=run.plan.batch.ranges,

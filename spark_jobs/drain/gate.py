@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.config.suites import OnFailure
 from spark_jobs.connections.tables import load_fresh
+from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import BatchHeld, ConfigError, SourceChanged
 from spark_jobs.quality.judge import columns_of, judge
@@ -100,7 +101,8 @@ def held_error(run: BatchRun, verdict: GateVerdict) -> BatchHeld:
     return BatchHeld(
         f"the batch does not meet its gates and is held: {verdict.story}",
         code="batch-held",
-        hint=f"Look: ./sluice held list {run.pipeline.name}. Then publish it or discard it; drains wait.",
+        hint=f"Look: {mends.command('held list', run.pipeline.name)}."
+        " Then publish it or discard it; drains wait.",
         pipeline=run.pipeline.name,
         batch=batch.batch_id,
         attempt=batch.attempt,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.drain.drain_batch import drain_batch
 from spark_jobs.drain.narrowing import first_half, rest
+from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import BadRecord, SluiceError
 from spark_jobs.spark.tasks import is_crash
 
@@ -73,7 +74,7 @@ def _poison(pipeline: PipelineConfig, ranges: OffsetRanges, error: SluiceError) 
         f"the task that decodes record {record.partition}:{record.start} dies of it, every time",
         code="poison-record",
         hint=f"Look at the record with a Kafka tool, then leave it out:"
-        f" ./sluice skip {pipeline.name} {record} --reason '...'. What came before it is committed.",
+        f" {mends.act('skip', pipeline.name, str(record))}. What came before it is committed.",
         pipeline=pipeline.name,
         topic=pipeline.topic,
         partition=record.partition,

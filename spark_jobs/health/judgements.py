@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.config.check_names import DEFAULT_SEVERITIES, CheckName, Severity
 from spark_jobs.config.quantities import spoken_duration
 from spark_jobs.config.settings import DAY_SECONDS, CheckSetting
+from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import total
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def _complete(pipeline: PipelineConfig, facts: HealthFacts) -> _Verdict:
         all(verdict.passed for verdict in verdicts),
         "; ".join(verdict.fact for verdict in verdicts),
         {name: number for verdict in verdicts for name, number in verdict.numbers.items()},
-        f"./sluice audit {pipeline.name}",
+        mends.command("audit", pipeline.name),
     )
 
 
@@ -183,7 +184,9 @@ def _stall(pipeline: PipelineConfig, facts: HealthFacts) -> _Verdict:
         )
     if facts.held:
         fact = f"{len(facts.held)} batches are held by a quality gate; later ones wait"
-        return _Verdict(passed=False, fact=fact, numbers=numbers, mend=f"./sluice held list {pipeline.name}")
+        return _Verdict(
+            passed=False, fact=fact, numbers=numbers, mend=mends.command("held list", pipeline.name)
+        )
     if table is None:
         return _no_table(facts.waiting)
     if table.paused is not None:
@@ -193,7 +196,7 @@ def _stall(pipeline: PipelineConfig, facts: HealthFacts) -> _Verdict:
         return _Verdict(passed=True, fact="nothing waits", numbers=numbers)
     fact = f"{facts.waiting:,} records wait, the last commit was {spoken_duration(quiet)} ago"
     return _Verdict(
-        quiet <= limit, _within(fact, spoken_duration(limit)), numbers, f"./sluice drain {pipeline.name}"
+        quiet <= limit, _within(fact, spoken_duration(limit)), numbers, mends.command("drain", pipeline.name)
     )
 
 
@@ -238,7 +241,7 @@ def _dead_letters(pipeline: PipelineConfig, facts: HealthFacts) -> _Verdict:
         "within a day" if facts.table.shows_history else "by the last commit, which is all the catalog shows"
     )
     fact = f"{sums.dead_letters:,} of the {records:,} records drained {when} ({share:.2%})"
-    mend = f"./sluice query {pipeline.name} 'SELECT * FROM dead_letters'"  # noqa: S608  (shown, not run)
+    mend = mends.command("query", pipeline.name, "'SELECT * FROM dead_letters'")
     return _Verdict(share <= limit, _within(fact, f"{limit:.2%}"), numbers, mend)
 
 
@@ -253,7 +256,7 @@ def _schema(pipeline: PipelineConfig, facts: HealthFacts) -> _Verdict:
     told = ", ".join(table.schema_changes[:10])
     more = len(table.schema_changes) - 10
     fact = told + (f" and {more} more" if more > 0 else "")
-    return _Verdict(passed=False, fact=fact, numbers=numbers, mend=f"./sluice preview {pipeline.name}")
+    return _Verdict(passed=False, fact=fact, numbers=numbers, mend=mends.command("preview", pipeline.name))
 
 
 def _dead_letter_limit(pipeline: PipelineConfig) -> float:
@@ -268,16 +271,11 @@ def _headroom_limit_seconds(retention_ms: int | None) -> float:
     return min(HEADROOM_SECONDS, retention_ms / 1000 * HEADROOM_SHARE_OF_RETENTION)
 
 
-def resume_command(pipeline: str) -> str:
-    """What lets a paused pipeline drain again."""
-    return f'./sluice resume {pipeline} --reason "..."'
-
-
 def _drain(pipeline: PipelineConfig, facts: HealthFacts) -> str:
     is_paused = facts.table is not None and facts.table.paused is not None
     if is_paused:
-        return resume_command(pipeline.name)
-    return f"./sluice drain {pipeline.name}"
+        return mends.resume(pipeline.name)
+    return mends.command("drain", pipeline.name)
 
 
 def _no_table(waiting: int = 0) -> _Verdict:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import OffsetsUnavailable, RetryableError
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ def log_cut(topic: str, cursor: Cursor) -> OffsetsUnavailable:
         f"the log was cut below offset {cursor.wanted.start}, which the table has reached, and grew on",
         code="log-truncated",
         hint="Kafka lost records that the table has (unclean leader election, a restored broker); others"
-        " stand at their offsets now. ./sluice source PIPELINE compares the last rows with the topic;"
+        " stand at their offsets now."
+        f" {mends.command('source', 'PIPELINE')} compares the last rows with the topic;"
         " with --accept the table takes what is there in as its next generation and keeps its rows.",
         topic=topic,
         range=cursor.wanted,

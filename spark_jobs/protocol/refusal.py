@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import OffsetsUnavailable, SluiceError
 from spark_jobs.protocol.source import check_identity
 
@@ -65,7 +66,7 @@ def _check_start(source: SourceState, partition: int, start: int) -> None:
             f"Kafka's retention has removed offsets {start} to {low - 1} before they were drained",
             code="retention-passed",
             hint="Those records are lost to Sluice. Raise the topic's retention, then go on from the earliest"
-            f" offset that is left: ./sluice skip PIPELINE {partition}:{start}-{low} --reason '...'.",
+            f" offset that is left: {mends.act('skip', 'PIPELINE', f'{partition}:{start}-{low}')}.",
             topic=source.topic,
             partition=partition,
         )
@@ -74,8 +75,8 @@ def _check_start(source: SourceState, partition: int, start: int) -> None:
             f"the log ends at offset {end}, below offset {start} that the table has reached",
             code="log-truncated",
             hint="Kafka lost records that the table has (unclean leader election, a restored broker)."
-            " ./sluice source PIPELINE compares the last rows with the topic; with --accept the table takes"
-            " what is left in as its next generation and keeps its rows.",
+            f" {mends.command('source', 'PIPELINE')} compares the last rows with the topic;"
+            " with --accept the table takes what is left in as its next generation and keeps its rows.",
             topic=source.topic,
             partition=partition,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import SourceChanged
 
 if TYPE_CHECKING:
@@ -45,8 +46,9 @@ def check_identity(progress: Progress, source: SourceState, *, table: str | None
         raise SourceChanged(
             f"topic {source.topic} was drained from another Kafka cluster, {progress.cluster_id}",
             code="cluster-moved",
-            hint="Point kafka.bootstrap.servers back at that cluster, or let the table follow: ./sluice"
-            " source PIPELINE shows whether its offsets continue, and with --accept goes on from there.",
+            hint="Point kafka.bootstrap.servers back at that cluster, or let the table follow:"
+            f" {mends.command('source', 'PIPELINE')} shows whether its offsets continue,"
+            " and with --accept goes on from there.",
             table=table,
             topic=source.topic,
             cluster=source.cluster_id,
@@ -72,8 +74,9 @@ def _recreated(source: SourceState, evidence: str, table: str | None) -> SourceC
     return SourceChanged(
         f"topic {source.topic} was deleted and created again: {evidence}",
         code="topic-recreated",
-        hint="Its offsets start again from 0, so nothing was read. ./sluice source PIPELINE shows what"
-        " changed; with --accept the table takes the new topic in as its next generation and keeps its rows.",
+        hint="Its offsets start again from 0, so nothing was read."
+        f" {mends.command('source', 'PIPELINE')} shows what changed;"
+        " with --accept the table takes the new topic in as its next generation and keeps its rows.",
         table=table,
         topic=source.topic,
     )

@@ -19,6 +19,7 @@ from spark_jobs.connections.tables import load_drained, load_fresh
 from spark_jobs.lake.as_of import snapshot_at
 from spark_jobs.lake.moments import Moment
 from spark_jobs.lake.tables import dead_letters_of
+from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.query.duckdb_source import TableSource
 
@@ -153,7 +154,8 @@ def _files_away(error: Exception, table: str) -> RetryableError:
     return RetryableError(
         f"the table's files could not be read: {_first_line(error)}",
         code="table-unreadable",
-        hint="Try again; when it stays, ./sluice audit PIPELINE --metadata names the files that are gone.",
+        hint="Try again; when it stays,"
+        f" {mends.command('audit', 'PIPELINE', '--metadata')} names the files that are gone.",
         table=table,
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import Balance, total
 from spark_jobs.quality.results import suite_result_from_json
 from spark_jobs.txlog.entries import Held, ParquetWritten
@@ -56,6 +57,15 @@ class HeldBatch:
     suites: str
     story: str
     held_at_us: int | None
+
+    @property
+    def sentence(self) -> str:
+        """Why later batches wait."""
+        return f"{self.ranges} is held: {self.story}"
+
+    def tell(self, pipeline: str) -> str:
+        """Return the sentence with the command that shows more."""
+        return f"{self.sentence}; {mends.command('held list', pipeline)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,36 @@
+"""The commands that errors' hints, findings and checks tell a person to type. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+CommandName = Literal[
+    "audit",
+    "drain",
+    "held list",
+    "history",
+    "preview",
+    "query",
+    "recover",
+    "replay",
+    "resume",
+    "rollback",
+    "skip",
+    "source",
+    "upkeep",
+]
+
+
+def command(name: CommandName, pipeline: str, *arguments: str) -> str:
+    """Return the command as it is typed; ``pipeline`` is ``PIPELINE`` where an error does not know it."""
+    return " ".join(("./sluice", name, pipeline, *arguments))
+
+
+def act(name: CommandName, pipeline: str, *arguments: str, quote: str = "'") -> str:
+    """Return the command of an act, which is not done without a reason."""
+    return command(name, pipeline, *arguments, f"--reason {quote}...{quote}")
+
+
+def resume(pipeline: str) -> str:
+    """Return the command that lets a paused pipeline drain again."""
+    return act("resume", pipeline, quote='"')

@@ -1,0 +1,85 @@
+"""Every command that an error, a finding or a check names is one that can be typed."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from typing import TYPE_CHECKING, get_args
+
+import click
+import pytest
+
+from cli.app import COMMANDS, sluice
+from cli.pages.errors import PAGE, ROOMS, ROOT
+from spark_jobs.protocol import mends
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# As it is written in a text: the command, a group's command, and the options that follow at once.
+WRITTEN = re.compile(r"\./sluice (?P<name>[a-z]+)(?: (?P<sub>list|publish|discard)\b)?")
+
+
+def _parse(words: list[str]) -> None:
+    """Have the command line take the words apart; raises ``click.UsageError`` for what it does not know."""
+    name, *arguments = words
+    context = click.Context(sluice)
+    command = sluice.get_command(context, name)
+    assert command is not None, name
+    if isinstance(command, click.Group):
+        command = command.get_command(context, arguments.pop(0))
+    assert command is not None, words
+    command.make_parser(click.Context(command)).parse_args(arguments)
+
+
+def _made() -> list[ast.Call]:
+    """Every call of ``mends`` in the product."""
+    return [
+        node
+        for room in ROOMS
+        for path in (ROOT / room).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id == "mends"
+    ]
+
+
+@pytest.mark.parametrize("name", get_args(mends.CommandName))
+def test_every_name_is_a_command(name: mends.CommandName) -> None:
+    """A command that is renamed is renamed in what people are told to type."""
+    _parse(shlex.split(mends.command(name, "orders"))[1:])
+
+
+def test_every_option_is_one_of_its_command() -> None:
+    """Also those that only one place adds; what varies stands as 1."""
+    calls = [call for call in _made() if isinstance(call.args[0], ast.Constant)]
+    assert len(calls) > 30
+    for call in calls:
+        texts = [re.sub(r"\{[^}]*\}", "1", ast.unparse(argument).strip("f'\"")) for argument in call.args]
+        options = [word for text in texts[2:] for word in text.split() if word.startswith("--")]
+        name = str(call.args[0].value)  # type: ignore[attr-defined]
+        _parse([*name.split(), "orders", *(part for option in options for part in _with_value(name, option))])
+
+
+def test_what_texts_name_exists() -> None:
+    """In sources and on the page of errors, also where a text is written without ``mends``."""
+    sources = [path for room in ROOMS for path in (ROOT / room).rglob("*.py")]
+    known = {entry.name for entry in COMMANDS} | {"test", "lint", "prove", "bench"}
+    found = [match for path in [*sources, PAGE] for match in _written(path)]
+    assert len(found) > 100
+    assert {match["name"] for match in found} <= known
+    assert {match["name"] for match in found if match["sub"]} == {"held"}
+
+
+def _written(path: Path) -> list[re.Match[str]]:
+    return list(WRITTEN.finditer(path.read_text(encoding="utf-8")))
+
+
+def _with_value(name: str, option: str) -> list[str]:
+    command = sluice.get_command(click.Context(sluice), name)
+    assert command is not None
+    flags = {flag for each in command.params if getattr(each, "is_flag", False) for flag in each.opts}
+    return [option] if option in flags else [option, "1"]
