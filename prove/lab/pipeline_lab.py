@@ -22,10 +22,10 @@ from spark_jobs.config.file import load_config
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.drain.drain import drain
 from spark_jobs.lake.catalog import close_catalog
-from spark_jobs.lake.data_files import normalise_path
 from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
 from spark_jobs.replay.replay import replay
 from spark_jobs.storage.file_listing import list_files
+from spark_jobs.storage.paths import normalise_path
 from spark_jobs.upkeep.conditions import UpkeepKind
 
 if TYPE_CHECKING:

@@ -1,14 +1,14 @@
-"""Deleting the files of an attempt that can never land; that it cannot is decided in core.recovery."""
+"""Deleting the files of an attempt that can never land; recovery decides that it cannot."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spark_jobs.lake.data_files import normalise_path
 from spark_jobs.lake.locations import data_location, delete_file
-from spark_jobs.lake.named_files import named_among, unnamed_files
+from spark_jobs.lake.named_files import named_of, unnamed_files
 from spark_jobs.storage.errors import storage_error
 from spark_jobs.storage.file_listing import find_files
+from spark_jobs.storage.paths import normalise_path
 from spark_jobs.txlog.entries import FlushStart
 
 if TYPE_CHECKING:
@@ -19,15 +19,13 @@ if TYPE_CHECKING:
     from spark_jobs.txlog.entries import Attempt
 
 
-def sweep_files(
-    attempt: Attempt, tables: Sequence[Table], owed: frozenset[str], *, before_delete: Callable[[], None]
-) -> int:
-    """Delete the attempt's files that no snapshot of the tables names; returns how many.
+def sweep_files(attempt: Attempt, tables: Sequence[Table], *, before_delete: Callable[[], None]) -> int:
+    """Delete the attempt's files that no snapshot of the tables names and none owes; return how many.
 
     ``tables`` were loaded after the offsets had passed the attempt's starts, the data table first: what moves
-    from "owed" to "named" in between is then seen in one of the two. ``owed`` are normalised paths.
+    from "owed" to "named" in between is then seen in one of the two.
     """
-    return _delete_unnamed(_files_of(attempt, tables), tables, owed, before_delete)
+    return _delete_unnamed(_files_of(attempt, tables), tables, before_delete)
 
 
 def sweep_prefix(table: Table, prefix: str) -> None:
@@ -35,16 +33,13 @@ def sweep_prefix(table: Table, prefix: str) -> None:
 
     The table was loaded after that had become certain.
     """
-    _delete_unnamed(_find([data_location(table)], prefix, table), [table], frozenset(), lambda: None)
+    _delete_unnamed(_find([data_location(table)], prefix, table), [table], lambda: None)
 
 
-def _delete_unnamed(
-    files: Sequence[str], tables: Sequence[Table], owed: frozenset[str], before_delete: Callable[[], None]
-) -> int:
+def _delete_unnamed(files: Sequence[str], tables: Sequence[Table], before_delete: Callable[[], None]) -> int:
     found = {normalise_path(path): path for path in files}
-    paths = frozenset(found)
-    named = frozenset().union(*(named_among(table, paths) for table in tables))
-    doomed = unnamed_files(sorted(found), named=named, owed=owed)
+    named = frozenset[str]().union(*(named_of(table, frozenset(found)) for table in tables))
+    doomed = unnamed_files(sorted(found), named)
     for path in doomed:
         before_delete()
         delete_file(tables[0], found[path])
@@ -52,7 +47,7 @@ def _delete_unnamed(
 
 
 def _files_of(attempt: Attempt, tables: Sequence[Table]) -> list[str]:
-    """Every file with the attempt's name, those of failed tries and killed writers included."""
+    """Return every file with the attempt's name, those of failed tries and killed writers included."""
     begun = attempt.entry(FlushStart)
     fragment = begun.file_prefix if begun else attempt.uuid
     logged = {begun.data_location, begun.dead_letter_location} if begun else set()

@@ -81,14 +81,6 @@ def partition_path(written: WrittenFile, metadata: TableMetadata) -> str:
     return spec.partition_to_path(_partition_of(written, metadata), metadata.schema())
 
 
-def normalise_path(path: str) -> str:
-    """One spelling of a file's address: Iceberg-Java writes ``file:/x`` where PyIceberg writes ``file:///x``."""
-    for prefix in ("file://", "file:"):
-        if path.startswith(prefix):
-            return path.removeprefix(prefix)
-    return path
-
-
 def _partition_of(written: WrittenFile, metadata: TableMetadata) -> Record:
     types = _partition_types(metadata, written.spec_id)
     return Record(*[_unpack(kind, text) for kind, text in zip(types, written.partition, strict=True)])

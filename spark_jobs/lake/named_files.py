@@ -4,46 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-
-from typing import TYPE_CHECKING
-
-from spark_jobs.lake.data_files import normalise_path
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.progress import has_progress
 from spark_jobs.storage.errors import manifests_readable
-from spark_jobs.storage.paths import comparable
+from spark_jobs.storage.paths import normalise_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
 
 
-def named_among(table: Table, paths: frozenset[str]) -> frozenset[str]:
-    """Those of the normalised ``paths`` of data files that any snapshot of the loaded metadata names.
+def named_of(table: Table, paths: frozenset[str]) -> frozenset[str]:
+    """Return those of ``paths``, in the spelling of ``normalise_path``, that the loaded metadata names.
 
-    Raises as ``manifests_readable`` when a manifest cannot be read: then nothing is known.
+    As metadata, manifest, statistics or data of any snapshot, or as owed to the dead-letter table. Raises as
+    ``manifests_readable`` when a manifest cannot be read: then nothing is known.
     """
     if not paths:
         return frozenset()
     with manifests_readable(table):
-        named = (normalise_path(path) for each in _manifests(table) for path in _data_paths(table, each))
-        return frozenset(path for path in named if path in paths)
-
-
-def named_of(table: Table, asked: frozenset[str]) -> frozenset[str]:
-    """Those of ``asked`` (spelled by ``comparable``) that the loaded metadata names in any way.
-
-    As metadata, manifest, statistics or data, or as owed to the dead-letter table. Raises as ``named_among``.
-    """
-    if not asked:
-        return frozenset()
-    with manifests_readable(table):
-        return frozenset(name for path in _all_paths(table) if (name := comparable(path)) in asked)
+        return frozenset(name for path in _all_paths(table) if (name := normalise_path(path)) in paths)
 
 
 def _all_paths(table: Table) -> Iterator[str]:
@@ -74,9 +56,9 @@ def _data_paths(table: Table, manifest: ManifestFile) -> Iterator[str]:
         yield entry.data_file.file_path
 
 
-def unnamed_files(found: Iterable[str], *, named: frozenset[str], owed: frozenset[str]) -> tuple[str, ...]:
-    """The files a sweep may delete: found under the attempt's prefix, in no snapshot, owed to no table.
+def unnamed_files(found: Iterable[str], named: frozenset[str]) -> tuple[str, ...]:
+    """Return the files a sweep may delete: found under the attempt's name, and named or owed by no table.
 
-    All are normalised paths; ``named`` must come from metadata loaded after the offsets had passed.
+    ``named`` must come from metadata loaded after the offsets had passed; both in one spelling.
     """
-    return tuple(path for path in found if path not in named and path not in owed)
+    return tuple(path for path in found if path not in named)

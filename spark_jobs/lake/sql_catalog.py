@@ -14,7 +14,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
 
 from spark_jobs.lake.catalog_errors import settings_error
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.storage.paths import comparable, is_local
+from spark_jobs.storage.paths import is_local, normalise_path
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -73,7 +73,7 @@ def _holds_tables(warehouse: str) -> bool:
 
     An object store is not asked: what would have to be listed there has no bound.
     """
-    return is_local(warehouse) and any(Path(comparable(warehouse)).rglob("*.metadata.json"))
+    return is_local(warehouse) and any(Path(normalise_path(warehouse)).rglob("*.metadata.json"))
 
 
 def _prepare_sqlite(path: Path) -> None:

@@ -16,9 +16,8 @@ from spark_jobs.commit.batch_commit import commit_batch, request_of
 from spark_jobs.commit.dead_letter_commit import commit_dead_letters
 from spark_jobs.commit.sweep import sweep_files
 from spark_jobs.connections.tables import load_fresh
-from spark_jobs.lake.data_files import normalise_path
 from spark_jobs.lake.locations import data_location
-from spark_jobs.lake.named_files import named_among
+from spark_jobs.lake.named_files import named_of
 from spark_jobs.lake.tables import dead_letters_of, progress_of
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import CommitConflict, SourceChanged
@@ -27,6 +26,7 @@ from spark_jobs.protocol.source import check_identity
 from spark_jobs.recovery.decide import Decision, decide
 from spark_jobs.recovery.recovered import LeftAttempt, RecoveryResult, adopted_batch, held_batch
 from spark_jobs.storage.errors import storage_error
+from spark_jobs.storage.paths import normalise_path
 from spark_jobs.txlog.entries import (
     Closed,
     FlushComplete,
@@ -226,12 +226,9 @@ class _Recovery:
     def delete_unnamed(self, attempt: Attempt, table: Table) -> int:
         """Delete the attempt's files that nothing names; the table's offsets have passed its starts."""
         dead_letters = self.load(dead_letters_of(self._pipeline.table))
-        pending = progress_of(table).pending_dead_letters
-        owed = frozenset(normalise_path(file.path) for file in pending.files) if pending else frozenset()
         deleted = sweep_files(
             attempt,
             [table] if dead_letters is None else [table, dead_letters],
-            owed,
             before_delete=lambda: self._reach("before-delete"),
         )
         self._reach("after-sweep")
@@ -261,7 +258,7 @@ def _decide(attempt: Attempt, table: Table) -> Verdict:
         attempt,
         progress_of(table),
         has_all_files=lambda: all(_is_whole(table, file) for file in files),
-        names_its_files=lambda: bool(named_among(table, paths)),
+        names_its_files=lambda: bool(named_of(table, paths)),
     )
 
 

@@ -1,4 +1,8 @@
-"""Storage locations compared as text: ``file:/x``, ``file:///x`` and ``/x`` are one place. Pure."""
+"""The one rule by which places in storage are compared: as text, in one spelling for each place. Pure.
+
+Iceberg-Java writes ``file:/x`` where PyIceberg writes ``file:///x``, and ``s3a://`` where it writes ``s3://``.
+Who asks whether a file is named compares like this, so that a spelling never makes a file look unnamed.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +13,21 @@ _LOCAL = re.compile(r"^file:/{1,3}(?=[^/]|$)")
 _S3_ALIASES = re.compile(r"^s3[an]://")
 
 
-def comparable(location: str) -> str:
-    """One spelling for one place: local files as paths, ``s3a`` as ``s3``, no dots, no slash at the end."""
+def normalise_path(location: str) -> str:
+    """Return one spelling for one place: a local path, ``s3`` for ``s3a``, no dots, no slash at the end."""
     local = _LOCAL.sub("/", location)
     scheme, separator, path = _S3_ALIASES.sub("s3://", local).rpartition("://")
     return scheme + separator + posixpath.normpath(path or "/").rstrip("/")
 
 
 def is_inside(location: str, folder: str) -> bool:
-    """Whether the location is the folder or below it; never when the folder is unknown (``${…}``, a name)."""
+    """True if the location is the folder or below it; never when the folder is unknown (``${…}``, a name)."""
     if not folder or "${" in folder or ("/" not in folder):
         return False
-    inner, outer = comparable(location), comparable(folder)
+    inner, outer = normalise_path(location), normalise_path(folder)
     return inner == outer or inner.startswith(f"{outer}/")
 
 
 def is_local(location: str) -> bool:
-    """Whether the location is on this machine's own disk."""
-    return comparable(location).startswith("/")
+    """True if the location is on this machine's own disk."""
+    return normalise_path(location).startswith("/")

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_jobs.storage.paths import comparable, is_inside
+from spark_jobs.storage.paths import is_inside, normalise_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -31,8 +31,9 @@ class Unfinished:
 class OrphanFacts:
     """What a listed file is judged by.
 
-    ``named`` is everything that metadata read after the log names, spelled by ``comparable``. ``unfinished``
-    was read after the listing. Files modified at or after ``before_us`` (since the epoch) are too young.
+    ``named`` is everything that metadata read after the log names, as ``normalise_path`` spells it.
+    ``unfinished`` was read after the listing. Files modified at or after ``before_us`` (since the epoch) are
+    too young.
     """
 
     named: frozenset[str]
@@ -79,7 +80,7 @@ def _kept_because(address: str, modified_us: int | None, facts: OrphanFacts) -> 
         return "gone"
     if modified_us >= facts.before_us:
         return "young"
-    if comparable(address) in facts.named:
+    if normalise_path(address) in facts.named:
         return "named"
     if any(attempt.name_part in name for attempt in facts.unfinished):
         return "unfinished"

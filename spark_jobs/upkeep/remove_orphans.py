@@ -17,7 +17,7 @@ from spark_jobs.lake.locations import delete_file
 from spark_jobs.lake.named_files import named_of
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.storage.file_listing import modified_us
-from spark_jobs.storage.paths import comparable, is_local
+from spark_jobs.storage.paths import is_local, normalise_path
 from spark_jobs.upkeep.conditions import UpkeepKind
 from spark_jobs.upkeep.orphans import OrphanFacts, Unfinished, judge_orphans, overlaps
 from spark_jobs.upkeep.upkeep import Done, tables_of, tidy_tables
@@ -118,7 +118,7 @@ class _Removal:
         return modified_us(paths, self.hand.table.io.properties)
 
     def _judge(self, listed: dict[str, int | None]) -> Verdicts:
-        asked = frozenset(map(comparable, listed))
+        asked = frozenset(map(normalise_path, listed))
         # The log of all tables is the data table's.
         unfinished = self._unfinished()
         tables = [table for name in self.names if (table := load_fresh(self.hand.connections, name))]

@@ -16,9 +16,9 @@ from spark_jobs.commit.dead_letter_commit import commit_dead_letters
 from spark_jobs.commit.landing import Intent, land
 from spark_jobs.commit.replace import Rewriter, stage_replace
 from spark_jobs.commit.replacing import ReplacedOffsets
-from spark_jobs.lake.data_files import normalise_path, to_data_file
+from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.locations import data_location
-from spark_jobs.lake.named_files import named_among
+from spark_jobs.lake.named_files import named_of
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import ConfigError
@@ -27,6 +27,7 @@ from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import PendingDeadLetters
 from spark_jobs.schema.arrow_schema import file_schema
 from spark_jobs.storage.file_listing import find_files
+from spark_jobs.storage.paths import normalise_path
 from tests.support.foreign_deletes import delete_by_equality, delete_by_position
 from tests.support.lake import Once, write_rows
 
@@ -285,5 +286,5 @@ def test_who_pays_a_debt_that_is_paid_leaves_no_file(lake: Lake) -> None:
         for file in find_files(data_location(table), owed.attempt, table.io.properties)
     )
     assert len(there) == 1
-    assert named_among(table, there) == there
+    assert named_of(table, there) == there
     assert [row["_kafka_offset"] for row in table.scan().to_arrow().to_pylist()] == [3]

@@ -33,11 +33,12 @@ from pyiceberg.types import (
 )
 
 from spark_jobs.commit.birth import create_table
-from spark_jobs.lake.data_files import normalise_path, to_data_file
+from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.protocol.errors import RetryableError
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.schema.arrow_schema import file_schema
+from spark_jobs.storage.paths import normalise_path
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_jobs.audit.metadata import MetadataAudit, audit_metadata
-from spark_jobs.lake.data_files import normalise_path
+from spark_jobs.storage.paths import normalise_path
 from spark_jobs.txlog.entries import FlushComplete, IcebergSnapshotCreated, Swept
 from tests.support.lake import Lake
 from tests.support.recovery_scene import SOON_US, Scene, make_scene

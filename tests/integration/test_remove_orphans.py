@@ -15,8 +15,8 @@ from prove.lab.new_lab import DEAD_LETTERS, configure
 from prove.lab.pipeline_lab import TABLE, orders
 from prove.lab.s3 import S3, new_bucket
 from spark_jobs.acts.held import publish
-from spark_jobs.lake.data_files import normalise_path
 from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.storage.paths import normalise_path
 from spark_jobs.upkeep.remove_orphans import remove_orphans
 from tests.support.upkeep_lab import BROKEN, drain_often, expect_whole, tidy
 

@@ -25,9 +25,10 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from spark_jobs.lake.data_files import normalise_path, to_data_file, to_written_file
+from spark_jobs.lake.data_files import to_data_file, to_written_file
 from spark_jobs.protocol.json_codec import JsonCodec
 from spark_jobs.protocol.written_file import WrittenFile
+from spark_jobs.storage.paths import normalise_path
 
 _TYPES = (
     LongType(),

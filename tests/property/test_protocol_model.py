@@ -173,7 +173,7 @@ def test_names_are_needed_beside_the_fence() -> None:
     """With the fence alone, an attempt that landed and was forgotten loses the files its rows are in."""
     rules = Rules(
         decide=lambda *args, **facts: decide(*args, **facts | {"names_its_files": lambda: False}),
-        unnamed_files=lambda found, **_: tuple(found),
+        unnamed_files=lambda found, _named: tuple(found),
     )
     with pytest.raises(AssertionError, match="files that are gone"):
         Model(rules, 2, 3).explore()
@@ -183,7 +183,7 @@ def test_names_are_needed_beside_the_fence() -> None:
 def test_sweep_looks_at_names_itself() -> None:
     """Even when landing went unnoticed, a sweep that looks at names damages no table."""
     assert Model(Rules(decide=redo_what_landed), 2, 2).explore() > 1_000
-    blind = replace(Rules(decide=redo_what_landed), unnamed_files=lambda found, **_: tuple(found))
+    blind = replace(Rules(decide=redo_what_landed), unnamed_files=lambda found, _named: tuple(found))
     with pytest.raises(AssertionError, match="files that are gone"):
         Model(blind, 2, 2).explore()
 

@@ -116,7 +116,7 @@ class Steps(DeadLetterSteps):
                 named = named_files(run.seen) | dead_files(world.dead)
                 pending = pending_of(run.seen)
                 owed = frozenset(file.path for file in pending.files) if pending else frozenset()
-                doomed = self.model.rules.unnamed_files(found, named=named, owed=owed)
+                doomed = self.model.rules.unnamed_files(found, named | owed)
                 yield world, run._replace(step="delete", seen=tuple(doomed))
 
     def _mark(self, world: World, run: Run, turn: Turn) -> Iterator[tuple[World, Run]]:
