@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from prove.lab.pipeline_lab import named_files
 from spark_jobs.audit.metadata import audit_metadata
-from spark_jobs.health.table_facts import ATTEMPT, main_history
+from spark_jobs.health.table_facts import main_history
+from spark_jobs.lake.tables import summary_of
 from spark_jobs.protocol.batch import BatchKind
 
 if TYPE_CHECKING:
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from prove.stage import Play
-
-
-_KIND = "sluice.kind"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +77,8 @@ def _damaged(table: Table) -> Iterator[str]:
 
 def _committed(table: Table) -> set[str]:
     """The attempts whose commits main shows; a new anchor's is nobody's run and is not logged."""
-    said = (each.summary.additional_properties for each in main_history(table) if each.summary)
-    return {each[ATTEMPT] for each in said if ATTEMPT in each and each.get(_KIND) != BatchKind.REANCHOR}
+    commits = map(summary_of, main_history(table))
+    return {each.attempt for each in commits if each.attempt and each.kind != BatchKind.REANCHOR}
 
 
 def _logged(play: Play) -> set[str]:

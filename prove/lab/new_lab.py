@@ -11,8 +11,8 @@ import yaml
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import TABLE, Lab, make_lab
 from spark_jobs.books.entries import books_of
-from spark_jobs.lake.tables import dead_letters_of
-from spark_jobs.protocol.progress import Progress, progress_from_properties
+from spark_jobs.lake.tables import dead_letters_of, summary_of
+from spark_jobs.protocol.progress import PREFIX, Progress, progress_from_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -100,6 +100,4 @@ def progress(lab: Lab, identifier: str = TABLE) -> Progress:
 def summary(snapshot: Snapshot | None) -> dict[str, str]:
     """Sluice's part of a snapshot's summary."""
     assert snapshot is not None
-    assert snapshot.summary is not None
-    properties = snapshot.summary.additional_properties
-    return {key: value for key, value in properties.items() if key.startswith("sluice.")}
+    return {word: value for word, value in summary_of(snapshot).words.items() if word.startswith(PREFIX)}

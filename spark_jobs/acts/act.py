@@ -9,6 +9,7 @@ from spark_jobs.commit.batch_commit import commit_change
 from spark_jobs.drain.batch_run import Steps
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import Batch
+from spark_jobs.protocol.commit_summary import actor_summary
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.txlog.entries import FlushComplete, IcebergSnapshotCreated, OffsetCommit
 
@@ -80,12 +81,7 @@ def logged_act(
         connections.fail_points.reach(f"act.after-{entry.phase.kebab}")
 
     log(_begun(batch, connections, reason))
-    summary = {
-        "sluice.actor": connections.actor,
-        "sluice.run-id": connections.run_id,
-        "sluice.version": __version__,
-        "sluice.reason": reason,
-    }
+    summary = actor_summary(connections.actor, connections.run_id, version=__version__, reason=reason)
     with steps.step("commit"):
         committed = commit(batch, summary)
     log(IcebergSnapshotCreated(committed.snapshot_id, connections.run_id, connections.now_us()))

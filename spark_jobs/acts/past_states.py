@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_jobs.commit.anchor import is_harmless, may_be_meant, offsets_said, said_by
+from spark_jobs.commit.anchor import is_harmless, may_be_meant
 from spark_jobs.lake.as_of import keeps_history
-from spark_jobs.lake.tables import progress_of
+from spark_jobs.lake.tables import progress_of, summary_of
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.progress import LastDrain
@@ -43,25 +43,25 @@ def state_at(table: Table, snapshot_id: int) -> EarlierState:
     ``not-our-snapshot`` when another writer added rows by then; what it took out or changed is as it is.
     """
     since = _after(table, snapshot_id)
-    ours = None
+    last = None
     for snapshot in _ancestors(table, snapshot_id):
         if not is_harmless(snapshot) and not may_be_meant(snapshot):
             raise _not_ours(table, snapshot)
-        if "sluice.next-offsets" in said_by(snapshot):
-            ours = snapshot
+        if summary_of(snapshot).has_progress:
+            last = summary_of(snapshot)
             break
-    if ours is None:
-        raise _not_ours(table, table.metadata.snapshot_by_id(snapshot_id))
     target = table.metadata.snapshot_by_id(snapshot_id)
-    after = [said_by(snapshot) for snapshot in since]
-    counts = said_by(target) if target else {}
+    if last is None:
+        raise _not_ours(table, target)
+    after = map(summary_of, since)
     return EarlierState(
         snapshot_id,
         target.timestamp_ms if target else 0,
-        *offsets_said(ours),
+        last.generation,
+        last.next_offsets,
         _last_drain(table, snapshot_id),
-        int(counts.get("total-data-files", 0)),
-        tuple(said["sluice.batch-id"] for said in after if said.get("sluice.kind") == BatchKind.REPLAY),
+        summary_of(target).count("total-data-files"),
+        tuple(summary.batch_id for summary in after if summary.kind == BatchKind.REPLAY),
     )
 
 
@@ -100,15 +100,14 @@ def _ancestors(table: Table, snapshot_id: int) -> Iterator[Snapshot]:
 
 def _last_drain(table: Table, snapshot_id: int) -> LastDrain | None:
     for snapshot in _ancestors(table, snapshot_id):
-        said = said_by(snapshot)
-        if said.get("sluice.kind") == BatchKind.DRAIN:
-            through = said.get("sluice.valid-through")
+        summary = summary_of(snapshot)
+        if summary.kind == BatchKind.DRAIN:
             return LastDrain(
-                said["sluice.attempt"],
+                summary.attempt or "",
                 snapshot.timestamp_ms,
-                int(said.get("sluice.records", 0)),
-                int(said.get("sluice.bytes-read", 0)),
-                int(through) if through is not None else None,
+                summary.records,
+                summary.bytes_read,
+                summary.valid_through_ms,
             )
     return None
 

@@ -21,7 +21,7 @@ from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import tell_at_once
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import BatchKind
-from spark_jobs.protocol.commit_summary import batch_summary
+from spark_jobs.protocol.commit_summary import actor_summary, batch_summary
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.source import check_identity
 
@@ -97,7 +97,7 @@ def rollback(
         commit=commit,
         ranges=planned.undone,
     )
-    summary = {"sluice.actor": connections.actor, "sluice.run-id": connections.run_id}
+    summary = actor_summary(connections.actor, connections.run_id)
     commit_dead_letters(
         connections.open_catalog, pipeline.table, committed.progress, summary, connections.fail_points
     )

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.audit.files import FileCounts, audit_files
 from spark_jobs.audit.findings import Finding, log_findings, replay_command
-from spark_jobs.health.table_facts import ATTEMPT, main_history, table_facts
+from spark_jobs.health.table_facts import main_history, table_facts
 from spark_jobs.lake.catalog import close_catalog
-from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
+from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of, summary_of
 from spark_jobs.protocol import mends
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ def _findings(
         yield from audit_files(table, pipeline.name, counts, on_progress)
     if tables:
         yield from _commit_findings(pipeline, tables[0])
-        said = (each.summary.additional_properties for each in main_history(tables[0]) if each.summary)
-        in_history = {each[ATTEMPT] for each in said if ATTEMPT in each}
+        attempts_of_main = (summary_of(snapshot).attempt for snapshot in main_history(tables[0]))
+        in_history = {attempt for attempt in attempts_of_main if attempt}
         yield from log_findings(pipeline.name, attempts, progress_of(tables[0]), in_history)
 
 

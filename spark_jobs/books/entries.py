@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_jobs.protocol.batch import Balance, BatchKind, total
+from spark_jobs.protocol.commit_summary import CommitSummary
 from spark_jobs.protocol.names import BOOKS_TABLE
 from spark_jobs.txlog.entries import (
     Closed,
@@ -96,7 +97,6 @@ def entry_of(attempt: Attempt) -> BookEntry | None:
     written = attempt.entry(ParquetWritten)
     created = attempt.entry(IcebergSnapshotCreated)
     complete = attempt.entry(FlushComplete)
-    through = written.summary.get("sluice.valid-through") if written else None
     return BookEntry(
         pipeline=batch.pipeline,
         table=batch.table,
@@ -123,7 +123,7 @@ def entry_of(attempt: Attempt) -> BookEntry | None:
         # Every object repeats the batch: whichever of them are left, the time is the same.
         started_at_us=batch.ingested_at_us,
         finished_at_us=_finished_at_us(attempt),
-        valid_through_ms=int(through) if through is not None else None,
+        valid_through_ms=CommitSummary(written.summary).valid_through_ms if written else None,
     )
 
 

@@ -25,6 +25,7 @@ from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.lake.row_filters import equals, is_among, is_between
 from spark_jobs.lake.tables import load_table, progress_of
+from spark_jobs.protocol.commit_summary import attempt_summary
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.schema.partitioning import partition_spec
 
@@ -76,7 +77,7 @@ def enter(
         data_files = [to_data_file(file, table.metadata) for file in files.write(table)]
         fail_points.reach("checkpoint.after-files")
         recorded = progress_of(table).recorded(fold, {}, {})
-        return stage_append(table, data_files, recorded, {"sluice.attempt": fold})
+        return stage_append(table, data_files, recorded, attempt_summary(fold))
 
     committed = land(open_catalog, Intent(identifier, fold, "checkpoint", stage), fail_points)
     return Entered(files.written_rows, committed.snapshot_id)

@@ -7,7 +7,6 @@ Properties that were set by hand are told by the last commit's summary: it has t
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
@@ -15,14 +14,14 @@ from pyiceberg.manifest import DataFileContent
 from pyiceberg.table.snapshots import Operation, ancestors_of
 
 from spark_jobs.lake.data_files import whole_number
-from spark_jobs.lake.tables import progress_of
+from spark_jobs.lake.tables import progress_of, summary_of
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import CorruptLog, SourceChanged
 from spark_jobs.protocol.progress import digest
 from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
@@ -79,7 +78,7 @@ def check_properties(table: Table) -> None:
     progress = progress_of(table)
     last: Snapshot | None = None
     for snapshot in ancestors_of(table.metadata.current_snapshot(), table.metadata):
-        if last is None and "sluice.next-offsets" in said_by(snapshot):
+        if last is None and summary_of(snapshot).has_progress:
             last = snapshot
         if snapshot.snapshot_id == progress.anchor:
             break
@@ -87,33 +86,17 @@ def check_properties(table: Table) -> None:
         return  # rolled back, or expired: for ``check_anchor``
     if last is None:
         return
-    now = digest(table.metadata.properties)
-    # A commit of a version that knew no digest says none.
-    is_as_written = said_by(last).get("sluice.properties-digest", now) == now
-    if not is_as_written or offsets_said(last) != (progress.generation, progress.next_offsets):
+    summary = summary_of(last)
+    is_as_written = summary.properties_digest in {None, digest(table.metadata.properties)}
+    written = (summary.generation, summary.next_offsets)
+    if not is_as_written or written != (progress.generation, progress.next_offsets):
         raise _properties_changed(table, last)
 
 
-def offsets_said(snapshot: Snapshot) -> tuple[int, dict[int, int]]:
-    """Generation and next offsets in the summary of one of our commits that moved them."""
-    said = said_by(snapshot)
-    offsets = json.loads(said["sluice.next-offsets"])
-    return int(said["sluice.generation"]), {int(partition): offset for partition, offset in offsets.items()}
-
-
-def said_by(snapshot: Snapshot) -> Mapping[str, str]:
-    """What the snapshot's summary says beside its operation."""
-    return snapshot.summary.additional_properties if snapshot.summary else {}
-
-
 def is_harmless(snapshot: Snapshot) -> bool:
-    """Whether a snapshot is one of ours or keeps the rows as they are."""
-    summary = snapshot.summary
-    if summary is None:
-        return False
-    if summary.operation is Operation.REPLACE:
-        return True
-    return any(name.startswith("sluice.") for name in summary.additional_properties)
+    """True if a snapshot is one of Sluice's or keeps the rows as they are."""
+    is_replace = snapshot.summary is not None and snapshot.summary.operation is Operation.REPLACE
+    return is_replace or summary_of(snapshot).is_of_sluice
 
 
 def may_be_meant(snapshot: Snapshot) -> bool:

@@ -14,7 +14,7 @@ from spark_jobs.commit.swap import stage_append
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import BatchKind
-from spark_jobs.protocol.commit_summary import batch_summary
+from spark_jobs.protocol.commit_summary import CommitSummary, batch_summary
 from spark_jobs.protocol.errors import CommitConflict, SourceChanged
 from spark_jobs.protocol.fences import may_replay, stands_at_starts
 from spark_jobs.protocol.progress import LastDrain, PendingDeadLetters
@@ -59,7 +59,6 @@ def request_of(
     starts, ends = batch.ranges.starts, batch.ranges.ends
     dead_letters = written.dead_letter_files
     is_replay = batch.kind is BatchKind.REPLAY
-    through = written.summary.get("sluice.valid-through")
     return CommitRequest(
         identifier=batch.table,
         table_uuid=table_uuid,
@@ -79,7 +78,7 @@ def request_of(
             committed_at_ms,
             batch.ranges.records,
             written.bytes_read,
-            int(through) if through is not None else None,
+            CommitSummary(written.summary).valid_through_ms,
         ),
     )
 

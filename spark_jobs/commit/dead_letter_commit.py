@@ -58,10 +58,10 @@ def commit_dead_letters(
         advanced = _advance_dead_letters(table, progress, pending)
         owed = _surviving(table, pending) if is_new else pending.files
         files = [to_data_file(file, table.metadata) for file in owed]
-        full = {**summary, **offsets_summary(pending.attempt, pending.starts, pending.ends)}
+        ranges = OffsetRanges.between(pending.starts, pending.ends)
+        full = {**summary, **offsets_summary(pending.attempt, ranges)}
         if not pending.replaces:
             return stage_append(table, files, advanced, full)
-        ranges = OffsetRanges.between(pending.starts, pending.ends)
         replaced = ReplacedOffsets.of(progress.generation, ranges)
         return stage_replace(table, replaced, files, progress=advanced, summary=full, rewriter=rewriter)
 

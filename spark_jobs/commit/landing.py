@@ -17,7 +17,7 @@ from pyiceberg.exceptions import CommitFailedException
 from spark_jobs.commit.swap import send
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.catalog_errors import catalog_error, first_line
-from spark_jobs.lake.tables import load_table, progress_of
+from spark_jobs.lake.tables import load_table, progress_of, snapshot_of
 from spark_jobs.protocol.errors import CommitStateUnknown, RetryableError, SluiceError, SourceChanged
 from spark_jobs.storage.errors import manifest_error
 
@@ -170,18 +170,11 @@ def _landed(table: Table, attempt: str, retries: int) -> Committed | None:
     progress = progress_of(table)
     if not progress.has_landed(attempt):
         return None
-    ours = next(
-        (
-            snapshot.snapshot_id
-            for snapshot in reversed(table.metadata.snapshots)
-            if snapshot.summary and snapshot.summary.additional_properties.get("sluice.attempt") == attempt
-        ),
-        # A catalog without history shows the newest snapshot only, which is or descends from the attempt's.
-        table.metadata.current_snapshot_id,
-    )
-    if ours is None:
+    # A catalog without history shows the newest snapshot only, which is or descends from the attempt's.
+    snapshot_id = snapshot_of(table, attempt) or table.metadata.current_snapshot_id
+    if snapshot_id is None:
         raise AssertionError("a loaded table has a snapshot")
-    return Committed(ours, progress, table.metadata, retries)
+    return Committed(snapshot_id, progress, table.metadata, retries)
 
 
 def _pause(retries: int) -> None:

@@ -6,7 +6,6 @@ replacement both land; without, it deletes the manifests after a 409 and does no
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +15,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, AssertTableUUID
 
 from spark_jobs.lake.tables import no_snapshot
-from spark_jobs.protocol.progress import digest
+from spark_jobs.protocol.commit_summary import progress_summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -95,13 +94,9 @@ def _append(data_files: Sequence[DataFile], update: UpdateSnapshot) -> int:
 
 def _stage(table: Table, snapshot: Producer, progress: Progress, summary: Mapping[str, str]) -> Swap:
     transaction = _without_past(table).transaction()
-    said = {
-        **summary,
-        "sluice.generation": str(progress.generation),
-        "sluice.next-offsets": json.dumps(progress.next_offsets, sort_keys=True),
-        "sluice.properties-digest": digest({**table.metadata.properties, **progress.to_properties()}),
-    }
-    snapshot_id = snapshot(transaction.update_snapshot(snapshot_properties=said))
+    properties = {**table.metadata.properties, **progress.to_properties()}
+    full_summary = {**summary, **progress_summary(progress, properties)}
+    snapshot_id = snapshot(transaction.update_snapshot(snapshot_properties=full_summary))
     anchored = replace(progress, anchor=snapshot_id)
     transaction.set_properties(anchored.to_properties())
     return Swap(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from spark_jobs.config.kafka_keys import validate_kafka_properties
 from spark_jobs.config.problems import Finding
 from spark_jobs.config.property_references import malformed_reference
+from spark_jobs.protocol.progress import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +64,7 @@ def _check_pipeline(path: tuple[str, ...], pipeline: dict[str, Any]) -> Iterator
 def _check_table_properties(path: tuple[str, ...], settings: dict[str, Any]) -> Iterator[Finding]:
     for key in _map(settings, "table_properties"):
         where = (*path, "table_properties", key)
-        if key.startswith("sluice."):
+        if key.startswith(PREFIX):
             yield Finding(where, "is written by commits only", "Leave it out: it is the table's progress.")
         elif key.startswith("commit.retry."):
             yield Finding(

@@ -20,6 +20,7 @@ from spark_jobs.drain.table_columns import add_observed_columns
 from spark_jobs.drain.written import add_up, summary_of, verify
 from spark_jobs.lake.locations import data_location
 from spark_jobs.protocol.batch import BatchKind, total
+from spark_jobs.protocol.commit_summary import CommitSummary, gate_summary
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.records.records import Origin
 from spark_jobs.records.row_maker import RowMaker
@@ -35,7 +36,6 @@ from spark_jobs.txlog.entries import (
     OffsetCommit,
     ParquetWritten,
 )
-from spark_jobs.txlog.states import GATE, GATE_HELD, GATE_PASSED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -207,7 +207,7 @@ def _log_written(run: BatchRun, written: Written, verdict: GateVerdict) -> Parqu
     """From here on another run can commit these files without reading Kafka, unless they are held."""
     summary = summary_of(run, written)
     if run.pipeline.gates:
-        summary[GATE] = GATE_HELD if verdict.failed else GATE_PASSED
+        summary |= gate_summary(is_held=bool(verdict.failed))
     if verdict.failed:
         log_held(run, verdict)
     entry = ParquetWritten(
@@ -254,7 +254,6 @@ def _commit_dead_letters(run: BatchRun, request: CommitRequest, committed: Commi
 
 def _result(run: BatchRun, written: Written, request: CommitRequest, snapshot_id: int) -> BatchResult:
     batch = run.plan.batch
-    through = request.summary.get("sluice.valid-through")
     return BatchResult(
         batch_id=batch.batch_id,
         attempt=batch.attempt,
@@ -264,7 +263,7 @@ def _result(run: BatchRun, written: Written, request: CommitRequest, snapshot_id
         bytes_read=written.bytes_read,
         data_files=len(written.data_files),
         file_bytes=written.file_bytes,
-        valid_through_ms=int(through) if through is not None else None,
+        valid_through_ms=CommitSummary(request.summary).valid_through_ms,
         durations_ms=run.steps.durations_ms,
         cpu_us=written.cpu_us,
         peak_task_rss_bytes=written.peak_task_rss_bytes,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from spark_jobs import __version__
 from spark_jobs.drain.valid_through import valid_through_ms
 from spark_jobs.kafka import statistics as kafka_statistics
 from spark_jobs.protocol.batch import Balance, BatchKind, total, unbalanced
+from spark_jobs.protocol.commit_summary import actor_summary, counts_summary
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.protocol.source import check_identity
 
@@ -90,22 +90,16 @@ def verify(run: BatchRun, written: Written) -> None:
 def summary_of(run: BatchRun, written: Written) -> dict[str, str]:
     """What the snapshot says to people; nothing reads it to decide what was done."""
     plan, connections = run.plan, run.connections
-    batch = plan.batch
-    through = _valid_through_ms(plan, written)
-    balances = {
-        partition: [b.rows, b.dead_letters, b.tombstones, b.gaps]
-        for partition, b in sorted(written.balances.items())
+    return {
+        **counts_summary(
+            plan.batch,
+            written.balances,
+            bytes_read=written.bytes_read,
+            kafka=written.kafka,
+            valid_through_ms=_valid_through_ms(plan, written),
+        ),
+        **actor_summary(connections.actor, connections.run_id, version=__version__),
     }
-    summary = {
-        "sluice.balance": json.dumps(balances, separators=(",", ":")),
-        "sluice.records": str(batch.ranges.records),
-        "sluice.bytes-read": str(written.bytes_read),
-        "sluice.actor": connections.actor,
-        "sluice.run-id": connections.run_id,
-        "sluice.version": __version__,
-        "sluice.kafka": json.dumps(written.kafka, separators=(",", ":")),
-    }
-    return summary if through is None else summary | {"sluice.valid-through": str(through)}
 
 
 def _valid_through_ms(plan: Plan, written: Written) -> int | None:

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from pyiceberg.schema import index_by_id, index_name_by_id
 from pyiceberg.table.snapshots import Operation, ancestors_of
 
-from spark_jobs.commit.anchor import said_by
 from spark_jobs.health.facts import BatchCounts, Removal, TableFacts
-from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.batch import Balance, BatchKind, total
+from spark_jobs.lake.tables import progress_of, summary_of
+from spark_jobs.protocol.batch import total
 from spark_jobs.schema.changes import Column, schema_changes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
-ATTEMPT = "sluice.attempt"
+    from spark_jobs.protocol.commit_summary import CommitSummary
 
 
 def table_facts(table: Table, *, schema_since_ms: int) -> TableFacts:
@@ -62,61 +60,60 @@ def main_history(table: Table) -> list[Snapshot]:
 def removals(snapshots: Sequence[Snapshot]) -> Iterator[Removal]:
     """Snapshots of other writers that took rows out, oldest first; compaction (``replace``) takes none."""
     for snapshot in snapshots:
-        said = said_by(snapshot)
+        summary = summary_of(snapshot)
         operation = snapshot.summary.operation if snapshot.summary else None
-        if ATTEMPT in said or operation not in {Operation.DELETE, Operation.OVERWRITE}:
+        if summary.attempt is not None or operation not in {Operation.DELETE, Operation.OVERWRITE}:
             continue
-        yield Removal(snapshot.snapshot_id, operation.value, snapshot.timestamp_ms, _rows_removed(said))
+        yield Removal(snapshot.snapshot_id, operation.value, snapshot.timestamp_ms, _rows_removed(summary))
 
 
-def _rows_removed(said: Mapping[str, str]) -> int | None:
+def _rows_removed(summary: CommitSummary) -> int | None:
     """Rows that left: an overwrite writes back what it keeps; an equality delete does not say how many."""
-    if int(said.get("added-equality-deletes", 0)):
+    if summary.count("added-equality-deletes"):
         return None
-    gone = int(said.get("deleted-records", 0)) + int(said.get("added-position-deletes", 0))
-    return max(0, gone - int(said.get("added-records", 0)))
+    gone = summary.count("deleted-records") + summary.count("added-position-deletes")
+    return max(0, gone - summary.count("added-records"))
 
 
 def _batches(snapshots: Sequence[Snapshot]) -> Iterator[BatchCounts]:
     for snapshot in snapshots:
-        said = said_by(snapshot)
-        if said.get("sluice.kind", BatchKind.DRAIN) != BatchKind.DRAIN or "sluice.balance" not in said:
+        summary = summary_of(snapshot)
+        if not summary.is_drain or summary.balances is None:
             continue
-        balances = json.loads(said["sluice.balance"]).values()
         yield BatchCounts(
-            attempt=said[ATTEMPT],
+            attempt=summary.attempt or "",
             committed_at_ms=snapshot.timestamp_ms,
-            offsets=int(said["sluice.records"]),
-            balance=total(Balance(*counts) for counts in balances),
-            added_rows=int(said.get("added-records", 0)),
+            offsets=summary.records,
+            balance=total(summary.balances),
+            added_rows=summary.count("added-records"),
         )
 
 
 def _holes(snapshots: Sequence[Snapshot]) -> Iterator[str]:
     """Commits of ours that do not begin where the one before them, in the same generation, had ended."""
-    reached: dict[str, int] = {}
-    generation = ""
+    reached: dict[int, int] = {}
+    generation = 0
     for snapshot in snapshots:
-        said = said_by(snapshot)
-        if "sluice.next-offsets" not in said:
+        summary = summary_of(snapshot)
+        if not summary.has_progress:
             continue
-        if said.get("sluice.generation", "") != generation:
-            generation, reached = said.get("sluice.generation", ""), {}
-        if said.get("sluice.kind", BatchKind.DRAIN) == BatchKind.DRAIN:
-            for partition, start in json.loads(said.get("sluice.start-offsets", "{}")).items():
+        if summary.generation != generation:
+            generation, reached = summary.generation, {}
+        if summary.is_drain:
+            for partition, start in summary.start_offsets.items():
                 if reached.get(partition, start) != start:
                     yield (
                         f"snapshot {snapshot.snapshot_id} begins at {partition}:{start},"
                         f" {partition}:{reached[partition]} was reached"
                     )
-        reached = json.loads(said["sluice.next-offsets"])
+        reached = summary.next_offsets
 
 
 def _changes_since(table: Table, snapshots: Sequence[Snapshot], since_ms: int) -> tuple[str, ...]:
     """Compared with the schema in force then; a younger table with the one of its first batch."""
     with_schema = [snapshot for snapshot in snapshots if snapshot.schema_id is not None]
     before = [snapshot for snapshot in with_schema if snapshot.timestamp_ms <= since_ms]
-    first_batches = [snapshot for snapshot in with_schema if ATTEMPT in said_by(snapshot)]
+    first_batches = [snapshot for snapshot in with_schema if summary_of(snapshot).attempt]
     base = before[-1] if before else next(iter(first_batches), None)
     schemas = table.schemas()
     if base is None or base.schema_id not in schemas:

@@ -1,43 +1,27 @@
-"""Loading tables and making them: a table is born with a snapshot that already carries its progress.
-
-It is made under a name only its creator knows, given an empty append, then renamed: the rename decides
-between several creators, and no table is ever seen without a snapshot to compare with.
-"""
+"""Loading tables, and what their properties and snapshots say of Sluice's commits."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyiceberg.table import Table
-
-from spark_jobs.protocol.errors import SourceChanged
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-
-    from spark_jobs.protocol.progress import Progress
-
-from typing import TYPE_CHECKING
-
-from pyiceberg.exceptions import (
-    NoSuchNamespaceError,
-    NoSuchTableError,
-)
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
 from spark_jobs.config.settings import DEAD_LETTERS_SUFFIX
 from spark_jobs.lake.catalog_errors import catalog_error
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.commit_summary import CommitSummary
+from spark_jobs.protocol.errors import ConfigError, SourceChanged
 from spark_jobs.protocol.progress import has_progress, progress_from_properties
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
 
     from spark_jobs.protocol.progress import Progress
 
 
 def load_table(catalog: Catalog, identifier: str) -> Table | None:
-    """The table as it is now, or None when there is none.
+    """Return the table as it is now, or None when there is none.
 
     Raises ``ConfigError`` for a table that Sluice did not make, ``SourceChanged`` for one without a snapshot,
     ``RetryableError`` when the catalog does not answer.
@@ -61,17 +45,31 @@ def load_table(catalog: Catalog, identifier: str) -> Table | None:
 
 
 def dead_letters_of(identifier: str) -> str:
-    """Name of a table's dead-letter table."""
+    """Return the name of a table's dead-letter table."""
     return identifier + DEAD_LETTERS_SUFFIX
 
 
 def progress_of(table: Table) -> Progress:
-    """The table's progress; raises ``CorruptLog``."""
+    """Return the table's progress; raises ``CorruptLog``."""
     return progress_from_properties(table.metadata.properties, table=".".join(table.name()))
 
 
+def summary_of(snapshot: Snapshot | None) -> CommitSummary:
+    """Return what a snapshot's summary says beside its operation."""
+    return CommitSummary(snapshot.summary.additional_properties if snapshot and snapshot.summary else {})
+
+
+def snapshot_of(table: Table, attempt: str) -> int | None:
+    """Return the id of the snapshot that the attempt's commit made.
+
+    None when it has expired, or the catalog shows no history.
+    """
+    snapshots = reversed(table.metadata.snapshots)
+    return next((s.snapshot_id for s in snapshots if summary_of(s).attempt == attempt), None)
+
+
 def no_snapshot(table: Table) -> SourceChanged:
-    """The error for a table whose first snapshot is missing."""
+    """Return the error for a table whose first snapshot is missing."""
     return SourceChanged(
         "the table has no snapshot: it was not made by Sluice, or its snapshots were removed",
         code="no-snapshot",

@@ -7,7 +7,6 @@ log is read once.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from spark_jobs.books.entries import books_of, entry_of
 from spark_jobs.books.totals import sum_books
 from spark_jobs.kafka.statistics import RTT_P99_US
 from spark_jobs.lake.tables import load_table
+from spark_jobs.protocol.commit_summary import CommitSummary
 from spark_jobs.txlog.entries import IcebergSnapshotCreated, ParquetWritten
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from spark_jobs.books.entries import BookEntry
     from spark_jobs.config.settings import PipelineConfig
-    from spark_jobs.txlog.entries import Attempt
     from spark_jobs.txlog.store import TxlogStore
 
 
@@ -81,17 +80,7 @@ class TotalsReader:
             if entry is None:
                 continue  # folded meanwhile: it is in the books
             kept.logged[attempt.uuid] = entry
-            told = _kafka(attempt)
-            kept.rtt_p99_us = told.pop(RTT_P99_US, kept.rtt_p99_us)
-            created = attempt.entry(IcebergSnapshotCreated)
-            kept.lifetime.update(told, conflicts=created.conflicts if created else 0)
-
-
-def _kafka(attempt: Attempt) -> dict[str, int]:
-    """What librdkafka told of the consumers of the attempt's tasks."""
-    written = attempt.entry(ParquetWritten)
-    try:
-        value = json.loads(written.summary["sluice.kafka"]) if written else {}
-        return {name: int(number) for name, number in value.items()}
-    except (KeyError, ValueError, AttributeError):
-        return {}
+            written, created = attempt.entry(ParquetWritten), attempt.entry(IcebergSnapshotCreated)
+            kafka = CommitSummary(written.summary).kafka if written else {}
+            kept.rtt_p99_us = kafka.pop(RTT_P99_US, kept.rtt_p99_us)
+            kept.lifetime.update(kafka, conflicts=created.conflicts if created else 0)

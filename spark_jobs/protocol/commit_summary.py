@@ -1,26 +1,221 @@
-"""What the summary of every commit says of its batch. Pure."""
+"""The summary of a commit: what is written into a snapshot beside its files, and what is read from one. Pure.
+
+Its words never change: older and newer versions read each other's. A summary goes when its snapshot expires;
+what must stay is a table property, see ``progress``. The transaction log keeps the part of a batch's summary
+that is known before the commit.
+"""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from spark_jobs.protocol.batch import Balance, BatchKind
+from spark_jobs.protocol.progress import PREFIX, digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from spark_jobs.protocol.batch import Batch
+    from spark_jobs.protocol.offsets import OffsetRanges
+    from spark_jobs.protocol.progress import Progress
+
+_ATTEMPT = "sluice.attempt"
+_KIND = "sluice.kind"
+_BATCH_ID = "sluice.batch-id"
+_START_OFFSETS = "sluice.start-offsets"
+_END_OFFSETS = "sluice.end-offsets"
+_GENERATION = "sluice.generation"
+_NEXT_OFFSETS = "sluice.next-offsets"
+_PROPERTIES_DIGEST = "sluice.properties-digest"
+_BALANCE = "sluice.balance"
+_RECORDS = "sluice.records"
+_BYTES_READ = "sluice.bytes-read"
+_VALID_THROUGH = "sluice.valid-through"
+_KAFKA = "sluice.kafka"
+_GATE = "sluice.gate"
+_GATE_HELD, _GATE_PASSED = "held", "passed"
+_ACTOR = "sluice.actor"
+_RUN_ID = "sluice.run-id"
+_VERSION = "sluice.version"
+_REASON = "sluice.reason"
+_ADOPTED_BY = "sluice.adopted-by"
+_PUBLISHED_BY = "sluice.published-by"
+
+
+def attempt_summary(attempt: str) -> dict[str, str]:
+    """Return whose commit it is."""
+    return {_ATTEMPT: attempt}
+
+
+def offsets_summary(attempt: str, ranges: OffsetRanges) -> dict[str, str]:
+    """Return whose commit it is, and the offsets [start, end) it brings, by partition."""
+    return {
+        **attempt_summary(attempt),
+        _START_OFFSETS: _by_partition(ranges.starts),
+        _END_OFFSETS: _by_partition(ranges.ends),
+    }
 
 
 def batch_summary(batch: Batch) -> dict[str, str]:
-    """What every commit's summary says of its batch."""
-    offsets = offsets_summary(batch.attempt, batch.ranges.starts, batch.ranges.ends)
-    return {"sluice.kind": batch.kind, "sluice.batch-id": batch.batch_id, **offsets}
+    """Return what every commit of a batch says of it."""
+    return {_KIND: batch.kind, _BATCH_ID: batch.batch_id, **offsets_summary(batch.attempt, batch.ranges)}
 
 
-def offsets_summary(attempt: str, starts: Mapping[int, int], ends: Mapping[int, int]) -> dict[str, str]:
-    """Whose commit it is, and the offsets [start, end) it brings, by partition."""
+def progress_summary(progress: Progress, properties: Mapping[str, str]) -> dict[str, str]:
+    """Return where the table stands with the commit, and the digest of the ``properties`` it leaves."""
     return {
-        "sluice.attempt": attempt,
-        "sluice.start-offsets": json.dumps(starts, sort_keys=True),
-        "sluice.end-offsets": json.dumps(ends, sort_keys=True),
+        _GENERATION: str(progress.generation),
+        _NEXT_OFFSETS: _by_partition(progress.next_offsets),
+        _PROPERTIES_DIGEST: digest(properties),
     }
+
+
+def actor_summary(
+    actor: str, run_id: str, *, version: str | None = None, reason: str | None = None
+) -> dict[str, str]:
+    """Return who commits, in which run and by which version of Sluice, and why."""
+    words = {_ACTOR: actor, _RUN_ID: run_id, _VERSION: version, _REASON: reason}
+    return {name: word for name, word in words.items() if word is not None}
+
+
+def counts_summary(
+    batch: Batch,
+    balances: Mapping[int, Balance],
+    *,
+    bytes_read: int,
+    kafka: Mapping[str, int],
+    valid_through_ms: int | None,
+) -> dict[str, str]:
+    """Return what became of the batch's offsets, by partition, and what the consumers counted."""
+    balance = {p: [b.rows, b.dead_letters, b.tombstones, b.gaps] for p, b in sorted(balances.items())}
+    summary = {
+        _BALANCE: json.dumps(balance, separators=(",", ":")),
+        _RECORDS: str(batch.ranges.records),
+        _BYTES_READ: str(bytes_read),
+        _KAFKA: json.dumps(kafka, separators=(",", ":")),
+    }
+    return summary if valid_through_ms is None else summary | {_VALID_THROUGH: str(valid_through_ms)}
+
+
+def gate_summary(*, is_held: bool) -> dict[str, str]:
+    """Return how a batch did at its quality gates.
+
+    It is one object of the log with the files or nothing: nobody can see the files of a held batch without
+    seeing that they must not be committed.
+    """
+    return {_GATE: _GATE_HELD if is_held else _GATE_PASSED}
+
+
+def adoption_summary(run_id: str) -> dict[str, str]:
+    """Return which run commits the files of another."""
+    return {_ADOPTED_BY: run_id}
+
+
+def publication_summary(actor: str, reason: str) -> dict[str, str]:
+    """Return who publishes a held batch, and why."""
+    return {_PUBLISHED_BY: actor, _REASON: reason}
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSummary:
+    """A summary read back; what it does not say is None, 0 or empty, as each property tells."""
+
+    words: Mapping[str, str]
+
+    @property
+    def is_of_sluice(self) -> bool:
+        """True if Sluice made the commit."""
+        return any(name.startswith(PREFIX) for name in self.words)
+
+    @property
+    def attempt(self) -> str | None:
+        """The uuid of the attempt whose commit it is."""
+        return self.words.get(_ATTEMPT)
+
+    @property
+    def kind(self) -> str | None:
+        """What the commit is for: a ``BatchKind``, or one that a newer version knows."""
+        return self.words.get(_KIND)
+
+    @property
+    def is_drain(self) -> bool:
+        """True if it brings drained offsets; versions that only drained named no kind."""
+        return self.kind in {None, BatchKind.DRAIN}
+
+    @property
+    def batch_id(self) -> str:
+        """The batch's deterministic name."""
+        return self.words.get(_BATCH_ID, "")
+
+    @property
+    def start_offsets(self) -> dict[int, int]:
+        """The first offsets of what it brings, by partition."""
+        return _offsets(self.words.get(_START_OFFSETS, "{}"))
+
+    @property
+    def has_progress(self) -> bool:
+        """True if the summary has ``generation`` and ``next_offsets``."""
+        return _NEXT_OFFSETS in self.words
+
+    @property
+    def generation(self) -> int:
+        """The generation of the topic that the table stands in with it."""
+        return int(self.words.get(_GENERATION, 0))
+
+    @property
+    def next_offsets(self) -> dict[int, int]:
+        """The offsets that the table stands at with it, by partition."""
+        return _offsets(self.words.get(_NEXT_OFFSETS, "{}"))
+
+    @property
+    def properties_digest(self) -> str | None:
+        """The digest of the properties it left; None of a version that knew no digest."""
+        return self.words.get(_PROPERTIES_DIGEST)
+
+    @property
+    def balances(self) -> tuple[Balance, ...] | None:
+        """What became of the offsets, partition by partition; None for a commit that drains nothing."""
+        text = self.words.get(_BALANCE)
+        return None if text is None else tuple(Balance(*counts) for counts in json.loads(text).values())
+
+    @property
+    def records(self) -> int:
+        """How many offsets it brings."""
+        return self.count(_RECORDS)
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of the Kafka values and keys that it brings."""
+        return self.count(_BYTES_READ)
+
+    @property
+    def valid_through_ms(self) -> int | None:
+        """Record time up to which the table is complete with it, in milliseconds since the epoch."""
+        return self.count(_VALID_THROUGH) if _VALID_THROUGH in self.words else None
+
+    @property
+    def kafka(self) -> dict[str, int]:
+        """What the consumers of the tasks counted, by name; empty when it cannot be read."""
+        try:
+            return {name: int(number) for name, number in json.loads(self.words.get(_KAFKA, "{}")).items()}
+        except (ValueError, AttributeError, TypeError):
+            return {}
+
+    @property
+    def is_held(self) -> bool:
+        """True if the batch failed a quality gate."""
+        return self.words.get(_GATE) == _GATE_HELD
+
+    def count(self, name: str) -> int:
+        """Return a number of the summary, for example Iceberg's own ``added-records``."""
+        return int(self.words.get(name, 0))
+
+
+def _by_partition(offsets: Mapping[int, int]) -> str:
+    return json.dumps(offsets, sort_keys=True)
+
+
+def _offsets(text: str) -> dict[int, int]:
+    return {int(partition): int(offset) for partition, offset in json.loads(text).items()}

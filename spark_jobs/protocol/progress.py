@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 FORMAT_VERSION = 1
 LAST_COMMITS_KEPT = 20
 
-_PREFIX = "sluice."
+PREFIX = "sluice."  # of table properties and of the words of a snapshot's summary
 PROPERTY_FORMAT_VERSION = "sluice.format-version"
 PROPERTY_OFFSETS = "sluice.offsets"
 PROPERTY_TOPIC_ID = "sluice.topic-id"
@@ -191,9 +191,7 @@ def digest(properties: Mapping[str, str]) -> str:
 
     However JSON is spaced. Without the anchor, which is the very snapshot that says it.
     """
-    ours = {
-        n: _plain_text(v) for n, v in properties.items() if n.startswith(_PREFIX) and n != PROPERTY_ANCHOR
-    }
+    ours = {n: _plain_text(v) for n, v in properties.items() if n.startswith(PREFIX) and n != PROPERTY_ANCHOR}
     return hashlib.sha256(_dumps(ours).encode()).hexdigest()[:16]
 
 

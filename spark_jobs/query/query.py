@@ -18,7 +18,7 @@ import pyarrow as pa
 from spark_jobs.connections.tables import load_drained, load_fresh
 from spark_jobs.lake.as_of import snapshot_at
 from spark_jobs.lake.moments import Moment
-from spark_jobs.lake.tables import dead_letters_of
+from spark_jobs.lake.tables import dead_letters_of, snapshot_of, summary_of
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.query.duckdb_source import TableSource
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
     from pyiceberg.table import DataScan, Table
-    from pyiceberg.table.snapshots import Snapshot
 
     from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 DEAD_LETTERS = "dead_letters"
 MEMORY_LIMIT = "1GB"
 ROWS_A_BATCH = 10_000
-ATTEMPT = "sluice.attempt"
 # What DuckDB says when a table's own stream raised.
 _READ_FAILED = "reading the stream registered as"
 
@@ -109,14 +107,10 @@ def _dead_letters_scan(dead_letters: Table, scan: DataScan) -> DataScan:
     data = scan.table_metadata.snapshot_by_id(scan.snapshot_id)
     if data is None:
         raise AssertionError("the scan is of a snapshot the table has")
-    attempt = _attempt_of(data)
-    own = (each for each in dead_letters.metadata.snapshots if attempt and _attempt_of(each) == attempt)
-    snapshot = next(own, None) or snapshot_at(dead_letters, Moment(at_ms=data.timestamp_ms))
-    return dead_letters.scan(snapshot_id=snapshot.snapshot_id)
-
-
-def _attempt_of(snapshot: Snapshot) -> str | None:
-    return snapshot.summary.additional_properties.get(ATTEMPT) if snapshot.summary else None
+    attempt = summary_of(data).attempt
+    own = snapshot_of(dead_letters, attempt) if attempt else None
+    by_time = Moment(at_ms=data.timestamp_ms)
+    return dead_letters.scan(snapshot_id=own or snapshot_at(dead_letters, by_time).snapshot_id)
 
 
 def _begun(engine: DuckDBPyConnection, sql: str, table: str) -> pa.RecordBatchReader:

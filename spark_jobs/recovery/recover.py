@@ -18,8 +18,9 @@ from spark_jobs.commit.sweep import sweep_files
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.lake.locations import data_location
 from spark_jobs.lake.named_files import named_of
-from spark_jobs.lake.tables import dead_letters_of, progress_of
+from spark_jobs.lake.tables import dead_letters_of, progress_of, snapshot_of
 from spark_jobs.protocol.batch import BatchKind
+from spark_jobs.protocol.commit_summary import actor_summary, adoption_summary, publication_summary
 from spark_jobs.protocol.errors import CommitConflict, SourceChanged
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.source import check_identity
@@ -138,7 +139,7 @@ class _Recovery:
     def finish_dead_letters(self, progress: Progress) -> int | None:
         """Append what the data table owes to its dead-letter table; the snapshot's id when it owes."""
         connections = self._connections
-        summary = {"sluice.actor": connections.actor, "sluice.run-id": connections.run_id}
+        summary = actor_summary(connections.actor, connections.run_id)
         try:
             committed = commit_dead_letters(
                 connections.open_catalog, self._pipeline.table, progress, summary, connections.fail_points
@@ -183,7 +184,7 @@ class _Recovery:
     def _mark(self, attempt: Attempt, batch: Batch, table: Table) -> None:
         dead_letters = self.finish_dead_letters(progress_of(table))
         self._swept_files += self.delete_unnamed(attempt, table)
-        self._log_landed(attempt, batch, _snapshot_of(attempt, table), dead_letters)
+        self._log_landed(attempt, batch, snapshot_of(table, attempt.uuid), dead_letters)
         self._marked.append(attempt.uuid)
 
     def _adopt(self, attempt: Attempt, batch: Batch, table: Table) -> None:
@@ -192,8 +193,10 @@ class _Recovery:
         written = attempt.entry(ParquetWritten)
         if written is None:
             raise AssertionError("only an attempt that wrote its files is adopted")
-        told = {"sluice.adopted-by": connections.run_id, **_published_by(attempt)}
-        adopted = replace(written, summary={**written.summary, **told})
+        summary = written.summary | adoption_summary(connections.run_id)
+        if (published := attempt.entry(Published)) is not None:
+            summary |= publication_summary(published.actor, published.reason)
+        adopted = replace(written, summary=summary)
         at_ms = connections.now_us() // 1000
         request = request_of(attempt.table_uuid, batch, adopted, committed_at_ms=at_ms)
         try:
@@ -275,18 +278,3 @@ def _is_whole(table: Table, file: WrittenFile) -> bool:
         return False
     except OSError as error:
         raise storage_error(error, "looking at a file of an unfinished batch", file=file.path) from error
-
-
-def _snapshot_of(attempt: Attempt, table: Table) -> int | None:
-    """The snapshot the attempt's commit made; None when it has expired or the catalog shows no history."""
-    for snapshot in table.metadata.snapshots:
-        if snapshot.summary and snapshot.summary.additional_properties.get("sluice.attempt") == attempt.uuid:
-            return snapshot.snapshot_id
-    return None
-
-
-def _published_by(attempt: Attempt) -> dict[str, str]:
-    published = attempt.entry(Published)
-    if published is None:
-        return {}
-    return {"sluice.published-by": published.actor, "sluice.reason": published.reason}

@@ -4,32 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from spark_jobs.protocol.commit_summary import CommitSummary
+from spark_jobs.protocol.fences import stands_at_starts
 from spark_jobs.txlog.entries import ParquetWritten, Published
 
 if TYPE_CHECKING:
     from spark_jobs.protocol.progress import Progress
     from spark_jobs.txlog.entries import Attempt
-from spark_jobs.protocol.fences import stands_at_starts
-
-# ParquetWritten's summary says how the batch did at its gates: one object that is there or not, so that
-# nobody can see the files of a batch without seeing that they must not be committed.
-GATE = "sluice.gate"
-
-
-GATE_HELD = "held"
-
-
-GATE_PASSED = "passed"
 
 
 def is_held(attempt: Attempt) -> bool:
-    """Whether its files failed a quality gate and no operator has published them."""
+    """True if its files failed a quality gate and no operator has published them."""
     written = attempt.entry(ParquetWritten)
-    is_marked = written is not None and written.summary.get(GATE) == GATE_HELD
+    is_marked = written is not None and CommitSummary(written.summary).is_held
     return is_marked and attempt.entry(Published) is None
 
 
 def is_waiting(attempt: Attempt, progress: Progress) -> bool:
-    """Whether a held attempt still stands where the table's next batch begins."""
+    """True if a held attempt still stands where the table's next batch begins."""
     batch = attempt.batch
     return is_held(attempt) and batch is not None and stands_at_starts(progress, batch)

@@ -9,6 +9,7 @@ from spark_jobs.commit.batch_commit import commit_change
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import Batch, BatchKind
+from spark_jobs.protocol.commit_summary import actor_summary
 from spark_jobs.protocol.offsets import OffsetRanges
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def reanchor(
     progress = progress_of(table)
     if progress.anchor == table.metadata.current_snapshot_id and change(progress) == progress:
         return
-    summary = {"sluice.actor": connections.actor, "sluice.run-id": connections.run_id}
+    summary = actor_summary(connections.actor, connections.run_id)
     commit_change(
         connections.open_catalog,
         _batch(table, progress, connections),

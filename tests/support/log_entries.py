@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_jobs.protocol.batch import Balance, Batch
+from spark_jobs.protocol.commit_summary import gate_summary
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.written_file import WrittenFile
@@ -17,7 +18,6 @@ from spark_jobs.txlog.entries import (
     OffsetCommit,
     ParquetWritten,
 )
-from spark_jobs.txlog.states import GATE, GATE_HELD
 
 if TYPE_CHECKING:
     from spark_jobs.txlog.entries import Entry
@@ -71,7 +71,7 @@ def parquet_written(batch: Batch, *files: WrittenFile) -> ParquetWritten:
 def held_written(batch: Batch, *files: WrittenFile) -> ParquetWritten:
     """The fourth phase of a batch that failed a gate."""
     written = parquet_written(batch, *files)
-    return replace(written, summary={**written.summary, GATE: GATE_HELD})
+    return replace(written, summary=written.summary | gate_summary(is_held=True))
 
 
 def finished_phases(batch: Batch) -> tuple[Entry, ...]:
