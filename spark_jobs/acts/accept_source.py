@@ -16,7 +16,6 @@ import numpy as np
 from spark_jobs.acts.act import logged_act
 from spark_jobs.acts.new_source import Accepted, follow_source
 from spark_jobs.audit.audit import MAX_CHUNK_BYTES, differing_offsets, row_maker
-from spark_jobs.audit.removed import inside
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.dead_letter_commit import commit_dead_letters
 from spark_jobs.commit.landing import Intent, land
@@ -25,6 +24,7 @@ from spark_jobs.connections.tables import load_drained
 from spark_jobs.drain.leaders import cut_below
 from spark_jobs.drain.start_offsets import resolve_start
 from spark_jobs.kafka.reader import RangeReader
+from spark_jobs.lake.row_filters import is_in_range
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.commit_summary import batch_summary
@@ -95,7 +95,7 @@ def compare_source(pipeline: PipelineConfig, connections: Connections) -> Source
                 objections.append(objection)
                 continue
             for window in _last_drained(progress, source, partition, end):
-                rows, equal = _compare(table, reader, window)
+                rows, equal = _compare(pipeline, table, reader, window)
                 compared, same = compared + rows, same + equal
                 if equal < rows:
                     objections.append(f"{rows - equal} of {rows} rows of {window} are not in the topic so")
@@ -184,14 +184,16 @@ def _last_drained(progress: Progress, source: SourceState, partition: int, end: 
         yield from (piece for piece, is_skipped in pieces if not is_skipped)
 
 
-def _compare(table: Table, reader: RangeReader, window: OffsetRange) -> tuple[int, int]:
+def _compare(
+    pipeline: PipelineConfig, table: Table, reader: RangeReader, window: OffsetRange
+) -> tuple[int, int]:
     """How many rows the table has of the window, and how many of them the topic has so."""
     generation = progress_of(table).generation
-    rows = table.scan(row_filter=inside(window, generation)).to_arrow().sort_by(OFFSET)
+    rows = table.scan(row_filter=is_in_range(window, generation)).to_arrow().sort_by(OFFSET)
     offsets = rows.column(OFFSET).to_numpy()
     same = 0
     for chunk in reader.read(window):
         there = np.intersect1d(offsets, np.asarray(chunk.offsets))
-        differing = np.intersect1d(there, differing_offsets(row_maker(table), chunk, rows))
+        differing = np.intersect1d(there, differing_offsets(row_maker(pipeline, table), chunk, rows))
         same += len(there) - len(differing)
     return len(offsets), same

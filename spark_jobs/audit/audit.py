@@ -5,19 +5,22 @@ Works through the topic in windows of offsets, so memory does not grow with the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from spark_jobs.audit.dead_letters import both_tables, dead_letter_offsets
-from spark_jobs.audit.removed import inside, removed_by_others
+from spark_jobs.audit.removed import removed_by_others
 from spark_jobs.drain.planning import water_fill
 from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.lake.catalog import close_catalog
+from spark_jobs.lake.row_filters import is_in_range
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.skips import cut_at_skips, skipped_ranges
+from spark_jobs.records.formats import decoder_of
 from spark_jobs.records.records import Origin
 from spark_jobs.records.row_comparison import equal_values
 from spark_jobs.records.row_maker import NewFieldsSeen, RowMaker
@@ -41,25 +44,23 @@ if TYPE_CHECKING:
 WINDOW_OFFSETS = 100_000
 NO_OFFSETS = np.empty(0, dtype=np.int64)
 MAX_CHUNK_BYTES = 16 * 1024 * 1024
+MAX_EXAMPLES = 20
 # Not Kafka's: they differ between a record and the row that was made of it at another time.
 _NOT_COMPARED = {GENERATION, INGESTED_AT}
 
 
 @dataclass(frozen=True, slots=True)
-class AuditResult:
-    """Counts over everything the table says it has drained in the current generation.
+class AuditCounts:
+    """What was found so far, in a window or in all of them.
 
     ``records`` = rows + dead letters + tombstones; ``missing`` readable records that are none of the three;
     ``removed`` those of them that another writer took out, as the kept snapshots show;
     ``skipped`` offsets that an operator left out and nothing brought in since;
     ``duplicates`` rows and dead letters beyond the first of an offset; ``differing`` rows that are not what
-    the record says; ``gone`` offsets that Kafka no longer holds, which were checked for doubles only;
-    ``lag`` last stable offsets minus next offsets. ``examples`` are coordinates of the first findings.
+    the record says; ``gone`` offsets that Kafka no longer holds, which were checked for doubles only.
+    ``examples`` are coordinates of the first findings.
     """
 
-    pipeline: str
-    topic: str
-    table: str
     rows: int = 0
     dead_letters: int = 0
     tombstones: int = 0
@@ -69,9 +70,12 @@ class AuditResult:
     duplicates: int = 0
     differing: int = 0
     gone: int = 0
-    snapshots: int = 0
-    lag: int = 0
     examples: tuple[str, ...] = ()
+
+    def __add__(self, other: AuditCounts) -> AuditCounts:
+        names = [field.name for field in fields(AuditCounts)]
+        sums: dict[str, Any] = {name: getattr(self, name) + getattr(other, name) for name in names}
+        return AuditCounts(**{**sums, "examples": sums["examples"][:MAX_EXAMPLES]})
 
     @property
     def records(self) -> int:
@@ -82,6 +86,20 @@ class AuditResult:
     def is_clean(self) -> bool:
         """Nothing missing, doubled or changed."""
         return not (self.missing or self.duplicates or self.differing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditResult(AuditCounts):
+    """Counts over everything the table says it has drained in the current generation.
+
+    ``lag``: last stable offsets minus next offsets.
+    """
+
+    pipeline: str
+    topic: str
+    table: str
+    snapshots: int = 0
+    lag: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,33 +130,36 @@ def audit(
         table, dead_letters = both_tables(catalog, pipeline.table)
     finally:
         close_catalog(catalog)
-    result = AuditResult(pipeline.name, pipeline.topic, pipeline.table)
+    name_it = partial(AuditResult, pipeline=pipeline.name, topic=pipeline.topic, table=pipeline.table)
     if table is None:
-        return replace(result, lag=source.lag({}))
+        return name_it(lag=source.lag({}))
     progress = progress_of(table)
     windows = list(_windows(table, source, newest_offsets))
     total = sum(len(window) for window, _ in windows)
-    done = 0
+    done, counts = 0, AuditCounts()
     reader = RangeReader(
         connections.kafka, pipeline.topic, max_chunk_bytes=MAX_CHUNK_BYTES, queue_bytes=4 * MAX_CHUNK_BYTES
     )
+    maker = row_maker(pipeline, table)
     try:
         for window, is_skipped in windows:
             held = _held(table, dead_letters, progress.generation, window)
             if is_skipped or window.end <= source.low.get(window.partition, 0):
                 found, missing = _count_window(held, window, is_skipped=is_skipped), NO_OFFSETS
             else:
-                found, missing = _compare_window(table, reader, held, window)
+                found, missing = _compare_window(maker, reader, held, window)
             if len(missing):
                 lakes = [table] if dead_letters is None else [table, dead_letters]
                 removed = removed_by_others(lakes, window, progress.generation, missing)
-                found = _add(found, _absent(window.partition, missing, removed))
-            result = _add(result, found)
+                found += _absent(window.partition, missing, removed)
+            counts += found
             done += len(window)
             on_progress(done, total)
     finally:
         reader.close()
-    return replace(result, snapshots=len(table.metadata.snapshots), lag=source.lag(progress.next_offsets))
+    return name_it(
+        **asdict(counts), snapshots=len(table.metadata.snapshots), lag=source.lag(progress.next_offsets)
+    )
 
 
 def _windows(
@@ -161,11 +182,11 @@ def _windows(
 
 
 def _held(table: Table, dead_letters: Table | None, generation: int, window: OffsetRange) -> _Window:
-    rows = table.scan(row_filter=inside(window, generation)).to_arrow().sort_by(OFFSET)
+    rows = table.scan(row_filter=is_in_range(window, generation)).to_arrow().sort_by(OFFSET)
     return _Window(rows, dead_letter_offsets(table, dead_letters, generation, window))
 
 
-def _count_window(held: _Window, window: OffsetRange, *, is_skipped: bool) -> AuditResult:
+def _count_window(held: _Window, window: OffsetRange, *, is_skipped: bool) -> AuditCounts:
     """Counts of what is not compared with Kafka: it has been skipped, or Kafka no longer holds it."""
     found = _held_of(held, window)
     if not is_skipped:
@@ -177,13 +198,10 @@ def _offsets_of(held: _Window) -> Offsets:
     return np.sort(np.concatenate([held.rows.column(OFFSET).to_numpy(), held.dead_letter_offsets]))
 
 
-def _held_of(held: _Window, window: OffsetRange) -> AuditResult:
+def _held_of(held: _Window, window: OffsetRange) -> AuditCounts:
     every = _offsets_of(held)
     doubled = every[1:][np.diff(every) == 0]
-    return AuditResult(
-        "",
-        "",
-        "",
+    return AuditCounts(
         rows=held.rows.num_rows,
         dead_letters=len(held.dead_letter_offsets),
         duplicates=len(doubled),
@@ -192,45 +210,42 @@ def _held_of(held: _Window, window: OffsetRange) -> AuditResult:
 
 
 def _compare_window(
-    table: Table, reader: RangeReader, held: _Window, window: OffsetRange
-) -> tuple[AuditResult, Offsets]:
+    maker: RowMaker, reader: RangeReader, held: _Window, window: OffsetRange
+) -> tuple[AuditCounts, Offsets]:
     """Counts, and the offsets of readable records that are nowhere."""
     found, every = _held_of(held, window), _offsets_of(held)
     row_offsets = held.rows.column(OFFSET).to_numpy()
-    maker = row_maker(table)
     first_rows = held.rows.take(np.unique(row_offsets, return_index=True)[1])
     missing = [NO_OFFSETS]
     for chunk in reader.read(window):
         compared, absent = _compare_chunk(maker, chunk, first_rows, every)
-        found = _add(found, compared)
+        found += compared
         missing.append(absent)
     return found, np.concatenate(missing)
 
 
-def _absent(partition: int, missing: Offsets, removed: Offsets) -> AuditResult:
+def _absent(partition: int, missing: Offsets, removed: Offsets) -> AuditCounts:
     """What is missing, without what another writer removed."""
     lost = np.setdiff1d(missing, removed)
     examples = _examples("missing", partition, lost) + _examples("removed", partition, removed)
-    return AuditResult("", "", "", missing=len(lost), removed=len(removed), examples=examples)
+    return AuditCounts(missing=len(lost), removed=len(removed), examples=examples)
 
 
-def row_maker(table: Table) -> RowMaker:
-    """Makes rows as the table has them, of records of its current generation."""
+def row_maker(pipeline: PipelineConfig, table: Table) -> RowMaker:
+    """Return what makes rows as the table has them, of records of its current generation."""
     origin = Origin(progress_of(table).topic, progress_of(table).generation, 0)
-    return RowMaker(origin, "", arrow_schema(table.schema()), arrow_schema(dead_letter_schema()))
+    schemas = arrow_schema(table.schema()), arrow_schema(dead_letter_schema())
+    return RowMaker(decoder_of(pipeline), origin, "", *schemas)
 
 
 def _compare_chunk(
     maker: RowMaker, chunk: Chunk, held_rows: pa.Table, every: Offsets
-) -> tuple[AuditResult, Offsets]:
+) -> tuple[AuditCounts, Offsets]:
     offsets = np.asarray(chunk.offsets)
     is_tombstone = np.fromiter((value is None for value in chunk.values), dtype=bool, count=len(offsets))
     missing = np.setdiff1d(offsets[~is_tombstone], every, assume_unique=False)
     differing = differing_offsets(maker, chunk, held_rows)
-    found = AuditResult(
-        "",
-        "",
-        "",
+    found = AuditCounts(
         tombstones=int(is_tombstone.sum()),
         differing=len(differing),
         examples=_examples("differing", chunk.partition, differing),
@@ -259,19 +274,3 @@ def differing_offsets(maker: RowMaker, chunk: Chunk, held_rows: pa.Table) -> Off
 
 def _examples(what: str, partition: int, offsets: Offsets) -> tuple[str, ...]:
     return tuple(f"{what} {partition}:{offset}" for offset in offsets[:5])
-
-
-def _add(one: AuditResult, other: AuditResult) -> AuditResult:
-    counts = (
-        "rows",
-        "dead_letters",
-        "tombstones",
-        "missing",
-        "removed",
-        "skipped",
-        "duplicates",
-        "differing",
-        "gone",
-    )
-    sums = {name: getattr(one, name) + getattr(other, name) for name in counts}
-    return replace(one, **sums, examples=(one.examples + other.examples)[:20])

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from spark_jobs.health.table_facts import main_history, removals
-from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
+from spark_jobs.lake.row_filters import is_in_range
+from spark_jobs.schema.metadata_columns import OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,14 +22,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from spark_jobs.protocol.offsets import OffsetRange
-
-
-def inside(window: OffsetRange, generation: int) -> str:
-    """The row filter of a window."""
-    return (
-        f"{PARTITION} = {window.partition} and {GENERATION} = {generation}"
-        f" and {OFFSET} >= {window.start} and {OFFSET} < {window.end}"
-    )
 
 
 def removed_by_others(
@@ -49,7 +42,7 @@ def removed_by_others(
 
 def _offsets(table: Table, snapshot_id: int, window: OffsetRange, generation: int) -> NDArray[np.int64]:
     scan = table.scan(
-        row_filter=inside(window, generation), selected_fields=(OFFSET,), snapshot_id=snapshot_id
+        row_filter=is_in_range(window, generation), selected_fields=(OFFSET,), snapshot_id=snapshot_id
     )
     offsets: NDArray[np.int64] = scan.to_arrow().column(OFFSET).to_numpy()
     return offsets

@@ -12,7 +12,7 @@ from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import FileFormat
 
 from spark_jobs.health.table_facts import main_history, removals
-from spark_jobs.lake.row_filters import equals, is_between
+from spark_jobs.lake.row_filters import equals, is_in_range
 from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
 
 if TYPE_CHECKING:
@@ -73,8 +73,7 @@ def spots_of(table: Table, which: BooleanExpression) -> set[Spot]:
 
 def count_rows(table: Table, generation: int, inside: OffsetRange) -> int:
     """How many rows of the range are in the table."""
-    of_partition = And(equals(GENERATION, generation), equals(PARTITION, inside.partition))
-    return table.scan(And(of_partition, is_between(OFFSET, inside.start, inside.end))).count()
+    return table.scan(is_in_range(inside, generation)).count()
 
 
 def removed_by(table: Table, spot: Spot) -> Removal | None:

@@ -13,13 +13,12 @@ import uuid
 from collections import Counter, defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.protocol.batch import Balance
 from spark_jobs.protocol.errors import SluiceError, error_to_json
-from spark_jobs.records.infer import observe
 from spark_jobs.records.row_maker import NewFieldsSeen, RowMaker
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from spark_jobs.protocol.fail_points import FailPoints
     from spark_jobs.protocol.offsets import OffsetRange
     from spark_jobs.protocol.written_file import WrittenFile
+    from spark_jobs.records.decoder import Decoder
 
 MAX_OPEN_FILES = 16
 
@@ -113,21 +113,17 @@ def run_split(task: SplitTask, split: Split) -> SplitOutcome:
     try:
         return _write_split(task, split)
     except NewFieldsSeen:
-        return observe_split(task.source, split)
+        return observe_split(task.source, task.rows.decoder, split)
     except SluiceError as error:
         return SplitOutcome(split.split_id, OutcomeKind.FAILED, error=error_to_json(error))
 
 
-def observe_split(source: SplitSource, split: Split) -> SplitOutcome:
+def observe_split(source: SplitSource, decoder: Decoder, split: Split) -> SplitOutcome:
     """Read one split for the types of its fields; write nothing."""
     evidence = Evidence()
     try:
         for chunk in source.read(split, Tally()):
-            present = [i for i, value in enumerate(chunk.values) if value]
-            records = chunk.take(present)
-            values = cast("list[bytes]", records.values)
-            seen = observe(values, partition=chunk.partition, offsets=records.offsets)
-            evidence = evidence.merge(seen)
+            evidence = evidence.merge(decoder.observe(chunk))
     except SluiceError as error:
         return SplitOutcome(split.split_id, OutcomeKind.FAILED, error=error_to_json(error))
     return SplitOutcome(split.split_id, OutcomeKind.OBSERVED, evidence=evidence.to_json())

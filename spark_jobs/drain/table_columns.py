@@ -14,13 +14,14 @@ from spark_jobs.drain.start_offsets import resolve_start
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.evolution import evolve_table
 from spark_jobs.lake.tables import load_table, progress_of
-from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.records.formats import decoder_of
+from spark_jobs.schema.additions import declared_additions, observed_additions
 from spark_jobs.schema.declared import check_columns
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.iceberg_types import declared_fields, iceberg_schema, iceberg_type, known_fields
-from spark_jobs.schema.inference import choose_types, evolve, name_clash
+from spark_jobs.schema.iceberg_types import declared_fields, iceberg_schema
+from spark_jobs.schema.inference import choose_types
 from spark_jobs.spark.tasks import run_on_spark
 
 if TYPE_CHECKING:
@@ -93,33 +94,14 @@ def add_observed_columns(
     pipeline: PipelineConfig, connections: Connections, table: Table, observed: Sequence[SplitOutcome]
 ) -> Table:
     """Give the table columns for the new fields that splits reported; the table as it is then."""
-    evidence = _merged(observed)
-    additions = [
-        (addition.path, iceberg_type(addition.type))
-        for addition in evolve(known_fields(table.schema()), evidence)
-    ]
+    additions = observed_additions(table.schema(), _merged(observed))
     return evolve_table(connections.open_catalog, pipeline.table, additions)
 
 
 def _add_declared_columns(pipeline: PipelineConfig, connections: Connections, table: Table) -> Table:
     """Columns declared since the table was made: there before a record could decide their types."""
-    known = known_fields(table.schema())
-    missing = [
-        field for field in declared_fields(pipeline.columns) if field.name not in {k.name for k in known}
-    ]
-    for field in missing:
-        if clash := name_clash(field.name, known, is_top=True):
-            raise ConfigError(
-                f"columns: {clash}",
-                code="column-clash",
-                hint="Declare it as the table writes it, or leave it out.",
-                pipeline=pipeline.name,
-                table=pipeline.table,
-            )
-    if not missing:
-        return table
-    additions = [((field.name,), iceberg_type(field.type)) for field in missing]
-    return evolve_table(connections.open_catalog, pipeline.table, additions)
+    additions = declared_additions(pipeline, table.schema())
+    return evolve_table(connections.open_catalog, pipeline.table, additions) if additions else table
 
 
 def _first_ranges(pipeline: PipelineConfig, source: SourceState, starts: dict[int, int]) -> OffsetRanges:
@@ -149,7 +131,8 @@ def _observe(pipeline: PipelineConfig, connections: Connections, ranges: OffsetR
     )
     source = SplitSource(connections.kafka, pipeline.topic, connections.task_memory_bytes)
     tag = f"observe-{pipeline.name}"
-    return _merged(run_on_spark(connections.spark(), partial(observe_split, source), splits, tag=tag))
+    observe = partial(observe_split, source, decoder_of(pipeline))
+    return _merged(run_on_spark(connections.spark(), observe, splits, tag=tag))
 
 
 def _merged(observed: Sequence[SplitOutcome]) -> Evidence:

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.types import IcebergType
 
-    Addition = tuple[tuple[str, ...], IcebergType]
+    from spark_jobs.schema.additions import ColumnAddition
 
 _MAX_TRIES = 10
 
 
 def evolve_table(
-    open_catalog: Callable[[], Catalog], identifier: str, additions: Sequence[Addition]
+    open_catalog: Callable[[], Catalog], identifier: str, additions: Sequence[ColumnAddition]
 ) -> Table:
     """Add optional columns and return the table that has them all; neither snapshot nor progress changes.
 
@@ -62,7 +62,7 @@ def evolve_table(
     raise catalog_error(failure, "would not take the table's new columns", table=identifier) from failure
 
 
-def evolved_schema(table: Table, additions: Sequence[Addition]) -> Schema:
+def evolved_schema(table: Table, additions: Sequence[ColumnAddition]) -> Schema:
     """The schema the table would have with these columns; nothing is sent to the catalog."""
     transaction = table.transaction()
     with transaction.update_schema() as update:
@@ -72,7 +72,7 @@ def evolved_schema(table: Table, additions: Sequence[Addition]) -> Schema:
     return transaction.table_metadata.schema()
 
 
-def _try_add(catalog: Catalog, table: Table, missing: Sequence[Addition]) -> Exception | None:
+def _try_add(catalog: Catalog, table: Table, missing: Sequence[ColumnAddition]) -> Exception | None:
     """Send the change once; whether it landed is seen on the table itself."""
     transaction = table.transaction()
     with transaction.update_schema() as update:

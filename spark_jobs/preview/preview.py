@@ -13,17 +13,28 @@ import pyarrow.compute as pc
 
 from spark_jobs.config.settings import KeyFormat, StartKind
 from spark_jobs.connections.tables import load_fresh
-from spark_jobs.drain.planning import plan_ranges, water_fill
+from spark_jobs.drain.planning import FIRST_GUESS_BYTES_PER_RECORD, plan_ranges, water_fill
 from spark_jobs.drain.start_offsets import resolve_start
 from spark_jobs.kafka.reader import RangeReader
+from spark_jobs.lake.evolution import evolved_schema
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.records.infer import observe
-from spark_jobs.records.json import decode_chunk
+from spark_jobs.protocol.batch import total
+from spark_jobs.records.formats import decoder_of
+from spark_jobs.records.records import Origin
+from spark_jobs.records.row_maker import RowMaker
+from spark_jobs.schema.additions import declared_additions, observed_additions
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.iceberg_types import declared_fields, iceberg_schema, known_fields
-from spark_jobs.schema.inference import Field, ListOf, MapOf, StructOf, choose_types, evolve
-from spark_jobs.schema.metadata_columns import METADATA_COLUMNS, with_metadata_columns
+from spark_jobs.schema.inference import choose_types
+from spark_jobs.schema.metadata_columns import (
+    KEY,
+    METADATA_COLUMNS,
+    OFFSET,
+    PARTITION,
+    dead_letter_schema,
+    with_metadata_columns,
+)
 from spark_jobs.schema.partitioning import partition_spec
 
 if TYPE_CHECKING:
@@ -37,12 +48,11 @@ if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
     from spark_jobs.kafka.chunks import Chunk
     from spark_jobs.protocol.source import SourceState
-    from spark_jobs.records.decoded import Decoded
-    from spark_jobs.schema.inference import Addition, FieldType
+    from spark_jobs.schema.inference import Field
 
 QUEUE_BYTES = 8 << 20
 MAX_BYTES = 256 << 20  # of values held at once
-FIRST_GUESS_BYTES_PER_RECORD = 512
+KEY_ADVICE = " (key_format: binary keeps it as it is)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,31 +104,30 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
     table = load_fresh(connections, pipeline.table)
     starts = _starts(pipeline, connections, source, table, max_records)
     chunks = _read(connections, source, starts, max_records)
-    filled = [
-        chunk.take([i for i, value in enumerate(chunk.values) if value is not None]) for chunk in chunks
-    ]
-    evidence = _observe(filled)
-    columns, added = _columns(pipeline, table, evidence)
-    decoded = [decode_chunk(_values(chunk), arrow_schema(iceberg_schema(columns))) for chunk in filled]
-    dead_letters = tuple(
-        letter
-        for chunk, rows in zip(filled, decoded, strict=True)
-        for letter in _dead_letters(pipeline, chunk, rows)
+    decoder = decoder_of(pipeline)
+    evidence = Evidence()
+    for chunk in chunks:
+        evidence = evidence.merge(decoder.observe(chunk))
+    schema, added = _schema(pipeline, table, evidence)
+    # Who reads no generation and no time of ingestion may be given any.
+    maker = RowMaker(
+        decoder, Origin(pipeline.topic, 1, 0), "", arrow_schema(schema), arrow_schema(dead_letter_schema())
     )
-    records = sum(len(chunk.offsets) for chunk in chunks)
-    tombstones = records - sum(len(chunk.offsets) for chunk in filled)
+    made = [maker.make(chunk) for chunk in chunks]
+    balance = total(each.balance for each in made)
+    spec = partition_spec(schema, pipeline.partition_by) if table is None else table.spec()
     return Preview(
         topic=pipeline.topic,
         table=pipeline.table,
         is_new=table is None,
-        records=records,
-        rows=records - tombstones - len(dead_letters),
-        tombstones=tombstones,
+        records=balance.offsets,
+        rows=balance.rows,
+        tombstones=balance.tombstones,
         evidence=evidence,
-        columns=columns,
+        columns=known_fields(schema),
         added=added,
-        dead_letters=dead_letters,
-        partitioning=_partitioning(pipeline, table, columns, decoded),
+        dead_letters=tuple(letter for each in made for letter in _dead_letters(each.dead_letters)),
+        partitioning=tuple(_partition_uses(schema, spec, [each.rows for each in made])),
     )
 
 
@@ -164,89 +173,35 @@ def _read(
     return chunks
 
 
-def _values(chunk: Chunk) -> list[bytes]:
-    return [value for value in chunk.values if value is not None]
-
-
-def _observe(chunks: Sequence[Chunk]) -> Evidence:
-    evidence = Evidence()
-    for chunk in chunks:
-        seen = observe(_values(chunk), partition=chunk.partition, offsets=chunk.offsets)
-        evidence = evidence.merge(seen)
-    return evidence
-
-
-def _columns(
+def _schema(
     pipeline: PipelineConfig, table: Table | None, evidence: Evidence
-) -> tuple[tuple[Field, ...], tuple[str, ...]]:
+) -> tuple[Schema, tuple[str, ...]]:
+    """Return the table's schema as a batch of these records would leave it, and the columns it would add."""
     if table is None:
-        return choose_types(evidence, declared_fields(pipeline.columns)), ()
-    columns = known_fields(table.schema())
-    additions = evolve(columns, evidence)
-    for addition in additions:
-        columns = _with_addition(columns, addition.path, addition)
-    return columns, tuple(".".join(addition.path) for addition in additions)
+        columns = iceberg_schema(choose_types(evidence, declared_fields(pipeline.columns)))
+        is_binary = pipeline.key_format is KeyFormat.BINARY
+        return with_metadata_columns(columns, key_is_binary=is_binary), ()
+    additions = declared_additions(pipeline, table.schema())
+    additions += observed_additions(evolved_schema(table, additions), evidence)
+    return evolved_schema(table, additions), tuple(".".join(path) for path, _ in additions)
 
 
-def _with_addition(
-    columns: tuple[Field, ...], path: tuple[str, ...], addition: Addition
-) -> tuple[Field, ...]:
-    name, *inner = path
-    if not inner:
-        return (*columns, Field(name, addition.type))
-    return tuple(
-        Field(name, _type_with_addition(column.type, tuple(inner), addition))
-        if column.name == name
-        else column
-        for column in columns
-    )
-
-
-def _type_with_addition(kind: FieldType, path: tuple[str, ...], addition: Addition) -> FieldType:
-    if isinstance(kind, StructOf):
-        return StructOf(_with_addition(kind.fields, path, addition))
-    if isinstance(kind, ListOf):
-        return ListOf(_type_with_addition(kind.element, path[1:], addition))
-    if isinstance(kind, MapOf):
-        return MapOf(_type_with_addition(kind.value, path[1:], addition))
-    return kind
-
-
-def _dead_letters(pipeline: PipelineConfig, chunk: Chunk, decoded: Decoded) -> list[DeadLetterExample]:
-    bad = {value.index: (value.field, value.error) for value in decoded.bad}
-    if pipeline.key_format is KeyFormat.STRING:
-        for index, key in enumerate(chunk.keys):
-            if key is not None and index not in bad and not _is_text(key):
-                bad[index] = ("_kafka_key", "the key is not UTF-8 (key_format: binary keeps it as it is)")
+def _dead_letters(rows: pa.Table) -> list[DeadLetterExample]:
+    letters = rows.select([PARTITION, OFFSET, "field", "error"]).to_pylist()
     return [
-        DeadLetterExample(chunk.partition, chunk.offsets[index], field, error)
-        for index, (field, error) in sorted(bad.items())
+        DeadLetterExample(
+            letter[PARTITION],
+            letter[OFFSET],
+            letter["field"],
+            letter["error"] + (KEY_ADVICE if letter["field"] == KEY else ""),
+        )
+        for letter in letters
     ]
 
 
-def _is_text(key: bytes) -> bool:
-    try:
-        key.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _partitioning(
-    pipeline: PipelineConfig, table: Table | None, columns: tuple[Field, ...], decoded: Sequence[Decoded]
-) -> tuple[PartitionUse, ...]:
-    if table is not None:
-        schema, spec = table.schema(), table.spec()
-    else:
-        is_binary = pipeline.key_format is KeyFormat.BINARY
-        schema = with_metadata_columns(iceberg_schema(columns), key_is_binary=is_binary)
-        spec = partition_spec(schema, pipeline.partition_by)
-    rows = pa.concat_tables([one.table for one in decoded]) if decoded else None
-    return tuple(_partition_uses(schema, spec, rows))
-
-
-def _partition_uses(schema: Schema, spec: PartitionSpec, rows: pa.Table | None) -> list[PartitionUse]:
+def _partition_uses(schema: Schema, spec: PartitionSpec, tables: Sequence[pa.Table]) -> list[PartitionUse]:
     uses = []
+    rows = pa.concat_tables(tables) if tables else None
     for field in spec.fields:
         name = schema.find_column_name(field.source_id) or "?"
         values = None

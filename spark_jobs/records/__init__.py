@@ -1,1 +1,13 @@
-"""From bytes to rows: decode a chunk, shape it to the table's columns, keep what fails as dead letters."""
+"""A chunk of records on its way: bytes -> Decoder -> columns -> shape -> rows.
+
+row_maker.py       drives it: tombstones out, decode, shape; rows, dead letters and their counts come out
+formats.py         which decoder a pipeline's records have
+decoder.py         the seam: ``decode`` and ``observe``, of keys, headers and values
+json.py            JSON's decoder: a chunk at once, else in blocks, else record by record
+json_arrow_reader  a chunk to columns by Arrow, believed under guards (nesting.py is one)
+json_parsing.py    a record as Python objects, nothing of it lost, and fitting.py: as a row
+infer.py           the evidence for columns: which fields, of which kinds
+keys.py            keys and headers beside the value's columns
+shape.py           origin_columns.py beside them: topic, partition, offset, times
+dead_letters.py    what could be no row
+"""

@@ -7,6 +7,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
 
     from spark_jobs.schema.inference import Evidence
@@ -35,11 +37,27 @@ class BadValue:
 class Decoded:
     """A chunk's rows in the order of its records, and the records that are none.
 
-    ``rows`` are the indices of the records in ``table``, None when it is all of them. With ``new_fields``
-    the chunk has fields that columns can be added for: ``table`` is empty, decode again with these columns.
+    ``rows`` are the indices of the records in ``table``, None when it is all of them; ``bad`` is in the
+    records' order. With ``new_fields`` the chunk has fields that columns can be added for: ``table`` is
+    empty, decode again with these columns.
     """
 
     table: pa.Table
     rows: list[int] | None = None
     bad: tuple[BadValue, ...] = ()
     new_fields: Evidence | None = None
+
+    @property
+    def indices(self) -> Sequence[int]:
+        """The indices of the records in ``table``."""
+        return range(self.table.num_rows) if self.rows is None else self.rows
+
+    def without(self, bad: Sequence[BadValue]) -> Decoded:
+        """Return the same with these records' rows among the bad values."""
+        at_fault = {value.index for value in bad}
+        kept = [position for position, row in enumerate(self.indices) if row not in at_fault]
+        return Decoded(
+            self.table.take(kept),
+            [self.indices[position] for position in kept],
+            tuple(sorted((*self.bad, *bad), key=lambda value: value.index)),
+        )

@@ -7,7 +7,7 @@ by record, and its good records are decoded once more, so that one bad record co
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -17,15 +17,41 @@ from spark_jobs.records.fitting import MisfitError, fit_record
 from spark_jobs.records.infer import observe
 from spark_jobs.records.json_arrow_reader import are_objects, read_chunk, read_schema
 from spark_jobs.records.json_parsing import BLANKS, NotAnObjectError, parse_object
+from spark_jobs.records.keys import add_keys_and_headers
+from spark_jobs.records.origin_columns import pick
 from spark_jobs.schema.inference import evolve
+from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from spark_jobs.records.records import Records
+    from spark_jobs.schema.evidence import Evidence
     from spark_jobs.schema.inference import Field
 
 # A call of the reader costs as much as 200 records, a record looked at by itself as much as 10.
 _BLOCK_RECORDS = 250
+
+
+@dataclass(frozen=True, slots=True)
+class JsonDecoder:
+    """JSON objects as values; keys and headers are kept as they come."""
+
+    def decode(self, records: Records, columns: pa.Schema) -> Decoded:
+        """See ``Decoder``."""
+        value_columns = pa.schema([column for column in columns if column.name not in METADATA_COLUMNS])
+        decoded = decode_chunk(cast("Sequence[bytes]", records.values), value_columns)
+        if decoded.new_fields is not None:
+            return decoded
+        return add_keys_and_headers(decoded, records, columns)
+
+    def observe(self, records: Records) -> Evidence:
+        """See ``Decoder``; what is no JSON object is counted."""
+        there = None
+        if None in records.values:
+            there = [index for index, value in enumerate(records.values) if value is not None]
+        values = cast("Sequence[bytes]", pick(records.values, there))
+        return observe(values, partition=records.partition, offsets=pick(records.offsets, there))
 
 
 def decode_chunk(values: Sequence[bytes], schema: pa.Schema) -> Decoded:

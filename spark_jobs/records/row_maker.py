@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from spark_jobs.protocol.batch import Balance
 from spark_jobs.records.dead_letters import dead_letter_table
 from spark_jobs.records.decoded import BadValue, Phase
-from spark_jobs.records.json import decode_chunk
-from spark_jobs.records.shape import Shaped, shape
-from spark_jobs.schema.metadata_columns import METADATA_COLUMNS, OFFSET
+from spark_jobs.records.shape import shape
+from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
     from spark_jobs.kafka.reader import Chunk
+    from spark_jobs.records.decoded import Decoded
+    from spark_jobs.records.decoder import Decoder
     from spark_jobs.records.records import Origin, Records
 
 
@@ -43,54 +44,45 @@ class RowMaker:
     ``rejected`` says by partition and offset why a record that could be a row is to be a dead letter.
     """
 
+    decoder: Decoder
     origin: Origin
     batch_id: str
     schema: pa.Schema
     dead_letter_schema: pa.Schema
     rejected: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
 
-    @property
-    def json_schema(self) -> pa.Schema:
-        """The columns that come from the JSON."""
-        return pa.schema([field for field in self.schema if field.name not in METADATA_COLUMNS])
-
     def make(
         self, chunk: Chunk, step: Callable[[str], AbstractContextManager[None]] = lambda _name: nullcontext()
     ) -> ChunkRows:
-        """Every record becomes a row, a dead letter, or, having no value, a tombstone that is only counted.
+        """Return every record as a row, a dead letter, or, having no value, a tombstone that is only counted.
 
         ``step`` is entered around "decode" and "shape". Raises ``NewFieldsSeen``.
         """
         with step("decode"):
             tombstones = chunk.values.count(None)
             records = _with_values(chunk) if tombstones else chunk
-            decoded = decode_chunk(cast("list[bytes]", records.values), self.json_schema)
+            columns = pa.schema([field for field in self.schema if field.name not in ORIGIN_COLUMNS])
+            decoded = self.decoder.decode(records, columns)
             if decoded.new_fields is not None:
                 raise NewFieldsSeen
         with step("shape"):
             shaped = shape(decoded, records, self.origin, self.schema)
             if rejected := self.rejected.get(chunk.partition):
-                shaped = _without(rejected, shaped, records)
+                shaped = shaped.without(_rejected(rejected, shaped, records))
             dead_letters = dead_letter_table(
                 shaped.bad, records, self.origin, self.batch_id, self.dead_letter_schema
             )
-        return ChunkRows(
-            shaped.rows, dead_letters, Balance(shaped.rows.num_rows, dead_letters.num_rows, tombstones)
-        )
+        balance = Balance(shaped.table.num_rows, dead_letters.num_rows, tombstones)
+        return ChunkRows(shaped.table, dead_letters, balance)
 
 
 def _with_values(chunk: Chunk) -> Chunk:
     return chunk.take([i for i, value in enumerate(chunk.values) if value is not None])
 
 
-def _without(rejected: Mapping[int, str], shaped: Shaped, records: Records) -> Shaped:
-    """The same with these offsets' rows among the bad values."""
-    offsets = shaped.rows.column(OFFSET).to_pylist()
-    index_of = {offset: index for index, offset in enumerate(records.offsets)}
-    kept = [position for position, offset in enumerate(offsets) if offset not in rejected]
-    bad = [
-        BadValue(index_of[offset], Phase.QUALITY, None, rejected[offset])
-        for offset in offsets
-        if offset in rejected
+def _rejected(rejected: Mapping[int, str], shaped: Decoded, records: Records) -> list[BadValue]:
+    """Return the rows at these offsets as bad values."""
+    offsets = ((row, records.offsets[row]) for row in shaped.indices)
+    return [
+        BadValue(row, Phase.QUALITY, None, rejected[offset]) for row, offset in offsets if offset in rejected
     ]
-    return Shaped(shaped.rows.take(kept), tuple(sorted((*shaped.bad, *bad), key=lambda value: value.index)))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -15,14 +15,14 @@ import pyarrow as pa
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.lake.evolution import evolved_schema
+from spark_jobs.lake.row_filters import is_in_range
 from spark_jobs.lake.tables import dead_letters_of, progress_of
-from spark_jobs.records.infer import observe
+from spark_jobs.records.formats import decoder_of
 from spark_jobs.records.records import Origin
 from spark_jobs.records.row_comparison import equal_values
 from spark_jobs.records.row_maker import NewFieldsSeen, RowMaker
+from spark_jobs.schema.additions import declared_additions, observed_additions
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.iceberg_types import declared_fields, iceberg_type, known_fields
-from spark_jobs.schema.inference import evolve
 from spark_jobs.schema.metadata_columns import (
     GENERATION,
     INGESTED_AT,
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from spark_jobs.protocol.offsets import OffsetRange
     from spark_jobs.records.row_maker import ChunkRows
     from spark_jobs.replay.plan import ReplayPlan
+    from spark_jobs.schema.additions import ColumnAddition
 
     Offsets: TypeAlias = NDArray[np.int64]
 
@@ -117,10 +118,9 @@ class _Differ:
         self._table = table
         self._dead_letters = dead_letters
         self._schema = table.schema()
-        self._additions: list[tuple[tuple[str, ...], Any]] = []
-        known = {field.name for field in known_fields(self._schema)}
-        declared = [f for f in declared_fields(pipeline.columns) if f.name not in known]
-        self._add_columns([((f.name,), iceberg_type(f.type)) for f in declared])
+        self._decoder = decoder_of(pipeline)
+        self._additions: list[ColumnAddition] = []
+        self._add_columns(declared_additions(pipeline, self._schema))
 
     def compare(self, reader: RangeReader, window: OffsetRange) -> None:
         """Compare one window of one partition."""
@@ -140,10 +140,7 @@ class _Differ:
 
     def _held(self, window: OffsetRange) -> tuple[pa.Table, Offsets]:
         """The table's rows of the window in offset order, and the offsets of its dead letters."""
-        inside = (
-            f"{PARTITION} = {window.partition} and {GENERATION} = {progress_of(self._table).generation}"
-            f" and {OFFSET} >= {window.start} and {OFFSET} < {window.end}"
-        )
+        inside = is_in_range(window, progress_of(self._table).generation)
         rows = self._table.scan(row_filter=inside).to_arrow().sort_by(OFFSET)
         if self._dead_letters is None:
             return rows, _no_offsets()
@@ -156,16 +153,15 @@ class _Differ:
             try:
                 return self._maker().make(chunk)
             except NewFieldsSeen:
-                values = cast("list[bytes]", [value for value in chunk.values if value])
-                additions = evolve(known_fields(self._schema), observe(values))
-                self._add_columns([(a.path, iceberg_type(a.type)) for a in additions])
+                self._add_columns(observed_additions(self._schema, self._decoder.observe(chunk)))
 
     def _maker(self) -> RowMaker:
         progress = progress_of(self._table)
         origin = Origin(progress.topic, progress.generation, 0)
-        return RowMaker(origin, "", arrow_schema(self._schema), arrow_schema(dead_letter_schema()))
+        schemas = arrow_schema(self._schema), arrow_schema(dead_letter_schema())
+        return RowMaker(self._decoder, origin, "", *schemas)
 
-    def _add_columns(self, additions: list[tuple[tuple[str, ...], Any]]) -> None:
+    def _add_columns(self, additions: list[ColumnAddition]) -> None:
         if additions:
             self._additions += additions
             self._schema = evolved_schema(self._table, self._additions)

@@ -10,12 +10,17 @@ import pytest
 from pyiceberg.schema import Schema
 
 from spark_jobs.records.dead_letters import dead_letter_table
-from spark_jobs.records.decoded import BadValue, Phase
-from spark_jobs.records.json import decode_chunk
+from spark_jobs.records.decoded import BadValue, Decoded, Phase
+from spark_jobs.records.json import JsonDecoder
 from spark_jobs.records.records import Origin
-from spark_jobs.records.shape import Shaped, shape
+from spark_jobs.records.shape import shape
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.metadata_columns import METADATA_COLUMNS, dead_letter_schema, with_metadata_columns
+from spark_jobs.schema.metadata_columns import (
+    METADATA_COLUMNS,
+    ORIGIN_COLUMNS,
+    dead_letter_schema,
+    with_metadata_columns,
+)
 
 ORIGIN = Origin("orders", 2, 1_700_000_000_000_000)
 JSON_COLUMNS = pa.schema([("n", pa.int64())])
@@ -43,18 +48,18 @@ RECORDS = Batch(
 )
 
 
-def shaped(records: Batch, schema: pa.Schema = TABLE) -> Shaped:
+def shaped(records: Batch, schema: pa.Schema = TABLE) -> Decoded:
     """Decode and shape, and check what holds for every result."""
-    columns = pa.schema([column for column in schema if column.name not in METADATA_COLUMNS])
-    result = shape(decode_chunk(records.values, columns), records, ORIGIN, schema)
-    result.rows.validate(full=True)
-    assert result.rows.schema.equals(schema, check_metadata=True)
+    columns = pa.schema([column for column in schema if column.name not in ORIGIN_COLUMNS])
+    result = shape(JsonDecoder().decode(records, columns), records, ORIGIN, schema)
+    result.table.validate(full=True)
+    assert result.table.schema.equals(schema, check_metadata=True)
     return result
 
 
 def test_every_row_has_its_coordinates() -> None:
     """Columns are found by name, in the table's order; -1 is no timestamp, other negative times are times."""
-    rows = shaped(RECORDS).rows.to_pydict()
+    rows = shaped(RECORDS).table.to_pydict()
     assert rows["n"] == [1, 2, 3, 4]
     assert rows["late"] == [None] * 4
     assert rows["_kafka_topic"] == ["orders"] * 4
@@ -73,7 +78,7 @@ def test_every_row_has_its_coordinates() -> None:
 
 def test_headers_keep_order_repeats_and_nulls() -> None:
     """A record without headers has null; names may repeat and be empty, values may be null and any bytes."""
-    assert shaped(RECORDS).rows.to_pydict()["_kafka_headers"] == [
+    assert shaped(RECORDS).table.to_pydict()["_kafka_headers"] == [
         None,
         [],
         [{"key": "h", "value": b"1"}, {"key": "h", "value": None}, {"key": "", "value": b"\xff"}],
@@ -89,8 +94,8 @@ def test_coordinates_stay_with_their_rows_beside_bad_values() -> None:
         keys=[b"\xff", b"\xff", b"k", None],
     )
     result = shaped(records)
-    assert result.rows.to_pydict()["_kafka_offset"] == [13]
-    assert result.rows.to_pydict()["_kafka_key"] == ["k"]
+    assert result.table.to_pydict()["_kafka_offset"] == [13]
+    assert result.table.to_pydict()["_kafka_key"] == ["k"]
     assert [(bad.index, bad.phase, bad.field) for bad in result.bad] == [
         (0, Phase.DECODE, None),
         (1, Phase.KEY, "_kafka_key"),
@@ -102,7 +107,7 @@ def test_binary_keys_are_any_bytes() -> None:
     """With ``key_format: binary`` no key is refused."""
     result = shaped(replace(RECORDS, keys=[b"\xff", None, b"", b"a"]), BINARY_KEYS)
     assert result.bad == ()
-    assert result.rows.to_pydict()["_kafka_key"] == [b"\xff", None, b"", b"a"]
+    assert result.table.to_pydict()["_kafka_key"] == [b"\xff", None, b"", b"a"]
 
 
 @pytest.mark.parametrize("timestamp_ms", [253_402_300_800_000, -62_135_596_800_001, 2**63 - 1, -(2**63)])
@@ -119,10 +124,10 @@ def test_a_timestamp_that_cannot_be_shown_is_a_dead_letter(timestamp_ms: int) ->
 def test_a_table_without_json_columns() -> None:
     """A topic of empty objects has rows all the same."""
     records = replace(RECORDS, values=[b"{}"] * 4)
-    assert shaped(records, pa.schema(TABLE.field(name) for name in METADATA_COLUMNS)).rows.num_rows == 4
+    assert shaped(records, pa.schema(TABLE.field(name) for name in METADATA_COLUMNS)).table.num_rows == 4
     worse = replace(records, values=[b"{}", b"oops", b"{}", b"{}"], keys=[b"\xff", None, None, None])
     result = shaped(worse, pa.schema(TABLE.field(name) for name in METADATA_COLUMNS))
-    assert result.rows.to_pydict()["_kafka_offset"] == [13, 20]
+    assert result.table.to_pydict()["_kafka_offset"] == [13, 20]
 
 
 def test_dead_letters_keep_the_record_as_it_came() -> None:

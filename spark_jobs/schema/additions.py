@@ -1,0 +1,45 @@
+"""The columns a table is to get: those that were declared since it was made, and those for new fields."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from pyiceberg.types import IcebergType
+
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.schema.iceberg_types import declared_fields, iceberg_type, known_fields
+from spark_jobs.schema.inference import evolve, name_clash
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+
+    from spark_jobs.config.settings import PipelineConfig
+    from spark_jobs.schema.evidence import Evidence
+
+ColumnAddition: TypeAlias = tuple[tuple[str, ...], IcebergType]
+
+
+def declared_additions(pipeline: PipelineConfig, schema: Schema) -> list[ColumnAddition]:
+    """Return the declared columns that the table lacks, which no record may decide the types of.
+
+    Raises ``ConfigError`` (``column-clash``) for a name that cannot stand beside the table's own.
+    """
+    known = known_fields(schema)
+    names = {field.name for field in known}
+    missing = [field for field in declared_fields(pipeline.columns) if field.name not in names]
+    for field in missing:
+        if clash := name_clash(field.name, known, is_top=True):
+            raise ConfigError(
+                f"columns: {clash}",
+                code="column-clash",
+                hint="Declare it as the table writes it, or leave it out.",
+                pipeline=pipeline.name,
+                table=pipeline.table,
+            )
+    return [((field.name,), iceberg_type(field.type)) for field in missing]
+
+
+def observed_additions(schema: Schema, evidence: Evidence) -> list[ColumnAddition]:
+    """Return the columns for fields that were seen in records and that the table has none for."""
+    additions = evolve(known_fields(schema), evidence)
+    return [(addition.path, iceberg_type(addition.type)) for addition in additions]
