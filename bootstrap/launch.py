@@ -29,8 +29,8 @@ SOURCES = (
     "tests",
 )
 
-# The whole suite in two processes with servers of their own; `xdist_group` keeps together what shares more.
-SPREAD = ("-n", "2", "--dist", "loadgroup", "--durations", "25")
+# The whole suite in two processes, a file at a time; tests/support/run_order.py lets long ones begin first.
+SPREAD = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "--durations", "25")
 
 LINT = (
     ("format", ("ruff", "format", "--check", "--quiet", *SOURCES)),

@@ -1,65 +1,104 @@
-"""The servers of one run, in one folder: Kafka always, the others when a chosen scenario needs them."""
+"""The servers of one run, in one folder: each is started when somebody first asks for it, and only once."""
 
 from __future__ import annotations
 
 import os
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
 from prove.lab.kafka_server import start_test_kafka
 from prove.lab.nessie import start_nessie
 from prove.lab.rest_catalog import start_rest_catalog
-from prove.lab.s3 import start_s3
+from prove.lab.s3 import start_s3, store_at
 from prove.lab.server_folder import ServerFolder
 from prove.stage import Stage
 from servers.process import free_ports
 from servers.spark_connect import SparkConnectSettings, start_spark_connect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 _CATALOGS = {"rest": start_rest_catalog, "nessie": start_nessie}
 
 
+class Servers:
+    """Kafka, Spark Connect, the object store and the catalogs; any number of threads may ask for them."""
+
+    def __init__(self, folder: Path, *, spark_cores: int) -> None:
+        self._folder = folder
+        self._spark_cores = spark_cores
+        self._running: dict[str, Any] = {}
+        self._starting = {name: Lock() for name in ("kafka", "spark", "s3", *_CATALOGS)}
+        self._stack = ExitStack()
+
+    def folder(self) -> Path:
+        """Return the folder of all their data and logs."""
+        return self._folder
+
+    def kafka(self) -> str:
+        """Return the broker's bootstrap servers."""
+        return str(self._once("kafka", start_test_kafka).bootstrap_servers)
+
+    def spark(self) -> str:
+        """Return the Spark Connect server's address."""
+        return str(self._once("spark", self._start_spark).remote)
+
+    def s3(self) -> str:
+        """Return the object store's address."""
+        return str(self._once("s3", start_s3).endpoint)
+
+    def catalog(self, name: str) -> dict[str, str]:
+        """Return PyIceberg's properties for ``rest`` or ``nessie``, each over a bucket of its own."""
+        return dict(self._once(name, lambda folder: self._start_catalog(name, folder)).properties)
+
+    def stop(self) -> None:
+        """Stop what was started; those that are not stopped die with this process."""
+        self._stack.close()
+
+    def _once(self, name: str, start: Callable[[ServerFolder], Any]) -> Any:
+        with self._starting[name]:
+            if name not in self._running:
+                server = start(ServerFolder(self._folder, name))
+                self._stack.callback(server.process.stop)
+                self._running[name] = server
+            return self._running[name]
+
+    def _start_spark(self, _folder: ServerFolder) -> Any:
+        return start_spark_connect(spark_settings(self._folder, cores=self._spark_cores))
+
+    def _start_catalog(self, name: str, folder: ServerFolder) -> Any:
+        return _CATALOGS[name](folder, store_at(self.s3()))
+
+
 @contextmanager
 def running_servers(folder: Path, needs: Iterable[str]) -> Iterator[Stage]:
     """Start Kafka and what is needed; all are stopped in the end, and with this process however it ends."""
-    wanted = set(needs)
-    with ExitStack() as stack:
-        kafka = start_test_kafka(ServerFolder(folder, "kafka"))
-        stack.callback(kafka.process.stop)
-        stage = Stage(folder, kafka.bootstrap_servers)
-        catalogs = [name for name in _CATALOGS if name in wanted]
-        if catalogs:
-            s3 = start_s3(ServerFolder(folder, "s3"))
-            stack.callback(s3.process.stop)
-            stage = replace(stage, s3_endpoint=s3.endpoint)
-            for name in catalogs:
-                server = _CATALOGS[name](ServerFolder(folder, name), s3.new_bucket())
-                stack.callback(server.process.stop)
-                stage.catalogs[name] = server.properties
-        if "spark" in wanted:
-            stage = replace(stage, spark_remote=_start_spark(folder, stack))
-        yield stage
+    servers = Servers(folder, spark_cores=os.cpu_count() or 1)
+    needed = set(needs)
+    try:
+        catalogs = {name: servers.catalog(name) for name in _CATALOGS if name in needed}
+        yield Stage(
+            folder,
+            servers.kafka(),
+            s3_endpoint=servers.s3() if catalogs else "",
+            spark_remote=servers.spark() if "spark" in needed else "",
+            catalogs=catalogs,
+        )
+    finally:
+        servers.stop()
 
 
-def _start_spark(folder: Path, stack: ExitStack) -> str:
-    server = start_spark_connect(spark_settings(folder))
-    stack.callback(server.process.stop)
-    return server.remote
-
-
-def spark_settings(folder: Path) -> SparkConnectSettings:
-    """A Connect server with its files below ``folder``."""
+def spark_settings(folder: Path, *, cores: int = 2) -> SparkConnectSettings:
+    """Return a Connect server's settings, its files below ``folder``."""
     place = ServerFolder(folder, "spark-connect")
     return SparkConnectSettings(
         home=place.home,
         run_folder=place.run_folder,
         log_path=place.log_path,
         port=free_ports(1)[0],
-        cores=os.cpu_count() or 1,
+        cores=cores,
         jar_sets=("spark", "spark-s3"),
         dies_with_parent=True,
     )

@@ -1,4 +1,4 @@
-"""Real servers for the tests that need them: each started once per run, when first asked for."""
+"""Real servers for the tests that need them: each started once a run, when first asked for."""
 
 from __future__ import annotations
 
@@ -9,19 +9,23 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from prove.lab.kafka_server import KafkaBroker, start_test_kafka, unique_name
-from prove.lab.nessie import start_nessie
+from prove.lab.kafka_server import KafkaBroker, unique_name
 from prove.lab.new_lab import NewLab
-from prove.lab.rest_catalog import start_rest_catalog
-from prove.lab.s3 import S3, S3Server, start_s3
-from prove.lab.server_folder import ServerFolder
-from servers.process import free_ports
-from servers.spark_connect import SparkConnectSettings, start_spark_connect
+from prove.lab.s3 import S3, store_at
+from prove.servers import Servers
 from spark_jobs.config import secrets
+from tests.support import run_order
+from tests.support.shared_servers import borrow, lend
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from xdist.workermanage import WorkerController
+
+SERVERS = pytest.StashKey[Servers]()
+LENT = pytest.StashKey[dict[str, object]]()
+# Each of two processes may have the tasks of two splits under way, on however many cores.
+SPARK_CORES = 4
 
 _FOREIGN_PREFIXES = (
     "SLUICE_CONFIG",
@@ -34,8 +38,15 @@ _FOREIGN_PREFIXES = (
 )
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--write-durations` records how long files take, from which the next runs take their order."""
+    parser.addoption("--write-durations", action="store_true", help="Record how long each file took.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Tests see neither the user's Spark, Dagster and AWS set-up nor another Sluice's."""
+    if config.getoption("--write-durations") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(run_order.Recorder(run_order.DURATIONS))
     for name in [name for name in os.environ if name.startswith(_FOREIGN_PREFIXES)]:
         del os.environ[name]
     # A script's background job ignores SIGINT. Dagster hands that on to SIGTERM, servers inherit both, and
@@ -54,18 +65,52 @@ def no_secrets_of_other_tests() -> None:
     secrets._remembered.clear()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take long begin first, so that no worker is left with one while the others have nothing."""
+    run_order.longest_first(items, run_order.read_durations())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: WorkerController) -> None:
+    """Tell one of pytest-xdist's workers where to ask for servers."""
+    stash = node.config.stash
+    if LENT not in stash:
+        stash[LENT] = lend(_servers(node.config))
+    node.workerinput.update(stash[LENT])
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop what the run started; a run that is killed takes its servers with it."""
+    if SERVERS in config.stash:
+        config.stash[SERVERS].stop()
+
+
+def _servers(config: pytest.Config) -> Servers:
+    """Return the run's servers, which are this process's own, or another's if this is a worker."""
+    if SERVERS not in config.stash:
+        folder = config._tmp_path_factory.mktemp("servers")
+        config.stash[SERVERS] = Servers(folder, spark_cores=SPARK_CORES)
+    return config.stash[SERVERS]
+
+
+@pytest.fixture(scope="session")
+def servers(pytestconfig: pytest.Config) -> Servers:
+    """The servers that all tests of the run share."""
+    lent = getattr(pytestconfig, "workerinput", None)
+    return _servers(pytestconfig) if lent is None else borrow(lent)
+
+
 @pytest.fixture(scope="session")
 def servers_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of all servers' data and logs."""
-    return tmp_path_factory.mktemp("servers")
+    """The folder of the data and logs of servers that tests have for themselves."""
+    return tmp_path_factory.mktemp("own-servers")
 
 
 @pytest.fixture(scope="session")
-def kafka(servers_folder: Path) -> Iterator[KafkaBroker]:
+def kafka(servers: Servers) -> KafkaBroker:
     """The run's broker: a bootstrap string with ``create_topic``, ``produce`` and the like."""
-    server = start_test_kafka(ServerFolder(servers_folder, "kafka"))
-    yield KafkaBroker(server.bootstrap_servers)
-    server.process.stop()
+    return KafkaBroker(servers.kafka())
 
 
 @pytest.fixture
@@ -81,22 +126,9 @@ def namespace() -> str:
 
 
 @pytest.fixture(scope="session")
-def spark_remote(servers_folder: Path) -> Iterator[str]:
+def spark_remote(servers: Servers) -> str:
     """The address of the run's Spark Connect server."""
-    folder = ServerFolder(servers_folder, "spark-connect")
-    server = start_spark_connect(
-        SparkConnectSettings(
-            home=folder.home,
-            run_folder=folder.run_folder,
-            log_path=folder.log_path,
-            port=free_ports(1)[0],
-            cores=2,
-            jar_sets=("spark", "spark-s3"),
-            dies_with_parent=True,
-        )
-    )
-    yield server.remote
-    server.process.stop()
+    return servers.spark()
 
 
 @pytest.fixture
@@ -106,33 +138,27 @@ def new_lab(kafka: KafkaBroker, spark_remote: str, tmp_path: Path) -> NewLab:
 
 
 @pytest.fixture(scope="session")
-def s3_server(servers_folder: Path) -> Iterator[S3Server]:
-    """The run's object store."""
-    server = start_s3(ServerFolder(servers_folder, "s3"))
-    yield server
-    server.process.stop()
+def s3_endpoint(servers: Servers) -> str:
+    """The address of the run's object store."""
+    return servers.s3()
 
 
 @pytest.fixture
-def s3(s3_server: S3Server) -> S3:
+def s3(s3_endpoint: str) -> S3:
     """The object store with a bucket of the test's own."""
-    return s3_server.new_bucket()
+    return store_at(s3_endpoint)
 
 
 @pytest.fixture(scope="session")
-def rest_catalog_properties(servers_folder: Path, s3_server: S3Server) -> Iterator[dict[str, str]]:
+def rest_catalog_properties(servers: Servers) -> dict[str, str]:
     """PyIceberg's properties for Iceberg's reference REST catalog over S3."""
-    server = start_rest_catalog(ServerFolder(servers_folder, "rest-catalog"), s3_server.new_bucket())
-    yield server.properties
-    server.process.stop()
+    return servers.catalog("rest")
 
 
 @pytest.fixture(scope="session")
-def nessie_catalog_properties(servers_folder: Path, s3_server: S3Server) -> Iterator[dict[str, str]]:
+def nessie_catalog_properties(servers: Servers) -> dict[str, str]:
     """PyIceberg's properties for Nessie over S3."""
-    server = start_nessie(ServerFolder(servers_folder, "nessie"), s3_server.new_bucket())
-    yield server.properties
-    server.process.stop()
+    return servers.catalog("nessie")
 
 
 @pytest.fixture

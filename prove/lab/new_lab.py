@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from prove.lab.kafka_server import Record
+from prove.lab.kafka_server import Record, unique_name
 from prove.lab.pipeline_lab import TABLE, Lab, make_lab
-from spark_jobs.books.entries import books_of
 from spark_jobs.lake.tables import dead_letters_of, summary_of
 from spark_jobs.protocol.progress import PREFIX, Progress, progress_from_properties
 
@@ -68,23 +67,20 @@ def configure(lab: Lab, section: str, settings: Mapping[str, Any]) -> None:
 
 
 def serve_from(lab: Lab, catalog_properties: dict[str, str], s3: S3) -> None:
-    """Put the lab's lake into a catalog all tests share, without tables yet, its log into a bucket."""
+    """Put the lab into a catalog that all tests share, its table under a new name, its log into a bucket."""
     configure(lab, "catalog", {"warehouse": None, **catalog_properties})
     configure(lab, "", {"state": f"s3://{s3.bucket}/log"})
-    with lab.connections() as connections:
-        catalog = connections.open_catalog()
-        for table in (TABLE, DEAD_LETTERS, books_of(TABLE)):
-            if catalog.table_exists(table):
-                catalog.drop_table(table)
+    namespace = unique_name("ns").replace("-", "_")
+    configure(lab, f"pipelines/{lab.pipeline.name}", {"table": f"{namespace}.orders"})
 
 
-def column_types(lab: Lab, identifier: str = TABLE) -> dict[str, str]:
+def column_types(lab: Lab, identifier: str = "") -> dict[str, str]:
     """The columns that come from the JSON, with their types but without field ids."""
     schema = lab.table(identifier).schema().as_arrow()
     return {field.name: str(field.type) for field in schema if not field.name.startswith("_")}
 
 
-def by_offset(lab: Lab, identifier: str = TABLE) -> dict[tuple[int, int], dict[str, Any]]:
+def by_offset(lab: Lab, identifier: str = "") -> dict[tuple[int, int], dict[str, Any]]:
     """Rows by partition and offset."""
     rows = lab.rows(identifier).to_pylist()
     found = {(row["_kafka_partition"], row["_kafka_offset"]): row for row in rows}
@@ -92,9 +88,10 @@ def by_offset(lab: Lab, identifier: str = TABLE) -> dict[tuple[int, int], dict[s
     return found
 
 
-def progress(lab: Lab, identifier: str = TABLE) -> Progress:
-    """What the table's properties say."""
-    return progress_from_properties(lab.table(identifier).metadata.properties, table=identifier)
+def progress(lab: Lab, identifier: str = "") -> Progress:
+    """Return what the properties of the pipeline's table, or of another one, say."""
+    name = identifier or lab.pipeline.table
+    return progress_from_properties(lab.table(name).metadata.properties, table=name)
 
 
 def summary(snapshot: Snapshot | None) -> dict[str, str]:

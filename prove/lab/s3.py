@@ -46,9 +46,10 @@ class S3Server:
     endpoint: str
     process: ServerProcess
 
-    def new_bucket(self) -> S3:
-        """Make an empty bucket."""
-        return S3(self.endpoint, "sluice", "test-secret-key", new_bucket(self.endpoint))
+
+def store_at(endpoint: str) -> S3:
+    """Return the store that answers there, with an empty bucket of the caller's own."""
+    return S3(endpoint, "sluice", "test-secret-key", new_bucket(endpoint))
 
 
 def new_bucket(endpoint: str) -> str:

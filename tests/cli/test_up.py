@@ -20,8 +20,6 @@ from cli.stand.run_record import read_up
 if TYPE_CHECKING:
     from tests.cli.conftest import Sluice
 
-pytestmark = pytest.mark.xdist_group("up")
-
 STOP_SECONDS = 15
 SCRAPE_SECONDS = 60
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from prove.lab.new_lab import DEAD_LETTERS, by_offset, progress, serve_from
+from prove.lab.new_lab import by_offset, progress, serve_from
 from prove.lab.pipeline_lab import orders
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.replay.settle import settle_left_replays
@@ -32,7 +32,7 @@ def _expect_whole(lab: Lab, times: int) -> None:
     assert found.is_clean, found
     assert (found.rows, found.dead_letters, found.tombstones, found.lag) == (40 * times, times, times, 0)
     assert lab.rows().num_rows == 40 * times
-    assert len(by_offset(lab, DEAD_LETTERS)) == times
+    assert len(by_offset(lab, lab.tables[1])) == times
     assert lab.stray_files() == set()
 
 

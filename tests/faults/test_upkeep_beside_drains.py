@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from prove.lab.new_lab import progress, serve_from
-from prove.lab.pipeline_lab import TABLE, orders
+from prove.lab.pipeline_lab import orders
 from spark_jobs.books.entries import books_of
 from spark_jobs.books.fold import checkpoint
 from spark_jobs.commit.anchor import check_anchor
@@ -123,7 +123,7 @@ def test_folds_while_drains_run(new_lab: NewLab) -> None:
     with lab.connections() as connections:
         checkpoint(lab.pipeline, connections)
         assert connections.txlog.attempts(str(lab.table().metadata.table_uuid)) == ()
-    booked = lab.rows(books_of(TABLE)).to_pylist()
+    booked = lab.rows(books_of(lab.pipeline.table)).to_pylist()
     assert len(booked) == len({row["attempt"] for row in booked}) == drains.done
     (next_offset,) = progress(lab).next_offsets.values()
     bounds = sorted((each["start"], each["end"]) for row in booked for each in row["ranges"])

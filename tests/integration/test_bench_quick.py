@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from servers.spark_connect import SparkConnectServer
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.xdist_group("bench")]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
 @dataclass(frozen=True, slots=True)

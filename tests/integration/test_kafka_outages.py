@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka-outages")]
+pytestmark = pytest.mark.kafka
 
 MIB = 1024 * 1024
 

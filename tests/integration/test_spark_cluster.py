@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from prove.lab.pipeline_lab import Lab
     from prove.lab.spark_cluster import SparkCluster
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.xdist_group("spark-cluster")]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 RECORDS = 20_500  # more than one task takes
 TASKS = 6  # files enough for a compaction

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyiceberg.table.snapshots import Operation
 
-from prove.lab.new_lab import DEAD_LETTERS, progress, serve_from
+from prove.lab.new_lab import progress, serve_from
 from spark_jobs.books.entries import books_of
 from spark_jobs.books.fold import checkpoint
 from spark_jobs.protocol.errors import RetryableError
@@ -58,7 +58,7 @@ def test_a_table_through_all_its_upkeep(lab: Lab, new_lab: NewLab) -> None:
     drain_often(lab, new_lab, 2)
     merged = tidy(lab, rewrite_manifests)
     assert [table.after.manifests for table in merged.tables] == [1, 1]
-    for identifier in (lab.pipeline.table, DEAD_LETTERS):
+    for identifier in lab.tables:
         main = lab.table(identifier).metadata.current_snapshot_id
         assert progress(lab, identifier).anchor == main
 
@@ -114,7 +114,7 @@ def test_a_compaction_that_merges_some_says_so_and_leaves_a_table_that_goes_on(n
         tidy(lab, compact, say=said.append)
     assert any("5 files could not be merged" in line for line in said)
     assert len(list(lab.table().scan().plan_files())) == 7
-    assert len(list(lab.table(DEAD_LETTERS).scan().plan_files())) == 1
+    assert len(list(lab.table(lab.tables[1]).scan().plan_files())) == 1
     new_lab.produce(lab, [b'{"id": 4}'])
     lab.drain()
 

@@ -13,7 +13,6 @@ from prove.stage import Stage
 
 if TYPE_CHECKING:
     from prove.lab.kafka_server import KafkaBroker
-    from prove.lab.s3 import S3Server
     from prove.scenario import Scenario
 
 QUICK = choose(is_quick=True)
@@ -23,8 +22,6 @@ pytestmark = [
     pytest.mark.kafka,
     pytest.mark.spark,
     pytest.mark.rest,
-    # One worker, so that the slower of two does not start a catalog and a Spark server for a few cases.
-    pytest.mark.xdist_group("prove"),
 ]
 
 
@@ -32,13 +29,13 @@ pytestmark = [
 def stage(
     kafka: KafkaBroker,
     spark_remote: str,
-    s3_server: S3Server,
+    s3_endpoint: str,
     rest_catalog_properties: dict[str, str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Stage:
     """The servers of the test run."""
     catalogs = {"rest": rest_catalog_properties}
-    return Stage(tmp_path_factory.mktemp("prove"), str(kafka), s3_server.endpoint, spark_remote, catalogs)
+    return Stage(tmp_path_factory.mktemp("prove"), str(kafka), s3_endpoint, spark_remote, catalogs)
 
 
 @pytest.mark.parametrize("scenario", QUICK, ids=[scenario.name for scenario in QUICK])
