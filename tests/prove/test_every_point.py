@@ -61,7 +61,8 @@ def _expanded(file: str, text: str) -> Iterator[str]:
 
 def _phases(file: str) -> set[str]:
     """What a file makes for the log, as fail points spell it."""
-    made = {call.func.id for call in _calls(ROOM / file) if isinstance(call.func, ast.Name)}
+    (path,) = ROOM.rglob(file)
+    made = {call.func.id for call in _calls(path) if isinstance(call.func, ast.Name)}
     return {phase.kebab for phase in Phase if phase in made}
 
 
