@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from contextlib import ExitStack, contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ class Servers:
         self._folder = folder
         self._spark_cores = spark_cores
         self._running: dict[str, Any] = {}
-        self._starting = {name: Lock() for name in ("kafka", "spark", "s3", *_CATALOGS)}
+        self._starting: defaultdict[str, Lock] = defaultdict(Lock)
         self._stack = ExitStack()
 
     def folder(self) -> Path:
@@ -41,9 +42,12 @@ class Servers:
         """Return the broker's bootstrap servers."""
         return str(self._once("kafka", start_test_kafka).bootstrap_servers)
 
-    def spark(self) -> str:
-        """Return the Spark Connect server's address."""
-        return str(self._once("spark", self._start_spark).remote)
+    def spark(self, name: str = "spark-connect") -> str:
+        """Return the address of the Spark Connect server of this name.
+
+        A session is named after its pipeline: two pipelines of one name stop each other's work on one server.
+        """
+        return str(self._once(name, self._start_spark).remote)
 
     def s3(self) -> str:
         """Return the object store's address."""
@@ -65,8 +69,8 @@ class Servers:
                 self._running[name] = server
             return self._running[name]
 
-    def _start_spark(self, _folder: ServerFolder) -> Any:
-        return start_spark_connect(spark_settings(self._folder, cores=self._spark_cores))
+    def _start_spark(self, folder: ServerFolder) -> Any:
+        return start_spark_connect(spark_settings(folder, cores=self._spark_cores))
 
     def _start_catalog(self, name: str, folder: ServerFolder) -> Any:
         return _CATALOGS[name](folder, store_at(self.s3()))
@@ -90,15 +94,15 @@ def running_servers(folder: Path, needs: Iterable[str]) -> Iterator[Stage]:
         servers.stop()
 
 
-def spark_settings(folder: Path, *, cores: int = 2) -> SparkConnectSettings:
-    """Return a Connect server's settings, its files below ``folder``."""
-    place = ServerFolder(folder, "spark-connect")
+def spark_settings(folder: ServerFolder, *, cores: int = 2) -> SparkConnectSettings:
+    """Return the settings of a Connect server that lives there."""
     return SparkConnectSettings(
-        home=place.home,
-        run_folder=place.run_folder,
-        log_path=place.log_path,
+        home=folder.home,
+        run_folder=folder.run_folder,
+        log_path=folder.log_path,
         port=free_ports(1)[0],
         cores=cores,
         jar_sets=("spark", "spark-s3"),
         dies_with_parent=True,
+        name=folder.name,
     )

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 SERVERS = pytest.StashKey[Servers]()
 LENT = pytest.StashKey[dict[str, object]]()
-# Each of two processes may have the tasks of two splits under way, on however many cores.
-SPARK_CORES = 4
+# The tasks of two splits are under way at once, on however many cores.
+SPARK_CORES = 2
 
 _FOREIGN_PREFIXES = (
     "SLUICE_CONFIG",
@@ -126,9 +126,15 @@ def namespace() -> str:
 
 
 @pytest.fixture(scope="session")
-def spark_remote(servers: Servers) -> str:
-    """The address of the run's Spark Connect server."""
-    return servers.spark()
+def spark_name() -> str:
+    """The Spark server that this process has for itself: most tests' pipelines are called the same."""
+    return f"spark-{os.environ.get('PYTEST_XDIST_WORKER', 'connect')}"
+
+
+@pytest.fixture(scope="session")
+def spark_remote(servers: Servers, spark_name: str) -> str:
+    """The address of this process's Spark Connect server."""
+    return servers.spark(spark_name)
 
 
 @pytest.fixture

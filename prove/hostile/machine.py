@@ -80,7 +80,10 @@ def machines() -> Iterator[Scenario]:
 def _everything_killed(stage: Stage) -> Findings:
     """Servers of its own: nobody else may lose theirs."""
     root = stage.folder / unique_name("machine")
-    kafka, spark = kafka_settings(ServerFolder(root, "kafka")), spark_settings(root)
+    kafka, spark = (
+        kafka_settings(ServerFolder(root, "kafka")),
+        spark_settings(ServerFolder(root, "spark-connect")),
+    )
     servers: list[KafkaServer | SparkConnectServer] = []
 
     def start() -> None:

@@ -58,9 +58,9 @@ def lab(new_lab: NewLab, monkeypatch: pytest.MonkeyPatch) -> Lab:
 
 
 @pytest.fixture
-def spark_folders(servers: Servers) -> list[Path]:
+def spark_folders(servers: Servers, spark_name: str) -> list[Path]:
     """Where the Connect server works and what it logs; not Kafka's segments, which are large."""
-    return [servers.folder() / "spark-connect", servers.folder() / "logs"]
+    return [servers.folder() / spark_name, servers.folder() / "logs"]
 
 
 def _files_with_secrets(*folders: Path) -> list[tuple[str, str]]:
