@@ -26,7 +26,7 @@ from spark_jobs.protocol.errors import SluiceError
 
 
 def table_checks(pipeline: PipelineConfig) -> AssetChecksDefinition | None:
-    """All checks of one pipeline in one step, since one look serves them all; None when all are off."""
+    """Return a pipeline's checks, in one step as one look serves them all; None when all are off."""
     specs = _specs(pipeline)
     if not specs:
         return None
@@ -53,7 +53,7 @@ def table_checks(pipeline: PipelineConfig) -> AssetChecksDefinition | None:
 
 
 def asset_check_result(pipeline: PipelineConfig, result: CheckResult) -> AssetCheckResult:
-    """A judgement as Dagster shows it."""
+    """Return a judgement as Dagster shows it."""
     is_error = result.severity is Severity.ERROR
     return AssetCheckResult(
         passed=result.passed,

@@ -30,7 +30,7 @@ TAG_SINCE = "sluice/since"
 
 
 def quality_checks(pipeline: PipelineConfig) -> AssetChecksDefinition | None:
-    """All suites of one pipeline in one step: the rows are read once. None without suites."""
+    """Return all suites of one pipeline in one step: the rows are read once. None without suites."""
     if not pipeline.quality:
         return None
 
@@ -58,7 +58,7 @@ def quality_checks(pipeline: PipelineConfig) -> AssetChecksDefinition | None:
 
 
 def check_name(suite: Suite) -> str:
-    """The check's name in Dagster: built-in checks have names of their own."""
+    """Return the check's name in Dagster: built-in checks have names of their own."""
     return f"quality_{suite.name}"
 
 

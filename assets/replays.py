@@ -3,20 +3,19 @@
 from dagster import (
     AssetExecutionContext,
     AssetsDefinition,
-    AssetSpec,
     BackfillPolicy,
     Config,
     DynamicPartitionsDefinition,
     MaterializeResult,
     MetadataValue,
     ResourceParam,
-    multi_asset,
 )
 from pydantic import Field
 
 from assets.failures import named_failures
-from assets.keys import GROUP_REPLAY, dagster_owners, replay_key, step_name, table_key
+from assets.keys import GROUP_REPLAY, replay_key
 from assets.limits import upkeep_pool
+from assets.pipeline_asset import pipeline_asset
 from resources.sluice import Sluice
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.errors import SluiceError
@@ -41,7 +40,7 @@ class OffsetWindows(DynamicPartitionsDefinition):
     """
 
     def has_partition_key(self, partition_key: str, *args: object, **kwargs: object) -> bool:  # noqa: ARG002
-        """Whether the key is a window's name."""
+        """True if the key is a window's name."""
         try:
             window_bounds(partition_key)
         except SluiceError:
@@ -50,16 +49,23 @@ class OffsetWindows(DynamicPartitionsDefinition):
 
 
 def windows_of(pipeline: PipelineConfig) -> OffsetWindows:
-    """The partitions of the pipeline's replay asset."""
+    """Return the partitions of the pipeline's replay asset."""
     return OffsetWindows(name=f"replay/{pipeline.name}")
 
 
 def replay_asset(pipeline: PipelineConfig) -> AssetsDefinition:
-    """The replay asset of one pipeline."""
+    """Return the replay asset of one pipeline."""
 
-    @multi_asset(
-        name=step_name("replay", pipeline.name),
-        specs=[_spec(pipeline)],
+    @pipeline_asset(
+        pipeline,
+        "replay",
+        replay_key(pipeline),
+        group=GROUP_REPLAY,
+        kinds={"iceberg", "kafka", "spark"},
+        description=f"Reads a window of {WINDOW_OFFSETS:,} offsets of every partition of `{pipeline.topic}`"
+        " again, with today's configuration, and replaces exactly its rows in"
+        f" `{pipeline.table}` and their dead letters. Safe beside drains and to repeat."
+        " Choose windows on the backfill page; any exact range goes into the launchpad's `ranges`.",
         partitions_def=windows_of(pipeline),
         # A run a window: one that fails is seen, bounded and started again alone.
         backfill_policy=BackfillPolicy.multi_run(max_partitions_per_run=1),
@@ -102,20 +108,3 @@ def replay_asset(pipeline: PipelineConfig) -> AssetsDefinition:
         )
 
     return replay_window
-
-
-def _spec(pipeline: PipelineConfig) -> AssetSpec:
-    return AssetSpec(
-        replay_key(pipeline),
-        deps=[table_key(pipeline)],
-        group_name=GROUP_REPLAY,
-        kinds={"iceberg", "kafka", "spark"},
-        owners=dagster_owners(pipeline.owners),
-        tags={"sluice/pipeline": pipeline.name},
-        description=(
-            f"Reads a window of {WINDOW_OFFSETS:,} offsets of every partition of `{pipeline.topic}` again, "
-            f"with today's configuration, and replaces exactly its rows in `{pipeline.table}` and their dead "
-            "letters. Safe beside drains and to repeat. Choose windows on the backfill page; any exact range "
-            "goes into the launchpad's `ranges`."
-        ),
-    )

@@ -2,28 +2,30 @@
 
 import dataclasses
 
-from dagster import (
-    AssetExecutionContext,
-    AssetsDefinition,
-    AssetSpec,
-    MaterializeResult,
-    ResourceParam,
-    multi_asset,
-)
+from dagster import AssetExecutionContext, AssetsDefinition, MaterializeResult, ResourceParam
 
 from assets.failures import named_failures
-from assets.keys import GROUP_UPKEEP, dagster_owners, step_name, table_key, txlog_key
+from assets.keys import GROUP_UPKEEP, txlog_key
 from assets.limits import UPKEEP_MAX_RUNTIME_SECONDS, upkeep_pool
+from assets.pipeline_asset import pipeline_asset
 from resources.sluice import Sluice
 from spark_jobs.books.entries import books_of
 from spark_jobs.config.settings import PipelineConfig
 
 
 def txlog_asset(pipeline: PipelineConfig) -> AssetsDefinition:
-    """The asset of one pipeline's transaction log."""
+    """Return the asset of one pipeline's transaction log."""
 
-    @multi_asset(
-        name=step_name("checkpoint", pipeline.name), specs=[_spec(pipeline)], pool=upkeep_pool(pipeline)
+    @pipeline_asset(
+        pipeline,
+        "checkpoint",
+        txlog_key(pipeline),
+        group=GROUP_UPKEEP,
+        kinds={"iceberg"},
+        pool=upkeep_pool(pipeline),
+        description=f"What every run did to `{pipeline.table}`, phase by phase. Finished attempts are"
+        f" folded into the books, the table `{books_of(pipeline.table)}`: recovery then has few objects to"
+        " list, and what was done stays for SQL and `./sluice history`.",
     )
     def checkpoint_log(
         context: AssetExecutionContext, sluice: ResourceParam[Sluice]
@@ -41,19 +43,3 @@ def txlog_asset(pipeline: PipelineConfig) -> AssetsDefinition:
             return MaterializeResult(metadata=dataclasses.asdict(checkpoint(pipeline, connections)))
 
     return checkpoint_log
-
-
-def _spec(pipeline: PipelineConfig) -> AssetSpec:
-    return AssetSpec(
-        txlog_key(pipeline),
-        deps=[table_key(pipeline)],
-        group_name=GROUP_UPKEEP,
-        kinds={"iceberg"},
-        owners=dagster_owners(pipeline.owners),
-        tags={"sluice/pipeline": pipeline.name},
-        description=(
-            f"What every run did to `{pipeline.table}`, phase by phase. Finished attempts are folded into the"
-            f" books, the table `{books_of(pipeline.table)}`: recovery then has few objects to list, and what"
-            " was done stays for SQL and `./sluice history`."
-        ),
-    )

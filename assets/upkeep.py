@@ -2,18 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
-from dagster import (
-    AssetExecutionContext,
-    AssetsDefinition,
-    AssetSpec,
-    MaterializeResult,
-    ResourceParam,
-    multi_asset,
-)
+from dagster import AssetExecutionContext, AssetsDefinition, MaterializeResult, ResourceParam
 
 from assets.failures import named_failures
-from assets.keys import GROUP_UPKEEP, dagster_owners, step_name, table_key, upkeep_key
+from assets.keys import GROUP_UPKEEP, upkeep_key
 from assets.limits import upkeep_pool
+from assets.pipeline_asset import pipeline_asset
 from resources.sluice import Sluice
 from spark_jobs.books.entries import books_of
 from spark_jobs.config.settings import PipelineConfig
@@ -34,15 +28,21 @@ _PLOTTED = ("data_files", "small_files", "bytes", "snapshots", "manifests")
 
 
 def upkeep_assets(pipeline: PipelineConfig) -> list[AssetsDefinition]:
-    """One asset for each kind of upkeep of the pipeline's tables and its namespace's books."""
+    """Return one asset for each kind of upkeep of the pipeline's tables and its namespace's books."""
     return [_upkeep_asset(pipeline, kind) for kind in UpkeepKind]
 
 
 def _upkeep_asset(pipeline: PipelineConfig, kind: UpkeepKind) -> AssetsDefinition:
-    @multi_asset(
-        name=step_name(f"upkeep_{kind}", pipeline.name),
-        specs=[_spec(pipeline, kind)],
+    @pipeline_asset(
+        pipeline,
+        f"upkeep_{kind}",
+        upkeep_key(pipeline, kind),
+        group=GROUP_UPKEEP,
+        kinds={"iceberg", "spark"},
         pool=upkeep_pool(pipeline),
+        description=_DESCRIPTIONS[kind].format(table=pipeline.table)
+        + f" The dead-letter table `{pipeline.dead_letter_table}` and the namespace's books with it."
+        + f" By hand: `{mends.command('upkeep', pipeline.name, f'--only {kind}')}`.",
     )
     def tidy_up(context: AssetExecutionContext, sluice: ResourceParam[Sluice]) -> MaterializeResult[None]:
         from spark_jobs.upkeep.jobs import run_upkeep  # noqa: PLC0415  (imports the lake)
@@ -58,7 +58,7 @@ def _upkeep_asset(pipeline: PipelineConfig, kind: UpkeepKind) -> AssetsDefinitio
 
 
 def upkeep_metadata(pipeline: PipelineConfig, result: "UpkeepResult") -> dict[str, Any]:
-    """Plain numbers, so that Dagster plots them; those of the dead letters and the books have a prefix."""
+    """Return plain numbers, which Dagster plots; those of dead letters and books have a prefix."""
     prefixes = {pipeline.dead_letter_table: "dead_letters_", books_of(pipeline.table): "books_"}
     metadata: dict[str, Any] = {"milliseconds": result.milliseconds}
     for table in result.tables:
@@ -72,17 +72,3 @@ def _numbers(table: "TableUpkeep") -> dict[str, Any]:
     after = {f"{name}_after": getattr(table.after, name) for name in _PLOTTED}
     note = {"note": table.done.note} if table.done.note else {}
     return {"table": table.table, **before, **after, **table.done.counts, **note}
-
-
-def _spec(pipeline: PipelineConfig, kind: UpkeepKind) -> AssetSpec:
-    return AssetSpec(
-        upkeep_key(pipeline, kind),
-        deps=[table_key(pipeline)],
-        group_name=GROUP_UPKEEP,
-        kinds={"iceberg", "spark"},
-        owners=dagster_owners(pipeline.owners),
-        tags={"sluice/pipeline": pipeline.name},
-        description=_DESCRIPTIONS[kind].format(table=pipeline.table)
-        + f" The dead-letter table `{pipeline.dead_letter_table}` and the namespace's books with it."
-        + f" By hand: `{mends.command('upkeep', pipeline.name, f'--only {kind}')}`.",
-    )

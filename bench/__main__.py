@@ -16,6 +16,7 @@ from bench.kafka_connect import measure_kafka_connect
 from bench.lab import open_lab
 from bench.many_commits import measure_many_commits
 from bench.memory import measure_memory
+from bench.pipelines import measure_pipelines
 from bench.report import (
     catch_up_rows,
     cold_start_rows,
@@ -23,6 +24,7 @@ from bench.report import (
     machine,
     many_commits_rows,
     memory_rows,
+    pipelines_rows,
     print_json,
     print_table,
     shapes_rows,
@@ -58,6 +60,7 @@ class Sizes:
     commits: int
     kafka_connect_records: int
     cold_starts: int
+    pipelines: int
 
 
 FULL = Sizes(
@@ -71,6 +74,7 @@ FULL = Sizes(
     commits=2_000,
     kafka_connect_records=3_000_000,
     cold_starts=5,
+    pipelines=1_000,
 )
 QUICK = Sizes(
     catch_up_records=300_000,
@@ -83,6 +87,7 @@ QUICK = Sizes(
     commits=200,
     kafka_connect_records=300_000,
     cold_starts=1,
+    pipelines=200,
 )
 
 
@@ -142,6 +147,11 @@ PARTS = {
         "commit time over 2,000 commits with upkeep between them",
         lambda lab, sizes: measure_many_commits(lab, sizes.commits),
         many_commits_rows,
+    ),
+    "pipelines": Part(
+        "the code location of 100 and of 1,000 pipelines, and a run in it",
+        lambda lab, sizes: measure_pipelines(lab.folder, sizes.pipelines),
+        pipelines_rows,
     ),
 }
 

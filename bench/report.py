@@ -15,6 +15,7 @@ from bench.catch_up import GOAL_CPU_US_PER_ROW, GOAL_RATIO
 from bench.kafka_connect import cpu_us_per_row
 from bench.many_commits import GOAL_RATIO as MANY_COMMITS_GOAL_RATIO
 from bench.memory import GOAL_GROWTH
+from bench.pipelines import GOAL_GROWTH as PIPELINES_GOAL_GROWTH
 from bench.small_batches import GOAL_FIRST_SECONDS, GOAL_LATER_SECONDS
 from bench.tick import GOAL_P50_SECONDS, GOAL_P95_SECONDS
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from bench.kafka_connect import KafkaConnectResult, Sunk
     from bench.many_commits import ManyCommitsResult
     from bench.memory import MemoryResult
+    from bench.pipelines import PipelinesResult
     from bench.small_batches import SmallBatchesResult
     from bench.splits import SplitsResult
     from bench.tick import TickResult
@@ -180,6 +182,19 @@ def many_commits_rows(result: ManyCommitsResult) -> list[Row]:
         ("manifests, at most", f"{most.manifests:,}", ""),
         ("runs of upkeep", f"{runs}; {result.upkeep_seconds:.0f} s of {result.seconds:.0f} s", ""),
     ]
+
+
+def pipelines_rows(result: PipelinesResult) -> list[Row]:
+    """Cost of few and of many pipelines' definitions, to the code server and to a run of one."""
+    rows: list[Row] = []
+    for cost in (result.few, result.many):
+        rows += [
+            (f"definitions of {cost.pipelines:,} pipelines, CPU", f"{cost.definitions_seconds:.2f} s", ""),
+            *_steps("code server, CPU s", cost.load_seconds, 2),
+            *_steps("a run of one of them, CPU s", cost.run_seconds, 2),
+        ]
+    ratio = f"{result.many.pipelines:,} / {result.few.pipelines:,} pipelines"
+    return [*rows, (ratio, f"{result.growth:.1f}", f"<= {PIPELINES_GOAL_GROWTH:g}")]
 
 
 def tick_rows(result: TickResult) -> list[Row]:

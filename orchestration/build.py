@@ -14,10 +14,10 @@ from assets.topics import topic_assets
 from assets.txlog_checkpoints import txlog_asset
 from assets.upkeep import upkeep_assets
 from orchestration.backlog_sensor import backlog_sensor
-from orchestration.checks_schedule import checks_job, checks_schedule
+from orchestration.checks_schedule import checks_schedule
 from orchestration.event_log_upkeep import event_log_upkeep_job, event_log_upkeep_schedule
-from orchestration.jobs import drain_job, upkeep_job
-from orchestration.quality_sensor import quality_job, quality_sensor
+from orchestration.jobs import checks_job, drain_job, quality_job, upkeep_job
+from orchestration.quality_sensor import quality_sensor
 from orchestration.upkeep_sensor import upkeep_sensor
 from orchestration.windows_sensor import windows_sensor
 from resources.sluice import Sluice
@@ -27,19 +27,10 @@ if TYPE_CHECKING:
 
 
 def build_definitions(config: SluiceConfig) -> Definitions:
-    """Topics, tables and logs of every pipeline, what starts their runs, and the one resource they share."""
+    """Return topics, tables and logs of every pipeline, what starts their runs, and what they share."""
     pipelines = config.pipelines
-    jobs = [drain_job, upkeep_job] if pipelines else []
-    schedules = [event_log_upkeep_schedule]
     checks = [checks for pipeline in pipelines if (checks := table_checks(pipeline)) is not None]
-    if checks:
-        jobs.append(checks_job(checks))
-        schedules.append(checks_schedule(jobs[-1]))
-    sensors = [backlog_sensor, upkeep_sensor, windows_sensor] if pipelines else []
-    suites = [found for pipeline in pipelines if (found := quality_checks(pipeline)) is not None]
-    if suites:
-        jobs.append(quality_job(suites))
-        sensors.append(quality_sensor(jobs[-1]))
+    suites = [suites for pipeline in pipelines if (suites := quality_checks(pipeline)) is not None]
     return Definitions(
         assets=[
             *topic_assets(pipelines),
@@ -49,9 +40,17 @@ def build_definitions(config: SluiceConfig) -> Definitions:
             *(asset for pipeline in pipelines for asset in upkeep_assets(pipeline)),
         ],
         asset_checks=[*checks, *suites],
-        jobs=[*jobs, event_log_upkeep_job],
-        sensors=sensors,
-        schedules=schedules,
+        jobs=[
+            *([drain_job, upkeep_job] if pipelines else []),
+            *([checks_job(checks)] if checks else []),
+            *([quality_job(suites)] if suites else []),
+            event_log_upkeep_job,
+        ],
+        sensors=[
+            *([backlog_sensor, upkeep_sensor, windows_sensor] if pipelines else []),
+            *([quality_sensor] if suites else []),
+        ],
+        schedules=[event_log_upkeep_schedule, *([checks_schedule] if checks else [])],
         resources={"sluice": Sluice(config)},
         executor=in_process_executor,
     )

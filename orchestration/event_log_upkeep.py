@@ -14,14 +14,12 @@ from dagster import (
     OpExecutionContext,
     RunsFilter,
     ScheduleDefinition,
-    in_process_executor,
     job,
     op,
 )
 
-from assets.failures import NO_RETRY_TAGS
 from assets.limits import UPKEEP_MAX_RUNTIME_SECONDS
-from orchestration.jobs import TAG_MAX_RUNTIME
+from orchestration.jobs import run_tags
 
 FINISHED = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
 TAG_CODE_LOCATION = "dagster/code_location"  # set by Dagster on each run that a workspace started
@@ -33,7 +31,7 @@ PAGE_RUNS = 200
 def delete_old_runs(
     instance: DagsterInstance, code_location: str, before: dt.datetime, *, budget_seconds: float
 ) -> int:
-    """Delete the code location's finished runs created before ``before`` (aware), oldest first; how many."""
+    """Delete the location's finished runs from before ``before`` (aware), oldest first; return how many."""
     deadline = time.monotonic() + budget_seconds
     kept = _newest_materializations(instance)
     deleted, cursor = 0, None
@@ -66,7 +64,7 @@ def _newest_materializations(instance: DagsterInstance) -> set[str]:
 
 @op(tags={"sluice/upkeep": "event-log"})
 def delete_old_event_logs(context: OpExecutionContext) -> None:
-    """Bounded: what one pass does not reach, the next one does."""
+    """Delete what is old enough; what one pass does not reach in its time, the next one does."""
     code_location = context.run.tags.get(TAG_CODE_LOCATION)
     if code_location is None:
         context.log.info("nothing deleted: no workspace started this run, so no run is known to be ours")
@@ -76,11 +74,7 @@ def delete_old_event_logs(context: OpExecutionContext) -> None:
     context.log.info("deleted %s runs created before %s", deleted, before.isoformat(timespec="seconds"))
 
 
-@job(
-    name="event_log_upkeep",
-    tags={TAG_MAX_RUNTIME: str(UPKEEP_MAX_RUNTIME_SECONDS), **NO_RETRY_TAGS},
-    executor_def=in_process_executor,
-)
+@job(name="event_log_upkeep", tags=run_tags(UPKEEP_MAX_RUNTIME_SECONDS))
 def event_log_upkeep_job() -> None:
     """Delete this code location's runs older than two days with their event logs."""
     delete_old_event_logs()

@@ -16,12 +16,14 @@ from bench.kafka_connect import measure_kafka_connect
 from bench.lab import Lab, open_lab
 from bench.many_commits import measure_many_commits
 from bench.memory import MemoryResult, drain_alone
+from bench.pipelines import GOAL_GROWTH, measure_pipelines
 from bench.report import (
     catch_up_rows,
     cold_start_rows,
     kafka_connect_rows,
     many_commits_rows,
     memory_rows,
+    pipelines_rows,
     print_json,
     shapes_rows,
     small_batches_rows,
@@ -34,6 +36,7 @@ from tests.support.warm_drains import run_warm_drains
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from servers.spark_connect import SparkConnectServer
 
@@ -136,6 +139,15 @@ def test_bench_cold_start_tells_whose_imports_it_is(lab: Lab) -> None:
     assert 0 < result.starts["interpreter alone"].seconds < result.starts["status"].seconds
     assert "pyiceberg" in result.packages_ms["status"]
     assert cold_start_rows(result)
+
+
+def test_bench_pipelines_grow_with_their_number(tmp_path: Path) -> None:
+    """Ten times the pipelines cost about ten times as much, far from the square of it."""
+    result = measure_pipelines(tmp_path, 100)
+    assert (result.few.pipelines, result.many.pipelines) == (10, 100)
+    assert result.few.run_seconds.keys() == {"imports", "build", "its job"}
+    assert 1 < result.growth < 3 * GOAL_GROWTH
+    assert pipelines_rows(result)
 
 
 def test_bench_many_commits_keeps_the_table_small(lab: Lab) -> None:

@@ -1,0 +1,125 @@
+"""What many pipelines cost Dagster: loading the code location, and what a run of one pays for the others.
+
+Each figure is the CPU time of a new process: no server is asked, and other work on the machine counts little.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PROJECT = Path(__file__).resolve().parents[1]
+GROWTH_OF_PIPELINES = 10
+GOAL_GROWTH = 12.0
+
+
+@dataclass(frozen=True, slots=True)
+class LocationCost:
+    """CPU seconds by step of the code server (``load_seconds``) and of a run's process (``run_seconds``)."""
+
+    pipelines: int
+    load_seconds: dict[str, float]
+    run_seconds: dict[str, float]
+
+    @property
+    def definitions_seconds(self) -> float:
+        """All that the number of pipelines decides: not the imports."""
+        return sum(seconds for step, seconds in self.load_seconds.items() if step != "imports")
+
+
+@dataclass(frozen=True, slots=True)
+class PipelinesResult:
+    """The same for few pipelines and for ten times as many."""
+
+    few: LocationCost
+    many: LocationCost
+
+    @property
+    def growth(self) -> float:
+        """How many times the definitions of the few those of ten times as many cost."""
+        return self.many.definitions_seconds / self.few.definitions_seconds
+
+
+def measure_pipelines(folder: Path, pipelines: int) -> PipelinesResult:
+    """Load the definitions of a tenth of ``pipelines`` and of all, as the code server and as a run do."""
+    few, many = (_measure(folder, number) for number in (pipelines // GROWTH_OF_PIPELINES, pipelines))
+    return PipelinesResult(few, many)
+
+
+def _measure(folder: Path, pipelines: int) -> LocationCost:
+    home = folder / f"pipelines-{pipelines}"
+    home.mkdir()
+    path = home / "sluice.yaml"
+    named = {f"p{n}": {"topic": f"topic-{n}", "table": f"bench.t{n}"} for n in range(pipelines)}
+    path.write_text(yaml.safe_dump({"version": 1, "pipelines": named}))
+    environment = os.environ | {"SLUICE_CONFIG": str(path), "SLUICE_HOME": str(home / ".sluice")}
+    load, run = (_in_a_new_process(process, environment) for process in ("load", "run"))
+    return LocationCost(pipelines, load, run)
+
+
+def _in_a_new_process(process: str, environment: dict[str, str]) -> dict[str, float]:
+    words = [sys.executable, "-m", "bench.pipelines", process]
+    finished = subprocess.run(
+        words, cwd=PROJECT, env=environment, stdout=subprocess.PIPE, text=True, check=True
+    )
+    seconds: dict[str, float] = json.loads(finished.stdout.splitlines()[-1])
+    return seconds
+
+
+def _load(step: Callable[[str], None]) -> None:
+    """Do what the code server does when it starts."""
+    from dagster._core.remote_representation.external_data import RepositorySnap  # noqa: PLC0415
+
+    import orchestration.build  # noqa: F401, PLC0415
+
+    step("imports")
+    from orchestration.definitions import defs  # noqa: PLC0415  (reads the configuration and builds)
+
+    step("build")
+    repository = defs.get_repository_def()
+    repository.load_all_definitions()
+    step("resolve")
+    RepositorySnap.from_def(repository, defer_snapshots=True)
+    step("describe to the UI")
+
+
+def _run(step: Callable[[str], None]) -> None:
+    """Do what a run's process does before its first step, for one pipeline's drain."""
+    from dagster import AssetKey  # noqa: PLC0415
+
+    import orchestration.build  # noqa: F401, PLC0415
+
+    step("imports")
+    from orchestration.definitions import defs  # noqa: PLC0415
+
+    step("build")
+    repository = defs.get_repository_def()
+    repository.get_maybe_subset_job_def("drain")  # Dagster asks for the whole job first
+    repository.get_maybe_subset_job_def("drain", None, {AssetKey(["bench", "t0"])}, set())
+    step("its job")
+
+
+def main() -> None:
+    """Measure this process and print it as JSON."""
+    seconds: dict[str, float] = {}
+
+    def step(name: str) -> None:
+        seconds[name] = time.process_time() - sum(seconds.values())
+
+    {"load": _load, "run": _run}[sys.argv[1]](step)
+    print(json.dumps(seconds))
+
+
+if __name__ == "__main__":
+    main()
