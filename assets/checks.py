@@ -17,9 +17,9 @@ from assets.failures import named_failures
 from assets.keys import step_name, table_key
 from assets.limits import checks_pool
 from resources.sluice import Sluice
-from spark_jobs.config.check_names import Severity
+from spark_jobs.checks.check import Severity
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.health.judgements import CheckResult, checks_of, severity_of
+from spark_jobs.health.judge import CheckResult, checks_of, severity_of
 from spark_jobs.monitoring.audit_notes import audit_newest, is_due
 from spark_jobs.monitoring.checkup import Health
 from spark_jobs.protocol.errors import SluiceError
@@ -58,12 +58,12 @@ def asset_check_result(pipeline: PipelineConfig, result: CheckResult) -> AssetCh
     return AssetCheckResult(
         passed=result.passed,
         asset_key=table_key(pipeline),
-        check_name=result.name.value,
+        check_name=result.name,
         severity=AssetCheckSeverity.ERROR if is_error else AssetCheckSeverity.WARN,
         description=result.fact,
         metadata={
             **({"what mends it": MetadataValue.text(result.mend)} if result.mend else {}),
-            "runbook": MetadataValue.text(result.name.runbook),
+            "runbook": MetadataValue.text(result.runbook),
             **{name: MetadataValue.float(float(number)) for name, number in result.numbers.items()},
         },
     )
@@ -88,10 +88,10 @@ def _audit_when_due(context: AssetCheckExecutionContext, sluice: Sluice, health:
 def _specs(pipeline: PipelineConfig) -> list[AssetCheckSpec]:
     return [
         AssetCheckSpec(
-            name.value,
+            check.name,
             asset=table_key(pipeline),
-            description=f"{name.meaning} When it fails: {name.runbook}",
-            metadata={"severity": severity_of(pipeline, name).value},
+            description=f"{check.meaning} When it fails: {check.runbook}",
+            metadata={"severity": severity_of(pipeline, check).value},
         )
-        for name in checks_of(pipeline)
+        for check in checks_of(pipeline)
     ]

@@ -9,29 +9,33 @@ import click
 
 from cli import output
 from cli.work import pipelines_named
+from spark_jobs.checks.registry import BY_NAME
 from spark_jobs.config.file import load_config
 from spark_jobs.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from spark_jobs.health.judgements import CheckResult
+    from spark_jobs.health.judge import CheckResult
     from spark_jobs.monitoring.checkup import Health
 
 
-@click.command("checks")
+_HELP = f"""Judge PIPELINE (or --all) by the built-in checks; reads only, so it is safe to repeat.
+
+{", ".join(BY_NAME)}: docs/OPERATIONS.md says what each
+means and what to do. Severity and limits are under `checks:` in sluice.yaml. Records are compared with
+Kafka by the hourly audit of the running Sluice, or at once by `./sluice audit`.
+
+Exit code 1 when a check of severity error fails.
+"""
+
+
+@click.command("checks", help=_HELP)
 @click.argument("pipeline", required=False)
 @click.option("--all", "is_all", is_flag=True, help="Every pipeline.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def command(pipeline: str | None, is_all: bool, as_json: bool) -> int:
-    """Judge PIPELINE (or --all) by the built-in checks; reads only, so it is safe to repeat.
-
-    complete, fresh, lag, stall, retention_headroom, dead_letters, schema: docs/OPERATIONS.md says what each
-    means and what to do. Severity and limits are under `checks:` in sluice.yaml. Records are compared with
-    Kafka by the hourly audit of the running Sluice, or at once by `./sluice audit`.
-
-    Exit code 1 when a check of severity error fails.
-    """
+    """Judge by the built-in checks; the exit code is 1 when a check of severity error fails."""
     if (pipeline is None) is not is_all:
         raise ConfigError(
             "name a pipeline, or all of them with --all",
@@ -58,7 +62,7 @@ def print_checks(found: Sequence[Health]) -> None:
     output.table(
         ("pipeline", "check", "", "fact"),
         [
-            (health.pipeline.name, result.name.value, _word(result), result.fact)
+            (health.pipeline.name, result.name, _word(result), result.fact)
             for health in found
             for result in health.results
         ],
@@ -66,7 +70,7 @@ def print_checks(found: Sequence[Health]) -> None:
     failed = [(health, result) for health in found for result in health.results if not result.passed]
     for health, result in failed:
         output.say(f"{health.pipeline.name} {result.name}: {result.mend}")
-        output.say(f"  see {result.name.runbook}")
+        output.say(f"  see {result.runbook}")
     if not failed:
         output.say("every check passes")
 
@@ -78,7 +82,5 @@ def _word(result: CheckResult) -> str:
 def _to_json(health: Health) -> dict[str, object]:
     return {
         "pipeline": health.pipeline.name,
-        "checks": [
-            {**dataclasses.asdict(result), "runbook": result.name.runbook} for result in health.results
-        ],
+        "checks": [{**dataclasses.asdict(result), "runbook": result.runbook} for result in health.results],
     }

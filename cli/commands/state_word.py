@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from spark_jobs.health.judgements import stalled_after_seconds
+from spark_jobs.checks.check import stalled_after_seconds
 from spark_jobs.protocol import mends
 
 if TYPE_CHECKING:

@@ -65,7 +65,7 @@ def _audit(config: SluiceConfig, pipeline: PipelineConfig) -> bool:
 def _check(config: SluiceConfig) -> None:
     for health in check_up(Surveyor(config)):
         failed = [result for result in health.results if not result.passed]
-        passed = ", ".join(result.name.value for result in health.results if result.passed)
+        passed = ", ".join(result.name for result in health.results if result.passed)
         output.say(f"  checks of {health.pipeline.name}: {passed} passed")
         for result in failed:
-            output.say(f"    {result.name.value}: {result.fact}")
+            output.say(f"    {result.name}: {result.fact}")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import FileScanTask, Table
 
-    from spark_jobs.health.facts import Removal
+    from spark_jobs.checks.facts import Removal
     from spark_jobs.protocol.offsets import OffsetRange
 
 _COORDINATES = (GENERATION, PARTITION, OFFSET)

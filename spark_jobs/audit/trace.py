@@ -26,9 +26,9 @@ from spark_jobs.schema.metadata_columns import KEY
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
+    from spark_jobs.checks.facts import Removal
     from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.health.facts import Removal
     from spark_jobs.protocol.source import SourceState
 
 _RECORD_BYTES = 1 << 20

@@ -42,16 +42,6 @@ def format_duration(seconds: int) -> str:
     return f"{seconds}s"
 
 
-def spoken_duration(seconds: float) -> str:
-    """A length of time as people say it, to two units: ``45 s``, ``3 min``, ``2 h 5 min``, ``4 d 6 h``."""
-    if seconds < _SECONDS["m"]:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    days, hours, minutes = minutes // 1440, minutes // 60 % 24, minutes % 60
-    parts = [f"{number} {unit}" for number, unit in ((days, "d"), (hours, "h"), (minutes, "min")) if number]
-    return " ".join(parts[:2])
-
-
 def _parse(text: str, units: dict[str, int], kind: str, hint: str) -> int:
     match = _QUANTITY.fullmatch(text.strip())
     factor = units.get(match[2].lower()) if match else None

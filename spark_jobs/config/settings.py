@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_serializer
 
-from spark_jobs.config.check_names import Severity  # noqa: TC001  (pydantic needs it at run time)
+from spark_jobs.checks.check import Severity  # noqa: TC001  (pydantic needs it at run time)
 from spark_jobs.config.problems import ConfigProblem  # noqa: TC001  (pydantic needs it at run time)
 from spark_jobs.config.redaction import redact_properties, redact_urls
 from spark_jobs.config.suites import Suite, When

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, create_model
 
-from spark_jobs.config.check_names import DEFAULT_SEVERITIES, CheckName
+from spark_jobs.checks.check import LimitKind
+from spark_jobs.checks.registry import CHECKS
 from spark_jobs.config.settings import DEFAULT_METRICS_PORT, Frozen, MetricsSettings
 from spark_jobs.config.values import Count, Duration, PortNumber, Share, nothing_is_empty
+
+if TYPE_CHECKING:
+    from spark_jobs.checks.check import Check
 
 
 class WrittenCheck(Frozen):
@@ -22,69 +26,49 @@ class WrittenCheck(Frozen):
 class WrittenDurationCheck(WrittenCheck):
     """A check whose limit is a duration."""
 
-    limit: Duration | None = Field(default=None, description="A duration.")
+    limit: Duration | None = Field(default=None, description=LimitKind.DURATION)
 
 
 class WrittenCountCheck(WrittenCheck):
     """A check whose limit is a number of records."""
 
-    limit: Count | None = Field(default=None, description="Records.")
+    limit: Count | None = Field(default=None, description=LimitKind.COUNT)
 
 
 class WrittenShareCheck(WrittenCheck):
     """A check whose limit is a share."""
 
-    limit: Share | None = Field(default=None, description="A share, e.g. `1%`.")
+    limit: Share | None = Field(default=None, description=LimitKind.SHARE)
 
 
-def _meaning(name: CheckName, limit: str) -> str:
-    return f"{name.meaning} {limit} Severity `{DEFAULT_SEVERITIES[name]}` unless said otherwise."
+_WRITTEN = {
+    None: WrittenCheck,
+    LimitKind.DURATION: WrittenDurationCheck,
+    LimitKind.COUNT: WrittenCountCheck,
+    LimitKind.SHARE: WrittenShareCheck,
+}
 
 
-class WrittenChecks(Frozen):
+def _field(check: Check) -> tuple[Any, Any]:
+    """Return the type and the description of the key of a check."""
+    text = f"{check.meaning} {check.limit_text} Severity `{check.severity}` unless said otherwise."
+    model: Any = _WRITTEN[check.limit]
+    written = Annotated[model, BeforeValidator(nothing_is_empty)] | None
+    return written, Field(default=None, alias=check.name, description=text)
+
+
+if TYPE_CHECKING:
+    _Fields = Frozen
+else:
+    # What a model has a name for itself (``schema``) cannot be a field's.
+    _names = {check.name: check.name + "_" * hasattr(Frozen, check.name) for check in CHECKS}
+    _Fields = create_model(
+        "_Fields", __base__=Frozen, **{_names[check.name]: _field(check) for check in CHECKS}
+    )
+
+
+class WrittenChecks(_Fields):
     """The built-in checks, each `{severity: error|warn|off, limit: …}`; see docs/OPERATIONS.md."""
-
-    complete: Annotated[WrittenCheck, BeforeValidator(nothing_is_empty)] | None = Field(
-        default=None, description=_meaning(CheckName.COMPLETE, "It has no limit.")
-    )
-    fresh: Annotated[WrittenDurationCheck, BeforeValidator(nothing_is_empty)] | None = Field(
-        default=None,
-        description=_meaning(
-            CheckName.FRESH, "`limit`: its age; by default 5 times `freshness`, at least `5m`."
-        ),
-    )
-    lag: Annotated[WrittenCountCheck, BeforeValidator(nothing_is_empty)] | None = Field(
-        default=None,
-        description=_meaning(
-            CheckName.LAG, "`limit`: waiting records; by default twice `max_batch_records`."
-        ),
-    )
-    stall: Annotated[WrittenDurationCheck, BeforeValidator(nothing_is_empty)] | None = Field(
-        default=None,
-        description=_meaning(
-            CheckName.STALL,
-            "`limit`: time since the last commit; by default 5 times `freshness`, at least `5m`.",
-        ),
-    )
-    retention_headroom: Annotated[WrittenDurationCheck, BeforeValidator(nothing_is_empty)] | None = Field(
-        default=None,
-        description=_meaning(
-            CheckName.RETENTION_HEADROOM,
-            "`limit`: the least time; by default `1d`, or a quarter of `retention.ms` if that is less.",
-        ),
-    )
-    dead_letters: Annotated[WrittenShareCheck, BeforeValidator(nothing_is_empty)] | None = Field(
-        default=None,
-        description=_meaning(
-            CheckName.DEAD_LETTERS,
-            "`limit`: their share of a day's records; by default `dead_letters.stop_above`, else `1%`.",
-        ),
-    )
-    schema_: Annotated[WrittenCheck, BeforeValidator(nothing_is_empty)] | None = Field(
-        default=None,
-        alias="schema",
-        description=_meaning(CheckName.SCHEMA, "It fails for a day after a change."),
-    )
 
 
 class WrittenMetrics(Frozen):

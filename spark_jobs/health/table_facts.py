@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.schema import index_by_id, index_name_by_id
 from pyiceberg.table.snapshots import Operation, ancestors_of
 
-from spark_jobs.health.facts import BatchCounts, Removal, TableFacts
+from spark_jobs.checks.facts import BatchCounts, Removal, TableFacts
 from spark_jobs.lake.tables import progress_of, summary_of
 from spark_jobs.protocol.batch import total
 from spark_jobs.schema.changes import Column, schema_changes

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spark_jobs.health.facts import AuditNote
+from spark_jobs.checks.facts import AuditNote
 from spark_jobs.storage.state_files import write_whole
 
 if TYPE_CHECKING:

@@ -11,11 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from spark_jobs.checks.check import LATELY_SECONDS
+from spark_jobs.checks.facts import HealthFacts
 from spark_jobs.config.secrets import resolve
 from spark_jobs.connections.properties import resolve_kafka_properties
 from spark_jobs.drain.planning import bytes_per_record
-from spark_jobs.health.facts import HealthFacts
-from spark_jobs.health.judgements import LATELY_SECONDS, judge
+from spark_jobs.health.judge import judge
 from spark_jobs.health.retention import Waiting, headroom_ms, retention_of
 from spark_jobs.monitoring.audit_notes import read_note
 from spark_jobs.monitoring.survey import TOPIC_READERS, Surveyed, table_state
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
+    from spark_jobs.checks.facts import TableFacts
     from spark_jobs.config.settings import PipelineConfig
-    from spark_jobs.health.facts import TableFacts
-    from spark_jobs.health.judgements import CheckResult
+    from spark_jobs.health.judge import CheckResult
     from spark_jobs.monitoring.survey import Surveyor, TableState
     from spark_jobs.protocol.source import SourceState
     from spark_jobs.txlog.store import TxlogStore

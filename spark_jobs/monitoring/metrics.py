@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
     from spark_jobs.books.attempt_totals import Distribution
+    from spark_jobs.checks.facts import HealthFacts
     from spark_jobs.config.settings import SluiceConfig
-    from spark_jobs.health.facts import HealthFacts
     from spark_jobs.monitoring.checkup import Health
     from spark_jobs.monitoring.survey import TableState
     from spark_jobs.monitoring.totals import TableTotals
@@ -110,7 +110,7 @@ def _add_health(families: dict[str, Any], health: Health) -> None:
     """Gauges of one look; what is not known has no sample, so that nothing looks like zero."""
     name, facts = health.pipeline.name, health.facts
     for result in health.results:
-        labels = [name, result.name.value, result.severity.value]
+        labels = [name, result.name, result.severity.value]
         families["sluice_check_passed"].add_metric(labels, result.passed)
     for partition, records in _lag_series(facts.lag):
         families["sluice_lag_records"].add_metric([name, partition], records)

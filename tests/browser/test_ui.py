@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from dagster._core.execution.backfill import BulkActionStatus
 
-from spark_jobs.config.check_names import CheckName
+from spark_jobs.checks.registry import BY_NAME
 from spark_jobs.upkeep.conditions import UpkeepKind
 from tests.browser.conftest import WINDOWS
 from tests.support.dagster_scene import ORDERS_RECORDS
@@ -30,7 +30,6 @@ pytestmark = [
 
 IN_ORDER = ("topics", "tables", "upkeep")
 GROUPS = (*IN_ORDER, "replay")
-CHECKS = len(CheckName)
 
 
 @pytest.mark.usefixtures("tended", "judged", "replayed")
@@ -39,7 +38,7 @@ def test_the_graph_shows_the_flow(scene: Scene, page: Page, screenshots: Path) -
     page.open(f"{scene.url}/asset-groups?expanded={','.join(f'global@global:{group}' for group in GROUPS)}")
     page.wait_for("Kafka", "Iceberg", *GROUPS, *UpkeepKind, "log", "2 partitions")
     # None counts as passed while the schedule's own run is under way.
-    page.wait_for(f"{CHECKS} / {CHECKS} Passed", seconds=300)
+    page.wait_for(f"{len(BY_NAME)} / {len(BY_NAME)} Passed", seconds=300)
     assert "Never materialized" not in page.text
     across = [page.place(group, within="foreignObject *")["x"] for group in IN_ORDER]
     assert across == sorted(across)
@@ -61,9 +60,9 @@ def test_a_table_shows_itself(scene: Scene, page: Page, screenshots: Path) -> No
 @pytest.mark.usefixtures("judged")
 def test_checks_tell_what_they_found(scene: Scene, page: Page, screenshots: Path) -> None:
     """All pass on a healthy table; one's page has the fact, the numbers, plots and the way to the runbook."""
-    page.open(f"{scene.table_url}?view=checks&checkDetail={CheckName.COMPLETE}")
-    page.wait_for("0 missing, 0 doubled", CheckName.COMPLETE.runbook, "audited_offsets", *CheckName)
-    page.wait_for("Succeeded", times=CHECKS)
+    page.open(f"{scene.table_url}?view=checks&checkDetail=complete")
+    page.wait_for("0 missing, 0 doubled", BY_NAME["complete"].runbook, "audited_offsets", *BY_NAME)
+    page.wait_for("Succeeded", times=len(BY_NAME))
     page.screenshot(screenshots / "checks.png", height=1180)
 
 

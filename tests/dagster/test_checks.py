@@ -12,7 +12,7 @@ from pyiceberg.expressions import EqualTo
 from orchestration.build import build_definitions
 from orchestration.run_requests import RunHistory
 from prove.lab.new_lab import NewLab, as_json, configure
-from spark_jobs.config.check_names import CheckName
+from spark_jobs.checks.registry import BY_NAME
 from spark_jobs.monitoring.audit_notes import read_note
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def test_a_drained_table_passes_every_check_and_is_audited_once_an_hour(
     lab.drain()
     before_ms = time.time() * 1000
     found = evaluate(lab, instance)
-    assert set(found) == set(CheckName)
+    assert set(found) == set(BY_NAME)
     failed = {name: evaluation.description for name, evaluation in found.items() if not evaluation.passed}
     assert not failed
     numbers = {name: value.value for name, value in found["complete"].metadata.items()}

@@ -13,7 +13,8 @@ from dagster import AssetKey, Definitions
 from assets.keys import step_name
 from orchestration.build import build_definitions
 from orchestration.foreign_packages import refuse_foreign_packages
-from spark_jobs.config.check_names import CheckName, Severity
+from spark_jobs.checks.check import Severity
+from spark_jobs.checks.registry import BY_NAME
 from spark_jobs.config.settings import CatalogSettings, CheckSetting, PipelineConfig, SluiceConfig
 from spark_jobs.protocol.errors import ConfigError
 
@@ -78,13 +79,13 @@ def test_every_job_is_bounded_and_never_retried_by_dagster() -> None:
 
 def test_every_table_has_the_built_in_checks_that_are_on() -> None:
     """Names are stable, `off` leaves one out, and a pipeline without any still loads."""
-    off = {name: CheckSetting(severity=Severity.OFF) for name in CheckName}
+    off = {name: CheckSetting(severity=Severity.OFF) for name in BY_NAME}
     some = PipelineConfig(name="a", topic="t", table="lake.a", checks={"lag": off["lag"]})
     none = PipelineConfig(name="b", topic="t", table="lake.b", checks=off)
     defs = build_definitions(config_of(some, none))
     Definitions.validate_loadable(defs)
     keys = {key.to_user_string() for key in defs.resolve_asset_graph().asset_check_keys}
-    assert keys == {f"lake/a:{name}" for name in CheckName if name is not CheckName.LAG}
+    assert keys == {f"lake/a:{name}" for name in BY_NAME if name != "lag"}
 
 
 def test_each_table_has_a_pool_of_its_own() -> None:

@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from cli.app import COMMANDS
-from spark_jobs.config.check_names import CheckName, Severity
+from spark_jobs.checks.check import Severity
+from spark_jobs.checks.registry import CHECKS
 from spark_jobs.monitoring.metric_families import COUNTER, FAMILIES, HISTOGRAM
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -87,9 +88,9 @@ def test_grafana_can_import_the_dashboard() -> None:
 
 def test_every_check_has_an_alert_and_a_runbook_section() -> None:
     """No check is judged that nobody is told about, and none is told about without what to do."""
-    for name in CheckName:
-        assert [rule for rule in RULES if f'check="{name}"' in rule["expr"]], name
-        assert name.runbook.partition("#")[2] in RUNBOOK
+    for check in CHECKS:
+        assert [rule for rule in RULES if f'check="{check.name}"' in rule["expr"]], check.name
+        assert check.runbook.partition("#")[2] in RUNBOOK
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: str(rule["alert"]))

@@ -15,6 +15,8 @@ HARMLESS = frozenset(
     {
         *("__future__", "bisect", "collections", "collections.abc", "dataclasses", "datetime", "decimal"),
         *("difflib", "enum", "functools", "hashlib", "itertools", "json", "math", "operator", "posixpath"),
+        # As an import statement does; what is found by them is held to be pure below.
+        *("importlib", "pkgutil"),
         *("pydantic", "pydantic.fields", "pydantic_core", "re", "typing", "urllib.parse"),
     }
 )
@@ -52,6 +54,7 @@ def test_the_rules_of_the_protocol_call_themselves_pure():
         "spark_jobs.recovery.decide",
     } <= _PURE
     assert all(name in _PURE for name in _TREES if re.match(r"spark_jobs\.protocol\.(?!__)", name))
+    assert all(name in _PURE for name in _TREES if re.match(r"spark_jobs\.checks\.built_in\.(?!__)", name))
 
 
 @pytest.mark.parametrize("name", sorted(_PURE))

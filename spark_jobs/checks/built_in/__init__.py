@@ -1,0 +1,1 @@
+"""The built-in checks, one a file named like it; adding one touches nothing else."""

@@ -1,0 +1,76 @@
+"""``complete``: every drained offset became something, by the batches' balance and by the audit. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spark_jobs.checks.check import Case, Check, Severity, Verdict, no_table, spoken_duration
+from spark_jobs.protocol import mends
+from spark_jobs.protocol.batch import total
+
+if TYPE_CHECKING:
+    from spark_jobs.checks.facts import AuditNote, TableFacts
+
+
+def judge(case: Case) -> Verdict:
+    """Judge the kept batches' balances, and the last audit if there was one."""
+    facts = case.facts
+    if facts.table is None:
+        return no_table()
+    verdicts = [_balanced(facts.table)]
+    if facts.audit is not None:
+        verdicts.append(_audited(facts.audit, facts.now_ms))
+    return Verdict(
+        all(verdict.passed for verdict in verdicts),
+        "; ".join(verdict.fact for verdict in verdicts),
+        {name: number for verdict in verdicts for name, number in verdict.numbers.items()},
+        mends.command("audit", case.pipeline),
+    )
+
+
+CHECK = Check(
+    "complete",
+    place=1,
+    meaning="Every drained offset is accounted for, and the audit found none missing.",
+    severity=Severity.ERROR,
+    judge=judge,
+    limit_text="It has no limit.",
+)
+
+
+def _balanced(table: TableFacts) -> Verdict:
+    sums = total(batch.balance for batch in table.batches)
+    unaccounted = sum(batch.unaccounted for batch in table.batches)
+    removed = sum(removal.rows or 0 for removal in table.removals)
+    numbers: dict[str, float] = {
+        "batches": len(table.batches),
+        "offsets": sums.offsets,
+        "unaccounted": unaccounted,
+        "holes": len(table.holes),
+        "removed": removed,
+    }
+    batches = "1 batch balances" if len(table.batches) == 1 else f"{len(table.batches):,} batches balance"
+    parts = [f"{batches} over {sums.offsets:,} offsets"]
+    passed = not unaccounted and not table.holes
+    if not passed:
+        parts = [f"{unaccounted:,} offsets or rows are unaccounted for", *table.holes[:3]]
+    if table.removals:
+        newest = table.removals[-1]
+        parts.append(f"another writer removed {removed:,} rows ({newest.operation} {newest.snapshot_id})")
+    return Verdict(passed, "; ".join(parts), numbers)
+
+
+def _audited(note: AuditNote, now_ms: int) -> Verdict:
+    age = (now_ms - note.audited_at_ms) / 1000
+    fact = (
+        f"audit of the newest {note.offsets:,} offsets {spoken_duration(age)} ago: {note.missing:,} missing, "
+        f"{note.duplicates:,} doubled, {note.differing:,} differing, {note.removed:,} removed"
+    )
+    numbers = {
+        "audited_offsets": float(note.offsets),
+        "missing": float(note.missing),
+        "doubled": float(note.duplicates),
+        "differing": float(note.differing),
+        "audit_age_seconds": age,
+    }
+    return Verdict(not (note.missing or note.duplicates or note.differing), fact, numbers)

@@ -1,0 +1,62 @@
+"""``retention_headroom``: how long Kafka keeps what waits. Pure."""
+
+from __future__ import annotations
+
+from spark_jobs.checks.check import (
+    DAY_SECONDS,
+    Case,
+    Check,
+    LimitKind,
+    Severity,
+    Verdict,
+    drain_or_resume,
+    no_table,
+    spoken_duration,
+)
+
+HEADROOM_SECONDS = DAY_SECONDS
+HEADROOM_SHARE_OF_RETENTION = 0.25
+
+
+def judge(case: Case) -> Verdict:
+    """Judge when Kafka may delete the first record that waits, as far as that can be known."""
+    facts = case.facts
+    if facts.table is None:
+        return no_table(facts.waiting)
+    left = facts.headroom_ms
+    if left is None:
+        is_unknown = facts.waiting and not facts.is_retention_known
+        fact = (
+            f"unknown: the settings of topic {case.topic} cannot be read (DESCRIBE_CONFIGS)"
+            if is_unknown
+            else "nothing waits that Kafka would delete"
+        )
+        return Verdict(passed=True, fact=fact, numbers={"lag_records": facts.waiting})
+    seconds = left / 1000
+    limit = case.limit or _headroom_limit_seconds(facts.retention_ms)
+    fact = f"Kafka may delete the next record {f'in {spoken_duration(seconds)}' if seconds else 'now'}"
+    numbers = {"headroom_minutes": seconds / 60, "limit_minutes": limit / 60}
+    return Verdict(
+        seconds >= limit,
+        f"{fact} (at least {spoken_duration(limit)} wanted)",
+        numbers,
+        f"raise retention.ms of topic {case.topic}, then {drain_or_resume(case)}",
+    )
+
+
+CHECK = Check(
+    "retention_headroom",
+    place=5,
+    meaning="Kafka keeps what waits for much longer than it takes to drain it.",
+    severity=Severity.ERROR,
+    judge=judge,
+    limit_text="`limit`: the least time; by default `1d`, or a quarter of `retention.ms` if that is less.",
+    limit=LimitKind.DURATION,
+)
+
+
+def _headroom_limit_seconds(retention_ms: int | None) -> float:
+    """A day, but for topics that keep little: a quarter of what they keep."""
+    if retention_ms is None:
+        return float(HEADROOM_SECONDS)
+    return min(HEADROOM_SECONDS, retention_ms / 1000 * HEADROOM_SHARE_OF_RETENTION)

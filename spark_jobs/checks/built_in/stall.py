@@ -1,0 +1,53 @@
+"""``stall``: whether batches are committed while records wait. Pure."""
+
+from __future__ import annotations
+
+from spark_jobs.checks.check import (
+    Case,
+    Check,
+    LimitKind,
+    Severity,
+    Verdict,
+    no_table,
+    spoken_duration,
+    stalled_after_seconds,
+    with_limit,
+)
+from spark_jobs.protocol import mends
+
+
+def judge(case: Case) -> Verdict:
+    """Judge the time since the last commit, and what keeps the next one from coming."""
+    facts = case.facts
+    limit = case.limit or stalled_after_seconds(case.freshness_seconds)
+    table = facts.table
+    quiet = (facts.now_ms - table.committed_at_ms) / 1000 if table is not None else 0.0
+    numbers = {"seconds_since_commit": quiet, "lag_records": float(facts.waiting), "limit_seconds": limit}
+    if facts.error is not None:
+        fact = f"a drain would stop: {facts.error.message}"
+        return Verdict(passed=False, fact=fact, numbers=numbers, mend=facts.error.hint)
+    if facts.held:
+        fact = f"{len(facts.held)} batches are held by a quality gate; later ones wait"
+        mend = mends.command("held list", case.pipeline)
+        return Verdict(passed=False, fact=fact, numbers=numbers, mend=mend)
+    if table is None:
+        return no_table(facts.waiting)
+    if table.paused is not None:
+        fact = f"paused by {table.paused.actor}: {table.paused.reason}"
+        return Verdict(passed=True, fact=fact, numbers=numbers)
+    if not facts.waiting:
+        return Verdict(passed=True, fact="nothing waits", numbers=numbers)
+    fact = f"{facts.waiting:,} records wait, the last commit was {spoken_duration(quiet)} ago"
+    mend = mends.command("drain", case.pipeline)
+    return Verdict(quiet <= limit, with_limit(fact, spoken_duration(limit)), numbers, mend)
+
+
+CHECK = Check(
+    "stall",
+    place=4,
+    meaning="While records wait, batches are committed.",
+    severity=Severity.ERROR,
+    judge=judge,
+    limit_text="`limit`: time since the last commit; by default 5 times `freshness`, at least `5m`.",
+    limit=LimitKind.DURATION,
+)

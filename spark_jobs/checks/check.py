@@ -1,0 +1,120 @@
+"""A built-in check: what holds while it passes, how bad its failure is, its limit, the judge. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from spark_jobs.protocol import mends
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from spark_jobs.checks.facts import HealthFacts
+
+MINUTE_SECONDS = 60
+DAY_SECONDS = 24 * 3600
+# What "lately" means to the checks that look back.
+LATELY_SECONDS = DAY_SECONDS
+# A run's start and one retry fit in, whatever the freshness.
+STALLED_AFTER_FRESHNESS = 5
+STALLED_AFTER_SECONDS = 300
+
+
+class Severity(StrEnum):
+    """How bad a failed check is: ``error`` wants a person now, ``warn`` a look."""
+
+    ERROR = "error"
+    WARN = "warn"
+    OFF = "off"
+
+
+class LimitKind(StrEnum):
+    """What a check's ``limit`` is written as; the value is its line in docs/CONFIG.md."""
+
+    DURATION = "A duration."
+    COUNT = "Records."
+    SHARE = "A share, e.g. `1%`."
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What a judge decides: the facts, and what the pipeline's configuration says of them.
+
+    ``limit`` is the configured one, in seconds, records or as a share; None leaves it to the check.
+    """
+
+    facts: HealthFacts
+    pipeline: str
+    topic: str
+    freshness_seconds: int
+    max_batch_records: int
+    dead_letters_stop_above: float | None
+    limit: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a check passes, the one line that says why, and ``mend``, what to type if it does not.
+
+    ``numbers`` are plotted over time, so their names are stable; durations are in seconds.
+    """
+
+    passed: bool
+    fact: str
+    numbers: dict[str, float] = field(default_factory=dict)
+    mend: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One built-in check.
+
+    ``name`` is stable: alerts, dashboards and the runbook's anchors are made of it. ``place`` orders them for
+    people. ``meaning`` is one sentence: what holds while it passes. ``limit_text`` tells the default.
+    """
+
+    name: str
+    place: int
+    meaning: str
+    severity: Severity
+    judge: Callable[[Case], Verdict]
+    limit_text: str
+    limit: LimitKind | None = None
+
+    @property
+    def runbook(self) -> str:
+        """Where docs/OPERATIONS.md tells what to do."""
+        return f"docs/OPERATIONS.md#check-{self.name}"
+
+
+def stalled_after_seconds(freshness_seconds: int) -> float:
+    """Return for how long nothing may be committed while records wait."""
+    return float(max(STALLED_AFTER_SECONDS, STALLED_AFTER_FRESHNESS * freshness_seconds))
+
+
+def drain_or_resume(case: Case) -> str:
+    """Return what brings a table up to date: a paused pipeline is resumed."""
+    is_paused = case.facts.table is not None and case.facts.table.paused is not None
+    return mends.resume(case.pipeline) if is_paused else mends.command("drain", case.pipeline)
+
+
+def no_table(waiting: int = 0) -> Verdict:
+    """Return the verdict on a table that its first batch has yet to make: nothing is late."""
+    return Verdict(passed=True, fact=f"no table yet, {waiting:,} records wait" if waiting else "no table yet")
+
+
+def with_limit(fact: str, limit: str) -> str:
+    """Return the fact with what it may be at most."""
+    return f"{fact} (limit {limit})"
+
+
+def spoken_duration(seconds: float) -> str:
+    """A length of time as people say it, to two units: ``45 s``, ``3 min``, ``2 h 5 min``, ``4 d 6 h``."""
+    if seconds < MINUTE_SECONDS:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / MINUTE_SECONDS)
+    days, hours, minutes = minutes // 1440, minutes // 60 % 24, minutes % 60
+    parts = [f"{number} {unit}" for number, unit in ((days, "d"), (hours, "h"), (minutes, "min")) if number]
+    return " ".join(parts[:2])

@@ -1,0 +1,84 @@
+"""Judging a pipeline by the built-in checks that its configuration leaves on. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from spark_jobs.checks.check import Case, Severity, Verdict
+from spark_jobs.checks.registry import BY_NAME, CHECKS
+from spark_jobs.config.settings import CheckSetting
+
+if TYPE_CHECKING:
+    from spark_jobs.checks.check import Check
+    from spark_jobs.checks.facts import HealthFacts
+    from spark_jobs.config.settings import PipelineConfig
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """One judgement: ``fact`` is the one line, ``mend`` the command to type (empty when all is well).
+
+    ``numbers`` are plotted over time, so their names are stable; durations are in seconds.
+    """
+
+    name: str
+    severity: Severity
+    passed: bool
+    fact: str
+    numbers: dict[str, float] = field(default_factory=dict)
+    mend: str = ""
+
+    @property
+    def is_failed_error(self) -> bool:
+        """Whether it wants a person now."""
+        return not self.passed and self.severity is Severity.ERROR
+
+    @property
+    def runbook(self) -> str:
+        """Where docs/OPERATIONS.md tells what to do."""
+        return BY_NAME[self.name].runbook
+
+
+def severity_of(pipeline: PipelineConfig, check: Check) -> Severity:
+    """Return how bad it is when this check fails for this pipeline."""
+    return pipeline.checks.get(check.name, CheckSetting()).severity or check.severity
+
+
+def checks_of(pipeline: PipelineConfig) -> tuple[Check, ...]:
+    """Return the checks that are not switched off."""
+    return tuple(check for check in CHECKS if severity_of(pipeline, check) is not Severity.OFF)
+
+
+def judge(pipeline: PipelineConfig, facts: HealthFacts) -> tuple[CheckResult, ...]:
+    """Return the result of every check that is on, in their order."""
+    return tuple(_result(pipeline, check, facts) for check in checks_of(pipeline))
+
+
+def _result(pipeline: PipelineConfig, check: Check, facts: HealthFacts) -> CheckResult:
+    verdict = check.judge(_case(pipeline, check, facts)) if facts.is_known else _unknown(facts)
+    return CheckResult(
+        check.name,
+        severity_of(pipeline, check),
+        verdict.passed,
+        verdict.fact,
+        verdict.numbers,
+        "" if verdict.passed else verdict.mend,
+    )
+
+
+def _case(pipeline: PipelineConfig, check: Check, facts: HealthFacts) -> Case:
+    return Case(
+        facts=facts,
+        pipeline=pipeline.name,
+        topic=pipeline.topic,
+        freshness_seconds=pipeline.freshness_seconds,
+        max_batch_records=pipeline.max_batch_records,
+        dead_letters_stop_above=pipeline.dead_letters.stop_above,
+        limit=pipeline.checks.get(check.name, CheckSetting()).limit,
+    )
+
+
+def _unknown(facts: HealthFacts) -> Verdict:
+    reason, hint = (facts.error.message, facts.error.hint) if facts.error else ("no answer", "")
+    return Verdict(passed=False, fact=f"cannot be judged: {reason}", mend=hint)

@@ -1,0 +1,65 @@
+"""A built-in check is one file: what shows, configures and judges checks finds it there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ODD = """
+from spark_jobs.checks.check import Check, LimitKind, Severity, Verdict
+
+def judge(case):
+    most = case.limit or 3
+    waiting = case.facts.waiting
+    return Verdict(waiting <= most, f"{waiting} wait", {"waiting": waiting}, "run")
+
+CHECK = Check("odd", place=99, meaning="Little waits.", severity=Severity.WARN, judge=judge,
+              limit_text="`limit`: records.", limit=LimitKind.COUNT)
+"""
+# In a process of its own: the folder must hold the check before anything reads it.
+PLAY = """
+import sys
+from pathlib import Path
+
+from spark_jobs.checks import built_in
+built_in.__path__.append(sys.argv[1])
+
+from assets.checks import table_checks
+from cli.commands.checks import command
+from cli.pages.configuration import render_config_md
+from spark_jobs.checks.facts import HealthFacts
+from spark_jobs.config.file import load_config
+from spark_jobs.health.judge import judge
+
+pipeline, = load_config(Path(sys.argv[2])).pipelines
+odd = judge(pipeline, HealthFacts(now_ms=0, lag={0: 7}))[-1]
+assert (odd.name, odd.severity, odd.passed, odd.fact) == ("odd", "error", False, "7 wait"), odd
+assert (odd.mend, odd.runbook) == ("run", "docs/OPERATIONS.md#check-odd")
+assert "odd" in {key.name for key in table_checks(pipeline).check_keys}
+assert ", odd:" in command.help
+assert "Little waits. `limit`: records. Severity `warn` unless said otherwise." in render_config_md()
+"""
+CONFIG = """
+version: 1
+pipelines:
+  orders:
+    topic: orders
+    table: lake.orders
+    checks: {odd: {severity: error, limit: 5}}
+"""
+
+
+def test_one_file_makes_a_check(tmp_path: Path) -> None:
+    """Its key, limit, severity, help, page, judgement and Dagster's spec come from the file alone."""
+    folder, config = tmp_path / "checks", tmp_path / "sluice.yaml"
+    folder.mkdir()
+    (folder / "odd.py").write_text(ODD)
+    config.write_text(CONFIG)
+    done = subprocess.run(
+        [sys.executable, "-c", PLAY, folder, config], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
