@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from spark_jobs.config.settings import PipelineConfig
-    from spark_jobs.upkeep.conditions import UpkeepKind
+    from spark_jobs.upkeep.kind import UpkeepKind
 
 GROUP_TOPICS = "topics"
 GROUP_TABLES = "tables"
@@ -42,7 +42,7 @@ def replay_key(pipeline: PipelineConfig) -> AssetKey:
 
 def upkeep_key(pipeline: PipelineConfig, kind: UpkeepKind) -> AssetKey:
     """``upkeep/<pipeline>/<kind>``."""
-    return AssetKey([GROUP_UPKEEP, pipeline.name, kind.value])
+    return AssetKey([GROUP_UPKEEP, pipeline.name, kind.name])
 
 
 def step_name(verb: str, name: str) -> str:

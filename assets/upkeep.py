@@ -12,40 +12,35 @@ from resources.sluice import Sluice
 from spark_jobs.books.entries import books_of
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol import mends
-from spark_jobs.upkeep.conditions import UpkeepKind
+from spark_jobs.upkeep.kind import UpkeepKind
+from spark_jobs.upkeep.registry import KINDS
 
 if TYPE_CHECKING:
     from spark_jobs.upkeep.upkeep import TableUpkeep, UpkeepResult
 
-_DESCRIPTIONS = {
-    UpkeepKind.COMPACTION: "Small data files of `{table}` merged into larger ones, rows in their order.",
-    UpkeepKind.SNAPSHOTS: "Snapshots of `{table}` beyond what is kept, and the files only they name.",
-    UpkeepKind.MANIFESTS: "Manifests of `{table}` merged: every commit adds one, every query reads them all.",
-    UpkeepKind.ORPHANS: "Files below the location of `{table}` that nothing needs and that are old, deleted.",
-}
 # What is worth a plot over the runs, before and after.
 _PLOTTED = ("data_files", "small_files", "bytes", "snapshots", "manifests")
 
 
 def upkeep_assets(pipeline: PipelineConfig) -> list[AssetsDefinition]:
     """Return one asset for each kind of upkeep of the pipeline's tables and its namespace's books."""
-    return [_upkeep_asset(pipeline, kind) for kind in UpkeepKind]
+    return [_upkeep_asset(pipeline, kind) for kind in KINDS]
 
 
 def _upkeep_asset(pipeline: PipelineConfig, kind: UpkeepKind) -> AssetsDefinition:
     @pipeline_asset(
         pipeline,
-        f"upkeep_{kind}",
+        f"upkeep_{kind.name}",
         upkeep_key(pipeline, kind),
         group=GROUP_UPKEEP,
         kinds={"iceberg", "spark"},
         pool=upkeep_pool(pipeline),
-        description=_DESCRIPTIONS[kind].format(table=pipeline.table)
+        description=kind.description.format(table=pipeline.table)
         + f" The dead-letter table `{pipeline.dead_letter_table}` and the namespace's books with it."
-        + f" By hand: `{mends.command('upkeep', pipeline.name, f'--only {kind}')}`.",
+        + f" By hand: `{mends.command('upkeep', pipeline.name, f'--only {kind.name}')}`.",
     )
     def tidy_up(context: AssetExecutionContext, sluice: ResourceParam[Sluice]) -> MaterializeResult[None]:
-        from spark_jobs.upkeep.jobs import run_upkeep  # noqa: PLC0415  (imports the lake)
+        from spark_jobs.upkeep.upkeep import run_upkeep  # noqa: PLC0415  (imports the lake)
 
         with (
             named_failures(),

@@ -18,8 +18,9 @@ from resources.connections import open_connections
 from spark_jobs.config.file import load_config
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.drain.drain import drain
-from spark_jobs.upkeep.jobs import run_upkeep, upkeep_due
+from spark_jobs.upkeep.due import upkeep_due
 from spark_jobs.upkeep.read_figures import table_figures
+from spark_jobs.upkeep.upkeep import run_upkeep
 
 if TYPE_CHECKING:
     from bench.lab import Lab
@@ -109,9 +110,9 @@ class _Between:
         if table is not None:
             seen = table_figures(table)
             self.looks.append(Look(len(self.commit_ms), seen.data_files, seen.snapshots, seen.manifests))
-        for due in upkeep_due(self.pipeline, self.connections, seconds_since_orphans=0.0):
-            run_upkeep(due.kind, self.pipeline, self.connections, lambda _line: None)
-            self.runs[due.kind.value] += 1
+        for due in upkeep_due(self.pipeline, self.connections, {"orphans": 0.0}):
+            run_upkeep(due.kind, self.pipeline, self.connections)
+            self.runs[due.kind.name] += 1
         self.seconds += time.monotonic() - began
 
 

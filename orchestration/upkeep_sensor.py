@@ -5,7 +5,7 @@ It also has a drain settle what a killed run left behind.
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from dagster import (
     AssetKey,
@@ -27,7 +27,7 @@ from spark_jobs.books.entries import is_due
 from spark_jobs.monitoring.survey import Problem
 from spark_jobs.monitoring.upkeep_survey import UpkeepState
 from spark_jobs.txlog.states import is_held
-from spark_jobs.upkeep.conditions import UpkeepKind, due_upkeep
+from spark_jobs.upkeep.registry import KINDS, due_upkeep
 
 SECONDS_BETWEEN_TICKS = 60
 # A drain from the command line is not among Dagster's runs; its attempts take seconds.
@@ -56,7 +56,7 @@ def upkeep_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice
         for request in (
             *_settle(state, drains, now),
             *_fold(state, upkeeps, now),
-            *_tidy(state, upkeeps, _seconds_since_orphans(context.instance, state, since, now), now),
+            *_tidy(state, upkeeps, _seconds_since(context.instance, state, since, now), now),
         )
     ]
     cursor = json.dumps(known | since, sort_keys=True)
@@ -91,7 +91,7 @@ def _fold(state: UpkeepState, history: RunHistory, now: float) -> Iterator[RunRe
 
 
 def _tidy(
-    state: UpkeepState, history: RunHistory, seconds_since_orphans: float, now: float
+    state: UpkeepState, history: RunHistory, seconds_since: Mapping[str, float], now: float
 ) -> Iterator[RunRequest]:
     """What is due; the kind alone is what a request starts from.
 
@@ -101,11 +101,11 @@ def _tidy(
         state.figures,
         state.pipeline.upkeep,
         now_ms=int(now * 1000),
-        seconds_since_orphans=seconds_since_orphans,
+        seconds_since=seconds_since,
     )
     for each in due:
         key = upkeep_key(state.pipeline, each.kind)
-        yield from _asked(key, state, history, each.kind, each.reason)
+        yield from _asked(key, state, history, each.kind.name, each.reason)
 
 
 def _asked(
@@ -117,8 +117,13 @@ def _asked(
         yield from [request] if request else []
 
 
-def _seconds_since_orphans(
+def _seconds_since(
     instance: DagsterInstance, state: UpkeepState, since: dict[str, float], now: float
-) -> float:
-    last = instance.get_latest_materialization_event(upkeep_key(state.pipeline, UpkeepKind.ORPHANS))
-    return now - max(since[state.pipeline.name], last.timestamp if last else 0.0)
+) -> dict[str, float]:
+    """Return by name since when each kind that goes by the clock was last done, or first looked at."""
+    ages = {}
+    for kind in KINDS:
+        if kind.goes_by_clock:
+            last = instance.get_latest_materialization_event(upkeep_key(state.pipeline, kind))
+            ages[kind.name] = now - max(since[state.pipeline.name], last.timestamp if last else 0.0)
+    return ages

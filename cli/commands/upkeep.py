@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +11,7 @@ import click
 from cli import output
 from cli.work import connections_for, load_pipeline
 from spark_jobs.protocol.errors import RetryableError
-from spark_jobs.upkeep.conditions import UpkeepKind
+from spark_jobs.upkeep.registry import BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,25 +19,29 @@ if TYPE_CHECKING:
     from spark_jobs.books.fold import CheckpointResult
     from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
+    from spark_jobs.upkeep.kind import UpkeepKind
     from spark_jobs.upkeep.upkeep import TableUpkeep, UpkeepResult
 
 LOG = "log"
-KINDS = (*(kind.value for kind in UpkeepKind), LOG)
 _FIGURES = ("data_files", "small_files", "bytes", "snapshots", "manifests")
+_EFFECTS = {name: kind.effect for name, kind in BY_NAME.items()} | {LOG: "folds finished attempts"}
+_BY_CLOCK = [kind.name for kind in BY_NAME.values() if kind.goes_by_clock]
+_WHAT_EACH_DOES = ", ".join(f"{name} {effect}" for name, effect in _EFFECTS.items())
+_REST = f"""Without --only, {" and ".join(_BY_CLOCK)} are looked for every time. \
+Safe beside running drains and safe to repeat."""
+_HELP = f"""Tidy up PIPELINE's table, dead letters, books and transaction log, as far as they are due.
+
+{textwrap.fill(f"{_WHAT_EACH_DOES}. {_REST}", 106)}
+"""
 
 
-@click.command("upkeep")
+@click.command("upkeep", help=_HELP)
 @click.argument("pipeline")
-@click.option("--only", type=click.Choice(KINDS), help="Do this one, due or not.")
+@click.option("--only", type=click.Choice(list(_EFFECTS)), help="Do this one, due or not.")
 @click.option("--dry-run", is_flag=True, help="Say what is due and what could be deleted; change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def command(pipeline: str, only: str | None, *, dry_run: bool, as_json: bool) -> None:
-    """Tidy up PIPELINE's table, dead letters, books and transaction log, as far as they are due.
-
-    compaction merges small files, snapshots expires old ones, manifests merges those, orphans deletes files
-    that nothing needs, log folds finished attempts. Without --only, orphans are looked for every time. Safe
-    beside running drains and safe to repeat.
-    """
+    """Do the upkeep that is due, or the one that is asked for."""
     config, chosen = load_pipeline(pipeline)
     with connections_for(config, chosen, "upkeep") as connections:
         reasons = {only: "asked for with --only"} if only else _due(chosen, connections)
@@ -44,7 +49,7 @@ def command(pipeline: str, only: str | None, *, dry_run: bool, as_json: bool) ->
             output.say(f"{kind}: {reason}")
         if not reasons:
             output.say("nothing is due")
-        kinds = [UpkeepKind(kind) for kind in reasons if kind != LOG]
+        kinds = [BY_NAME[name] for name in reasons if name != LOG]
         results, failed = _run_all(kinds, chosen, connections, dry_run=dry_run)
         folded = _fold(chosen, connections) if LOG in reasons and not dry_run else None
     print_upkeep(results)
@@ -69,11 +74,11 @@ def print_upkeep(results: Iterable[UpkeepResult]) -> None:
         output.table(["upkeep", "table", *names, "time", "outcome"], rows, numbers=[*names, "time"])
 
 
-def _row(kind: UpkeepKind, table: TableUpkeep) -> list[str]:
+def _row(kind: str, table: TableUpkeep) -> list[str]:
     figures = [_change(getattr(table.before, name), getattr(table.after, name)) for name in _FIGURES]
     counts = ", ".join(f"{name.replace('_', ' ')} {n:,}" for name, n in table.done.counts.items() if n)
     outcome = table.done.note or counts or "nothing to do"
-    return [kind.value, table.table, *figures, output.seconds(table.milliseconds), outcome]
+    return [kind, table.table, *figures, output.seconds(table.milliseconds), outcome]
 
 
 def _change(before: int, after: int) -> str:
@@ -82,9 +87,9 @@ def _change(before: int, after: int) -> str:
 
 def _due(pipeline: PipelineConfig, connections: Connections) -> dict[str, str]:
     """What is due and why, by kind."""
-    from spark_jobs.upkeep.jobs import log_due, upkeep_due  # noqa: PLC0415  (pyiceberg: not for `--help`)
+    from spark_jobs.upkeep.due import log_due, upkeep_due  # noqa: PLC0415  (pyiceberg: not for `--help`)
 
-    due = {each.kind.value: each.reason for each in upkeep_due(pipeline, connections)}
+    due = {each.kind.name: each.reason for each in upkeep_due(pipeline, connections)}
     reason = log_due(pipeline, connections)
     return due | ({LOG: reason} if reason else {})
 
@@ -108,16 +113,11 @@ def _run_all(
 def _run(
     kind: UpkeepKind, pipeline: PipelineConfig, connections: Connections, *, dry_run: bool
 ) -> UpkeepResult | None:
-    from spark_jobs.upkeep.jobs import run_upkeep  # noqa: PLC0415
-    from spark_jobs.upkeep.remove_orphans import (  # noqa: PLC0415  (pyiceberg: not for `--help`)
-        remove_orphans,
-    )
+    from spark_jobs.upkeep.upkeep import run_upkeep  # noqa: PLC0415  (pyiceberg: not for `--help`)
 
-    if not dry_run:
-        return run_upkeep(kind, pipeline, connections, _say)
-    if kind is UpkeepKind.ORPHANS:
-        return remove_orphans(pipeline, connections, dry_run=True, say=_say)
-    return None
+    if dry_run and not kind.can_rehearse:
+        return None
+    return run_upkeep(kind, pipeline, connections, _say, is_rehearsal=dry_run)
 
 
 def _fold(pipeline: PipelineConfig, connections: Connections) -> CheckpointResult:
@@ -134,8 +134,6 @@ def _as_json(
     reasons: dict[str, str], results: Iterable[UpkeepResult], folded: CheckpointResult | None
 ) -> dict[str, Any]:
     tables = [
-        {"kind": result.kind.value, **dataclasses.asdict(table)}
-        for result in results
-        for table in result.tables
+        {"kind": result.kind, **dataclasses.asdict(table)} for result in results for table in result.tables
     ]
     return {"due": reasons, "tables": tables, "log": dataclasses.asdict(folded) if folded else None}

@@ -13,7 +13,8 @@ from spark_jobs.monitoring.checkup import check_up
 from spark_jobs.monitoring.survey import Surveyor
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.replay.replay import replay
-from spark_jobs.upkeep.compact import compact
+from spark_jobs.upkeep.registry import BY_NAME
+from spark_jobs.upkeep.upkeep import run_upkeep
 
 if TYPE_CHECKING:
     from spark_jobs.config.settings import PipelineConfig, SluiceConfig
@@ -34,7 +35,7 @@ def walk(config: SluiceConfig) -> bool:
 
 def _compact(config: SluiceConfig, pipeline: PipelineConfig) -> None:
     with connections_for(config, pipeline, "upkeep") as connections:
-        table, *_ = compact(pipeline, connections).tables
+        table, *_ = run_upkeep(BY_NAME["compaction"], pipeline, connections).tables
     took = output.seconds(table.milliseconds)
     if table.done.note:
         output.say(f"  compaction: {table.done.note} ({table.after.data_files} files, {took})")

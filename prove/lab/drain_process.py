@@ -34,8 +34,8 @@ from spark_jobs.lake.tables import load_table
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.replay.ranges import parse_range
 from spark_jobs.replay.replay import replay
-from spark_jobs.upkeep.conditions import UpkeepKind
-from spark_jobs.upkeep.jobs import run_upkeep
+from spark_jobs.upkeep.registry import BY_NAME
+from spark_jobs.upkeep.upkeep import run_upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -195,7 +195,7 @@ def _run(path: Path, pipeline_name: str, fail_points: FailPoints, work: Work, se
     work.clock.impose()
     config = load_config(path)
     pipeline = next(p for p in config.pipelines if p.name == pipeline_name)
-    kind = "upkeep" if work.name in set(UpkeepKind) else "drain"
+    kind = "upkeep" if work.name in BY_NAME else "drain"
     reads = CountedReads(fail_points, path.parent / f"read-{uuid.uuid4().hex}.txt")
     try:
         with open_connections(config, pipeline.name, kind=kind, actor="test", run_id="test") as plain:
@@ -209,8 +209,8 @@ def _run(path: Path, pipeline_name: str, fail_points: FailPoints, work: Work, se
 
 
 def _do(name: str, pipeline: PipelineConfig, connections: Connections) -> Answer:
-    if name in set(UpkeepKind):
-        run_upkeep(UpkeepKind(name), pipeline, connections, lambda _line: None)
+    if name in BY_NAME:
+        run_upkeep(BY_NAME[name], pipeline, connections)
         return Answer()
     if name.startswith("replay "):
         again = replay(pipeline, connections, [parse_range(name[7:])], reason="test")

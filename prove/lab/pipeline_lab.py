@@ -26,7 +26,7 @@ from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
 from spark_jobs.replay.replay import replay
 from spark_jobs.storage.file_listing import list_files
 from spark_jobs.storage.paths import normalise_path
-from spark_jobs.upkeep.conditions import UpkeepKind
+from spark_jobs.upkeep.registry import BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -105,7 +105,7 @@ class Lab:
         clock: ClockJump = NO_JUMP,
     ) -> DrainProcess:
         """Begin work in a process of its own with other fail points, which travel there."""
-        is_here = self.is_here and work not in set(UpkeepKind)
+        is_here = self.is_here and work not in BY_NAME
         under = Work(work, is_here, patience or Patience(), clock)
         return start_work(self.path, PIPELINE, fail_points, under)
 

@@ -15,7 +15,7 @@ from prove.lab.patience import Patience
 from spark_jobs.books.entries import books_of
 from spark_jobs.lake.tables import dead_letters_of
 from spark_jobs.protocol.fail_points import NoFailPoints
-from spark_jobs.upkeep.conditions import UpkeepKind
+from spark_jobs.upkeep.registry import KINDS
 
 if TYPE_CHECKING:
     import random
@@ -27,12 +27,6 @@ if TYPE_CHECKING:
 MOST_SLEEPERS = 3
 STORE_HARMS = tuple(harm for harm in Harm if harm is not Harm.SILENT)  # that one is waited for very long
 SILENT = frozenset({Fault.NO_ANSWER, Fault.LANDED_NO_ANSWER})
-UPKEEP_POINTS = {
-    UpkeepKind.COMPACTION: ("compact.before-rewrite", "compact.after-rewrite", "compact.after-reanchor"),
-    UpkeepKind.SNAPSHOTS: ("expire.after-reanchor", "expire.after-procedure"),
-    UpkeepKind.MANIFESTS: ("manifests.after-procedure",),
-    UpkeepKind.ORPHANS: ("orphans.after-listing",),
-}
 
 
 def _drained(scene: Scene, _draw: random.Random) -> str:
@@ -119,11 +113,11 @@ def _store_harmed(scene: Scene, draw: random.Random) -> str:
 
 
 def _upkeep(scene: Scene, draw: random.Random) -> str:
-    kind = draw.choice(tuple(UpkeepKind))
-    point = draw.choice(("", "", *UPKEEP_POINTS[kind]))
+    kind = draw.choice(KINDS)
+    point = draw.choice(("", "", *kind.fail_points))
     drain = scene.play.lab.start()
-    ended = scene.end(scene.play.lab.start(point, work=kind))
-    return f"{kind}{f' at {point}' if point else ''}: {ended}; beside it a drain {scene.end(drain)}"
+    ended = scene.end(scene.play.lab.start(point, work=kind.name))
+    return f"{kind.name}{f' at {point}' if point else ''}: {ended}; beside it a drain {scene.end(drain)}"
 
 
 def _folded(scene: Scene, draw: random.Random) -> str:

@@ -8,7 +8,7 @@ import pytest
 from dagster._core.execution.backfill import BulkActionStatus
 
 from spark_jobs.checks.registry import BY_NAME
-from spark_jobs.upkeep.conditions import UpkeepKind
+from spark_jobs.upkeep.registry import KINDS
 from tests.browser.conftest import WINDOWS
 from tests.support.dagster_scene import ORDERS_RECORDS
 
@@ -36,7 +36,7 @@ GROUPS = (*IN_ORDER, "replay")
 def test_the_graph_shows_the_flow(scene: Scene, page: Page, screenshots: Path) -> None:
     """Topics, tables and what is done to them stand in this order; what was done and judged is green."""
     page.open(f"{scene.url}/asset-groups?expanded={','.join(f'global@global:{group}' for group in GROUPS)}")
-    page.wait_for("Kafka", "Iceberg", *GROUPS, *UpkeepKind, "log", "2 partitions")
+    page.wait_for("Kafka", "Iceberg", *GROUPS, *(kind.name for kind in KINDS), "log", "2 partitions")
     # None counts as passed while the schedule's own run is under way.
     page.wait_for(f"{len(BY_NAME)} / {len(BY_NAME)} Passed", seconds=300)
     assert "Never materialized" not in page.text

@@ -14,10 +14,6 @@ from prove.lab.pipeline_lab import orders
 from spark_jobs.books.entries import books_of
 from spark_jobs.books.fold import checkpoint
 from spark_jobs.commit.anchor import check_anchor
-from spark_jobs.upkeep.compact import compact
-from spark_jobs.upkeep.expire_snapshots import expire_snapshots
-from spark_jobs.upkeep.remove_orphans import remove_orphans
-from spark_jobs.upkeep.rewrite_manifests import rewrite_manifests
 from tests.support.upkeep_lab import BROKEN, drain_often, expect_whole, set_upkeep, tidy
 
 if TYPE_CHECKING:
@@ -98,10 +94,10 @@ def draining(lab: Lab, new_lab: NewLab) -> Iterator[_Drains]:
 def test_all_upkeep_while_drains_run(lab: Lab, new_lab: NewLab) -> None:
     """No drain and no upkeep fails, every one of both lands, and each record is in the table once."""
     with draining(lab, new_lab) as drains:
-        compacted = tidy(lab, compact)
-        merged = tidy(lab, rewrite_manifests)
-        expired = tidy(lab, expire_snapshots)
-        tidy(lab, remove_orphans)
+        compacted = tidy(lab, "compaction")
+        merged = tidy(lab, "manifests")
+        expired = tidy(lab, "snapshots")
+        tidy(lab, "orphans")
     assert drains.done >= 1
     for table in compacted.tables:
         assert table.done.counts["rewritten_files"] >= FIRST_DRAINS
@@ -151,8 +147,8 @@ def test_upkeep_killed_between_its_phases(new_lab: NewLab) -> None:
             lab.kill_at(place, work=work)
             drain_often(lab, new_lab, 1)
             times += 1
-    result = tidy(lab, compact)
-    tidy(lab, expire_snapshots)
+    result = tidy(lab, "compaction")
+    tidy(lab, "snapshots")
     assert result.tables[0].after.data_files < times
     check_anchor(lab.table())
     expect_whole(lab, times)

@@ -17,7 +17,6 @@ from prove.lab.s3 import S3, new_bucket
 from spark_jobs.acts.held import publish
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.storage.paths import normalise_path
-from spark_jobs.upkeep.remove_orphans import remove_orphans
 from tests.support.upkeep_lab import BROKEN, drain_often, expect_whole, tidy
 
 if TYPE_CHECKING:
@@ -67,10 +66,10 @@ def test_old_strays_go_and_everything_else_stays(new_lab: NewLab) -> None:
     age(data)
     age(dead_letters)
     young = stray(data, "data/young.parquet")
-    looked = tidy(lab, remove_orphans, dry_run=True)
+    looked = tidy(lab, "orphans", is_rehearsal=True)
     assert [table.done.counts["deletable"] for table in looked.tables] == [2, 1]
     assert all(path.exists() for path in old)
-    done = tidy(lab, remove_orphans)
+    done = tidy(lab, "orphans")
     assert [table.done.counts["deleted"] for table in done.tables] == [2, 1]
     assert [path for path in (*old, young) if path.exists()] == [young]
     drain_often(lab, new_lab, 1)
@@ -88,7 +87,7 @@ def test_the_files_of_a_batch_between_write_and_commit_stay(new_lab: NewLab) -> 
         gone = stray(folder_of(lab), "data/x.parquet")
         for identifier in (lab.pipeline.table, DEAD_LETTERS):
             age(folder_of(lab, identifier))
-        done = tidy(lab, remove_orphans)
+        done = tidy(lab, "orphans")
         assert not gone.exists()
         assert done.tables[0].done.counts["kept_unfinished"] >= 1
         stopped.go_on()
@@ -109,7 +108,7 @@ def test_the_files_of_a_held_batch_stay(new_lab: NewLab) -> None:
     age(Path(lab.config.state))
     for identifier in (TABLE, DEAD_LETTERS):
         age(folder_of(lab, identifier))
-    done = tidy(lab, remove_orphans)
+    done = tidy(lab, "orphans")
     assert [table.done.counts["deleted"] for table in done.tables] == [0, 0]
     assert [table.done.counts["kept_unfinished"] for table in done.tables] == [1, 1]
     with lab.connections() as connections:
@@ -142,7 +141,7 @@ def test_strays_in_an_object_store(new_lab: NewLab, aged_s3: S3, monkeypatch: py
     with lab.stopped_at("commit.before-swap") as stopped:
         monkeypatch.undo()
         young = _store(lab.table(), "data/young.parquet")
-        done = tidy(lab, remove_orphans)
+        done = tidy(lab, "orphans")
         assert [table.done.counts["deleted"] for table in done.tables] == [1, 1]
         assert done.tables[0].done.counts["kept_unfinished"] >= 1
         assert not any(stray.exists() for stray in strays)
@@ -171,7 +170,7 @@ def test_a_shared_location_is_refused(new_lab: NewLab) -> None:
     kept = stray(folder_of(lab), "data/theirs/data/x.parquet")
     age(folder_of(lab))
     with pytest.raises(ConfigError) as raised:
-        tidy(lab, remove_orphans)
+        tidy(lab, "orphans")
     assert raised.value.code == "shared-location"
     assert "lab.theirs" in raised.value.message
     assert kept.exists()
@@ -187,8 +186,8 @@ def test_tables_that_a_dead_creator_left_are_dropped(new_lab: NewLab) -> None:
         schema = lab.table().schema()
         for name in ("lab.orders-0a1b2c3d", "lab.orders-of-ours"):
             catalog.create_table(name, schema)
-        tidy(lab, remove_orphans)
+        tidy(lab, "orphans")
         assert catalog.table_exists("lab.orders-0a1b2c3d")
-        tidy(lab, remove_orphans, changes={"now_us": lambda: in_two_days})
+        tidy(lab, "orphans", changes={"now_us": lambda: in_two_days})
         names = {name for (_, name) in catalog.list_tables("lab")}
     assert names == {"orders", "orders_dead_letters", "orders-of-ours"}

@@ -14,7 +14,6 @@ from spark_jobs.protocol.errors import ConfigError, SourceChanged
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.spark.procedures import call_procedure, table_argument
 from spark_jobs.txlog.entries import IcebergSnapshotCreated
-from spark_jobs.upkeep.compact import compact
 from tests.support.foreign_deletes import delete_by_equality
 from tests.support.lake import Once
 from tests.support.upkeep_lab import drain_often, expect_whole, set_upkeep, tidy, upkeep_connections
@@ -64,7 +63,7 @@ def test_a_compaction_before_the_swap_makes_the_replay_plan_anew(lab: Lab) -> No
     before = by_offset(lab)
 
     def merge() -> None:
-        done = tidy(lab, compact)
+        done = tidy(lab, "compaction")
         assert done.tables[0].done.counts["rewritten_files"] == DRAINS
 
     result = lab.replay(RANGE, fail_points=Once("replay.before-swap", merge))

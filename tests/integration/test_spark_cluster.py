@@ -16,7 +16,6 @@ from prove.lab.spark_cluster import spark_cluster
 from resources.spark import PARALLELISM
 from spark_jobs.schema.metadata_columns import INGESTED_AT, OFFSET
 from spark_jobs.spark.shipped_code import package_zip
-from spark_jobs.upkeep.compact import compact
 from tests.support.upkeep_lab import tidy
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def test_a_standalone_cluster_does_the_same(
     assert (batch.balance.rows, batch.balance.dead_letters) == (RECORDS, 1)
     assert all(list(folder.rglob("spark_jobs-*.zip")) for folder in cluster.worker_folders)
     assert _files(lab) == TASKS
-    tidy(lab, compact)
+    tidy(lab, "compaction")
     assert _files(lab) == 1
     assert _content(lab) == _content(alone)
 

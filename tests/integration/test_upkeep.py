@@ -14,9 +14,6 @@ from prove.lab.new_lab import progress, serve_from
 from spark_jobs.books.entries import books_of
 from spark_jobs.books.fold import checkpoint
 from spark_jobs.protocol.errors import RetryableError
-from spark_jobs.upkeep.compact import compact
-from spark_jobs.upkeep.expire_snapshots import expire_snapshots
-from spark_jobs.upkeep.rewrite_manifests import rewrite_manifests
 from tests.support.upkeep_lab import BROKEN, drain_often, expect_whole, set_upkeep, tidy
 
 if TYPE_CHECKING:
@@ -45,7 +42,7 @@ def lab(new_lab: NewLab, request: pytest.FixtureRequest) -> Lab:
 
 def test_a_table_through_all_its_upkeep(lab: Lab, new_lab: NewLab) -> None:
     """Files, manifests and snapshots become few, main is the anchor, and the rows are the same in order."""
-    result = tidy(lab, compact)
+    result = tidy(lab, "compaction")
     for table in result.tables:
         assert table.before.data_files >= DRAINS
         assert table.after.data_files == 1, table
@@ -56,17 +53,17 @@ def test_a_table_through_all_its_upkeep(lab: Lab, new_lab: NewLab) -> None:
     expect_whole(lab, DRAINS)
 
     drain_often(lab, new_lab, 2)
-    merged = tidy(lab, rewrite_manifests)
+    merged = tidy(lab, "manifests")
     assert [table.after.manifests for table in merged.tables] == [1, 1]
     for identifier in lab.tables:
         main = lab.table(identifier).metadata.current_snapshot_id
         assert progress(lab, identifier).anchor == main
 
-    expired = tidy(lab, expire_snapshots)
+    expired = tidy(lab, "snapshots")
     assert [table.after.snapshots for table in expired.tables] == [3, 3]
     drain_often(lab, new_lab, 1)
     expect_whole(lab, DRAINS + 3)
-    assert tidy(lab, compact).tables[0].done.note == "no partition has enough small files to merge"
+    assert tidy(lab, "compaction").tables[0].done.note == "no partition has enough small files to merge"
 
 
 def test_cold_partitions_are_merged_first_and_each_is_committed_by_itself(new_lab: NewLab) -> None:
@@ -79,7 +76,7 @@ def test_cold_partitions_are_merged_first_and_each_is_committed_by_itself(new_la
             new_lab.produce(lab, [value])
             lab.drain(**({"now_us": lambda: yesterday_us} if b"2" in value else {}))
     before = {snapshot.snapshot_id for snapshot in lab.table().metadata.snapshots}
-    compacted = tidy(lab, compact).tables[0]
+    compacted = tidy(lab, "compaction").tables[0]
     assert (compacted.before.data_files, compacted.after.data_files) == (15, 3)
     table = lab.table()
     made = [s for s in table.metadata.snapshots if s.snapshot_id not in before and replaces(s)]
@@ -95,7 +92,7 @@ def test_a_compaction_that_merges_nothing_fails(new_lab: NewLab) -> None:
     drain_often(lab, new_lab, DRAINS)
     _lose_a_file(lab)
     with pytest.raises(RetryableError, match="5 files could not be merged, 0 could"):
-        tidy(lab, compact)
+        tidy(lab, "compaction")
     drain_often(lab, new_lab, 1)
 
 
@@ -111,7 +108,7 @@ def test_a_compaction_that_merges_some_says_so_and_leaves_a_table_that_goes_on(n
     _lose_a_file(lab)
     said: list[str] = []
     with pytest.raises(RetryableError, match="5 files could not be merged, 10 could"):
-        tidy(lab, compact, say=said.append)
+        tidy(lab, "compaction", say=said.append)
     assert any("5 files could not be merged" in line for line in said)
     assert len(list(lab.table().scan().plan_files())) == 7
     assert len(list(lab.table(lab.tables[1]).scan().plan_files())) == 1
@@ -139,9 +136,9 @@ def test_expiry_keeps_what_a_person_holds_and_takes_what_is_old(new_lab: NewLab)
     with lab.table().manage_snapshots() as manage:
         manage.create_branch(second.snapshot_id, "experiment")
     rows = lab.table().scan(snapshot_id=second.snapshot_id).to_arrow()
-    assert tidy(lab, expire_snapshots).tables[0].done.note == "no snapshot is beyond what is kept"
+    assert tidy(lab, "snapshots").tables[0].done.note == "no snapshot is beyond what is kept"
     in_a_year_us = int((time.time() + 365 * 86_400) * 1e6)
-    tidy(lab, expire_snapshots, changes={"now_us": lambda: in_a_year_us})
+    tidy(lab, "snapshots", changes={"now_us": lambda: in_a_year_us})
     table = lab.table()
     main = table.metadata.current_snapshot_id
     assert {each.snapshot_id for each in table.metadata.snapshots} == {
@@ -163,9 +160,9 @@ def test_the_books_are_tidied_with_the_tables_they_are_of(new_lab: NewLab) -> No
         drain_often(lab, new_lab, 1)
         with lab.connections() as connections:
             checkpoint(lab.pipeline, connections)
-    (compacted,) = [table for table in tidy(lab, compact).tables if table.table == books]
+    (compacted,) = [table for table in tidy(lab, "compaction").tables if table.table == books]
     assert (compacted.before.data_files, compacted.after.data_files) == (5, 1)
-    (expired,) = [table for table in tidy(lab, expire_snapshots).tables if table.table == books]
+    (expired,) = [table for table in tidy(lab, "snapshots").tables if table.table == books]
     assert expired.after.snapshots == 2
     drain_often(lab, new_lab, 1)
     with lab.connections() as connections:

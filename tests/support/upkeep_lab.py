@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from prove.lab.new_lab import configure
 from prove.lab.pipeline_lab import PIPELINE, orders
 from resources.connections import open_connections
+from spark_jobs.upkeep.registry import BY_NAME
+from spark_jobs.upkeep.upkeep import run_upkeep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from prove.lab.new_lab import NewLab
     from prove.lab.pipeline_lab import Lab
@@ -28,10 +30,10 @@ def upkeep_connections(lab: Lab, **changes: Any) -> Iterator[Connections]:
         yield replace(plain, **changes)
 
 
-def tidy(lab: Lab, job: Callable[..., UpkeepResult], *, changes: Any = None, **options: Any) -> UpkeepResult:
-    """Run one upkeep job of the lab's pipeline."""
+def tidy(lab: Lab, kind: str, *, changes: Any = None, **options: Any) -> UpkeepResult:
+    """Run one kind of upkeep of the lab's pipeline."""
     with upkeep_connections(lab, **(changes or {})) as connections:
-        return job(lab.pipeline, connections, **options)
+        return run_upkeep(BY_NAME[kind], lab.pipeline, connections, **options)
 
 
 def set_upkeep(lab: Lab, **settings: Any) -> None:

@@ -7,16 +7,11 @@ from dataclasses import replace
 import pytest
 
 from spark_jobs.config.settings import UpkeepSettings
-from spark_jobs.upkeep.conditions import (
-    MANIFESTS_DUE,
-    MEDIUM_FACTOR,
-    UpkeepKind,
-    due_tiers,
-    due_upkeep,
-    expiry_cutoff_ms,
-    full_tiers,
-)
 from spark_jobs.upkeep.figures import MEDIUM, SMALL, TableFigures
+from spark_jobs.upkeep.kinds.compaction import MEDIUM_FACTOR, due_tiers, full_tiers
+from spark_jobs.upkeep.kinds.manifests import MANIFESTS_DUE
+from spark_jobs.upkeep.kinds.snapshots import expiry_cutoff_ms
+from spark_jobs.upkeep.registry import due_upkeep
 
 SETTINGS = UpkeepSettings(compact_above=20, keep_snapshots=100, keep_snapshots_for_seconds=86_400)
 NOW_MS = 1_800_000_000_000
@@ -24,11 +19,12 @@ DAY_MS = 86_400_000
 IDLE = TableFigures(data_files=3, snapshots=4, expirable_snapshots=3, oldest_expirable_ms=NOW_MS - 1000)
 
 
-def due(*figures: TableFigures, orphans: float | None = 0.0) -> list[UpkeepKind]:
+def due(*figures: TableFigures, orphans: float | None = 0.0) -> list[str]:
     """The kinds that are due."""
-    found = due_upkeep(figures, SETTINGS, now_ms=NOW_MS, seconds_since_orphans=orphans)
+    since = {} if orphans is None else {"orphans": orphans}
+    found = due_upkeep(figures, SETTINGS, now_ms=NOW_MS, seconds_since=since)
     assert all(each.reason for each in found)
-    return [each.kind for each in found]
+    return [each.kind.name for each in found]
 
 
 def test_a_tidy_table_is_due_for_nothing() -> None:
@@ -41,12 +37,12 @@ def test_files_that_share_no_partition_start_no_compaction() -> None:
     """A thousand small files of a thousand partitions have nothing to be merged with."""
     assert due(replace(IDLE, small_files=1000)) == []
     assert due(replace(IDLE, mergeable_small_files=19)) == []
-    assert due(replace(IDLE, mergeable_small_files=20)) == [UpkeepKind.COMPACTION]
+    assert due(replace(IDLE, mergeable_small_files=20)) == ["compaction"]
 
 
 def test_either_table_makes_the_pipeline_due() -> None:
     """Dead-letter tables fill with small files as well."""
-    assert due(IDLE, replace(IDLE, mergeable_small_files=20)) == [UpkeepKind.COMPACTION]
+    assert due(IDLE, replace(IDLE, mergeable_small_files=20)) == ["compaction"]
 
 
 def test_medium_files_wait_for_more_of_them() -> None:
@@ -62,21 +58,21 @@ def test_medium_files_wait_for_more_of_them() -> None:
 @pytest.mark.parametrize(("expirable", "is_due"), [(100, False), (119, False), (120, True)])
 def test_snapshots_expire_with_some_slack(expirable: int, is_due: bool) -> None:
     """One more than is kept is not worth a job; a fifth more is."""
-    assert (due(replace(IDLE, expirable_snapshots=expirable)) == [UpkeepKind.SNAPSHOTS]) is is_due
+    assert (due(replace(IDLE, expirable_snapshots=expirable)) == ["snapshots"]) is is_due
 
 
 def test_old_snapshots_are_due_by_age() -> None:
     """A table that is seldom written loses its old snapshots too."""
     assert due(replace(IDLE, oldest_expirable_ms=NOW_MS - DAY_MS)) == []
-    assert due(replace(IDLE, oldest_expirable_ms=NOW_MS - DAY_MS * 2)) == [UpkeepKind.SNAPSHOTS]
+    assert due(replace(IDLE, oldest_expirable_ms=NOW_MS - DAY_MS * 2)) == ["snapshots"]
 
 
 def test_manifests_and_orphans() -> None:
     """Manifests are due by number, orphans a day after they were last looked for."""
-    assert due(replace(IDLE, small_manifests=MANIFESTS_DUE)) == [UpkeepKind.MANIFESTS]
+    assert due(replace(IDLE, small_manifests=MANIFESTS_DUE)) == ["manifests"]
     assert due(IDLE, orphans=86_399) == []
-    assert due(IDLE, orphans=86_400) == [UpkeepKind.ORPHANS]
-    assert due(IDLE, orphans=None) == [UpkeepKind.ORPHANS]
+    assert due(IDLE, orphans=86_400) == ["orphans"]
+    assert due(IDLE, orphans=None) == ["orphans"]
 
 
 def test_what_the_catalog_forbids_is_never_due() -> None:

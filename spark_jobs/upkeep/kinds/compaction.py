@@ -1,0 +1,168 @@
+"""Compaction: small data files become larger ones by Iceberg's own procedure, tier by tier, cold data first.
+
+Rows stay in the order in which they came. A drain that commits meanwhile costs neither side its work: what
+was written in between is not part of the rewrite, and each commits on top of the other.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.protocol.errors import RetryableError
+from spark_jobs.upkeep.figures import MEDIUM, MIN_FILES_TO_MERGE, SMALL
+from spark_jobs.upkeep.kind import Done, UpkeepKind
+
+if TYPE_CHECKING:
+    from spark_jobs.config.settings import UpkeepSettings
+    from spark_jobs.protocol.progress import Progress
+    from spark_jobs.upkeep.figures import TableFigures, Tier
+    from spark_jobs.upkeep.kind import State
+    from spark_jobs.upkeep.table_work import TableWork
+
+# So many medium files for each small one that starts a compaction: rewriting them costs that much more.
+MEDIUM_FACTOR = 5
+# What was ingested longer ago is no longer added to: it is rewritten once, and first.
+COLD_AFTER_SECONDS = 3600
+# A group is sorted as a whole and committed by itself: this much has to fit on Spark's disks.
+MAX_GROUP_BYTES = 4 * 1024**3
+# Groups at a time; each is a sort of its own on all cores.
+CONCURRENT_GROUPS = 2
+# Larger than any file: what is large is left alone however large it is.
+_NO_MAXIMUM = 1 << 50
+
+
+def find_reason(state: State) -> str | None:
+    """Return why a table should be compacted, or None."""
+    reasons = (_reason(figures, state.settings) for figures in state.rewritable)
+    return next(filter(None, reasons), None)
+
+
+def due_tiers(figures: TableFigures, settings: UpkeepSettings) -> tuple[Tier, ...]:
+    """Return the tiers that have enough files for a compaction, small ones first."""
+    return full_tiers(figures, settings.compact_above)
+
+
+def full_tiers(figures: TableFigures, least: int) -> tuple[Tier, ...]:
+    """Return the tiers with ``least`` files that can be merged, a multiple of it among medium ones."""
+    tiers = {
+        SMALL: (figures.mergeable_small_files, least),
+        MEDIUM: (figures.mergeable_medium_files, least * MEDIUM_FACTOR),
+    }
+    return tuple(tier for tier, (files, enough) in tiers.items() if files >= enough)
+
+
+def _reason(figures: TableFigures, settings: UpkeepSettings) -> str:
+    files = {SMALL: figures.mergeable_small_files, MEDIUM: figures.mergeable_medium_files}
+    parts = [f"{files[tier]:,} {tier.name} data files can be merged" for tier in due_tiers(figures, settings)]
+    return ", ".join(parts)
+
+
+def compact(work: TableWork) -> Done:
+    """Merge small files of the table, then make main the anchor again.
+
+    Does the tiers that are due; where none is, every one that has files to merge. Killed at any point it
+    leaves a table that every reader and drain goes on with; what it wrote and did not commit is an orphan
+    later. Raises ``RetryableError`` also when some files could not be merged; what was committed stays.
+    """
+    if not work.figures.shows_history:
+        return Done(note="the catalog shows no snapshot history, which compaction needs")
+    cold_before = dt.datetime.fromtimestamp(work.connections.now_us() / 1e6 - COLD_AFTER_SECONDS, dt.UTC)
+    figures = work.figures
+    least = 1 if not due_tiers(figures, work.settings) else work.settings.compact_above
+    counts: Counter[str] = Counter()
+    failed_files = 0
+    for tier in full_tiers(figures, least):
+        failed_of_tier = 0
+        for before in (cold_before, None):
+            if tier not in full_tiers(figures, least):
+                continue
+            work.connections.fail_points.reach("compact.before-rewrite")
+            merged, failed_of_tier = _rewrite(work, tier, before)
+            counts.update(merged)
+            work.connections.fail_points.reach("compact.after-rewrite")
+            figures = work.read_figures()
+        failed_files += failed_of_tier  # the last pass tries what failed in the first one, too
+    if not counts:
+        return Done(note="no partition has enough small files to merge")
+    if counts["rewritten_files"] or not failed_files:
+        _reanchor(work, figures.data_files)
+    if failed_files:
+        raise RetryableError(
+            f"{failed_files:,} files could not be merged, {counts['rewritten_files']:,} could",
+            code="upkeep-failed",
+            hint="What was merged stays. The Spark server's log has each group's error; ./sluice audit finds"
+            " files that cannot be read.",
+            table=work.identifier,
+        )
+    return Done(dict(counts))
+
+
+KIND = UpkeepKind(
+    "compaction",
+    place=1,
+    effect="merges small files",
+    description="Small data files of `{table}` merged into larger ones, rows in their order.",
+    find_reason=find_reason,
+    tidy=compact,
+    fail_points=("compact.before-rewrite", "compact.after-rewrite", "compact.after-reanchor"),
+)
+
+
+def _rewrite(work: TableWork, tier: Tier, ingested_before: dt.datetime | None) -> tuple[dict[str, int], int]:
+    """One call of the procedure: counts of what it did, and the files of groups that failed.
+
+    With a time only over files that hold rows ingested before it.
+    """
+    from spark_jobs.books.columns import STARTED_AT  # noqa: PLC0415  (the sensor asks only what is due)
+    from spark_jobs.schema.metadata_columns import (  # noqa: PLC0415
+        GENERATION,
+        INGESTED_AT,
+        OFFSET,
+        PARTITION,
+    )
+
+    which = f"{tier.name} files, {'cold ones' if ingested_before else 'all'}"
+    work.say(f"{work.identifier}: merging {which}")
+    where = {}
+    time, order = (
+        (INGESTED_AT, (GENERATION, PARTITION, OFFSET)) if work.is_drained else (STARTED_AT, (STARTED_AT,))
+    )
+    if ingested_before is not None:
+        where = {"where": f"{time} < TIMESTAMP '{ingested_before.isoformat(timespec='seconds')}'"}
+    found = work.call(
+        "rewrite_data_files",
+        strategy="sort",
+        sort_order=", ".join(f"{column} ASC NULLS FIRST" for column in order),
+        options=_options(tier),
+        **where,
+    )
+    counts = {
+        "rewritten_files": found.get("rewritten_data_files_count", 0),
+        "added_files": found.get("added_data_files_count", 0),
+        "rewritten_bytes": found.get("rewritten_bytes_count", 0),
+    }
+    work.say(f"{work.identifier}: {counts['rewritten_files']:,} files became {counts['added_files']:,}")
+    return counts, found.get("failed_data_files_count", 0)
+
+
+def _options(tier: Tier) -> dict[str, Any]:
+    return {
+        "min-file-size-bytes": tier.below_bytes,
+        "target-file-size-bytes": tier.target_bytes,
+        "max-file-size-bytes": _NO_MAXIMUM,
+        "min-input-files": MIN_FILES_TO_MERGE,
+        "max-file-group-size-bytes": MAX_GROUP_BYTES,
+        "max-concurrent-file-group-rewrites": CONCURRENT_GROUPS,
+        "partial-progress.enabled": "true",
+    }
+
+
+def _reanchor(work: TableWork, data_files: int) -> None:
+    def compacted(progress: Progress) -> Progress:
+        return replace(progress, compacted_files=data_files)
+
+    work.make_anchor(compacted)
+    work.connections.fail_points.reach("compact.after-reanchor")

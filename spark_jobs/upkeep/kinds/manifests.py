@@ -1,0 +1,46 @@
+"""Manifest rewrite by Iceberg's own procedure: each commit adds one, each commit and query reads them all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spark_jobs.upkeep.kind import Done, UpkeepKind
+
+if TYPE_CHECKING:
+    from spark_jobs.upkeep.kind import State
+    from spark_jobs.upkeep.table_work import TableWork
+
+MIN_MANIFESTS = 2
+# A manifest costs every reader and every commit a little; Iceberg's writers merge them at 100.
+MANIFESTS_DUE = 50
+
+
+def find_reason(state: State) -> str | None:
+    """Return why manifests should be rewritten, or None."""
+    counts = (figures.small_manifests for figures in state.rewritable)
+    return next((f"{count:,} small manifests" for count in counts if count >= MANIFESTS_DUE), None)
+
+
+def rewrite_manifests(work: TableWork) -> Done:
+    """Merge the table's manifests, files of a partition together; no data file is touched."""
+    if work.figures.small_manifests < MIN_MANIFESTS:
+        return Done(note="there are no manifests to merge")
+    if not work.figures.shows_history:
+        return Done(note="the catalog shows no snapshot history, which a rewrite needs")
+    work.say(f"{work.identifier}: rewriting {work.figures.manifests:,} manifests")
+    # Spark's cache would keep the whole metadata in memory for one pass over it.
+    found = work.call("rewrite_manifests", use_caching=False)
+    work.connections.fail_points.reach("manifests.after-procedure")
+    work.make_anchor()
+    return Done({name.removesuffix("_count"): number for name, number in found.items()})
+
+
+KIND = UpkeepKind(
+    "manifests",
+    place=3,
+    effect="merges those",
+    description="Manifests of `{table}` merged: every commit adds one, every query reads them all.",
+    find_reason=find_reason,
+    tidy=rewrite_manifests,
+    fail_points=("manifests.after-procedure",),
+)

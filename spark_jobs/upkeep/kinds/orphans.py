@@ -1,0 +1,43 @@
+"""Orphan removal once a day: files below the tables' locations that nothing needs and that are old."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spark_jobs.upkeep.kind import Done, UpkeepKind
+
+if TYPE_CHECKING:
+    from spark_jobs.upkeep.kind import State
+    from spark_jobs.upkeep.table_work import TableWork
+
+ORPHANS_EVERY_SECONDS = 24 * 3600.0
+
+
+def find_reason(state: State) -> str | None:
+    """Return why orphans should be looked for, or None; what the tables show says nothing of them."""
+    seconds = state.seconds_since_last
+    if not state.collectable or (seconds is not None and seconds < ORPHANS_EVERY_SECONDS):
+        return None
+    if seconds is None:
+        return "looked for every time"
+    return f"orphans were last looked for {seconds / 3600:.0f} h ago"
+
+
+def tidy(work: TableWork) -> Done:
+    """Delete what ``spark_jobs.upkeep.remove_orphans`` finds; a rehearsal only finds it."""
+    from spark_jobs.upkeep.remove_orphans import remove_orphans  # noqa: PLC0415  (imports the lake)
+
+    return remove_orphans(work)
+
+
+KIND = UpkeepKind(
+    "orphans",
+    place=4,
+    effect="deletes files that nothing needs",
+    description="Files below the location of `{table}` that nothing needs and that are old, deleted.",
+    find_reason=find_reason,
+    tidy=tidy,
+    fail_points=("orphans.after-listing",),
+    goes_by_clock=True,
+    can_rehearse=True,
+)

@@ -1,0 +1,108 @@
+"""Snapshot expiry by count and age, by Iceberg's own procedure; what a branch or tag holds stays.
+
+Progress is in the table's properties and the books are a table of their own: nothing of Sluice's is lost with
+a snapshot.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING
+
+from spark_jobs.upkeep.kind import Done, UpkeepKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyiceberg.table import Table
+
+    from spark_jobs.config.settings import UpkeepSettings
+    from spark_jobs.upkeep.figures import TableFigures
+    from spark_jobs.upkeep.kind import State
+    from spark_jobs.upkeep.table_work import TableWork
+
+# Expiring one snapshot a minute would be a Spark job a minute: let some more come together first.
+SNAPSHOT_SLACK_SHARE = 0.2
+SNAPSHOT_AGE_SLACK_SHARE = 0.1
+
+
+def find_reason(state: State) -> str | None:
+    """Return why snapshots should expire, or None; with some slack, so that it is worth a job."""
+    reasons = (_reason(figures, state.settings, state.now_ms) for figures in state.collectable)
+    return next(filter(None, reasons), None)
+
+
+def expire_snapshots(work: TableWork) -> Done:
+    """Expire snapshots beyond ``upkeep.keep_snapshots`` or older than ``upkeep.keep_snapshots_for``.
+
+    Files that no other snapshot names go with them; a query that reads an expired snapshot may fail.
+    """
+    if work.figures.keeps_garbage:
+        return Done(note="the catalog keeps history of its own (gc.enabled is false) and expires it itself")
+    times_ms, now_ms = _main_times_ms(work.table), work.connections.now_us() // 1000
+    cutoff_ms = expiry_cutoff_ms(times_ms, work.settings, now_ms)
+    if cutoff_ms is None:
+        return Done(note="no snapshot is beyond what is kept")
+    # Expiry may cut the chain from main to the anchor, which is how a rollback is noticed.
+    work.make_anchor()
+    work.connections.fail_points.reach("expire.after-reanchor")
+    work.say(f"{work.identifier}: expiring, {work.figures.snapshots:,} snapshots")
+    found = work.call(
+        "expire_snapshots",
+        older_than=dt.datetime.fromtimestamp(cutoff_ms / 1000, dt.UTC),
+        retain_last=1,
+    )
+    work.connections.fail_points.reach("expire.after-procedure")
+    deleted = {name.removesuffix("_count"): number for name, number in found.items() if number}
+    return Done({"expired_snapshots": _expired(work), **deleted})
+
+
+def expiry_cutoff_ms(newest_first_ms: Sequence[int], settings: UpkeepSettings, now_ms: int) -> int | None:
+    """Return the time before which (exclusive) snapshots expire: beyond the count kept, or too old; or None.
+
+    ``newest_first_ms`` are the times of main's snapshots, its newest one first.
+    """
+    cutoff = now_ms - settings.keep_snapshots_for_seconds * 1000
+    if len(newest_first_ms) > settings.keep_snapshots:
+        cutoff = max(cutoff, newest_first_ms[settings.keep_snapshots - 1])
+    is_any_before = any(at < cutoff for at in newest_first_ms[1:])
+    return cutoff if is_any_before else None
+
+
+KIND = UpkeepKind(
+    "snapshots",
+    place=2,
+    effect="expires old ones",
+    description="Snapshots of `{table}` beyond what is kept, and the files only they name.",
+    find_reason=find_reason,
+    tidy=expire_snapshots,
+    fail_points=("expire.after-reanchor", "expire.after-procedure"),
+)
+
+
+def _reason(figures: TableFigures, settings: UpkeepSettings, now_ms: int) -> str | None:
+    most = settings.keep_snapshots + max(1, int(settings.keep_snapshots * SNAPSHOT_SLACK_SHARE))
+    if figures.expirable_snapshots >= most:
+        return f"{figures.expirable_snapshots:,} snapshots, {settings.keep_snapshots:,} are kept"
+    if figures.oldest_expirable_ms is None:
+        return None
+    age_seconds = (now_ms - figures.oldest_expirable_ms) / 1000
+    if age_seconds > settings.keep_snapshots_for_seconds * (1 + SNAPSHOT_AGE_SLACK_SHARE):
+        return f"the oldest snapshot is {age_seconds / 3600:,.0f} h old"
+    return None
+
+
+def _main_times_ms(table: Table) -> list[int]:
+    """Times of main's snapshots, the newest first, as far as they are there."""
+    times: list[int] = []
+    snapshot = table.metadata.current_snapshot()
+    while snapshot is not None:
+        times.append(snapshot.timestamp_ms)
+        parent = snapshot.parent_snapshot_id
+        snapshot = table.metadata.snapshot_by_id(parent) if parent is not None else None
+    return times
+
+
+def _expired(work: TableWork) -> int:
+    left = {snapshot.snapshot_id for snapshot in work.reload().metadata.snapshots}
+    return sum(snapshot.snapshot_id not in left for snapshot in work.table.metadata.snapshots)

@@ -1,0 +1,46 @@
+"""The kinds of upkeep that there are, and which of them are due: every module of ``kinds`` is one."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from spark_jobs.upkeep import kinds
+from spark_jobs.upkeep.kind import Due, State
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from spark_jobs.config.settings import UpkeepSettings
+    from spark_jobs.upkeep.figures import TableFigures
+    from spark_jobs.upkeep.kind import UpkeepKind
+
+
+def find_kinds() -> tuple[UpkeepKind, ...]:
+    """Return the kinds of the folder, or of the archive that it is shipped in, by their places."""
+    names = [module.name for module in pkgutil.iter_modules(kinds.__path__)]
+    found: list[UpkeepKind] = [importlib.import_module(f"{kinds.__name__}.{name}").KIND for name in names]
+    return tuple(sorted(found, key=attrgetter("place")))
+
+
+KINDS = find_kinds()
+BY_NAME = {kind.name: kind for kind in KINDS}
+
+
+def due_upkeep(
+    figures: Sequence[TableFigures],
+    settings: UpkeepSettings,
+    *,
+    now_ms: int,
+    seconds_since: Mapping[str, float],
+) -> tuple[Due, ...]:
+    """Return what a pipeline is due for; ``figures`` are of its table, its dead-letter table and the books.
+
+    ``seconds_since`` is by name since a kind was last done, or waited for first; without it one that goes by
+    the clock is due.
+    """
+    states = [State(tuple(figures), settings, now_ms, seconds_since.get(kind.name)) for kind in KINDS]
+    reasons = [(kind, kind.find_reason(state)) for kind, state in zip(KINDS, states, strict=True)]
+    return tuple(Due(kind, reason) for kind, reason in reasons if reason)

@@ -1,0 +1,72 @@
+"""One table under upkeep: Iceberg's procedures on it, and its anchor afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.books.entries import books_of
+from spark_jobs.connections.tables import load_fresh
+from spark_jobs.spark.procedures import call_procedure, table_argument
+from spark_jobs.upkeep.read_figures import table_figures
+from spark_jobs.upkeep.reanchor import reanchor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyiceberg.table import Table
+
+    from spark_jobs.config.settings import UpkeepSettings
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.protocol.progress import Progress
+    from spark_jobs.upkeep.figures import TableFigures
+
+
+@dataclass(frozen=True, slots=True)
+class TableWork:
+    """The upkeep of one table.
+
+    ``table`` and ``figures`` are as it stood at first, ``say`` takes a line. ``pipeline_tables`` are the
+    names of all that the pipeline has, its own first. ``tag`` names the work to Spark.
+    """
+
+    identifier: str
+    pipeline_tables: tuple[str, ...]
+    table: Table
+    figures: TableFigures
+    settings: UpkeepSettings
+    connections: Connections
+    say: Callable[[str], None]
+    tag: str
+    is_rehearsal: bool = False
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether drains commit to it, so that its main branch has an anchor; the books have none."""
+        return self.identifier != books_of(self.identifier)
+
+    def make_anchor(self, change: Callable[[Progress], Progress] = lambda progress: progress) -> None:
+        """Make main the anchor again, with ``change`` of the table's progress."""
+        if self.is_drained:
+            reanchor(self.identifier, self.connections, change)
+
+    def call(self, procedure: str, **arguments: Any) -> dict[str, Any]:
+        """Run a procedure on the table and give its one row; none is an empty one."""
+        rows = self.rows(procedure, **arguments)
+        return rows[0] if rows else {}
+
+    def rows(self, procedure: str, **arguments: Any) -> list[dict[str, Any]]:
+        """Run a procedure on the table and give its rows; first stop one that a dead process left running."""
+        self.connections.interrupt(self.tag)
+        catalog = self.table.catalog.name
+        named: Mapping[str, Any] = {"table": table_argument(catalog, self.identifier), **arguments}
+        rows = call_procedure(self.connections.spark(), catalog, procedure, named, tag=self.tag)
+        return [row.asDict() for row in rows]
+
+    def reload(self) -> Table:
+        """The table as it is now, through a new catalog object; as it was when it was dropped since."""
+        return load_fresh(self.connections, self.identifier) or self.table
+
+    def read_figures(self) -> TableFigures:
+        """The table's figures as they are now."""
+        return table_figures(self.reload())
