@@ -82,8 +82,8 @@ def _settle(state: UpkeepState, history: RunHistory, now: float) -> Iterator[Run
 def _fold(state: UpkeepState, history: RunHistory, now: float) -> Iterator[RunRequest]:
     """A fold sends the notices that are owed first; attempts whose notice nobody takes stay in the log."""
     owed = state.oldest_owed
-    if is_due(state.finished - state.untold):
-        reason = f"{state.finished - state.untold} finished attempts"
+    if is_due(state.finished - state.without_notice):
+        reason = f"{state.finished - state.without_notice} finished attempts"
         yield from _asked(txlog_key(state.pipeline), state, history, "log", reason)
     elif owed and owed.started_at_us < (now - UNFINISHED_SECONDS) * 1_000_000:
         reason = f"the webhook did not take the notice of {owed.uuid}"

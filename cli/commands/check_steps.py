@@ -11,10 +11,11 @@ from pyiceberg.serializers import FromInputFile
 from cli import output
 from resources.spark import PipelineSpark
 from spark_jobs.config.secrets import resolve
+from spark_jobs.connections.lake import open_catalog
 from spark_jobs.connections.properties import resolve_kafka_properties
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.kafka.reader import RangeReader
-from spark_jobs.lake.catalog import close_catalog, open_catalog
+from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.catalog_names import spark_catalog_conf
 from spark_jobs.lake.tables import load_table
 from spark_jobs.preview.reachability import Target, try_from_task, try_storage
@@ -127,7 +128,7 @@ def _broker(config: SluiceConfig) -> tuple[dict[str, str], str]:
 
 
 def _catalog(config: SluiceConfig) -> tuple[Catalog, str]:
-    catalog = open_catalog(config.catalog.name, resolve(config.catalog.properties))
+    catalog = open_catalog(config)
     try:
         namespaces = catalog.list_namespaces()
     except BaseException:

@@ -16,8 +16,6 @@ from spark_jobs.config.file import load_config
 from spark_jobs.protocol.errors import SluiceError
 
 if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-
     from spark_jobs.config.settings import SluiceConfig
     from spark_jobs.monitoring.survey import Surveyed, Surveyor
 
@@ -62,7 +60,6 @@ def _facts(config: SluiceConfig) -> list[PipelineFacts]:
     )
 
     facts, up = [], read_up(config.home)
-    tables = CommitTimes(config)
     surveyor = Surveyor(_with_topics_of_today(config))
     surveyed = surveyor.survey()
     for seen, refusal in zip(surveyed, surveyor.refusals(surveyed), strict=True):
@@ -74,12 +71,12 @@ def _facts(config: SluiceConfig) -> list[PipelineFacts]:
             now_ms=int(time.time() * 1000),
             is_running=config.has_broker or up is not None,
             running_since_ms=up.since_ms if up is not None else None,
+            committed_at_ms=seen.table.committed_at_ms if seen.table is not None else None,
+            error=refusal,
         )
         if isinstance(seen, Surveyed):
-            facts.append(_with_held(_with_survey(unknown, seen, refusal), seen, surveyor))
-        else:
-            committed_at_ms = tables.of(seen.pipeline.table)
-            facts.append(replace(unknown, error=refusal, committed_at_ms=committed_at_ms))
+            unknown = _with_held(_with_lag(unknown, seen), seen, surveyor)
+        facts.append(unknown)
     return facts
 
 
@@ -96,17 +93,11 @@ def _with_topics_of_today(config: SluiceConfig) -> SluiceConfig:
         return config
 
 
-def _with_survey(unknown: PipelineFacts, seen: Surveyed, refusal: SluiceError | None) -> PipelineFacts:
-    if seen.table is None:
-        return replace(unknown, lag=seen.source.lag({}))
-    progress = seen.table.progress
-    return replace(
-        unknown,
-        paused=progress.paused,
-        committed_at_ms=seen.table.committed_at_ms,
-        error=refusal,
-        lag=seen.source.lag(progress.next_offsets) if refusal is None else None,
-    )
+def _with_lag(facts: PipelineFacts, seen: Surveyed) -> PipelineFacts:
+    """Return the facts with what waits; offsets that a drain would refuse say nothing of it."""
+    progress = seen.table.progress if seen.table is not None else None
+    lag = seen.source.lag(progress.next_offsets if progress else {}) if facts.error is None else None
+    return replace(facts, lag=lag, paused=progress.paused if progress else None)
 
 
 def _with_held(facts: PipelineFacts, seen: Surveyed, surveyor: Surveyor) -> PipelineFacts:
@@ -118,29 +109,6 @@ def _with_held(facts: PipelineFacts, seen: Surveyed, surveyor: Surveyor) -> Pipe
     except SluiceError as error:
         return replace(facts, error=error)
     return replace(facts, held=held[0] if held else None)
-
-
-class CommitTimes:
-    """When tables last moved, for pipelines whose topic could not be asked about."""
-
-    def __init__(self, config: SluiceConfig) -> None:
-        self._config = config
-        self._catalog: Catalog | None = None
-
-    def of(self, identifier: str) -> int | None:
-        """Milliseconds since the epoch; None when there is no table or no answer (the survey said which)."""
-        from spark_jobs.config.secrets import resolve  # noqa: PLC0415
-        from spark_jobs.lake.catalog import open_catalog  # noqa: PLC0415
-        from spark_jobs.lake.tables import load_table  # noqa: PLC0415
-        from spark_jobs.monitoring.survey import table_state  # noqa: PLC0415
-
-        settings = self._config.catalog
-        try:
-            self._catalog = self._catalog or open_catalog(settings.name, resolve(settings.properties))
-            table = load_table(self._catalog, identifier)
-            return table_state(table, identifier).committed_at_ms if table is not None else None
-        except SluiceError:
-            return None
 
 
 def _to_json(facts: PipelineFacts, state: PipelineState) -> dict[str, object]:

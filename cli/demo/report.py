@@ -13,8 +13,8 @@ from cli.demo.landed import Landed, read_landed
 from cli.demo.reading import EXAMPLE_QUERY, EXAMPLE_QUESTION, run_example, snippets
 from cli.work import connections_for
 from spark_jobs.audit.audit import AuditResult, audit
-from spark_jobs.config.secrets import resolve
-from spark_jobs.lake.catalog import close_catalog, open_catalog
+from spark_jobs.connections.lake import open_catalog
+from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.tables import load_table
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _print_landed(audited: list[Audited]) -> None:
 
 
 def _print_example(config: SluiceConfig) -> None:
-    catalog = open_catalog(config.catalog.name, resolve(config.catalog.properties))
+    catalog = open_catalog(config)
     try:
         table = load_table(catalog, EXAMPLE_TABLE)
         if table is None:

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.checks.check import LATELY_SECONDS
 from spark_jobs.checks.facts import HealthFacts
-from spark_jobs.config.secrets import resolve
 from spark_jobs.connections.properties import resolve_kafka_properties
 from spark_jobs.drain.planning import bytes_per_record
 from spark_jobs.health.judge import judge
 from spark_jobs.health.retention import Waiting, headroom_ms, retention_of
 from spark_jobs.monitoring.audit_notes import read_note
-from spark_jobs.monitoring.survey import TOPIC_READERS, Surveyed, table_state
+from spark_jobs.monitoring.survey import TOPIC_READERS, Surveyed, held_batches, table_state
 from spark_jobs.protocol.errors import SluiceError
-from spark_jobs.txlog.states import is_waiting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
     from spark_jobs.health.judge import CheckResult
     from spark_jobs.monitoring.survey import Surveyor, TableState
     from spark_jobs.protocol.source import SourceState
-    from spark_jobs.txlog.store import TxlogStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,24 +78,18 @@ def check_up(surveyor: Surveyor) -> list[Health]:
 
 def _tables(surveyor: Surveyor, now_ms: int) -> Mapping[str, _TableLook | SluiceError | None]:
     from spark_jobs.health.table_facts import table_facts  # noqa: PLC0415  (pyiceberg, never at import)
-    from spark_jobs.txlog.store import TxlogStore  # noqa: PLC0415
 
-    store = TxlogStore(surveyor.config.state, resolve(surveyor.config.catalog.properties))
+    store = surveyor.open_log()
 
     def look(pipeline: PipelineConfig, table: Table | None) -> _TableLook | None:
         if table is None:
             return None
         facts = table_facts(table, schema_since_ms=now_ms - LATELY_SECONDS * 1000)
         state = table_state(table, pipeline.table)
-        return _TableLook(state, facts, _held(store, state, now_ms), _refusal(table))
+        held = tuple(batch.attempt for batch in held_batches(store, state, now_ms * 1000))
+        return _TableLook(state, facts, held, _refusal(table))
 
     return surveyor.for_each_table(look)
-
-
-def _held(store: TxlogStore, state: TableState, now_ms: int) -> tuple[str, ...]:
-    """Attempts that a quality gate holds back."""
-    unfinished = store.unfinished(state.uuid, now_us=now_ms * 1000)
-    return tuple(attempt.uuid for attempt in unfinished if is_waiting(attempt, state.progress))
 
 
 def _refusal(table: Table) -> SluiceError | None:

@@ -20,14 +20,13 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from spark_jobs.config.secrets import resolve
-from spark_jobs.lake.catalog import close_catalog, open_catalog
+from spark_jobs.connections.lake import open_catalog, open_log
+from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.monitoring.checkup import check_up
 from spark_jobs.monitoring.metric_families import COUNTER, FAMILIES, GAUGE
 from spark_jobs.monitoring.survey import Surveyor
 from spark_jobs.monitoring.totals import TotalsReader
 from spark_jobs.protocol.errors import SluiceError
-from spark_jobs.txlog.store import TxlogStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -56,7 +55,7 @@ class SluiceCollector(Collector):
         self._lock = threading.Lock()
         self._looked_at = -math.inf
         self._metrics: list[Metric] = []
-        self._totals = TotalsReader(TxlogStore(config.state, resolve(config.catalog.properties)))
+        self._totals = TotalsReader(open_log(config))
 
     def describe(self) -> list[Metric]:
         """Nothing: registering must not look at anything."""
@@ -77,7 +76,7 @@ class SluiceCollector(Collector):
         for health in found:
             _add_health(families, health)
         try:
-            catalog = open_catalog(self._config.catalog.name, resolve(self._config.catalog.properties))
+            catalog = open_catalog(self._config)
         except SluiceError:
             return list(families.values())
         try:

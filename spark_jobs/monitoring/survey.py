@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from spark_jobs.books.entries import books_of
-from spark_jobs.config.secrets import resolve, scrub
+from spark_jobs.config.secrets import scrub
 from spark_jobs.connections.properties import resolve_kafka_properties
 from spark_jobs.monitoring.upkeep_survey import FigureCache, UpkeepState
 from spark_jobs.notices.notice import owes_notice
@@ -67,10 +67,11 @@ class Surveyed:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a pipeline could not be looked at."""
+    """Why a pipeline could not be looked at; ``table`` is what could be read all the same."""
 
     pipeline: PipelineConfig
     error: SluiceError
+    table: TableState | None = None
 
 
 class Surveyor:
@@ -93,9 +94,7 @@ class Surveyor:
 
     def upkeep(self, now_us: int) -> list[UpkeepState | Problem]:
         """One ``UpkeepState`` or ``Problem`` per pipeline; ``now_us`` is microseconds since the epoch."""
-        from spark_jobs.txlog.store import TxlogStore  # noqa: PLC0415  (pyarrow, never at import)
-
-        store = TxlogStore(self.config.state, resolve(self.config.catalog.properties))
+        store = self.open_log()
 
         def state(pipeline: PipelineConfig, data: Table | None) -> UpkeepState:
             if data is None:
@@ -103,16 +102,18 @@ class Surveyor:
             uuid = str(data.metadata.table_uuid)
             beside = (pipeline.dead_letter_table, books_of(pipeline.table))
             tables = {pipeline.table: data} | {name: _beside(data, name) for name in beside}
+            without_notice, oldest_owed = _owed_notices(store, pipeline, uuid)
             return UpkeepState(
                 pipeline,
-                len(store.finished(uuid)),
-                _left_by_drains(store.unfinished(uuid, now_us=now_us), data),
-                tuple(
+                finished=len(store.finished(uuid)),
+                unfinished=_left_by_drains(store.unfinished(uuid, now_us=now_us), data),
+                figures=tuple(
                     self._figures.figures(name, table, pipeline.upkeep.compact_above)
                     for name, table in tables.items()
                     if table is not None
                 ),
-                *_untold(store, pipeline, uuid),
+                without_notice=without_notice,
+                oldest_owed=oldest_owed,
             )
 
         states = self.for_each_table(state)
@@ -122,17 +123,16 @@ class Surveyor:
         ]
 
     def held(self, seen: Surveyed, now_us: int) -> tuple[HeldBatch, ...]:
-        """The pipeline's batches that failed a quality gate and wait for an operator; reads its log."""
-        from spark_jobs.recovery.recovered import held_batch  # noqa: PLC0415
-        from spark_jobs.txlog.states import is_waiting  # noqa: PLC0415
-        from spark_jobs.txlog.store import TxlogStore  # noqa: PLC0415  (pyarrow, never at import)
-
+        """Return the batches that failed a quality gate and wait for an operator; reads the log."""
         if seen.table is None:
             return ()
-        store = TxlogStore(self.config.state, resolve(self.config.catalog.properties))
-        unfinished = store.unfinished(seen.table.uuid, now_us=now_us)
-        waiting = [attempt for attempt in unfinished if is_waiting(attempt, seen.table.progress)]
-        return tuple(held_batch(attempt, attempt.batch) for attempt in waiting if attempt.batch)
+        return held_batches(self.open_log(), seen.table, now_us)
+
+    def open_log(self) -> TxlogStore:
+        """Return the store of the transaction log."""
+        from spark_jobs.connections.lake import open_log  # noqa: PLC0415  (pyarrow, never at import)
+
+        return open_log(self.config)
 
     def refusal(self, seen: Surveyed) -> SluiceError | None:
         """Return the error with which a drain would be refused, or None; asks leaders that are new.
@@ -186,14 +186,12 @@ class Surveyor:
     def _read_tables(
         self, pipelines: Sequence[PipelineConfig], read: Callable[[PipelineConfig, Table | None], T]
     ) -> dict[str, T | SluiceError]:
-        from spark_jobs.lake.catalog import (  # noqa: PLC0415  (pyiceberg, never at import)
-            close_catalog,
-            open_catalog,
-        )
+        from spark_jobs.connections.lake import open_catalog  # noqa: PLC0415  (pyiceberg, never at import)
+        from spark_jobs.lake.catalog import close_catalog  # noqa: PLC0415
         from spark_jobs.lake.tables import load_table  # noqa: PLC0415
 
         try:
-            catalog = open_catalog(self.config.catalog.name, resolve(self.config.catalog.properties))
+            catalog = open_catalog(self.config)
         except SluiceError as error:
             return dict.fromkeys((pipeline.name for pipeline in pipelines), error)
         found: dict[str, T | SluiceError] = {}
@@ -220,6 +218,16 @@ def table_state(table: Table, identifier: str) -> TableState:
     )
 
 
+def held_batches(store: TxlogStore, table: TableState, now_us: int) -> tuple[HeldBatch, ...]:
+    """Return the batches that a quality gate holds back, by the log."""
+    from spark_jobs.recovery.recovered import held_batch  # noqa: PLC0415
+    from spark_jobs.txlog.states import is_waiting  # noqa: PLC0415
+
+    unfinished = store.unfinished(table.uuid, now_us=now_us)
+    waiting = [attempt for attempt in unfinished if is_waiting(attempt, table.progress)]
+    return tuple(held_batch(attempt, attempt.batch) for attempt in waiting if attempt.batch)
+
+
 def _left_by_drains(unfinished: Sequence[Attempt], data: Table) -> tuple[Attempt, ...]:
     """Those of the attempts that a drain's recovery settles: not replays, nor what waits for an operator.
 
@@ -239,12 +247,12 @@ def _left_by_drains(unfinished: Sequence[Attempt], data: Table) -> tuple[Attempt
     )
 
 
-def _untold(store: TxlogStore, pipeline: PipelineConfig, uuid: str) -> tuple[int, Attempt | None]:
-    """How many bear no word of their notice, and the oldest that owes one; few are read."""
+def _owed_notices(store: TxlogStore, pipeline: PipelineConfig, uuid: str) -> tuple[int, Attempt | None]:
+    """Return how many bear no word of their notice, and the oldest that owes one; few are read."""
     if pipeline.notify.webhook is None:
         return 0, None
-    untold = store.untold(uuid)
-    return len(untold), next(filter(owes_notice, store.read_each(uuid, untold)), None)
+    unmarked = store.untold(uuid)
+    return len(unmarked), next(filter(owes_notice, store.read_each(uuid, unmarked)), None)
 
 
 def _beside(table: Table, identifier: str) -> Table | None:
@@ -257,10 +265,10 @@ def _beside(table: Table, identifier: str) -> Table | None:
 def _joined(
     pipeline: PipelineConfig, source: SourceState | SluiceError, table: TableState | SluiceError | None
 ) -> Surveyed | Problem:
-    if isinstance(source, SluiceError):
-        return Problem(pipeline, source)
     if isinstance(table, SluiceError):
-        return Problem(pipeline, table)
+        return Problem(pipeline, source if isinstance(source, SluiceError) else table)
+    if isinstance(source, SluiceError):
+        return Problem(pipeline, source, table)
     return Surveyed(pipeline, source, table)
 
 

@@ -19,15 +19,15 @@ class UpkeepState:
     """A pipeline's transaction log and tables.
 
     ``finished`` attempts a checkpoint may fold, ``unfinished`` ones a drain has to settle. ``figures`` are
-    of the table, its dead-letter table and the books, empty without tables. With a webhook ``untold`` of the
-    finished bear no word of their notice, and ``oldest_owed`` is the first of them that owes one.
+    of the table, its dead-letter table and the books, empty without tables. With a webhook
+    ``without_notice`` of the finished bear no word of it; ``oldest_owed`` is the first that owes one.
     """
 
     pipeline: PipelineConfig
     finished: int = 0
     unfinished: tuple[Attempt, ...] = ()
     figures: tuple[TableFigures, ...] = ()
-    untold: int = 0
+    without_notice: int = 0
     oldest_owed: Attempt | None = None
 
 
