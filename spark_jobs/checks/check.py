@@ -111,7 +111,7 @@ def with_limit(fact: str, limit: str) -> str:
 
 
 def spoken_duration(seconds: float) -> str:
-    """A length of time as people say it, to two units: ``45 s``, ``3 min``, ``2 h 5 min``, ``4 d 6 h``."""
+    """Return a duration as people say it, to two units: ``45 s``, ``3 min``, ``2 h 5 min``, ``4 d 6 h``."""
     if seconds < MINUTE_SECONDS:
         return f"{seconds:.0f} s"
     minutes = round(seconds / MINUTE_SECONDS)

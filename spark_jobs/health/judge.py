@@ -31,7 +31,7 @@ class CheckResult:
 
     @property
     def is_failed_error(self) -> bool:
-        """Whether it wants a person now."""
+        """True if it wants a person now."""
         return not self.passed and self.severity is Severity.ERROR
 
     @property

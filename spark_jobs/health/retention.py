@@ -38,7 +38,7 @@ class Waiting:
 
 
 def retention_of(topic_config: Mapping[str, str]) -> Retention:
-    """The limits in a topic's settings. Compaction alone (``cleanup.policy=compact``) deletes by no limit."""
+    """Return the limits in a topic's settings; compaction alone (``cleanup.policy=compact``) has none."""
     if "delete" not in topic_config.get("cleanup.policy", "delete"):
         return Retention(None, None)
     return Retention(_limit(topic_config.get("retention.ms")), _limit(topic_config.get("retention.bytes")))
@@ -47,7 +47,7 @@ def retention_of(topic_config: Mapping[str, str]) -> Retention:
 def headroom_ms(
     retention: Retention, waiting: Iterable[Waiting], *, bytes_per_record: int, now_ms: int
 ) -> int | None:
-    """Milliseconds until Kafka may delete the first waiting record; None when nothing is known to be at risk.
+    """Return the milliseconds until Kafka may delete the first waiting record; None when none is at risk.
 
     ``bytes_per_record`` is what a record weighed unpacked, so the limit by size looks nearer than it is where
     producers compress.
@@ -71,7 +71,7 @@ def _by_time(retention: Retention, waiting: Waiting, now_ms: int) -> int | None:
 
 
 def _by_size(retention: Retention, waiting: Waiting, bytes_per_record: int, now_ms: int) -> int | None:
-    """What is left of the limit, at the pace of the arrivals since the first waiting record."""
+    """Return what is left of the limit, at the pace of the arrivals since the first waiting record."""
     if retention.keeps_bytes is None:
         return None
     waiting_bytes = waiting.records * bytes_per_record

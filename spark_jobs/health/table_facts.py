@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def table_facts(table: Table, *, schema_since_ms: int) -> TableFacts:
-    """The facts of one table; schema changes are those after ``schema_since_ms`` (since the epoch).
+    """Return the facts of one table; schema changes are those after ``schema_since_ms`` (since the epoch).
 
     A catalog that shows no history shows the newest snapshot only: its batch is judged, older ones are not.
     """
@@ -45,7 +45,7 @@ def table_facts(table: Table, *, schema_since_ms: int) -> TableFacts:
 
 
 def shows_history(metadata: TableMetadata) -> bool:
-    """Whether main's origin is shown; a rewritten table could else not be told from a rolled back one."""
+    """True if main's origin is shown; else a rewritten table looks like one that was rolled back."""
     snapshot = metadata.current_snapshot()
     if snapshot is None:
         return False
@@ -53,12 +53,12 @@ def shows_history(metadata: TableMetadata) -> bool:
 
 
 def main_history(table: Table) -> list[Snapshot]:
-    """The kept snapshots that main descends from, oldest first."""
+    """Return the kept snapshots that main descends from, oldest first."""
     return list(ancestors_of(table.metadata.current_snapshot(), table.metadata))[::-1]
 
 
 def removals(snapshots: Sequence[Snapshot]) -> Iterator[Removal]:
-    """Snapshots of other writers that took rows out, oldest first; compaction (``replace``) takes none."""
+    """Yield the snapshots of other writers that took rows out, oldest first; compaction takes none."""
     for snapshot in snapshots:
         summary = summary_of(snapshot)
         operation = snapshot.summary.operation if snapshot.summary else None
@@ -68,7 +68,7 @@ def removals(snapshots: Sequence[Snapshot]) -> Iterator[Removal]:
 
 
 def _rows_removed(summary: CommitSummary) -> int | None:
-    """Rows that left: an overwrite writes back what it keeps; an equality delete does not say how many."""
+    """Return the rows that left: an overwrite writes back what it keeps. None for an equality delete."""
     if summary.count("added-equality-deletes"):
         return None
     gone = summary.count("deleted-records") + summary.count("added-position-deletes")
@@ -90,7 +90,7 @@ def _batches(snapshots: Sequence[Snapshot]) -> Iterator[BatchCounts]:
 
 
 def _holes(snapshots: Sequence[Snapshot]) -> Iterator[str]:
-    """Commits of ours that do not begin where the one before them, in the same generation, had ended."""
+    """Name our commits that do not begin where the one before them, in the same generation, had ended."""
     reached: dict[int, int] = {}
     generation = 0
     for snapshot in snapshots:
@@ -110,7 +110,7 @@ def _holes(snapshots: Sequence[Snapshot]) -> Iterator[str]:
 
 
 def _changes_since(table: Table, snapshots: Sequence[Snapshot], since_ms: int) -> tuple[str, ...]:
-    """Compared with the schema in force then; a younger table with the one of its first batch."""
+    """Compare with the schema in force then; a younger table with the one of its first batch."""
     with_schema = [snapshot for snapshot in snapshots if snapshot.schema_id is not None]
     before = [snapshot for snapshot in with_schema if snapshot.timestamp_ms <= since_ms]
     first_batches = [snapshot for snapshot in with_schema if summary_of(snapshot).attempt]
@@ -122,7 +122,7 @@ def _changes_since(table: Table, snapshots: Sequence[Snapshot], since_ms: int) -
 
 
 def _columns(schema: Schema) -> list[Column]:
-    """Leaves and the nested columns around them; a type in brackets would repeat what its fields say."""
+    """Return leaves and the nested columns around them; a type in brackets would repeat its fields."""
     fields, names = index_by_id(schema), index_name_by_id(schema)
     return [
         Column(field_id, names[field_id], str(field.field_type).partition("<")[0])

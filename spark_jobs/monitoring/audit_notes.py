@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spark_jobs.checks.facts import AuditNote
+from spark_jobs.protocol.json_codec import JsonCodec
 from spark_jobs.storage.state_files import write_whole
 
 if TYPE_CHECKING:
@@ -23,21 +24,20 @@ if TYPE_CHECKING:
 
 NEWEST_OFFSETS = 1_000_000
 AUDIT_EVERY_MS = 3600 * 1000
+_NOTE = JsonCodec(AuditNote)
 
 
 def read_note(home: str, pipeline: str, table_uuid: str) -> AuditNote | None:
-    """The last note about this very table; None when there is none."""
+    """Return the last note about this very table; None when there is none."""
     try:
-        value = json.loads(_path(home, pipeline).read_text(encoding="utf-8"))
-        if value.pop("table_uuid") != table_uuid:
-            return None
-        return AuditNote(**{**value, "examples": tuple(value["examples"])})
+        text = _path(home, pipeline).read_text(encoding="utf-8")
+        return _NOTE.from_json(text) if json.loads(text)["table_uuid"] == table_uuid else None
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
 
 
 def is_due(note: AuditNote | None, now_ms: int) -> bool:
-    """Whether an hour has passed since the last one, or it found something that may be mended by now."""
+    """True if an hour has passed since the last one, or it found something that may be mended by now."""
     if note is None or note.missing or note.duplicates or note.differing:
         return True
     return now_ms - note.audited_at_ms >= AUDIT_EVERY_MS

@@ -54,7 +54,7 @@ class _TableLook:
 
 
 def check_up(surveyor: Surveyor) -> list[Health]:
-    """One ``Health`` per pipeline, in the configuration's order; none hides another."""
+    """Return one ``Health`` per pipeline, in the configuration's order; none hides another."""
     now_ms = int(time.time() * 1000)
     tables = _tables(surveyor, now_ms)
     sources = surveyor.sources()
@@ -105,7 +105,7 @@ def _refusal(table: Table) -> SluiceError | None:
 def _settings(
     surveyor: Surveyor, sources: Mapping[str, SourceState | SluiceError]
 ) -> dict[str, dict[str, str]]:
-    """Topic settings of the topics that answered; without the right to read them headroom stays unknown."""
+    """Return the settings of the topics that answered; without the right to read them there are none."""
     topics = [topic for topic, source in sources.items() if not isinstance(source, SluiceError)]
     try:
         answers = surveyor.kafka_admin().topic_configs(topics)

@@ -58,11 +58,11 @@ class SluiceCollector(Collector):
         self._totals = TotalsReader(open_log(config))
 
     def describe(self) -> list[Metric]:
-        """Nothing: registering must not look at anything."""
+        """Return nothing: registering must not look at anything."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Every family, as of at most ``CACHE_SECONDS`` ago."""
+        """Yield every family, as of at most ``CACHE_SECONDS`` ago."""
         with self._lock:
             if time.monotonic() - self._looked_at >= CACHE_SECONDS:
                 self._metrics = self._look()
@@ -106,7 +106,7 @@ def _family(name: str) -> Metric:
 
 
 def _add_health(families: dict[str, Any], health: Health) -> None:
-    """Gauges of one look; what is not known has no sample, so that nothing looks like zero."""
+    """Add the gauges of one look; what is not known has no sample, so that nothing looks like zero."""
     name, facts = health.pipeline.name, health.facts
     for result in health.results:
         labels = [name, result.name, result.severity.value]
@@ -136,7 +136,7 @@ def _gauges(facts: HealthFacts) -> dict[str, float]:
 
 
 def _table_gauges(facts: HealthFacts, table: TableState | None) -> dict[str, float]:
-    """What the table itself says, Iceberg's own totals as the newest snapshot repeats them among it."""
+    """Return what the table itself says, with Iceberg's totals as the newest snapshot repeats them."""
     if table is None or facts.table is None:
         return {}
     names = ("records", "data-files", "files-size")
@@ -160,8 +160,8 @@ def _lag_series(lag: Mapping[int, int]) -> Iterator[tuple[str, int]]:
         yield str(partition), records
 
 
-def _add_totals(families: dict[str, Any], name: str, seen: TableTotals) -> None:
-    totals, lifetime = seen.totals, seen.lifetime
+def _add_totals(families: dict[str, Any], name: str, found: TableTotals) -> None:
+    totals, lifetime = found.totals, found.lifetime
     for kind, number in sorted(totals.landed.items()):
         families["sluice_batches_total"].add_metric([name, kind], number)
     counters = {
@@ -181,8 +181,8 @@ def _add_totals(families: dict[str, Any], name: str, seen: TableTotals) -> None:
         families[metric].add_metric([name], number)
     _add_distribution(families["sluice_batch_duration_seconds"], name, totals.batches)
     _add_distribution(families["sluice_commit_duration_seconds"], name, totals.commits)
-    if seen.rtt_p99_us is not None:
-        families["sluice_kafka_rtt_p99_seconds"].add_metric([name], seen.rtt_p99_us / 1_000_000)
+    if found.rtt_p99_us is not None:
+        families["sluice_kafka_rtt_p99_seconds"].add_metric([name], found.rtt_p99_us / 1_000_000)
 
 
 def _add_distribution(family: HistogramMetricFamily, name: str, distribution: Distribution) -> None:

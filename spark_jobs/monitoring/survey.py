@@ -84,7 +84,7 @@ class Surveyor:
         self._figures = FigureCache()
 
     def survey(self) -> list[Surveyed | Problem]:
-        """One ``Surveyed`` or ``Problem`` per pipeline, in the configuration's order."""
+        """Return one ``Surveyed`` or ``Problem`` per pipeline, in the configuration's order."""
         # Tables first: a run may commit in between, and no table is beyond what its topic holds later.
         tables = self.for_each_table(
             lambda pipeline, table: None if table is None else table_state(table, pipeline.table)
@@ -93,7 +93,7 @@ class Surveyor:
         return [_joined(p, sources[p.topic], tables[p.name]) for p in self.config.pipelines]
 
     def upkeep(self, now_us: int) -> list[UpkeepState | Problem]:
-        """One ``UpkeepState`` or ``Problem`` per pipeline; ``now_us`` is microseconds since the epoch."""
+        """Return one ``UpkeepState`` or ``Problem`` per pipeline; ``now_us`` is since the epoch."""
         store = self.open_log()
 
         def state(pipeline: PipelineConfig, data: Table | None) -> UpkeepState:
@@ -122,11 +122,11 @@ class Surveyor:
             for pipeline in self.config.pipelines
         ]
 
-    def held(self, seen: Surveyed, now_us: int) -> tuple[HeldBatch, ...]:
+    def held(self, look: Surveyed, now_us: int) -> tuple[HeldBatch, ...]:
         """Return the batches that failed a quality gate and wait for an operator; reads the log."""
-        if seen.table is None:
+        if look.table is None:
             return ()
-        return held_batches(self.open_log(), seen.table, now_us)
+        return held_batches(self.open_log(), look.table, now_us)
 
     def open_log(self) -> TxlogStore:
         """Return the store of the transaction log."""
@@ -134,26 +134,30 @@ class Surveyor:
 
         return open_log(self.config)
 
-    def refusal(self, seen: Surveyed) -> SluiceError | None:
+    def refusal(self, look: Surveyed) -> SluiceError | None:
         """Return the error with which a drain would be refused, or None; asks leaders that are new.
 
         Reads at most one record of each partition that waits.
         """
         from spark_jobs.drain.leaders import cut_below  # noqa: PLC0415  (librdkafka, never at import)
 
-        if seen.table is None:
+        if look.table is None:
             return None
-        progress = seen.table.progress
-        ask_leader = partial(cut_below, resolve_kafka_properties(self.config), progress, seen.source)
-        return drain_refusal(progress, seen.source, table=seen.pipeline.table, ask_leader=ask_leader)
+        progress = look.table.progress
+        ask_leader = partial(cut_below, resolve_kafka_properties(self.config), progress, look.source)
+        return drain_refusal(progress, look.source, table=look.pipeline.table, ask_leader=ask_leader)
 
-    def refusals(self, seen: Sequence[Surveyed | Problem]) -> list[SluiceError | None]:
+    def refusals(self, looks: Sequence[Surveyed | Problem]) -> list[SluiceError | None]:
         """Return what ``refusal`` says of each, in their order; a problem is its own."""
+
+        def judge(look: Surveyed | Problem) -> SluiceError | None:
+            return look.error if isinstance(look, Problem) else self.refusal(look)
+
         with ThreadPoolExecutor(TOPIC_READERS) as readers:
-            return list(readers.map(lambda s: s.error if isinstance(s, Problem) else self.refusal(s), seen))
+            return list(readers.map(judge, looks))
 
     def sources(self) -> Mapping[str, SourceState | SluiceError]:
-        """Every topic's state, or why there is none, by topic."""
+        """Return every topic's state, or why there is none, by topic."""
         topics = sorted({pipeline.topic for pipeline in self.config.pipelines})
         try:
             states: Mapping[str, SourceState | SluiceError] = self.kafka_admin().source_states(topics)
@@ -162,7 +166,7 @@ class Surveyor:
         return states
 
     def kafka_admin(self) -> KafkaAdmin:
-        """The connection that is kept; a new one when the properties changed."""
+        """Return the connection that is kept; a new one when the properties changed."""
         from spark_jobs.kafka.admin import KafkaAdmin  # noqa: PLC0415  (librdkafka, never at import)
 
         properties = resolve_kafka_properties(self.config)
@@ -174,7 +178,7 @@ class Surveyor:
             return self._admin[1]
 
     def for_each_table(self, read: Callable[[PipelineConfig, Table | None], T]) -> dict[str, T | SluiceError]:
-        """``read`` of every pipeline and its table, or why it failed, by pipeline; a few at a time."""
+        """Return ``read`` of every pipeline and its table, or why it failed, by pipeline."""
         pipelines = self.config.pipelines
         slices = [pipelines[start::CATALOG_READERS] for start in range(min(CATALOG_READERS, len(pipelines)))]
         found: dict[str, T | SluiceError] = {}
@@ -229,7 +233,7 @@ def held_batches(store: TxlogStore, table: TableState, now_us: int) -> tuple[Hel
 
 
 def _left_by_drains(unfinished: Sequence[Attempt], data: Table) -> tuple[Attempt, ...]:
-    """Those of the attempts that a drain's recovery settles: not replays, nor what waits for an operator.
+    """Return the attempts that a drain's recovery settles: no replays, nor what waits for an operator.
 
     While the pipeline is paused its drains settle nothing.
     """
@@ -256,7 +260,7 @@ def _owed_notices(store: TxlogStore, pipeline: PipelineConfig, uuid: str) -> tup
 
 
 def _beside(table: Table, identifier: str) -> Table | None:
-    """Another table of the same catalog."""
+    """Return another table of the same catalog."""
     from spark_jobs.lake.tables import load_table  # noqa: PLC0415  (pyiceberg, never at import)
 
     return load_table(table.catalog, identifier)

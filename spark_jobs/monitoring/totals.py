@@ -56,7 +56,7 @@ class TotalsReader:
         self._kept: dict[str, _Kept] = {}
 
     def read(self, catalog: Catalog, pipeline: PipelineConfig, table_uuid: str) -> TableTotals:
-        """The sums as of now. Raises ``RetryableError``, ``ConfigError`` and ``CorruptLog``."""
+        """Return the sums as of now. Raises ``RetryableError``, ``ConfigError`` and ``CorruptLog``."""
         kept = self._kept.setdefault(table_uuid, _Kept())
         # The log first: what a checkpoint folds in between is then in both, never in neither.
         self._read_log(kept, table_uuid)

@@ -47,7 +47,7 @@ class FigureCache:
         self._known: dict[str, _Known] = {}
 
     def figures(self, identifier: str, table: Table, compact_above: int) -> TableFigures:
-        """The table's figures; its files as they were at most half of ``compact_above`` new files ago."""
+        """Return the table's figures, its files as of at most half of ``compact_above`` new files ago."""
         from spark_jobs.upkeep.read_figures import (  # noqa: PLC0415  (imports the lake)
             file_figures,
             snapshot_figures,
@@ -77,7 +77,7 @@ def _is_still_good(known: _Known, table: Table, compact_above: int) -> bool:
 
 
 def _data_files(table: Table) -> int:
-    """As main's snapshot says; 0 when it does not."""
+    """Return the count in main's snapshot; 0 when it has none."""
     snapshot = table.metadata.current_snapshot()
     files = snapshot.summary["total-data-files"] if snapshot and snapshot.summary else None
     return int(files) if files else 0

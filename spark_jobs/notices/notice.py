@@ -26,7 +26,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def owes_notice(attempt: Attempt) -> bool:
-    """Whether its rows and dead letters are in and nobody was told."""
+    """True if its rows and dead letters are in and no notice of them was delivered or given up."""
     return (
         attempt.batch is not None
         and attempt.batch.kind in _CHANGES_ROWS
@@ -36,12 +36,12 @@ def owes_notice(attempt: Attempt) -> bool:
 
 
 def is_expired(attempt: Attempt, now_us: int) -> bool:
-    """Whether its notice is given up."""
+    """True if its notice is too old to be sent."""
     return now_us - _completed_at_us(attempt) >= KEPT_US
 
 
 def notice_of(attempt: Attempt, partition_paths: Iterable[str]) -> dict[str, Any]:
-    """The body of the POST; ``partition_paths`` are those of the files the attempt added.
+    """Return the body of the POST; ``partition_paths`` are those of the files the attempt added.
 
     ``partitions`` is null when any partition may have changed: there is only one, or rows were taken away.
     """

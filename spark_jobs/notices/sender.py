@@ -78,7 +78,7 @@ def send_owed(
             sent = replace(sent, delivered=sent.delivered + 1)
         else:
             sent = replace(sent, given_up=sent.given_up + 1)
-            _lament(attempt, outcome, posted.detail)
+            _log_given_up(attempt, outcome, posted.detail)
         _mark(attempt, outcome, connections)
     return sent
 
@@ -117,7 +117,7 @@ class NoticeSender:
             self._thread.join(FAREWELL_SECONDS)
 
     def tell(self) -> None:
-        """Something landed; returns at once."""
+        """Have a notice sent of what landed; returns at once."""
         self._something_landed.set()
 
     def _work(self) -> None:
@@ -134,7 +134,7 @@ class NoticeSender:
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS) if is_stuck else FIRST_PAUSE_SECONDS
 
     def _send_once(self) -> bool:
-        """Whether something is still owed."""
+        """Send what is owed; true if something still is."""
         try:
             sent = send_owed(
                 self._pipeline, self._connections, is_over=lambda: time.monotonic() >= self._deadline
@@ -150,14 +150,14 @@ class NoticeSender:
         return True
 
     def _warn(self, why: str) -> None:
-        """Once for each reason in a row: the receiver of a long run may be away for all of it."""
+        """Log once for each reason in a row: the receiver of a long run may be away for all of it."""
         if why != self._warned_of:
             _log.warning(_OWED, self._pipeline.name, why)
         self._warned_of = why
 
 
 def warn_of_owed(pipeline: PipelineConfig, sent: NoticesSent) -> None:
-    """A line when not all was taken; the work itself goes on."""
+    """Log a line when not all was taken; the work itself goes on."""
     if sent.owing:
         _log.warning(_OWED, pipeline.name, sent.owing)
 
@@ -174,13 +174,13 @@ def _send(
 
 
 def _outcome(posted: Posted, attempt: Attempt, now_us: int) -> str | None:
-    """What to remember of it, None while the notice stays owed."""
+    """Return what to remember of it, None while the notice stays owed."""
     if posted.delivery is not Delivery.AWAY:
         return posted.delivery
     return "expired" if is_expired(attempt, now_us) else None
 
 
-def _lament(attempt: Attempt, outcome: str, detail: str) -> None:
+def _log_given_up(attempt: Attempt, outcome: str, detail: str) -> None:
     _log.error(
         "GIVEN UP: the notice of commit %s of %s (%s, %s): drop what you cached of it by hand",
         attempt.uuid,
@@ -199,7 +199,7 @@ def _mark(attempt: Attempt, outcome: str, connections: Connections) -> None:
 
 
 def _receiver(pipeline: PipelineConfig) -> Callable[[dict[str, Any]], Posted]:
-    """What takes a notice: the webhook, or one that is away when its URL cannot be resolved."""
+    """Return what takes a notice: the webhook, or one that is away when its URL cannot be resolved."""
     written = pipeline.notify.webhook
     if written is None:
         raise AssertionError("nobody is to be told")

@@ -76,7 +76,7 @@ def _committed(progress: Progress, since: Mapping[int, int] | None) -> OffsetRan
 
 
 def _cut(ranges: OffsetRanges, most_records: int) -> Iterator[OffsetRanges]:
-    """Parts of at most so many offsets, one partition each; the whole when it is no more than that."""
+    """Yield parts of at most so many offsets, one partition each; the whole when it is no more."""
     if ranges.records <= most_records:
         yield ranges
         return
@@ -86,7 +86,7 @@ def _cut(ranges: OffsetRanges, most_records: int) -> Iterator[OffsetRanges]:
 
 
 def _holding(table: Table, progress: Progress, connections: Connections) -> dict[str, SuiteResult]:
-    """By suite, how the batch that it holds did."""
+    """Return by suite how the batch that it holds did."""
     uuid = str(table.metadata.table_uuid)
     unfinished = connections.txlog.unfinished(uuid, now_us=connections.now_us())
     held = [entry for each in unfinished if is_waiting(each, progress) and (entry := each.entry(Held))]

@@ -22,14 +22,14 @@ LARGEST_EXACT_FLOAT = 2**53
 
 
 def top_level(columns: Iterable[str], schema: pa.Schema) -> tuple[str, ...]:
-    """The table's columns that hold these; ``customer.country`` is in ``customer``."""
+    """Return the table's columns that hold these; ``customer.country`` is in ``customer``."""
     known = set(schema.names)
     named = (column if column in known else column.partition(".")[0] for column in columns)
     return tuple(dict.fromkeys(name for name in named if name in known))
 
 
 def to_frame(rows: pa.Table, columns: Iterable[str]) -> pd.DataFrame:
-    """These columns, in this order; one that ``rows`` does not have is left out."""
+    """Return these columns, in this order; one that ``rows`` does not have is left out."""
     import pandas as pd  # noqa: PLC0415  (only suites need it)
 
     found = {name: column for name in columns if (column := _column(rows, name)) is not None}
@@ -39,7 +39,7 @@ def to_frame(rows: pa.Table, columns: Iterable[str]) -> pd.DataFrame:
 
 
 def to_arguments(kwargs: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:
-    """The arguments, with texts compared to a column of times or dates turned into times."""
+    """Return the arguments, with texts compared to a column of times or dates turned into times."""
     names = [kwargs[key] for key in ("column", "column_A", "column_B") if key in kwargs]
     if not any(_is_temporal(schema, name) for name in names):
         return dict(kwargs)
@@ -89,7 +89,7 @@ def _json_texts(column: pa.ChunkedArray) -> list[str | None]:
 
 
 def _plain(value: Any) -> Any:
-    """Bytes as text; maps come from Arrow as pairs."""
+    """Return bytes as text; maps come from Arrow as pairs."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -41,7 +41,7 @@ class Judgement:
 
 
 def columns_of(suites: Sequence[Suite], schema: Schema) -> tuple[str, ...]:
-    """The table's columns that have to be read to judge these suites: theirs and the coordinates."""
+    """Return the columns that have to be read to judge these suites: their own and the coordinates."""
     known = arrow_schema(schema)
     named = [
         name
@@ -77,7 +77,7 @@ def judge(suite: Suite, rows: pa.Table, schema: Schema) -> Judgement:
 
 
 def mistakes(suite: Suite) -> tuple[str, ...]:
-    """What is wrong with the suite's arguments as far as they show it without any rows."""
+    """Return what is wrong with the suite's arguments, as far as it shows without any rows."""
     _be_quiet()
     from great_expectations.expectations.expectation_configuration import (  # noqa: PLC0415  (takes seconds)
         ExpectationConfiguration,
@@ -93,13 +93,13 @@ def mistakes(suite: Suite) -> tuple[str, ...]:
 
 
 def _be_quiet() -> None:
-    """Before the library is imported: it would tell its makers about every run."""
+    """Keep the library, before its import, from telling its makers about every run."""
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What Great Expectations said, or why it could not."""
+    """What Great Expectations answered, or why it could not."""
 
     is_met: bool
     result: dict[str, Any] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class _Answer:
 
 
 def _validator() -> Any:
-    """A function from a frame and an expectation to an ``_Answer``."""
+    """Return a function from a frame and an expectation to an ``_Answer``."""
     _be_quiet()
     import great_expectations as gx  # noqa: PLC0415  (takes seconds)
     from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: PLC0415
@@ -125,11 +125,11 @@ def _validator() -> Any:
             suite = gx.ExpectationSuite(name=expectation.type)
             suite.add_expectation_configuration(ExpectationConfiguration(expectation.type, kwargs))
             batch = whole.get_batch({"dataframe": frame})
-            wanted = {
+            result_format = {
                 "result_format": "COMPLETE" if is_whole else "SUMMARY",
                 "partial_unexpected_count": FAILING_ROWS_SHOWN,
             }
-            (answer,) = batch.validate(suite, result_format=wanted).results
+            (answer,) = batch.validate(suite, result_format=result_format).results
         except Exception as error:  # noqa: BLE001  (the library's own kinds are many; each is the suite's mistake)
             return _Answer(is_met=False, error=_shortened(str(error) or type(error).__name__))
         failure = _failure(answer.exception_info)
@@ -139,7 +139,7 @@ def _validator() -> Any:
 
 
 def _failure(info: Any) -> str | None:
-    """The message of an expectation that raised; the library nests them by metric, or not."""
+    """Return the message of an expectation that raised; the library nests them by metric, or not."""
     if not isinstance(info, dict):
         return None
     if info.get("raised_exception"):

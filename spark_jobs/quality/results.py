@@ -51,7 +51,7 @@ class SuiteResult:
 
     @property
     def is_met(self) -> bool:
-        """Whether every expectation is."""
+        """True if every expectation is met."""
         return all(result.is_met for result in self.results)
 
     @property
@@ -62,10 +62,10 @@ class SuiteResult:
     @property
     def story(self) -> str:
         """What is wrong, in one line."""
-        return f"suite {self.suite}: {'; '.join(map(_told, self.failed))}"
+        return f"suite {self.suite}: {'; '.join(map(_sentence, self.failed))}"
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data, for the log; without what was met."""
+        """Return plain data for the log, without what was met."""
         return {"suite": self.suite, "rows": self.rows, "results": [asdict(each) for each in self.failed]}
 
 
@@ -73,7 +73,7 @@ _SUITE_RESULT = JsonCodec(SuiteResult)
 
 
 def merged(suite: str, parts: Sequence[SuiteResult]) -> SuiteResult:
-    """One suite's results on parts of the rows as one: met when every part meets it; the first examples."""
+    """Return one suite's results on parts of the rows as one: met when every part meets it."""
     by_expectation = zip(*(part.results for part in parts), strict=True)
     return SuiteResult(
         suite,
@@ -98,7 +98,7 @@ def suite_result_from_json(value: Mapping[str, Any]) -> SuiteResult:
     return _SUITE_RESULT.from_json(json.dumps(value))
 
 
-def _told(result: ExpectationResult) -> str:
+def _sentence(result: ExpectationResult) -> str:
     if result.error is not None:
         return f"{result.expectation} cannot be judged: {result.error}"
     if not result.checked:

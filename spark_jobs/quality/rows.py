@@ -39,7 +39,7 @@ def rows_of_files(table: Table, files: Sequence[WrittenFile], columns: Sequence[
 
 
 def rows_of_ranges(table: Table, ranges: OffsetRanges, generation: int, columns: Sequence[str]) -> pa.Table:
-    """These columns of the rows whose coordinates lie in the ranges. Raises as ``rows_of_files`` does."""
+    """Return these columns of the rows with coordinates in the ranges. Raises as ``rows_of_files``."""
     parts = [
         f"({PARTITION} = {r.partition} and {OFFSET} >= {r.start} and {OFFSET} < {r.end})" for r in ranges
     ]

@@ -21,14 +21,14 @@ _REFUSAL = re.compile(
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether the storage refused what was asked, which only other rights or credentials mend."""
+    """True if the storage refused what was asked, which only other rights or credentials mend."""
     return isinstance(error, PermissionError) or bool(
         isinstance(error, OSError) and _REFUSAL.search(str(error))
     )
 
 
 def storage_error(error: OSError, doing: str, **where: object) -> ConfigError | RetryableError:
-    """The error of a table's files for its caller: ``storage-refused``, or ``storage-failed``: try again.
+    """Return the error of a table's files: ``storage-refused``, or ``storage-failed``: try again.
 
     ``doing`` begins the message: "writing data files".
     """
@@ -50,7 +50,7 @@ def storage_error(error: OSError, doing: str, **where: object) -> ConfigError | 
 
 
 def manifest_error(error: OSError, doing: str, table: Table) -> ConfigError | RetryableError:
-    """The error of a table's manifests: ``manifest-unreadable`` when one is gone, or ``storage_error``."""
+    """Return the error of manifests: ``manifest-unreadable`` for one that is gone, or ``storage_error``."""
     name = ".".join(table.name())
     if not isinstance(error, FileNotFoundError):
         return storage_error(error, doing, table=name)

@@ -29,7 +29,7 @@ class StoredFile:
 
 
 def list_files(location: str, properties: Mapping[str, str]) -> Iterator[StoredFile]:
-    """Every file below the location, none when it does not exist; ``properties`` are the FileIO's."""
+    """Yield every file below the location, none when it does not exist; ``properties`` are the FileIO's."""
     scheme, file_system, path = _resolve(location, properties)
     for info in file_system.get_file_info(FileSelector(path, recursive=True, allow_not_found=True)):
         if info.type is FileType.File:
@@ -37,7 +37,7 @@ def list_files(location: str, properties: Mapping[str, str]) -> Iterator[StoredF
 
 
 def find_files(location: str, fragment: str, properties: Mapping[str, str]) -> Iterator[StoredFile]:
-    """The files below the location with ``fragment`` in their names, to which a location provider may add.
+    """Yield the files below the location with ``fragment`` in names that a location provider may add to.
 
     Goes folder by folder: a whole table's listing would have to be held in memory.
     """
@@ -53,7 +53,7 @@ def find_files(location: str, fragment: str, properties: Mapping[str, str]) -> I
 
 
 def modified_us(locations: Sequence[str], properties: Mapping[str, str]) -> dict[str, int | None]:
-    """When each file was last modified, in µs by the storage's clock; None for one that is gone."""
+    """Return when each file was last modified, in µs by the storage's clock; None for one that is gone."""
     file_io = PyArrowFileIO(dict(properties))
     found: dict[str, int | None] = {}
     for location in locations:

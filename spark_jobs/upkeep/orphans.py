@@ -64,12 +64,12 @@ def judge_orphans(listed: Mapping[str, int | None], facts: OrphanFacts) -> Verdi
 
 def overlaps(locations: Iterable[str], others: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
     """Names of the other tables with a location in, equal to or around one of these."""
-    ours = tuple(filter(None, locations))
+    own = tuple(filter(None, locations))
     return tuple(
         sorted(
             name
-            for name, theirs in others.items()
-            if any(is_inside(a, b) or is_inside(b, a) for a in ours for b in theirs if b)
+            for name, foreign in others.items()
+            if any(is_inside(a, b) or is_inside(b, a) for a in own for b in foreign if b)
         )
     )
 

@@ -24,7 +24,7 @@ SMALL_MANIFEST_BYTES = 4 * MIB
 
 
 def table_figures(table: Table) -> TableFigures:
-    """The figures of the loaded metadata.
+    """Return the figures of the loaded metadata.
 
     Raises ``RetryableError`` when a manifest cannot be read: upkeep may have replaced it just now.
     """
@@ -32,7 +32,7 @@ def table_figures(table: Table) -> TableFigures:
 
 
 def snapshot_figures(metadata: TableMetadata, files: TableFigures) -> TableFigures:
-    """``files``, which are of the same main snapshot, with what metadata shows without reading a manifest."""
+    """Return ``files``, which are of the same main snapshot, with what is known without a manifest."""
     held = {ref.snapshot_id for ref in metadata.refs.values()}
     expirable = [s.timestamp_ms for s in metadata.snapshots if s.snapshot_id not in held]
     return replace(
@@ -46,7 +46,7 @@ def snapshot_figures(metadata: TableMetadata, files: TableFigures) -> TableFigur
 
 
 def file_figures(table: Table) -> TableFigures:
-    """The counts of main's files and manifests alone. Raises as ``table_figures``."""
+    """Return the counts of main's files and manifests alone. Raises as ``table_figures``."""
     count = _Count(table.metadata)
     snapshot = table.metadata.current_snapshot()
     with manifests_readable(table):

@@ -73,7 +73,7 @@ def _check_catalog(work: TableWork) -> int:
 
 
 def _list_files(work: TableWork) -> dict[str, int | None]:
-    """What Iceberg's procedure lists, with the time each file was modified."""
+    """Return what Iceberg's procedure lists, with the time each file was modified."""
     older_than = dt.datetime.fromtimestamp(_before_us(work) / 1e6, dt.UTC)
     rows = work.rows(
         "remove_orphan_files",

@@ -42,7 +42,7 @@ class TableWork:
 
     @property
     def is_drained(self) -> bool:
-        """Whether drains commit to it, so that its main branch has an anchor; the books have none."""
+        """True if drains commit to it, so that its main branch has an anchor; the books have none."""
         return self.identifier != books_of(self.identifier)
 
     def make_anchor(self, change: Callable[[Progress], Progress] = lambda progress: progress) -> None:
@@ -64,9 +64,9 @@ class TableWork:
         return [row.asDict() for row in rows]
 
     def reload(self) -> Table:
-        """The table as it is now, through a new catalog object; as it was when it was dropped since."""
+        """Return the table as it is now, through a new catalog object; if it was dropped, as it was."""
         return load_fresh(self.connections, self.identifier) or self.table
 
     def read_figures(self) -> TableFigures:
-        """The table's figures as they are now."""
+        """Return the table's figures as they are now."""
         return table_figures(self.reload())

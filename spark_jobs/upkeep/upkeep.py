@@ -90,5 +90,5 @@ def run_upkeep(
 
 
 def tables_of(pipeline: PipelineConfig) -> tuple[str, str, str]:
-    """The pipeline's table, its dead letters, and the books, which it shares with its namespace."""
+    """Return the pipeline's table, its dead letters, and the books, which its namespace shares."""
     return (pipeline.table, dead_letters_of(pipeline.table), books_of(pipeline.table))

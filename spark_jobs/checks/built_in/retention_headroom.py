@@ -56,7 +56,7 @@ CHECK = Check(
 
 
 def _headroom_limit_seconds(retention_ms: int | None) -> float:
-    """A day, but for topics that keep little: a quarter of what they keep."""
+    """Return a day, but for topics that keep little a quarter of what they keep."""
     if retention_ms is None:
         return float(HEADROOM_SECONDS)
     return min(HEADROOM_SECONDS, retention_ms / 1000 * HEADROOM_SHARE_OF_RETENTION)

@@ -112,7 +112,7 @@ KIND = UpkeepKind(
 
 
 def _rewrite(work: TableWork, tier: Tier, ingested_before: dt.datetime | None) -> tuple[dict[str, int], int]:
-    """One call of the procedure: counts of what it did, and the files of groups that failed.
+    """Call the procedure; return counts of what it did, and the files of groups that failed.
 
     With a time only over files that hold rows ingested before it.
     """

@@ -93,7 +93,7 @@ def _reason(figures: TableFigures, settings: UpkeepSettings, now_ms: int) -> str
 
 
 def _main_times_ms(table: Table) -> list[int]:
-    """Times of main's snapshots, the newest first, as far as they are there."""
+    """Return the times of main's snapshots, the newest first, as far as they are there."""
     times: list[int] = []
     snapshot = table.metadata.current_snapshot()
     while snapshot is not None:
