@@ -118,7 +118,7 @@ class DeadLetterSettings(Frozen):
 class CheckSetting(Frozen):
     """What a pipeline says about one built-in check; None leaves Sluice's own choice.
 
-    ``limit`` is seconds (fresh, stall, retention_headroom), records (lag) or a share (dead_letters).
+    ``limit`` is seconds, records or a share, whatever the check's limit is.
     """
 
     severity: Severity | None = None

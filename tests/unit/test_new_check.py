@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+import zipfile
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from spark_jobs.checks.registry import BY_NAME
+from spark_jobs.upkeep import registry as upkeep
+
+ROOT = Path(__file__).parents[2]
+KINDS = upkeep.BY_NAME
 
 ODD = """
 from spark_jobs.checks.check import Check, LimitKind, Severity, Verdict
@@ -63,3 +67,26 @@ def test_one_file_makes_a_check(tmp_path: Path) -> None:
         [sys.executable, "-c", PLAY, folder, config], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_checks_and_kinds_of_upkeep_are_found_in_an_archive(tmp_path: Path) -> None:
+    """Spark's workers get the code as one file, where folders cannot be listed as on a disk."""
+    archive = tmp_path / "code.zip"
+    with zipfile.ZipFile(archive, "w") as code:
+        for path in (ROOT / "spark_jobs").rglob("*.py"):
+            code.write(path, path.relative_to(ROOT))
+    look = (
+        "from spark_jobs.checks.registry import BY_NAME, __file__ as place\n"
+        "from spark_jobs.upkeep.registry import BY_NAME as KINDS\n"
+        "assert 'code.zip' in place, place\n"
+        "print(*BY_NAME, *KINDS)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", look],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(archive)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == [*BY_NAME, *KINDS]
