@@ -15,7 +15,8 @@ import numpy as np
 
 from spark_jobs.acts.act import logged_act
 from spark_jobs.acts.new_source import Accepted, follow_source
-from spark_jobs.audit.audit import MAX_CHUNK_BYTES, differing_offsets, row_maker
+from spark_jobs.audit.audit import MAX_CHUNK_BYTES
+from spark_jobs.audit.row_check import row_check
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.dead_letter_commit import commit_dead_letters
 from spark_jobs.commit.landing import Intent, land
@@ -194,6 +195,6 @@ def _compare(
     same = 0
     for chunk in reader.read(window):
         there = np.intersect1d(offsets, np.asarray(chunk.offsets))
-        differing = np.intersect1d(there, differing_offsets(row_maker(pipeline, table), chunk, rows))
+        differing = np.intersect1d(there, row_check(pipeline, table).differing_offsets(chunk, rows))
         same += len(there) - len(differing)
     return len(offsets), same

@@ -13,6 +13,7 @@ import numpy as np
 
 from spark_jobs.audit.dead_letters import both_tables, dead_letter_offsets
 from spark_jobs.audit.removed import removed_by_others
+from spark_jobs.audit.row_check import row_check
 from spark_jobs.drain.planning import water_fill
 from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.lake.catalog import close_catalog
@@ -20,12 +21,7 @@ from spark_jobs.lake.row_filters import is_in_range
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.skips import cut_at_skips, skipped_ranges
-from spark_jobs.records.formats import decoder_of
-from spark_jobs.records.records import Origin
-from spark_jobs.records.row_comparison import equal_values
-from spark_jobs.records.row_maker import NewFieldsSeen, RowMaker
-from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.metadata_columns import GENERATION, INGESTED_AT, OFFSET, dead_letter_schema
+from spark_jobs.schema.metadata_columns import OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyiceberg.table import Table
 
+    from spark_jobs.audit.row_check import RowCheck
     from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
     from spark_jobs.kafka.reader import Chunk
@@ -45,8 +42,6 @@ WINDOW_OFFSETS = 100_000
 NO_OFFSETS = np.empty(0, dtype=np.int64)
 MAX_CHUNK_BYTES = 16 * 1024 * 1024
 MAX_EXAMPLES = 20
-# Not Kafka's: they differ between a record and the row that was made of it at another time.
-_NOT_COMPARED = {GENERATION, INGESTED_AT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,14 +135,14 @@ def audit(
     reader = RangeReader(
         connections.kafka, pipeline.topic, max_chunk_bytes=MAX_CHUNK_BYTES, queue_bytes=4 * MAX_CHUNK_BYTES
     )
-    maker = row_maker(pipeline, table)
+    check = row_check(pipeline, table)
     try:
         for window, is_skipped in windows:
             held = _held(table, dead_letters, progress.generation, window)
             if is_skipped or window.end <= source.low.get(window.partition, 0):
                 found, missing = _count_window(held, window, is_skipped=is_skipped), NO_OFFSETS
             else:
-                found, missing = _compare_window(maker, reader, held, window)
+                found, missing = _compare_window(check, reader, held, window)
             if len(missing):
                 lakes = [table] if dead_letters is None else [table, dead_letters]
                 removed = removed_by_others(lakes, window, progress.generation, missing)
@@ -210,7 +205,7 @@ def _held_of(held: _Window, window: OffsetRange) -> AuditCounts:
 
 
 def _compare_window(
-    maker: RowMaker, reader: RangeReader, held: _Window, window: OffsetRange
+    check: RowCheck, reader: RangeReader, held: _Window, window: OffsetRange
 ) -> tuple[AuditCounts, Offsets]:
     """Counts, and the offsets of readable records that are nowhere."""
     found, every = _held_of(held, window), _offsets_of(held)
@@ -218,7 +213,7 @@ def _compare_window(
     first_rows = held.rows.take(np.unique(row_offsets, return_index=True)[1])
     missing = [NO_OFFSETS]
     for chunk in reader.read(window):
-        compared, absent = _compare_chunk(maker, chunk, first_rows, every)
+        compared, absent = _compare_chunk(check, chunk, first_rows, every)
         found += compared
         missing.append(absent)
     return found, np.concatenate(missing)
@@ -231,45 +226,19 @@ def _absent(partition: int, missing: Offsets, removed: Offsets) -> AuditCounts:
     return AuditCounts(missing=len(lost), removed=len(removed), examples=examples)
 
 
-def row_maker(pipeline: PipelineConfig, table: Table) -> RowMaker:
-    """Return what makes rows as the table has them, of records of its current generation."""
-    origin = Origin(progress_of(table).topic, progress_of(table).generation, 0)
-    schemas = arrow_schema(table.schema()), arrow_schema(dead_letter_schema())
-    return RowMaker(decoder_of(pipeline), origin, "", *schemas)
-
-
 def _compare_chunk(
-    maker: RowMaker, chunk: Chunk, held_rows: pa.Table, every: Offsets
+    check: RowCheck, chunk: Chunk, held_rows: pa.Table, every: Offsets
 ) -> tuple[AuditCounts, Offsets]:
     offsets = np.asarray(chunk.offsets)
     is_tombstone = np.fromiter((value is None for value in chunk.values), dtype=bool, count=len(offsets))
     missing = np.setdiff1d(offsets[~is_tombstone], every, assume_unique=False)
-    differing = differing_offsets(maker, chunk, held_rows)
+    differing = check.differing_offsets(chunk, held_rows)
     found = AuditCounts(
         tombstones=int(is_tombstone.sum()),
         differing=len(differing),
         examples=_examples("differing", chunk.partition, differing),
     )
     return found, missing
-
-
-def differing_offsets(maker: RowMaker, chunk: Chunk, held_rows: pa.Table) -> Offsets:
-    """Offsets of rows that are not what today's decoder makes of the record."""
-    try:
-        expected = maker.make(chunk).rows
-    except NewFieldsSeen:
-        # A drained record whose field has no column was drained wrongly, or the column was dropped since.
-        return np.asarray(chunk.offsets)
-    columns = [name for name in expected.column_names if name not in _NOT_COMPARED]
-    offsets = expected.column(OFFSET).to_numpy()
-    held_offsets = held_rows.column(OFFSET).to_numpy()
-    both = np.intersect1d(offsets, held_offsets, assume_unique=True)
-    ours = held_rows.select(columns).take(np.searchsorted(held_offsets, both))
-    theirs = expected.select(columns).take(np.searchsorted(offsets, both))
-    same = np.ones(len(both), dtype=bool)
-    for name in columns:
-        same &= equal_values(ours.column(name), theirs.column(name))
-    return both[~same]
 
 
 def _examples(what: str, partition: int, offsets: Offsets) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 row_maker.py       drives it: tombstones out, decode, shape; rows, dead letters and their counts come out
 formats.py         which decoder a pipeline's records have
-decoder.py         the seam: ``decode`` and ``observe``, of keys, headers and values
+decoder.py         the seam: ``decode`` and ``observe``, of keys, headers and values; audit's is another
 json.py            JSON's decoder: a chunk at once, else in blocks, else record by record
 json_arrow_reader  a chunk to columns by Arrow, believed under guards (nesting.py is one)
 json_parsing.py    a record as Python objects, nothing of it lost, and fitting.py: as a row
@@ -10,4 +10,5 @@ infer.py           the evidence for columns: which fields, of which kinds
 keys.py            keys and headers beside the value's columns
 shape.py           origin_columns.py beside them: topic, partition, offset, times
 dead_letters.py    what could be no row
+json_plain.py      no part of it: JSON read a second time, by which audit judges the rows
 """

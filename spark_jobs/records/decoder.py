@@ -1,7 +1,8 @@
-"""The seam between a record format and everything that reads records."""
+"""The seam between a record format and all that reads records, and a second one for ``audit`` alone."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -25,3 +26,22 @@ class Decoder(Protocol):
 
     def observe(self, records: Records) -> Evidence:
         """Return what the values' fields are and of which kinds; records without a value are passed over."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlainRows:
+    """What rows must hold, by the indices of their records; ``has_more`` are those that say more than that.
+
+    Records that can be no row are in neither.
+    """
+
+    table: pa.Table
+    rows: list[int]
+    has_more: list[int]
+
+
+class PlainDecoder(Protocol):
+    """Reads records again, slowly and by other means than the format's ``Decoder``."""
+
+    def decode(self, records: Records, columns: pa.Schema) -> PlainRows:
+        """Return what rows of ``columns`` must hold, the columns as ``Decoder`` takes them."""

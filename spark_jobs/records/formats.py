@@ -1,23 +1,39 @@
 """The record formats there are, and which one a pipeline's records have.
 
-A format is a file of this room with its decoder, and a row here. Nothing else imports a format's own modules.
+A format is a file of this room with its decoders, and a row here. Nobody else imports the modules of one.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_jobs.records.json import JsonDecoder
+from spark_jobs.records.json_plain import PlainJsonDecoder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from spark_jobs.config.settings import PipelineConfig
-    from spark_jobs.records.decoder import Decoder
-
-FORMATS: Mapping[str, Decoder] = {"json": JsonDecoder()}
+    from spark_jobs.records.decoder import Decoder, PlainDecoder
 
 
-def decoder_of(_pipeline: PipelineConfig) -> Decoder:
-    """Return the decoder of the pipeline's records: JSON's, as no key of the configuration names another."""
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How its records are decoded, and how ``audit`` reads them again."""
+
+    decoder: Decoder
+    plain: PlainDecoder
+
+
+FORMATS: Mapping[str, Format] = {"json": Format(JsonDecoder(), PlainJsonDecoder())}
+
+
+def format_of(_pipeline: PipelineConfig) -> Format:
+    """Return the format of the pipeline's records: JSON, as no key of the configuration names another."""
     return FORMATS["json"]
+
+
+def decoder_of(pipeline: PipelineConfig) -> Decoder:
+    """Return what decodes the pipeline's records."""
+    return format_of(pipeline).decoder

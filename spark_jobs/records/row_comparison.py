@@ -13,11 +13,13 @@ if TYPE_CHECKING:
 
 
 def equal_values(left: pa.ChunkedArray, right: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Row by row, null equal to null; nested values as Python sees them."""
+    """Return row by row whether they are equal: null equal to null, nested values as Python sees them."""
     if pa.types.is_nested(left.type):
         pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
         return np.fromiter((a == b or _is_alike(a, b) for a, b in pairs), dtype=bool, count=len(left))
-    equal = pc.fill_null(pc.equal(left.cast(right.type), right), fill_value=False)
+    # Arrow compares the bytes of a UUID, and no UUIDs.
+    kind = right.type.storage_type if isinstance(right.type, pa.BaseExtensionType) else right.type
+    equal = pc.fill_null(pc.equal(left.cast(kind), right.cast(kind)), fill_value=False)
     both_null = pc.and_(pc.is_null(left), pc.is_null(right))
     same: NDArray[np.bool_] = pc.or_(equal, both_null).to_numpy()
     return same

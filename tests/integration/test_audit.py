@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import uuid
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -115,6 +119,50 @@ def test_nested_values_keys_and_headers_are_compared_too(new_lab: NewLab) -> Non
     found = lab.audit()
     assert (found.differing, found.missing, found.duplicates) == (1, 0, 0)
     assert found.examples == ("differing 0:1",)
+
+
+WRONG_VALUES = {
+    "big": 2**53,
+    "ratio": 0.1 + 2**-56,
+    "at": datetime(2024, 2, 29, 12, 0, 1, tzinfo=UTC),
+    "price": Decimal("1.51"),
+    "day": date(2024, 3, 1),
+    "id": uuid.UUID(int=2).bytes,
+    "tags": [("a", 2)],
+    "point": {"x": 0.5, "names": ["a", None]},
+    "_kafka_key": "K",
+    "_kafka_headers": [{"key": "h", "value": b"2"}],
+    "_kafka_timestamp": datetime(1970, 1, 1, tzinfo=UTC),
+}
+
+
+def test_a_wrong_value_of_each_kind_is_found_in_a_table(new_lab: NewLab) -> None:
+    """One row for each kind of column, wrong by one step in it alone, among rows that are right."""
+    value = {
+        "big": 2**53 + 1,
+        "ratio": 0.1,
+        "at": "2024-02-29T12:00:00Z",
+        "price": "1.50",
+        "day": "2024-02-29",
+        "id": str(uuid.UUID(int=1)),
+        "tags": {"a": 1},
+        "point": {"x": 0.25, "names": ["a", None]},
+    }
+    columns = {"price": "decimal(9, 2)", "day": "date", "id": "uuid", "tags": "map<string, long>"}
+    record = Record(json.dumps(value).encode(), key=b"k", headers=[("h", b"1")])
+    lab = new_lab([record] * (len(WRONG_VALUES) + 1), columns=columns)
+    lab.drain()
+    clean = lab.audit()
+    assert clean.is_clean, clean
+    rows = lab.table().scan().to_arrow().sort_by("_kafka_offset")
+    for offset, (name, wrong) in enumerate(WRONG_VALUES.items()):
+        items = rows.column(name).to_pylist()
+        items[offset] = wrong
+        field = rows.schema.field(name)
+        rows = rows.set_column(rows.schema.get_field_index(name), field, pa.array(items, field.type))
+    lab.table().overwrite(rows)
+    found = lab.audit()
+    assert (found.differing, found.missing, found.duplicates) == (len(WRONG_VALUES), 0, 0)
 
 
 def test_what_kafka_no_longer_has_is_checked_for_doubles_only(new_lab: NewLab) -> None:

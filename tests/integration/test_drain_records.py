@@ -11,7 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from prove.lab.kafka_server import Record
-from prove.lab.new_lab import DEAD_LETTERS, as_json, by_offset
+from prove.lab.new_lab import DEAD_LETTERS, as_json, by_offset, configure
+from spark_jobs.preview.preview import KEY_ADVICE, preview
+from spark_jobs.schema.iceberg_types import known_fields
 
 if TYPE_CHECKING:
     from prove.lab.new_lab import NewLab
@@ -20,6 +22,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 HEADERS = [("trace", b"\x00\xff"), ("trace", b"2"), ("empty", None)]
 NOON_MS = 1_767_268_800_123
+LATER_THAN_ANY_TABLE_MS = 253_402_300_800_000
 
 
 def test_what_does_not_fit_is_a_dead_letter_that_names_the_field(new_lab: NewLab) -> None:
@@ -65,6 +68,36 @@ def test_what_does_not_fit_is_a_dead_letter_that_names_the_field(new_lab: NewLab
     }
     of_the_key = letters[0, len(bad) + 2]
     assert (of_the_key["phase"], of_the_key["field"], of_the_key["key"]) == ("key", "_kafka_key", b"\xff\xfe")
+
+
+def test_a_preview_shows_what_a_drain_then_does(new_lab: NewLab) -> None:
+    """The same dead letters for the same reasons, the same columns: new, nested and declared since."""
+    lab = new_lab(as_json({"n": 1, "in": {"deep": "y"}}))
+    lab.drain()
+    configure(lab, "pipelines/orders", {"columns": {"when": "date"}})
+    records = [
+        Record(b'{"n": 1.5}'),
+        Record(b'{"n": 2, "in": {"deep": "z", "new": [{"er": 1}]}, "when": "2026-01-01"}'),
+        Record(b'{"N": 2}'),
+        Record(b""),
+        Record(b'{"n": 3}', key=b"\xff\xfe"),
+        Record(b'{"n": 4}', timestamp_ms=LATER_THAN_ANY_TABLE_MS),
+        Record(None, key=b"k"),
+        Record(b'{"fresh": true, "when": "soon"}'),
+    ]
+    new_lab.produce(lab, records)
+    with lab.connections() as connections:
+        seen = preview(lab.pipeline, connections, max_records=100)
+    (batch,) = lab.drain().batches
+    balance = batch.balance
+    assert (seen.rows, len(seen.dead_letters), seen.tombstones) == (1, 6, 1)
+    assert (balance.rows, balance.dead_letters, balance.tombstones) == (1, 6, 1)
+    letters = by_offset(lab, DEAD_LETTERS)
+    assert {
+        (d.partition, d.offset): (d.field, d.error.removesuffix(KEY_ADVICE)) for d in seen.dead_letters
+    } == {place: (letter["field"], letter["error"]) for place, letter in letters.items()}
+    assert seen.added == ("when", "in.new", "fresh")
+    assert seen.columns == known_fields(lab.table().schema())
 
 
 def test_coordinates_keys_headers_and_times_arrive_as_they_were_sent(new_lab: NewLab) -> None:

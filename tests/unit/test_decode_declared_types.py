@@ -9,11 +9,25 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.schema import Schema
 
+from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.records.json import decode_chunk
+from spark_jobs.records.json_plain import PlainJsonDecoder
+from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.metadata_columns import HEADERS, KEY, with_metadata_columns
 
 ID = uuid.UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8")
+ENVELOPE = arrow_schema(with_metadata_columns(Schema()))
 TAGS = pa.map_(pa.string(), pa.struct([("n", pa.int64())]))
+
+
+def plain_values(kind: pa.DataType, text: str) -> list[Any]:
+    """What audit's decoder makes of the value, if anything, and of a record without one."""
+    columns = pa.schema([("c", kind), ENVELOPE.field(KEY), ENVELOPE.field(HEADERS)])
+    chunk = Chunk(0, [0, 1], [0, 0], [None, None], [f'{{"c":{text}}}'.encode(), b"{}"], [None, None])
+    values: list[Any] = PlainJsonDecoder().decode(chunk, columns).table.column("c").to_pylist()
+    return values
 
 
 @pytest.mark.parametrize(
@@ -48,6 +62,7 @@ def test_values_of_declared_types(kind: pa.DataType, text: str, expected: Any) -
     assert decoded.bad == ()
     assert decoded.table.schema == schema
     assert decoded.table.column("c").to_pylist() == [expected, None]
+    assert plain_values(kind, text) == [expected, None]
 
 
 @pytest.mark.parametrize(
@@ -87,6 +102,7 @@ def test_what_does_not_fit_a_declared_type(kind: pa.DataType, text: str) -> None
     decoded = decode_chunk([f'{{"c":{text}}}'.encode(), b"{}"], pa.schema([("c", kind)]))
     assert [bad.index for bad in decoded.bad] == [0]
     assert decoded.table.num_rows == 1
+    assert plain_values(kind, text)[-1] is None
 
 
 def test_new_fields_inside_a_map_are_reported() -> None:

@@ -39,7 +39,7 @@ def test_keys_headers_and_values_are_decoded_together() -> None:
         [b'{"id":1}', b'{"id":2}', b"oops", b'{"id":4}'],
         [[("h", b"1")], None, None, None],
     )
-    decoded = FORMATS["json"].decode(chunk, COLUMNS)
+    decoded = FORMATS["json"].decoder.decode(chunk, COLUMNS)
     assert decoded.table.to_pylist() == [
         {"id": 1, "_kafka_key": "a", "_kafka_headers": [{"key": "h", "value": b"1"}]},
         {"id": 4, "_kafka_key": None, "_kafka_headers": None},
@@ -54,6 +54,6 @@ def test_keys_headers_and_values_are_decoded_together() -> None:
 def test_evidence_is_of_records_that_have_a_value() -> None:
     """A tombstone says nothing of fields; an empty value is no object; examples are found by offset."""
     chunk = Chunk(3, [10, 11, 12], [0] * 3, [None] * 3, [None, b"", b'{"id":1}'], [None] * 3)
-    evidence = FORMATS["json"].observe(chunk)
+    evidence = FORMATS["json"].decoder.observe(chunk)
     assert (evidence.records, evidence.undecodable) == (1, 1)
     assert evidence.fields["id"].order == (3, 12, 0)

@@ -1,0 +1,65 @@
+"""Whether rows are what their records say, as the format's plain decoder reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.records.decoded import Decoded
+from spark_jobs.records.formats import format_of
+from spark_jobs.records.records import Origin
+from spark_jobs.records.row_comparison import equal_values
+from spark_jobs.records.shape import shape
+from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.metadata_columns import GENERATION, INGESTED_AT, OFFSET, ORIGIN_COLUMNS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from pyiceberg.table import Table
+
+    from spark_jobs.config.settings import PipelineConfig
+    from spark_jobs.kafka.reader import Chunk
+    from spark_jobs.records.decoder import PlainDecoder
+
+# Not Kafka's: they differ between a record and the row that was made of it at another time.
+_NOT_COMPARED = {GENERATION, INGESTED_AT}
+
+
+@dataclass(frozen=True, slots=True)
+class RowCheck:
+    """Compares rows of ``schema``, the table's whole Arrow schema, with the records they were made of."""
+
+    decoder: PlainDecoder
+    origin: Origin
+    schema: pa.Schema
+
+    def differing_offsets(self, chunk: Chunk, held_rows: pa.Table) -> NDArray[np.int64]:
+        """Return the offsets of rows that are not what the chunk's records say.
+
+        ``held_rows`` are in offset order, one an offset. A record that says what no column holds was drained
+        wrongly, or the column was dropped since: that is a difference in all of the chunk.
+        """
+        held_offsets = held_rows.column(OFFSET).to_numpy()
+        is_held = np.isin(chunk.offsets, held_offsets)
+        records = chunk if is_held.all() else chunk.take(np.flatnonzero(is_held).tolist())
+        columns = pa.schema([column for column in self.schema if column.name not in ORIGIN_COLUMNS])
+        plain = self.decoder.decode(records, columns)
+        if plain.has_more:
+            return np.asarray(chunk.offsets)
+        rows = shape(Decoded(plain.table, plain.rows), records, self.origin, self.schema).table
+        offsets: NDArray[np.int64] = rows.column(OFFSET).to_numpy()
+        held_rows = held_rows.take(np.searchsorted(held_offsets, offsets))
+        same = np.ones(len(offsets), dtype=bool)
+        for name in (name for name in rows.column_names if name not in _NOT_COMPARED):
+            same &= equal_values(held_rows.column(name), rows.column(name))
+        return np.compress(~same, offsets)
+
+
+def row_check(pipeline: PipelineConfig, table: Table) -> RowCheck:
+    """Return the check of a table's rows against records of its current generation."""
+    origin = Origin(progress_of(table).topic, progress_of(table).generation, 0)
+    return RowCheck(format_of(pipeline).plain, origin, arrow_schema(table.schema()))

@@ -1,0 +1,140 @@
+"""Audit's comparison finds a wrong value of every kind, and takes none for wrong that is right."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+
+from spark_jobs.audit.row_check import RowCheck
+from spark_jobs.kafka.chunks import Chunk
+from spark_jobs.records.formats import FORMATS
+from spark_jobs.records.records import Origin
+from spark_jobs.records.row_maker import RowMaker
+from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.metadata_columns import dead_letter_schema, with_metadata_columns
+
+ORIGIN = Origin("orders", 2, 1_700_000_000_000_000)
+METADATA = arrow_schema(with_metadata_columns(Schema()))
+TIMESTAMPTZ = pa.timestamp("us", "UTC")
+POINTS = pa.list_(pa.struct([("x", pa.int64()), ("names", pa.list_(pa.string()))]))
+NOON = datetime(2024, 2, 29, 12, tzinfo=UTC)
+ID = uuid.UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8")
+
+
+def drained(schema: pa.Schema, chunk: Chunk) -> pa.Table:
+    """The rows as a drain makes them."""
+    return (
+        RowMaker(FORMATS["json"].decoder, ORIGIN, "b", schema, arrow_schema(dead_letter_schema()))
+        .make(chunk)
+        .rows
+    )
+
+
+def differing(schema: pa.Schema, chunk: Chunk, rows: pa.Table) -> list[int]:
+    """The offsets that the check finds."""
+    return RowCheck(FORMATS["json"].plain, ORIGIN, schema).differing_offsets(chunk, rows).tolist()
+
+
+def planted(rows: pa.Table, name: str, value: Any) -> pa.Table:
+    """The same with another value in the second row."""
+    column = rows.column(name).to_pylist()
+    column[1] = value
+    position = rows.column_names.index(name)
+    field = rows.schema.field(name)
+    return rows.set_column(position, field, pa.array(column, field.type))
+
+
+def records(*values: str | None) -> Chunk:
+    """Records from offset 10 on, with keys and headers."""
+    count = len(values)
+    encoded = [None if value is None else value.encode() for value in values]
+    return Chunk(3, [*range(10, 10 + count)], [5] * count, [b"k"] * count, encoded, [[("h", b"1")]] * count)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "wrong"),
+    [
+        (pa.int64(), "9007199254740993", 9007199254740992),
+        (pa.int32(), "-1", 1),
+        (pa.float64(), "0.1", 0.1 + 2**-56),
+        (pa.float64(), "0.30000000000000004", 0.3),
+        (pa.float64(), "9007199254740993", 9007199254740994.0),
+        (pa.float32(), "0.1", float(np.nextafter(np.float32(0.1), np.float32(1)))),
+        (pa.bool_(), "true", False),
+        (pa.string(), '"a"', "a "),
+        (pa.string(), '"1.0"', "1"),
+        (pa.string(), '"\\u00e9"', "e"),
+        (pa.string(), '""', None),
+        (pa.binary(), '"ab"', b"aB"),
+        (pa.binary(2), '"ab"', b"ba"),
+        (TIMESTAMPTZ, '"2024-02-29T13:00:00+01:00"', NOON.replace(hour=13)),
+        (TIMESTAMPTZ, '"2024-02-29T12:00:00.000001Z"', NOON),
+        (pa.timestamp("us"), '"2024-02-29T12:00"', datetime(2024, 2, 29, 11)),  # noqa: DTZ001
+        (pa.date32(), '"2024-02-29"', date(2024, 3, 1)),
+        (pa.time64("us"), '"12:00:00.000001"', time(12)),
+        (pa.decimal128(20, 2), "1234567890123456.78", Decimal("1234567890123456.77")),
+        (pa.uuid(), f'"{ID}"', uuid.UUID(int=1).bytes),
+        (pa.map_(pa.string(), pa.int64()), '{"a":1}', [("a", 2)]),
+        (pa.map_(pa.string(), pa.int64()), '{"a":1}', [("b", 1)]),
+        (POINTS, '[{"x":1,"names":["a","b"]},null]', [{"x": 1, "names": ["a", "c"]}, None]),
+        (POINTS, '[{"x":1,"names":["a"]}]', [{"x": 1, "names": ["a"]}, {"x": 1, "names": ["a"]}]),
+        (POINTS, '[{"x":1}]', [{"x": 2, "names": None}]),
+        (pa.struct([("a", pa.struct([("b", pa.float64())]))]), '{"a":{"b":1e-7}}', {"a": {"b": 1.1e-7}}),
+    ],
+)
+def test_a_wrong_value_of_each_kind_is_found(kind: pa.DataType, text: str, wrong: Any) -> None:
+    """One step beside what was written is a difference, nothing is, and neighbours are left in peace."""
+    schema = pa.schema([("c", kind), *METADATA])
+    chunk = records(*[f'{{"c":{text}}}'] * 3)
+    rows = drained(schema, chunk)
+    assert rows.num_rows == 3
+    assert differing(schema, chunk, rows) == []
+    assert differing(schema, chunk, planted(rows, "c", wrong)) == [11]
+    assert differing(schema, chunk, planted(rows, "c", None)) == [11]
+    nothing = records(text and '{"c":null}', "{}", '{"c":null}')
+    assert differing(schema, nothing, rows) == [10, 11, 12]
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("_kafka_key", "K"),
+        ("_kafka_key", None),
+        ("_kafka_headers", [{"key": "h", "value": b"2"}]),
+        ("_kafka_headers", None),
+        ("_kafka_timestamp", datetime(1970, 1, 1, tzinfo=UTC)),
+        ("_kafka_topic", "other"),
+    ],
+)
+def test_a_wrong_key_header_or_coordinate_is_found(name: str, wrong: Any) -> None:
+    """What stands beside the value is compared as well."""
+    schema = pa.schema([("n", pa.int64()), *METADATA])
+    chunk = records(*['{"n":1}'] * 3)
+    assert differing(schema, chunk, planted(drained(schema, chunk), name, wrong)) == [11]
+
+
+def test_only_records_that_have_a_row_are_compared() -> None:
+    """Dead letters, tombstones and rows that are not there are others' findings, whatever they say."""
+    schema = pa.schema([("n", pa.int64()), *METADATA])
+    chunk = records('{"n":1}', "oops", None, '{"n":"x","new":1}', '{"n":5}', f'{{"n":{"9" * 9000}}}')
+    rows = drained(pa.schema([*schema, ("new", pa.int64())]), chunk).select(schema.names)
+    assert rows.column("_kafka_offset").to_pylist() == [10, 14]
+    assert differing(schema, chunk, rows) == []
+    assert differing(schema, chunk, rows.slice(1)) == []
+
+
+def test_a_value_without_a_column_is_a_difference_in_the_whole_chunk() -> None:
+    """Its column was dropped, or a drain lost it; empty values are nothing lost."""
+    wide = pa.schema([("n", pa.int64()), ("gone", pa.string()), *METADATA])
+    schema = pa.schema([("n", pa.int64()), *METADATA])
+    chunk = records('{"n":1}', '{"n":2,"gone":"x"}')
+    assert differing(schema, chunk, drained(wide, chunk).select(schema.names)) == [10, 11]
+    empty = records('{"n":1}', '{"n":2,"gone":[{"a":null}]}')
+    assert differing(schema, empty, drained(schema, empty)) == []
