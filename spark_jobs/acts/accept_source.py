@@ -15,7 +15,6 @@ import numpy as np
 
 from spark_jobs.acts.act import logged_act
 from spark_jobs.acts.new_source import Accepted, follow_source
-from spark_jobs.audit.audit import MAX_CHUNK_BYTES
 from spark_jobs.audit.row_check import row_check
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.dead_letter_commit import commit_dead_letters
@@ -24,7 +23,7 @@ from spark_jobs.commit.swap import stage_append
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.drain.leaders import cut_below
 from spark_jobs.drain.start_offsets import resolve_start
-from spark_jobs.kafka.reader import RangeReader
+from spark_jobs.kafka.reader import RangeReader, open_reader
 from spark_jobs.lake.row_filters import is_in_range
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import BatchKind
@@ -86,11 +85,8 @@ def compare_source(pipeline: PipelineConfig, connections: Connections) -> Source
     table = load_drained(pipeline, connections)
     progress = progress_of(table)
     source = connections.admin.source_state(pipeline.topic)
-    reader = RangeReader(
-        connections.kafka, pipeline.topic, max_chunk_bytes=MAX_CHUNK_BYTES, queue_bytes=4 * MAX_CHUNK_BYTES
-    )
     compared, same, objections = 0, 0, []
-    try:
+    with open_reader(connections.kafka, pipeline.topic) as reader:
         for partition, end in sorted(progress.next_offsets.items()):
             if (objection := _out_of_reach(source, progress, partition)) is not None:
                 objections.append(objection)
@@ -100,8 +96,6 @@ def compare_source(pipeline: PipelineConfig, connections: Connections) -> Source
                 compared, same = compared + rows, same + equal
                 if equal < rows:
                     objections.append(f"{rows - equal} of {rows} rows of {window} are not in the topic so")
-    finally:
-        reader.close()
     cut = tuple(p for p in sorted(progress.next_offsets) if _is_cut(connections, progress, source, p))
     return SourceComparison(progress, source, compared, same, tuple(objections), cut)
 

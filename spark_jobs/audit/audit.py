@@ -15,7 +15,7 @@ from spark_jobs.audit.dead_letters import both_tables, dead_letter_offsets
 from spark_jobs.audit.removed import removed_by_others
 from spark_jobs.audit.row_check import row_check
 from spark_jobs.drain.planning import water_fill
-from spark_jobs.kafka.reader import RangeReader
+from spark_jobs.kafka.reader import RangeReader, open_reader
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.row_filters import is_in_range
 from spark_jobs.lake.tables import progress_of
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 WINDOW_OFFSETS = 100_000
 NO_OFFSETS = np.empty(0, dtype=np.int64)
-MAX_CHUNK_BYTES = 16 * 1024 * 1024
 MAX_EXAMPLES = 20
 
 
@@ -132,11 +131,8 @@ def audit(
     windows = list(_windows(table, source, newest_offsets))
     total = sum(len(window) for window, _ in windows)
     done, counts = 0, AuditCounts()
-    reader = RangeReader(
-        connections.kafka, pipeline.topic, max_chunk_bytes=MAX_CHUNK_BYTES, queue_bytes=4 * MAX_CHUNK_BYTES
-    )
     check = row_check(pipeline, table)
-    try:
+    with open_reader(connections.kafka, pipeline.topic) as reader:
         for window, is_skipped in windows:
             held = _held(table, dead_letters, progress.generation, window)
             if is_skipped or window.end <= source.low.get(window.partition, 0):
@@ -150,8 +146,6 @@ def audit(
             counts += found
             done += len(window)
             on_progress(done, total)
-    finally:
-        reader.close()
     return name_it(
         **asdict(counts), snapshots=len(table.metadata.snapshots), lag=source.lag(progress.next_offsets)
     )

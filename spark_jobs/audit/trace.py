@@ -13,7 +13,7 @@ from spark_jobs.books.history import HistoryLine, State, line_of
 from spark_jobs.books.table import covering
 from spark_jobs.config.settings import KeyFormat
 from spark_jobs.connections.tables import load_drained, load_fresh
-from spark_jobs.kafka.reader import RangeReader
+from spark_jobs.kafka.reader import open_reader
 from spark_jobs.lake.row_filters import equals
 from spark_jobs.lake.tables import dead_letters_of, progress_of
 from spark_jobs.protocol import mends
@@ -218,13 +218,8 @@ def _ask_kafka(facts: _Facts, spot: Spot) -> KafkaSays:
     if spot.generation != progress.generation or not is_held:
         return KafkaSays.NOT_HELD
     connections = facts.connections
-    reader = RangeReader(
-        connections.kafka, progress.topic, max_chunk_bytes=_RECORD_BYTES, queue_bytes=_RECORD_BYTES
-    )
-    try:
+    with open_reader(connections.kafka, progress.topic, chunk_bytes=_RECORD_BYTES) as reader:
         chunks = list(reader.read(OffsetRange(spot.partition, spot.offset, spot.offset + 1)))
-    finally:
-        reader.close()
     values = [value for chunk in chunks for value in chunk.values]
     if not values:
         return KafkaSays.NOTHING

@@ -22,7 +22,7 @@ from spark_jobs.lake.locations import data_location
 from spark_jobs.protocol.batch import BatchKind, total
 from spark_jobs.protocol.commit_summary import CommitSummary, gate_summary
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.records.formats import decoder_of
+from spark_jobs.records.formats import format_of
 from spark_jobs.records.records import Origin
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.recovery.recover import sweep_strays
@@ -191,7 +191,7 @@ def _task(run: BatchRun, table: Table, rejected: Mapping[int, Mapping[int, str]]
     return SplitTask(
         source=SplitSource(connections.kafka, batch.topic, connections.task_memory_bytes),
         rows=RowMaker(
-            decoder_of(run.pipeline),
+            format_of(run.pipeline).decoder,
             Origin(batch.topic, batch.generation, batch.ingested_at_us),
             batch.batch_id,
             arrow_schema(table.schema()),

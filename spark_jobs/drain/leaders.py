@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spark_jobs.kafka.reader import RangeReader
+from spark_jobs.kafka.reader import open_reader
 from spark_jobs.protocol.errors import OffsetsUnavailable, RetryableError
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.refusal import has_new_leader
@@ -37,9 +37,9 @@ def cut_below(
     # A skip moves the next offset on, over records of later epochs; a rollback moves it back.
     start = min(last_end, progress.next_offsets[partition])
     # A client of its own: librdkafka asks only for what is assigned before it knows the leader.
-    reader = RangeReader(kafka, source.topic, max_chunk_bytes=CHUNK_BYTES, queue_bytes=4 * CHUNK_BYTES)
     try:
-        list(reader.read(OffsetRange(partition, start, start + 1), leader_epoch=epoch))
+        with open_reader(kafka, source.topic, chunk_bytes=CHUNK_BYTES) as reader:
+            list(reader.read(OffsetRange(partition, start, start + 1), leader_epoch=epoch))
     except OffsetsUnavailable as error:
         # Where retention has passed the place, the plan judges the next offset.
         return None if error.code == "retention-passed" else error
@@ -47,6 +47,4 @@ def cut_below(
         # Its place is good: a record that an operator had skipped cannot be read now either.
         if error.code != "records-damaged":
             raise
-    finally:
-        reader.close()
     return None

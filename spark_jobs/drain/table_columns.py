@@ -16,7 +16,7 @@ from spark_jobs.lake.evolution import evolve_table
 from spark_jobs.lake.tables import load_table, progress_of
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import Progress
-from spark_jobs.records.formats import decoder_of
+from spark_jobs.records.formats import format_of
 from spark_jobs.schema.additions import declared_additions, observed_additions
 from spark_jobs.schema.declared import check_columns
 from spark_jobs.schema.evidence import Evidence
@@ -131,7 +131,7 @@ def _observe(pipeline: PipelineConfig, connections: Connections, ranges: OffsetR
     )
     source = SplitSource(connections.kafka, pipeline.topic, connections.task_memory_bytes)
     tag = f"observe-{pipeline.name}"
-    observe = partial(observe_split, source, decoder_of(pipeline))
+    observe = partial(observe_split, source, format_of(pipeline).decoder)
     return _merged(run_on_spark(connections.spark(), observe, splits, tag=tag))
 
 

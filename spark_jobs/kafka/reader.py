@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from operator import lt
 from typing import TYPE_CHECKING, cast
 
@@ -25,16 +25,29 @@ if TYPE_CHECKING:
 
     from spark_jobs.protocol.offsets import OffsetRange
 
-__all__ = ["Chunk", "RangeReader"]
+__all__ = ["Chunk", "RangeReader", "open_reader"]
 
 _offset = cast("Callable[[Message], int]", Message.offset)  # None only for messages not read from Kafka
 
 MAX_CHUNK_RECORDS = 10_000
+OPEN_READER_CHUNK_BYTES = 16 * 1024 * 1024
 READ_TIMEOUT_SECONDS = 60.0
 _ANSWER_TIMEOUT_SECONDS = 10.0
 _WAIT_SECONDS = 0.2
 _NO_EPOCH = -1  # librdkafka's own
 _NO_PARTITION = -1  # of an event that concerns the whole client
+
+
+@contextmanager
+def open_reader(
+    kafka: Mapping[str, str], topic: str, *, chunk_bytes: int = OPEN_READER_CHUNK_BYTES
+) -> Iterator[RangeReader]:
+    """Give a reader whose queue holds four chunks; it is closed at the end. Raises ``ConfigError``."""
+    reader = RangeReader(kafka, topic, max_chunk_bytes=chunk_bytes, queue_bytes=4 * chunk_bytes)
+    try:
+        yield reader
+    finally:
+        reader.close()
 
 
 class RangeReader:

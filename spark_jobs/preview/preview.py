@@ -15,11 +15,11 @@ from spark_jobs.config.settings import KeyFormat, StartKind
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.drain.planning import FIRST_GUESS_BYTES_PER_RECORD, plan_ranges, water_fill
 from spark_jobs.drain.start_offsets import resolve_start
-from spark_jobs.kafka.reader import RangeReader
+from spark_jobs.kafka.reader import open_reader
 from spark_jobs.lake.evolution import evolved_schema
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import total
-from spark_jobs.records.formats import decoder_of
+from spark_jobs.records.formats import format_of
 from spark_jobs.records.records import Origin
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.schema.additions import declared_additions, observed_additions
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from spark_jobs.protocol.source import SourceState
     from spark_jobs.schema.inference import Field
 
-QUEUE_BYTES = 8 << 20
+CHUNK_BYTES = 2 << 20
 MAX_BYTES = 256 << 20  # of values held at once
 KEY_ADVICE = " (key_format: binary keeps it as it is)"
 
@@ -104,7 +104,7 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
     table = load_fresh(connections, pipeline.table)
     starts = _starts(pipeline, connections, source, table, max_records)
     chunks = _read(connections, source, starts, max_records)
-    decoder = decoder_of(pipeline)
+    decoder = format_of(pipeline).decoder
     evidence = Evidence()
     for chunk in chunks:
         evidence = evidence.merge(decoder.observe(chunk))
@@ -158,18 +158,13 @@ def _read(
         bytes_per_record=FIRST_GUESS_BYTES_PER_RECORD,
         max_bytes=MAX_BYTES,
     )
-    reader = RangeReader(
-        connections.kafka, source.topic, max_chunk_bytes=QUEUE_BYTES, queue_bytes=QUEUE_BYTES
-    )
     chunks: list[Chunk] = []
-    try:
+    with open_reader(connections.kafka, source.topic, chunk_bytes=CHUNK_BYTES) as reader:
         for offset_range in ranges:
             for chunk in reader.read(offset_range):
                 chunks.append(chunk)
                 if sum(one.record_bytes for one in chunks) > MAX_BYTES:
                     return chunks
-    finally:
-        reader.close()
     return chunks
 
 

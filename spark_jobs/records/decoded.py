@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from spark_jobs.schema.inference import Evidence
+    from spark_jobs.schema.evidence import Evidence
 
 
 class Phase(StrEnum):

@@ -32,8 +32,3 @@ FORMATS: Mapping[str, Format] = {"json": Format(JsonDecoder(), PlainJsonDecoder(
 def format_of(_pipeline: PipelineConfig) -> Format:
     """Return the format of the pipeline's records: JSON, as no key of the configuration names another."""
     return FORMATS["json"]
-
-
-def decoder_of(pipeline: PipelineConfig) -> Decoder:
-    """Return what decodes the pipeline's records."""
-    return format_of(pipeline).decoder

@@ -42,7 +42,7 @@ class PlainJsonDecoder:
             key, headers = records.keys[index], records.headers[index]
             more.clear()
             try:
-                row = read(_parse(value or b""))
+                row = read(_READER.decode((value or b"").decode()))
                 row[KEY] = key.decode() if is_text and key is not None else key
             except _UNREADABLE:
                 continue
@@ -71,14 +71,6 @@ def _is_storable(row: dict[str, Any], columns: pa.Schema) -> bool:
     return True
 
 
-def _parse(value: bytes) -> Any:
-    try:
-        return _READER.decode(value.decode())
-    except ValueError:
-        # Python makes no integer of some thousand digits.
-        return _READER_OF_LONG_INTEGERS.decode(value.decode())
-
-
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     parsed = dict(pairs)
     if len(parsed) != len(pairs):
@@ -90,10 +82,8 @@ def _refuse(text: str) -> NoReturn:
     raise ValueError(text)
 
 
+# Python makes no integer of some thousand digits; a record with one fits no column and is no row.
 _READER = json.JSONDecoder(object_pairs_hook=_pairs, parse_float=Decimal, parse_constant=_refuse)
-_READER_OF_LONG_INTEGERS = json.JSONDecoder(
-    object_pairs_hook=_pairs, parse_float=Decimal, parse_int=Decimal, parse_constant=_refuse
-)
 _UNREADABLE = (ValueError, TypeError, ArithmeticError, RecursionError, pa.ArrowException)
 
 

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.connections.tables import load_fresh
-from spark_jobs.kafka.reader import RangeReader
+from spark_jobs.kafka.reader import RangeReader, open_reader
 from spark_jobs.lake.evolution import evolved_schema
 from spark_jobs.lake.row_filters import is_in_range
 from spark_jobs.lake.tables import dead_letters_of, progress_of
-from spark_jobs.records.formats import decoder_of
+from spark_jobs.records.formats import format_of
 from spark_jobs.records.records import Origin
 from spark_jobs.records.row_comparison import equal_values
 from spark_jobs.records.row_maker import NewFieldsSeen, RowMaker
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     Offsets: TypeAlias = NDArray[np.int64]
 
 WINDOW_OFFSETS = 100_000
-MAX_CHUNK_BYTES = 16 * 1024 * 1024
 MAX_EXAMPLES = 20
 SHOWN_CHARACTERS = 60
 _NOT_COMPARED = {GENERATION, INGESTED_AT}
@@ -96,17 +95,12 @@ def diff_replay(
     """
     dead_letters = load_fresh(connections, dead_letters_of(pipeline.table))
     differ = _Differ(pipeline, plan.table, dead_letters)
-    reader = RangeReader(
-        connections.kafka, pipeline.topic, max_chunk_bytes=MAX_CHUNK_BYTES, queue_bytes=4 * MAX_CHUNK_BYTES
-    )
     done = 0
-    try:
+    with open_reader(connections.kafka, pipeline.topic) as reader:
         for window in (window for r in plan.ranges for window in r.cut(WINDOW_OFFSETS)):
             differ.compare(reader, window)
             done += len(window)
             on_progress(done, plan.records)
-    finally:
-        reader.close()
     return differ.found
 
 
@@ -118,7 +112,7 @@ class _Differ:
         self._table = table
         self._dead_letters = dead_letters
         self._schema = table.schema()
-        self._decoder = decoder_of(pipeline)
+        self._decoder = format_of(pipeline).decoder
         self._additions: list[ColumnAddition] = []
         self._add_columns(declared_additions(pipeline, self._schema))
 

@@ -7,16 +7,12 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
-    BooleanType,
-    DoubleType,
     IcebergType,
     ListType,
-    LongType,
     MapType,
     NestedField,
     StringType,
     StructType,
-    TimestamptzType,
 )
 
 from spark_jobs.schema.declared import iceberg_type as columns_type
@@ -26,13 +22,6 @@ from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-_PRIMITIVES: dict[Primitive, IcebergType] = {
-    Primitive.STRING: StringType(),
-    Primitive.LONG: LongType(),
-    Primitive.DOUBLE: DoubleType(),
-    Primitive.BOOLEAN: BooleanType(),
-    Primitive.TIMESTAMPTZ: TimestamptzType(),
-}
 _BY_NAME: dict[str, Primitive] = {primitive.value: primitive for primitive in Primitive}
 
 
@@ -67,13 +56,8 @@ def _nested_field(field: Field, ids: Iterator[int]) -> NestedField:
 
 
 def _iceberg_type(kind: FieldType, ids: Iterator[int]) -> IcebergType:
-    if isinstance(kind, Primitive):
-        return _PRIMITIVES[kind]
-    if isinstance(kind, DeclaredType):
-        # The model knows how to read a primitive's name wherever a field's type stands.
-        return NestedField.model_validate(
-            {"id": 1, "name": "declared", "type": kind.name, "required": False}
-        ).field_type
+    if isinstance(kind, Primitive | DeclaredType):
+        return columns_type(kind.value if isinstance(kind, Primitive) else kind.name)
     if isinstance(kind, StructOf):
         return StructType(*(_nested_field(field, ids) for field in kind.fields))
     if isinstance(kind, ListOf):

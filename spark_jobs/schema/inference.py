@@ -15,22 +15,6 @@ from spark_jobs.schema.evidence import Evidence, FieldEvidence, Kind
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = [
-    "RESERVED_COLUMNS",
-    "Addition",
-    "DeclaredType",
-    "Evidence",
-    "Field",
-    "FieldType",
-    "ListOf",
-    "MapOf",
-    "Primitive",
-    "StructOf",
-    "choose_types",
-    "evolve",
-    "name_clash",
-]
-
 RESERVED_COLUMNS = (
     "_kafka_topic",
     "_kafka_partition",

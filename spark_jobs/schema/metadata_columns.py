@@ -19,16 +19,11 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-TOPIC = "_kafka_topic"
-PARTITION = "_kafka_partition"
-OFFSET = "_kafka_offset"
-GENERATION = "_kafka_generation"
-TIMESTAMP = "_kafka_timestamp"
-KEY = "_kafka_key"
-HEADERS = "_kafka_headers"
-INGESTED_AT = "_ingested_at"
+from spark_jobs.schema.inference import RESERVED_COLUMNS
+
+METADATA_COLUMNS = RESERVED_COLUMNS
+TOPIC, PARTITION, OFFSET, GENERATION, TIMESTAMP, KEY, HEADERS, INGESTED_AT = METADATA_COLUMNS
 ORIGIN_COLUMNS = (TOPIC, PARTITION, OFFSET, GENERATION, TIMESTAMP, INGESTED_AT)
-METADATA_COLUMNS = (TOPIC, PARTITION, OFFSET, GENERATION, TIMESTAMP, KEY, HEADERS, INGESTED_AT)
 
 _COORDINATES: tuple[tuple[str, IcebergType, str], ...] = (
     (TOPIC, StringType(), "Kafka topic the record was read from"),
