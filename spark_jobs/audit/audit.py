@@ -214,7 +214,7 @@ def _compare_window(
 
 
 def _absent(partition: int, missing: Offsets, removed: Offsets) -> AuditCounts:
-    """What is missing, without what another writer removed."""
+    """Return what is missing, without what another writer removed."""
     lost = np.setdiff1d(missing, removed)
     examples = _examples("missing", partition, lost) + _examples("removed", partition, removed)
     return AuditCounts(missing=len(lost), removed=len(removed), examples=examples)

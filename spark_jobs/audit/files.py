@@ -56,7 +56,7 @@ class FileCounts:
 def audit_files(
     table: Table, pipeline: str, counts: FileCounts, on_progress: Callable[[FileCounts], None]
 ) -> Iterator[Finding]:
-    """What is wrong with the table's files, those of main first. ``counts`` is counted up."""
+    """Return what is wrong with the table's files, those of main first. ``counts`` is counted up."""
     yield from _look_at(table, table.metadata_location, None, _roll_back(table, pipeline, None))
     counts.metadata_files += 1
     seen_manifests: set[str] = set()

@@ -39,7 +39,7 @@ def replay_command(pipeline: str, ranges: str) -> str:
 def log_findings(
     pipeline: str, attempts: Iterable[Attempt], progress: Progress, in_history: Collection[str]
 ) -> Iterator[Finding]:
-    """Where the log and the table contradict each other.
+    """Return where the log and the table contradict each other.
 
     ``attempts`` were read before ``progress``, so that what landed in between is no contradiction;
     ``in_history`` are the attempts whose snapshots are kept.

@@ -125,7 +125,7 @@ def _attempts(pipeline: PipelineConfig, connections: Connections) -> tuple[Attem
 
 
 def _load(pipeline: PipelineConfig, connections: Connections) -> list[Table]:
-    """The table and its dead-letter table; empty before the first drain."""
+    """Return the table and its dead-letter table; empty before the first drain."""
     catalog = connections.open_catalog()
     try:
         table = load_table(catalog, pipeline.table)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def removed_by_others(
     tables: Iterable[Table], window: OffsetRange, generation: int, missing: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Those of the ``missing`` offsets that were in one of the tables until a foreign snapshot."""
+    """Return those of the ``missing`` offsets that were in one of the tables until a foreign snapshot."""
     gone: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64)]
     for table in tables:
         for removal in removals(main_history(table)):

@@ -53,7 +53,7 @@ class RowPlace:
 
 
 def find_row(table: Table, spot: Spot, columns: tuple[str, ...] = ()) -> RowPlace | None:
-    """The row in the table as loaded, with these columns; None when there is none.
+    """Return the row in the table as loaded, with these columns; None when there is none.
 
     Opens only files whose bounds allow it.
     """
@@ -66,18 +66,18 @@ def find_row(table: Table, spot: Spot, columns: tuple[str, ...] = ()) -> RowPlac
 
 
 def spots_of(table: Table, which: BooleanExpression) -> set[Spot]:
-    """The coordinates of these rows."""
+    """Return the coordinates of these rows."""
     rows = table.scan(which, selected_fields=_COORDINATES).to_arrow()
     return {Spot(*(row[name] for name in _COORDINATES)) for row in rows.to_pylist()}
 
 
 def count_rows(table: Table, generation: int, inside: OffsetRange) -> int:
-    """How many rows of the range are in the table."""
+    """Return how many rows of the range are in the table."""
     return table.scan(is_in_range(inside, generation)).count()
 
 
 def removed_by(table: Table, spot: Spot) -> Removal | None:
-    """The newest commit of another writer after which the row was gone that was there before it.
+    """Return the newest commit of another writer after which the row was gone that was there before it.
 
     None when it has expired, or the catalog shows no history.
     """

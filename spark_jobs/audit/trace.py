@@ -70,7 +70,7 @@ class _Facts:
 def trace(
     pipeline: PipelineConfig, connections: Connections, partition: int, offset: int
 ) -> tuple[Trace, ...]:
-    """What became of the offset: in the current generation, then in every earlier one that drained it.
+    """Return what became of the offset: in the current generation, then in every earlier one that drained it.
 
     Raises ``ConfigError`` (``no-table-yet``, ``no-such-partition``), and ``RetryableError`` when a part
     cannot be asked.
@@ -91,7 +91,7 @@ def trace(
 def trace_key(
     pipeline: PipelineConfig, connections: Connections, key: str, *, limit: int
 ) -> tuple[Trace, ...]:
-    """The newest ``limit`` rows and dead letters with this key, each traced. Raises as ``trace``.
+    """Return the newest ``limit`` rows and dead letters with this key, each traced. Raises as ``trace``.
 
     Only the tables are searched: tombstones, and records that are not drained yet, are found by offset.
     """
@@ -137,7 +137,7 @@ def _trace(facts: _Facts, spot: Spot) -> Trace:
 
 
 def _in_tables(facts: _Facts, unjudged: Trace, entries: list[BookEntry]) -> Trace | None:
-    """The trace of a record that has a row or a dead letter."""
+    """Return the trace of a record that has a row or a dead letter."""
     writing = [entry for entry in entries if entry.kind in _WRITING]
     newest = next(iter(writing), None)
     place = find_row(facts.table, unjudged.spot)
@@ -181,7 +181,7 @@ def _judge_undrained(facts: _Facts, spot: Spot) -> Judgement:
 
 
 def _trace_rowless(facts: _Facts, unjudged: Trace, entries: list[BookEntry]) -> Trace:
-    """The trace of a drained offset that has neither a row nor a dead letter."""
+    """Return the trace of a drained offset that has neither a row nor a dead letter."""
     spot, entry = unjudged.spot, entries[0] if entries else None
     passed_over = _passed_over(facts, spot, entry)
     if passed_over is not None:
@@ -227,7 +227,7 @@ def _ask_kafka(facts: _Facts, spot: Spot) -> KafkaSays:
 
 
 def _entries_of(facts: _Facts, spot: Spot) -> list[BookEntry]:
-    """The landed attempts at the offset, the newest first."""
+    """Return the landed attempts at the offset, the newest first."""
     uuid = str(facts.table.metadata.table_uuid)
     booked = covering(facts.books, uuid, spot.partition, spot.offset) if facts.books is not None else ()
     logged = (line.entry for line in facts.logged if _covers(line.entry, spot))

@@ -47,7 +47,7 @@ class Judgement:
 
 
 def judge_rowless(kafka: KafkaSays, booked: Balance | None, there: int) -> Judgement:
-    """What became of a drained offset that has neither a row nor a dead letter now.
+    """Return what became of a drained offset that has neither a row nor a dead letter now.
 
     ``booked`` is the balance of its partition in the batch that drained it, None when nobody knows that
     batch; ``there`` is how many rows and dead letters of the same range are in the tables now.

@@ -112,7 +112,7 @@ class KafkaAdmin:
         return states
 
     def offsets_for_times(self, topic: str, timestamp_ms: int) -> dict[int, int]:
-        """The first offset at or after a time by partition; partitions without one are left out."""
+        """Return the first offset at or after a time by partition; partitions without one are left out."""
         spec = OffsetSpec.for_timestamp(timestamp_ms)
         description = self._describe(topic)
         offsets = self._offsets(_Position(topic, info.id, spec) for info in description.partitions)
@@ -120,7 +120,7 @@ class KafkaAdmin:
         return {partition: found.offset for partition, found in answers.items() if found.offset >= 0}
 
     def topics(self) -> frozenset[str]:
-        """The names of all topics this user may see, Kafka's internal ones left out."""
+        """Return the names of all topics this user may see, Kafka's internal ones left out."""
         try:
             names = self._client.list_topics(timeout=self._timeout_seconds).topics
         except KafkaException as error:

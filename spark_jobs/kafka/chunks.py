@@ -35,7 +35,7 @@ class Chunk:
     record_bytes: int = 0
 
     def take(self, indices: Sequence[int]) -> Chunk:
-        """A chunk of the records at these positions, in this order."""
+        """Return a chunk of the records at these positions, in this order."""
         values = [self.values[i] for i in indices]
         keys = [self.keys[i] for i in indices]
         headers = [self.headers[i] for i in indices]
@@ -60,7 +60,7 @@ class Chunk:
 
 
 def chunk_of(partition: int, messages: list[Message], offsets: list[int]) -> Chunk:
-    """Columns of messages whose offsets the caller has at hand."""
+    """Return columns of messages whose offsets the caller has at hand."""
     values = list(map(Message.value, messages))
     keys = list(map(Message.key, messages))
     headers = list(map(_headers, messages))

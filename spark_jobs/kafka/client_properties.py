@@ -41,7 +41,7 @@ _FAST = {
 
 
 def consumer_properties(properties: Mapping[str, str], *, queue_bytes: int) -> dict[str, str]:
-    """What a ``Consumer`` is made with.
+    """Return what a ``Consumer`` is made with.
 
     ``queue_bytes`` bounds what waits in librdkafka's queue, whatever the user asks for, and by default once
     more the fetch in flight when unpacked (or one batch of the producer's, when that is larger).
@@ -58,7 +58,7 @@ def consumer_properties(properties: Mapping[str, str], *, queue_bytes: int) -> d
 
 
 def admin_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """What an ``AdminClient`` is made with. Raises ``ConfigError`` like ``consumer_properties``."""
+    """Return what an ``AdminClient`` is made with. Raises ``ConfigError`` like ``consumer_properties``."""
     return _QUIET | _checked(properties)
 
 

@@ -47,7 +47,7 @@ class Cursor:
         return self._clock() > self._deadline
 
     def is_newly_quiet(self) -> bool:
-        """Whether it is time to ask why nothing arrives; true once a silence."""
+        """True if it is time to ask why nothing arrives; true once a silence."""
         is_quiet = self._clock() > self._quiet_at
         if is_quiet:
             self._quiet_at = math.inf

@@ -92,27 +92,27 @@ class ClientTroubles:
 
 
 def is_no_topic(error: KafkaError) -> bool:
-    """Whether the broker says that there is no such topic or partition."""
+    """True if the broker says that there is no such topic or partition."""
     return error.code() in _NO_TOPIC
 
 
 def is_settling(error: KafkaError) -> bool:
-    """Whether asking again within a second is likely to be answered."""
+    """True if asking again within a second is likely to be answered."""
     return error.code() in _SETTLING
 
 
 def is_damage(error: KafkaError) -> bool:
-    """Whether a batch of records is not what its checksum says, or of no kind that there is."""
+    """True if a batch of records is not what its checksum says, or of no kind that there is."""
     return error.code() in _DAMAGED
 
 
 def is_no_answer(error: KafkaError) -> bool:
-    """Whether nobody answered at all, as against somebody saying no."""
+    """True if nobody answered at all, as against somebody saying no."""
     return error.code() in _NO_ANSWER
 
 
 def translate(error: KafkaError, doing: str, **where: object) -> SluiceError:
-    """The error to raise; ``doing`` completes "while ..."."""
+    """Return the error to raise; ``doing`` completes "while ..."."""
     code, said = error.code(), error.str()
     if code in _CREDENTIALS:
         return ConfigError(

@@ -24,7 +24,7 @@ def retention_passed(topic: str, cursor: Cursor, offset: int, low: int) -> Offse
 
 
 def log_truncated(topic: str, cursor: Cursor, log_end: int) -> OffsetsUnavailable:
-    """The log ends below the range."""
+    """Return the error for a log that ends below the range."""
     return OffsetsUnavailable(
         f"the log ends at offset {log_end}, below the end of a range that Kafka held when it was planned",
         code="log-truncated",
@@ -36,7 +36,7 @@ def log_truncated(topic: str, cursor: Cursor, log_end: int) -> OffsetsUnavailabl
 
 
 def log_cut(topic: str, cursor: Cursor) -> OffsetsUnavailable:
-    """The log goes on past the range's start, but what it had below is not what it was."""
+    """Return the error for a log that goes on past the range's start, but is another one below."""
     return OffsetsUnavailable(
         f"the log was cut below offset {cursor.wanted.start}, which the table has reached, and grew on",
         code="log-truncated",

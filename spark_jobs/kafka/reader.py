@@ -87,7 +87,7 @@ class RangeReader:
         )
 
     def read(self, wanted: OffsetRange, *, leader_epoch: int | None = None) -> Iterator[Chunk]:
-        """The range's readable records in offset order, in chunks.
+        """Return the range's readable records in offset order, in chunks.
 
         Offsets between them hold none: control markers, aborted transactions, what compaction removed.
         Only an iterator that ends by itself has read the whole range; beginning the next range ends this
@@ -119,7 +119,7 @@ class RangeReader:
         yield from builder.finish()
 
     def low_watermark(self, partition: int) -> int:
-        """The first offset Kafka holds now."""
+        """Return the first offset Kafka holds now."""
         return self._watermarks(partition)[0]
 
     @property
@@ -248,7 +248,7 @@ class RangeReader:
 
 
 def _is_end(error: KafkaError, message: Message, cursor: Cursor) -> bool:
-    """Whether an event says that everything below the range's end was delivered, and nothing against it.
+    """True if an event says that everything below the range's end was delivered, and nothing against it.
 
     The fetcher reads on past the end. What is damaged there is not this range's, and all before it came.
     """
@@ -258,5 +258,5 @@ def _is_end(error: KafkaError, message: Message, cursor: Cursor) -> bool:
 
 
 def _is_beyond(error: KafkaError, message: Message, cursor: Cursor) -> bool:
-    """Whether the fetcher could not go on from past the range's end, where it was for the range before."""
+    """True if the fetcher could not go on from past the range's end, where it was for the range before."""
     return error.code() == KafkaError._AUTO_OFFSET_RESET and (message.offset() or 0) > cursor.wanted.end

@@ -36,7 +36,7 @@ class ClientStatistics:
 
 
 def add_up(figures: list[dict[str, int]]) -> dict[str, Any]:
-    """All consumers of a batch together: sums, and of round trips the slowest."""
+    """Return all consumers of a batch together: sums, and of round trips the slowest."""
     names = dict.fromkeys(name for each in figures for name in each)
     return {
         name: (max if name == RTT_P99_US else sum)(each.get(name, 0) for each in figures) for name in names

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def snapshot_at(table: Table, moment: Moment) -> Snapshot:
-    """The snapshot of that id, or the one that was main at that time.
+    """Return the snapshot of that id, or the one that was main at that time.
 
     Raises ``ConfigError``: ``no-history`` on a catalog that shows the newest snapshot only,
     ``no-such-snapshot`` when it has expired or never was.
@@ -42,7 +42,7 @@ def snapshot_at(table: Table, moment: Moment) -> Snapshot:
 
 
 def keeps_history(table: Table) -> bool:
-    """Whether there is more than the newest of several commits."""
+    """True if there is more than the newest of several commits."""
     return len(table.metadata.snapshots) > 1 or not progress_of(table).last_commits
 
 

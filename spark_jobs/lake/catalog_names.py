@@ -78,7 +78,7 @@ def spark_catalog_conf(name: str, properties: Mapping[str, str]) -> dict[str, st
 
 
 def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """The catalog's properties under Iceberg-Java's names."""
+    """Return the catalog's properties under Iceberg-Java's names."""
     java = _implementation(properties)
     for key, value in properties.items():
         if key in JAVA_NAMES or key in {"type", "uri", "catalog-impl"} or _PYICEBERG_ONLY.fullmatch(key):

@@ -26,7 +26,7 @@ _PLACES = (
 
 
 def locations_of(table: Table) -> tuple[str, ...]:
-    """Every folder the table may write to."""
+    """Return every folder the table may write to."""
     properties = table.metadata.properties
     return (table.location(), *(properties[name] for name in _PLACES if name in properties))
 

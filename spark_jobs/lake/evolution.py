@@ -63,7 +63,7 @@ def evolve_table(
 
 
 def evolved_schema(table: Table, additions: Sequence[ColumnAddition]) -> Schema:
-    """The schema the table would have with these columns; nothing is sent to the catalog."""
+    """Return the schema the table would have with these columns; nothing is sent to the catalog."""
     transaction = table.transaction()
     with transaction.update_schema() as update:
         for path, kind in additions:

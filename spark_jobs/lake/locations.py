@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def data_location(table: Table) -> str:
-    """The folder below which the table's data files are."""
+    """Return the folder below which the table's data files are."""
     location = table.metadata.properties.get("write.data.path") or f"{table.location().rstrip('/')}/data"
     return location.rstrip("/")
 

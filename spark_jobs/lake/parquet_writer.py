@@ -179,7 +179,7 @@ class SplitWriter:
 
 
 def _rename(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The same values under other names, inside structs too; nothing is copied."""
+    """Return the same values under other names, inside structs too; nothing is copied."""
     columns = []
     for column, wanted in zip(rows.columns, schema, strict=True):
         is_same = column.type == wanted.type

@@ -57,7 +57,7 @@ def fan_out(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[Par
 
 
 def _column(rows: pa.Table, schema: Schema, field_id: int) -> pa.Array:
-    """The column's values as one array; a field inside structs is null where a struct around it is."""
+    """Return the column's values as one array; a field inside structs is null where a struct around it is."""
     name = schema.find_column_name(field_id) or ""
     if name in rows.column_names:
         column = rows.column(name)

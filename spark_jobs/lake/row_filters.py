@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 
 def equals(column: str, value: Any) -> BooleanExpression:
-    """Rows whose column has the value."""
+    """Return rows whose column has the value."""
     return EqualTo(**_of(column, value))
 
 
 def is_among(column: str, values: Iterable[Any]) -> BooleanExpression:
-    """Rows whose column has one of the values."""
+    """Return rows whose column has one of the values."""
     wanted: dict[str, Any] = {"term": column, "values": set(values)}
     return In(**wanted)
 
 
 def is_between(column: str, start: Any, end: Any) -> BooleanExpression:
-    """Rows whose column is in ``[start, end)``."""
+    """Return rows whose column is in ``[start, end)``."""
     return And(GreaterThanOrEqual(**_of(column, start)), LessThan(**_of(column, end)))
 
 

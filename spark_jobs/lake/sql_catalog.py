@@ -69,7 +69,7 @@ def _open_sqlite(name: str, properties: dict[str, str]) -> Catalog:
 
 
 def _holds_tables(warehouse: str) -> bool:
-    """Whether tables lie in a warehouse on this machine's disk, which an empty catalog would not know.
+    """True if tables lie in a warehouse on this machine's disk, which an empty catalog would not know.
 
     An object store is not asked: what would have to be listed there has no bound.
     """
@@ -94,7 +94,7 @@ def _prepare_sqlite(path: Path) -> None:
 
 
 def _journal_switched(path: Path) -> str:
-    """The journal's mode after the switch; waits for another process that is just making the file."""
+    """Return the journal's mode after the switch; waits for another process that is just making the file."""
     deadline = time.monotonic() + SQLITE_BUSY_TIMEOUT_SECONDS
     while True:
         try:

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def scan_schema(scan: DataScan) -> pa.Schema:
-    """The Arrow schema of the scan's rows."""
+    """Return the Arrow schema of the scan's rows."""
     return schema_to_pyarrow(scan.projection(), include_field_ids=False)
 
 
 def stream(scan: DataScan) -> pa.RecordBatchReader:
-    """The scan's rows; a file is opened when the rows before it were taken."""
+    """Return the scan's rows; a file is opened when the rows before it were taken."""
     schema = scan_schema(scan)
     return pa.RecordBatchReader.from_batches(schema, _batches(scan, schema))
 

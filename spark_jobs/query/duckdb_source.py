@@ -38,11 +38,11 @@ class TableSource(ArrowScanSource):
         connection._register_arrow_source(name, self)  # noqa: SLF001  (no public way takes a source)
 
     def __arrow_c_schema__(self) -> object:
-        """The columns of all rows."""
+        """Return the columns of all rows."""
         return self._schema.__arrow_c_schema__()
 
     def accepts(self, predicate: Node) -> bool:
-        """Whether Iceberg keeps exactly the rows for which the condition is true."""
+        """True if Iceberg keeps exactly the rows for which the condition is true."""
         return row_filter(predicate, self._columns) is not None
 
     def stream(self, columns: Sequence[int] | None, filters: Sequence[Node]) -> tuple[object, bool]:

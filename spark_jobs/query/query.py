@@ -98,7 +98,7 @@ def _scan_at(table: Table, as_of: Moment | None) -> DataScan:
 
 
 def _dead_letters_scan(dead_letters: Table, scan: DataScan) -> DataScan:
-    """The dead letters that belong to the data table's rows.
+    """Return the dead letters that belong to the data table's rows.
 
     A batch's own are committed after its rows, so time alone would leave them out.
     """

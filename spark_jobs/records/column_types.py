@@ -24,7 +24,7 @@ _PRIMITIVES = (
 
 
 def fields_of(columns: Iterable[pa.Field]) -> tuple[Field, ...]:
-    """The columns of a schema or struct, as ``spark_jobs.schema.inference.evolve`` takes them."""
+    """Return the columns of a schema or struct, as ``spark_jobs.schema.inference.evolve`` takes them."""
     return tuple(Field(column.name, _type_of(column.type)) for column in columns)
 
 

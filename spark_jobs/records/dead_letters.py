@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def dead_letter_table(
     bad: Sequence[BadValue], records: Records, origin: Origin, batch_id: str, schema: pa.Schema
 ) -> pa.Table:
-    """One row for each bad value, columns found by name in the dead-letter table's ``schema``.
+    """Return one row for each bad value, columns found by name in the dead-letter table's ``schema``.
 
     A Kafka timestamp that no table can hold is null here and stands in ``error``.
     """

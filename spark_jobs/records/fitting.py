@@ -37,12 +37,12 @@ class MisfitError(ValueError):
         self.is_unknown = is_unknown
 
     def inside(self, name: str) -> MisfitError:
-        """The same, seen from one level further out."""
+        """Return the same, seen from one level further out."""
         return MisfitError(self.message, (name, *self.path), is_unknown=self.is_unknown)
 
 
 def fit_record(schema: pa.Schema) -> Fit:
-    """A function from a parsed record to a row as a dict; it raises ``MisfitError``."""
+    """Return a function from a parsed record to a row as a dict; it raises ``MisfitError``."""
     return _fit_struct(schema, is_top=True)
 
 

@@ -39,7 +39,7 @@ class FastRead:
 
 
 def read_type(kind: pa.DataType) -> pa.DataType | None:
-    """The type to have the reader read for a column, or None when it cannot read one exactly.
+    """Return the type to have the reader read for a column, or None when it cannot read one exactly.
 
     It knows no maps, times, UUIDs; a decimal with an exponent of some million digits kills it.
     """
@@ -63,7 +63,7 @@ _READ_AS_TEXT = (
 
 
 def read_schema(schema: pa.Schema) -> pa.Schema | None:
-    """The schema to give to the reader, or None when it cannot read some column exactly."""
+    """Return the schema to give to the reader, or None when it cannot read some column exactly."""
     columns = [(field.name, read_type(field.type) if field.nullable else None) for field in schema]
     return None if any(kind is None for _, kind in columns) else pa.schema(columns)
 
@@ -94,7 +94,7 @@ def read_chunk(values: Sequence[bytes], schema: pa.Schema, read_as: pa.Schema) -
 
 
 def are_objects(values: Sequence[bytes]) -> bool:
-    """Whether every value starts and ends like an object; one with blanks around it does not."""
+    """True if every value starts and ends like an object; one with blanks around it does not."""
     return _holds_objects(b"\n".join(values), _lengths(values))
 
 
@@ -126,7 +126,7 @@ def _read_block(block: bytes, read_as: pa.Schema) -> pa.Table:
 
 
 def _has_unknown(found: Any, known: Any) -> bool:
-    """Whether a schema or struct holds, at any depth, a field that is not known and says something."""
+    """True if a schema or struct holds, at any depth, a field that is not known and says something."""
     return any(
         _type_has_unknown(field.type, known.field(field.name).type)
         if known.get_field_index(field.name) >= 0
@@ -174,7 +174,7 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def _is_finite(array: pa.Array) -> bool:
-    """Whether numbers are finite and times within the years that can be shown, at any depth."""
+    """True if numbers are finite and times within the years that can be shown, at any depth."""
     kind = array.type
     if pa.types.is_floating(kind):
         return pc.all(pc.is_finite(array)).as_py() is not False

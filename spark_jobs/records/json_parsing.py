@@ -55,7 +55,7 @@ def parse_object(value: bytes) -> dict[str, Any]:
 
 
 def json_kind(value: object) -> str:
-    """What a parsed value is, for messages."""
+    """Return what a parsed value is, for messages."""
     if value is None:
         return "null"
     for kind, name in _KIND_NAMES:
@@ -72,7 +72,7 @@ _KIND_NAMES = (
 
 
 def says_something(value: object) -> bool:
-    """Whether any value but null is in it: nulls, empty lists and empty objects say nothing."""
+    """True if any value but null is in it: nulls, empty lists and empty objects say nothing."""
     if isinstance(value, dict):
         return any(map(says_something, value.values()))
     if isinstance(value, list):

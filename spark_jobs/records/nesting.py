@@ -20,7 +20,7 @@ _STEP[[ord("]"), ord("}")]] = -1
 
 
 def is_too_deep(value: bytes) -> bool:
-    """Whether lists and objects nest deeper than ``MAX_NESTING`` in a value, valid JSON or not."""
+    """True if lists and objects nest deeper than ``MAX_NESTING`` in a value, valid JSON or not."""
     if value.count(b"[") + value.count(b"{") <= MAX_NESTING:
         return False
     if b"\\" in value:

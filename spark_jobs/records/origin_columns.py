@@ -21,7 +21,7 @@ NO_TIMESTAMP = -1
 
 
 def origin_columns(records: Records, rows: Sequence[int] | None, origin: Origin) -> dict[str, pa.Array]:
-    """The coordinates of the records at ``rows`` (None: of all), by column name."""
+    """Return the coordinates of the records at ``rows`` (None: of all), by column name."""
     count = len(records.offsets) if rows is None else len(rows)
     return {
         "_kafka_topic": pa.repeat(pa.scalar(origin.topic), count),
@@ -43,12 +43,12 @@ def headers_column(
 
 
 def pick(column: Sequence[_T], rows: Sequence[int] | None) -> Sequence[_T]:
-    """The items at ``rows``; all of them for None."""
+    """Return the items at ``rows``; all of them for None."""
     return column if rows is None else [column[row] for row in rows]
 
 
 def is_unshowable(timestamps_ms: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Which of these times lie outside the years that a table can hold."""
+    """Return which of these times lie outside the years that a table can hold."""
     times = np.asarray(timestamps_ms, np.int64)
     return (times < FIRST_TIMESTAMP_MS) | (times > LAST_TIMESTAMP_MS)
 

@@ -17,7 +17,7 @@ _ONLY_TIME = re.compile(r"\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?", re.ASCII)
 
 
 def parse_zoned(text: str) -> datetime | None:
-    """A time with zone designator, as UTC; None when it is none, or outside the years 1 to 9999."""
+    """Return a time with zone designator, as UTC; None when it is none, or outside the years 1 to 9999."""
     if not _ZONED.fullmatch(text):
         return None
     try:
@@ -27,7 +27,7 @@ def parse_zoned(text: str) -> datetime | None:
 
 
 def parse_local(text: str) -> datetime | None:
-    """A time without zone (a date is its midnight), or None."""
+    """Return a time without zone (a date is its midnight), or None."""
     if not _LOCAL.fullmatch(text):
         return None
     try:
@@ -37,7 +37,7 @@ def parse_local(text: str) -> datetime | None:
 
 
 def parse_date(text: str) -> date | None:
-    """A calendar date, or None."""
+    """Return a calendar date, or None."""
     if not _ONLY_DATE.fullmatch(text):
         return None
     try:
@@ -47,7 +47,7 @@ def parse_date(text: str) -> date | None:
 
 
 def parse_time(text: str) -> time | None:
-    """A time of day, or None."""
+    """Return a time of day, or None."""
     if not _ONLY_TIME.fullmatch(text):
         return None
     try:

@@ -164,20 +164,20 @@ class _Differ:
     def _compare_rows(self, held: pa.Table, made: pa.Table) -> None:
         before, after = _offsets(held), _offsets(made)
         both = np.intersect1d(before, after)
-        ours = held.take(np.searchsorted(before, both))
-        theirs = made.take(np.searchsorted(after, both))
+        old_rows = held.take(np.searchsorted(before, both))
+        new_rows = made.take(np.searchsorted(after, both))
         is_changed = np.zeros(len(both), dtype=bool)
-        for name in (name for name in theirs.column_names if name not in _NOT_COMPARED):
-            new = theirs.column(name)
+        for name in (name for name in new_rows.column_names if name not in _NOT_COMPARED):
+            new = new_rows.column(name)
             old = (
-                ours.column(name)
-                if name in ours.column_names
+                old_rows.column(name)
+                if name in old_rows.column_names
                 else pa.chunked_array([pa.nulls(len(both), new.type)])
             )
             differs = ~equal_values(old, new)
             is_changed |= differs
             if differs.any():
-                self._note(name, theirs, old, np.flatnonzero(differs))
+                self._note(name, new_rows, old, np.flatnonzero(differs))
         self.found.rows_changed += int(is_changed.sum())
         self.found.rows_same += int((~is_changed).sum())
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def file_schema(table: Table) -> pa.Schema:
-    """Every column in the table's order: what a data file holds.
+    """Return every column in the table's order: what a data file holds.
 
     Columns that were added later stand after the metadata columns: find columns by name.
     """
@@ -28,12 +28,12 @@ def file_schema(table: Table) -> pa.Schema:
 
 
 def json_columns(table: Table) -> pa.Schema:
-    """The columns that come from the JSON, in the table's order."""
+    """Return the columns that come from the JSON, in the table's order."""
     return pa.schema([field for field in file_schema(table) if field.name not in METADATA_COLUMNS])
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
-    """The Arrow schema of an Iceberg schema, field ids in the fields' metadata."""
+    """Return the Arrow schema of an Iceberg schema, field ids in the fields' metadata."""
     return pa.schema([_short(field) for field in schema_to_pyarrow(schema)])
 
 

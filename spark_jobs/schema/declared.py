@@ -57,7 +57,7 @@ def _clash(table: Table, message: str) -> ConfigError:
 
 
 def _holds(there: IcebergType, declared: IcebergType) -> bool:
-    """Whether every value of the declared type is one of the table's."""
+    """True if every value of the declared type is one of the table's."""
     if isinstance(there, StructType) and isinstance(declared, StructType):
         fields = {field.name: field.field_type for field in there.fields}
         return all(f.name in fields and _holds(fields[f.name], f.field_type) for f in declared.fields)
@@ -70,7 +70,7 @@ def _holds(there: IcebergType, declared: IcebergType) -> bool:
 
 
 def _shape(kind: IcebergType) -> str:
-    """The type as declared in a configuration: names and types without field ids."""
+    """Return the type as declared in a configuration: names and types without field ids."""
     if isinstance(kind, StructType):
         return f"struct<{', '.join(f'{field.name}: {_shape(field.field_type)}' for field in kind.fields)}>"
     if isinstance(kind, ListType):

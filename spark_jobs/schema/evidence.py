@@ -52,11 +52,11 @@ class FieldEvidence:
     element: FieldEvidence | None = None
 
     def count(self, *kinds: Kind) -> int:
-        """How many values were of one of these kinds."""
+        """Return how many values were of one of these kinds."""
         return sum(self.kinds[kind].count for kind in kinds if kind in self.kinds)
 
     def merge(self, other: FieldEvidence) -> FieldEvidence:
-        """What both saw."""
+        """Return what both saw."""
         return FieldEvidence(
             min(self.order, other.order),
             _merge(self.kinds, other.kinds),
@@ -74,7 +74,7 @@ class Evidence:
     fields: Mapping[str, FieldEvidence] = field(default_factory=dict)
 
     def merge(self, other: Evidence) -> Evidence:
-        """What both saw."""
+        """Return what both saw."""
         return Evidence(
             self.records + other.records,
             self.undecodable + other.undecodable,
@@ -94,14 +94,14 @@ class Evidence:
 _CODEC = JsonCodec(Evidence)
 
 
-def _merge(ours: Mapping[Any, Any], theirs: Mapping[Any, Any]) -> dict[Any, Any]:
-    merged = dict(ours)
-    for key, item in theirs.items():
+def _merge(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> dict[Any, Any]:
+    merged = dict(one)
+    for key, item in other.items():
         merged[key] = merged[key].merge(item) if key in merged else item
     return merged
 
 
-def _merge_one(ours: FieldEvidence | None, theirs: FieldEvidence | None) -> FieldEvidence | None:
-    if ours is None or theirs is None:
-        return theirs if ours is None else ours
-    return ours.merge(theirs)
+def _merge_one(one: FieldEvidence | None, other: FieldEvidence | None) -> FieldEvidence | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one.merge(other)

@@ -26,18 +26,18 @@ _BY_NAME: dict[str, Primitive] = {primitive.value: primitive for primitive in Pr
 
 
 def iceberg_schema(fields: Sequence[Field]) -> Schema:
-    """A schema of optional columns; ids are provisional, catalogs number anew."""
+    """Return a schema of optional columns; ids are provisional, catalogs number anew."""
     ids = count(1)
     return Schema(*(_nested_field(field, ids) for field in fields))
 
 
 def iceberg_type(kind: FieldType) -> IcebergType:
-    """One type, for a column that is being added; nested ids are provisional."""
+    """Return one type, for a column that is being added; nested ids are provisional."""
     return _iceberg_type(kind, count(1))
 
 
 def known_fields(schema: Schema) -> tuple[Field, ...]:
-    """The columns of a table that come from the JSON."""
+    """Return the columns of a table that come from the JSON."""
     return tuple(
         Field(field.name, _field_type(field.field_type))
         for field in schema.fields
@@ -46,7 +46,7 @@ def known_fields(schema: Schema) -> tuple[Field, ...]:
 
 
 def declared_fields(columns: Mapping[str, str]) -> tuple[Field, ...]:
-    """The configuration's ``columns``, whose type names were checked when it was read."""
+    """Return the configuration's ``columns``, whose type names were checked when it was read."""
     return tuple(Field(name, _field_type(columns_type(text))) for name, text in columns.items())
 
 

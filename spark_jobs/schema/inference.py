@@ -85,7 +85,7 @@ class Addition:
 
 
 def choose_types(evidence: Evidence, declared: tuple[Field, ...] = ()) -> tuple[Field, ...]:
-    """The columns of a new table: the declared ones as they are, then the others as first seen.
+    """Return the columns of a new table: the declared ones as they are, then the others as first seen.
 
     Integers become long, with a fraction among them double; strings become timestamptz when all of them are
     ISO 8601 with time and zone. Of kinds that do not go together the most frequent wins.
@@ -94,7 +94,7 @@ def choose_types(evidence: Evidence, declared: tuple[Field, ...] = ()) -> tuple[
 
 
 def evolve(columns: tuple[Field, ...], evidence: Evidence) -> tuple[Addition, ...]:
-    """The columns to add to a table for what was seen; none is ever timestamptz.
+    """Return the columns to add to a table for what was seen; none is ever timestamptz.
 
     Empty when every field that has a type has a column, or can have none (see ``name_clash``).
     """
@@ -169,7 +169,7 @@ def _new_fields(
 def _type_of(
     evidence: FieldEvidence, path: tuple[str, ...], taken: set[str], *, timestamps: bool
 ) -> FieldType | None:
-    """The type most values have, or None when no value says anything; the order here settles ties."""
+    """Return the type most values have, or None when no value says anything; the order here settles ties."""
     count = evidence.count
     text = Primitive.STRING
     if timestamps and not count(Kind.STRING):
@@ -204,7 +204,7 @@ def _list_of(
 
 
 def _dotted(path: tuple[str, ...], fields: tuple[Field, ...]) -> set[str]:
-    """The dotted names, in lower case, of these fields and all inside them."""
+    """Return the dotted names, in lower case, of these fields and all inside them."""
     names = set()
     for each in fields:
         inner = (*path, each.name)

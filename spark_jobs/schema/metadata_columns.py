@@ -48,7 +48,7 @@ def with_metadata_columns(schema: Schema, *, key_is_binary: bool = False) -> Sch
 
 
 def dead_letter_schema() -> Schema:
-    """One row for each record that could not become a row; key, value and headers as they came."""
+    """Return one row for each record that could not become a row; key, value and headers as they came."""
     columns = (
         *_COORDINATES,
         ("key", BinaryType(), "the record's key as it came"),
