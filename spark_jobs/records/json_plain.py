@@ -164,6 +164,6 @@ _SCALARS: tuple[tuple[Callable[[pa.DataType], bool], Read], ...] = (
     (pa.types.is_timestamp, _moment),
     (pa.types.is_date32, date.fromisoformat),
     (pa.types.is_time64, time.fromisoformat),
-    (lambda kind: kind == pa.uuid(), lambda value: uuid.UUID(value).bytes),
+    (lambda kind: kind == pa.uuid(), lambda value: uuid.UUID(_text(value)).bytes),
     (lambda _: True, lambda value: _text(value).encode()),
 )

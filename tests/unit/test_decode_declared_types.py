@@ -89,6 +89,7 @@ def test_values_of_declared_types(kind: pa.DataType, text: str, expected: Any) -
         (pa.binary(), "7"),
         (pa.binary(2), '"abc"'),
         (pa.uuid(), '"6ba7b810"'),
+        (pa.uuid(), "5"),
         (pa.uuid(), '"{6ba7b810-9dad-11d1-80b4-00c04fd430c8}"'),
         (TAGS, "[]"),
         (TAGS, '{"a":{"n":"x"}}'),
