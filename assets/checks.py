@@ -17,6 +17,7 @@ from assets.failures import named_failures
 from assets.keys import step_name, table_key
 from assets.limits import checks_pool
 from resources.sluice import Sluice
+from resources.spark import SparkSessions
 from spark_jobs.checks.check import Severity
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.health.judge import CheckResult, checks_of, severity_of
@@ -38,11 +39,13 @@ def table_checks(pipeline: PipelineConfig) -> AssetChecksDefinition | None:
         pool=checks_pool(pipeline),
     )
     def check_table(
-        context: AssetCheckExecutionContext, sluice: ResourceParam[Sluice]
+        context: AssetCheckExecutionContext,
+        sluice: ResourceParam[Sluice],
+        spark: ResourceParam[SparkSessions],
     ) -> Iterator[AssetCheckResult]:
         with named_failures():
             health = sluice.check_up(pipeline)
-            if _audit_when_due(context, sluice, health):
+            if _audit_when_due(context, sluice, spark, health):
                 health = sluice.check_up(pipeline)
         selected = {key.name for key in context.selected_asset_check_keys}
         yield from (
@@ -69,14 +72,18 @@ def asset_check_result(pipeline: PipelineConfig, result: CheckResult) -> AssetCh
     )
 
 
-def _audit_when_due(context: AssetCheckExecutionContext, sluice: Sluice, health: Health) -> bool:
+def _audit_when_due(
+    context: AssetCheckExecutionContext, sluice: Sluice, spark: SparkSessions, health: Health
+) -> bool:
     """Compare the newest records with Kafka; when that cannot be done now, the older note stands."""
     facts, table = health.facts, health.table
     if table is None or facts.error is not None or not is_due(facts.audit, facts.now_ms):
         return False
     pipeline = health.pipeline
     try:
-        with sluice.connections(pipeline.name, kind="checks", run_id=context.run.run_id) as connections:
+        with sluice.connections(
+            pipeline.name, spark, kind="checks", run_id=context.run.run_id
+        ) as connections:
             note = audit_newest(sluice.config.home, pipeline, connections, table.uuid)
     except SluiceError as error:
         context.log.warning("the hourly audit could not be made: %s", error)

@@ -20,6 +20,7 @@ from assets.failures import named_failures
 from assets.keys import step_name, table_key
 from assets.limits import quality_pool
 from resources.sluice import Sluice
+from resources.spark import SparkSessions
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.suites import Severity, Suite, When
 from spark_jobs.protocol import mends
@@ -40,14 +41,18 @@ def quality_checks(pipeline: PipelineConfig) -> AssetChecksDefinition | None:
         pool=quality_pool(pipeline),
     )
     def judge_table(
-        context: AssetCheckExecutionContext, sluice: ResourceParam[Sluice]
+        context: AssetCheckExecutionContext,
+        sluice: ResourceParam[Sluice],
+        spark: ResourceParam[SparkSessions],
     ) -> Iterator[AssetCheckResult]:
         from spark_jobs.quality.check import check_quality  # noqa: PLC0415  (imports the lake)
 
         since = json.loads(context.run.tags.get(TAG_SINCE, "null"))
         with (
             named_failures(),
-            sluice.connections(pipeline.name, kind="quality", run_id=context.run.run_id) as connections,
+            sluice.connections(
+                pipeline.name, spark, kind="quality", run_id=context.run.run_id
+            ) as connections,
         ):
             offsets = None if since is None else {int(p): offset for p, offset in since.items()}
             judged = check_quality(pipeline, connections, since=offsets)

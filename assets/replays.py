@@ -17,6 +17,7 @@ from assets.keys import GROUP_REPLAY, replay_key
 from assets.limits import upkeep_pool
 from assets.pipeline_asset import pipeline_asset
 from resources.sluice import Sluice
+from resources.spark import SparkSessions
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.replay.ranges import WINDOW_OFFSETS, parse_range, window_bounds
@@ -72,7 +73,10 @@ def replay_asset(pipeline: PipelineConfig) -> AssetsDefinition:
         pool=upkeep_pool(pipeline),
     )
     def replay_window(
-        context: AssetExecutionContext, config: ReplayConfig, sluice: ResourceParam[Sluice]
+        context: AssetExecutionContext,
+        config: ReplayConfig,
+        sluice: ResourceParam[Sluice],
+        spark: ResourceParam[SparkSessions],
     ) -> MaterializeResult[None]:
         from spark_jobs.replay.plan import ranges_of_window  # noqa: PLC0415
         from spark_jobs.replay.replay import replay  # noqa: PLC0415  (imports the lake)
@@ -80,7 +84,7 @@ def replay_asset(pipeline: PipelineConfig) -> AssetsDefinition:
         key = context.partition_key
         with (
             named_failures(),
-            sluice.connections(pipeline.name, kind="replay", run_id=context.run.run_id) as connections,
+            sluice.connections(pipeline.name, spark, kind="replay", run_id=context.run.run_id) as connections,
         ):
             ranges = tuple(map(parse_range, config.ranges))
             result = replay(

@@ -7,6 +7,7 @@ from assets.keys import GROUP_TABLES, table_key, topic_key
 from assets.limits import DRAIN_BUDGET_SECONDS, drain_pool
 from assets.pipeline_asset import pipeline_asset
 from resources.sluice import Sluice
+from resources.spark import SparkSessions
 from spark_jobs.config.settings import PipelineConfig
 
 
@@ -33,13 +34,15 @@ def table_asset(pipeline: PipelineConfig) -> AssetsDefinition:
             "partition_by": ", ".join(pipeline.partition_by) or "not partitioned",
         },
     )
-    def drain_table(context: AssetExecutionContext, sluice: ResourceParam[Sluice]) -> MaterializeResult[None]:
+    def drain_table(
+        context: AssetExecutionContext, sluice: ResourceParam[Sluice], spark: ResourceParam[SparkSessions]
+    ) -> MaterializeResult[None]:
         from assets.table_metadata import batch_line, drain_metadata  # noqa: PLC0415  (imports the lake)
         from spark_jobs.drain.drain import drain  # noqa: PLC0415
 
         with (
             named_failures(),
-            sluice.connections(pipeline.name, kind="drain", run_id=context.run.run_id) as connections,
+            sluice.connections(pipeline.name, spark, kind="drain", run_id=context.run.run_id) as connections,
         ):
             result = drain(
                 pipeline,

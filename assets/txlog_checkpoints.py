@@ -9,6 +9,7 @@ from assets.keys import GROUP_UPKEEP, txlog_key
 from assets.limits import UPKEEP_MAX_RUNTIME_SECONDS, upkeep_pool
 from assets.pipeline_asset import pipeline_asset
 from resources.sluice import Sluice
+from resources.spark import SparkSessions
 from spark_jobs.books.entries import books_of
 from spark_jobs.config.settings import PipelineConfig
 
@@ -28,14 +29,16 @@ def txlog_asset(pipeline: PipelineConfig) -> AssetsDefinition:
         " list, and what was done stays for SQL and `./sluice history`.",
     )
     def checkpoint_log(
-        context: AssetExecutionContext, sluice: ResourceParam[Sluice]
+        context: AssetExecutionContext, sluice: ResourceParam[Sluice], spark: ResourceParam[SparkSessions]
     ) -> MaterializeResult[None]:
         from spark_jobs.books.fold import checkpoint  # noqa: PLC0415  (imports the lake)
         from spark_jobs.replay.settle import settle_left_replays  # noqa: PLC0415
 
         with (
             named_failures(),
-            sluice.connections(pipeline.name, kind="checkpoint", run_id=context.run.run_id) as connections,
+            sluice.connections(
+                pipeline.name, spark, kind="checkpoint", run_id=context.run.run_id
+            ) as connections,
         ):
             # The longest any run may last: a replay that is older is dead.
             before_us = connections.now_us() - UPKEEP_MAX_RUNTIME_SECONDS * 1_000_000

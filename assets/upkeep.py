@@ -9,6 +9,7 @@ from assets.keys import GROUP_UPKEEP, upkeep_key
 from assets.limits import upkeep_pool
 from assets.pipeline_asset import pipeline_asset
 from resources.sluice import Sluice
+from resources.spark import SparkSessions
 from spark_jobs.books.entries import books_of
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol import mends
@@ -39,12 +40,14 @@ def _upkeep_asset(pipeline: PipelineConfig, kind: UpkeepKind) -> AssetsDefinitio
         + f" The dead-letter table `{pipeline.dead_letter_table}` and the namespace's books with it."
         + f" By hand: `{mends.command('upkeep', pipeline.name, f'--only {kind.name}')}`.",
     )
-    def tidy_up(context: AssetExecutionContext, sluice: ResourceParam[Sluice]) -> MaterializeResult[None]:
+    def tidy_up(
+        context: AssetExecutionContext, sluice: ResourceParam[Sluice], spark: ResourceParam[SparkSessions]
+    ) -> MaterializeResult[None]:
         from spark_jobs.upkeep.upkeep import run_upkeep  # noqa: PLC0415  (imports the lake)
 
         with (
             named_failures(),
-            sluice.connections(pipeline.name, kind="upkeep", run_id=context.run.run_id) as connections,
+            sluice.connections(pipeline.name, spark, kind="upkeep", run_id=context.run.run_id) as connections,
         ):
             result = run_upkeep(kind, pipeline, connections, context.log.info)
             return MaterializeResult(metadata=upkeep_metadata(pipeline, result))

@@ -21,6 +21,7 @@ from orchestration.quality_sensor import quality_sensor
 from orchestration.upkeep_sensor import upkeep_sensor
 from orchestration.windows_sensor import windows_sensor
 from resources.sluice import Sluice
+from resources.spark import SparkSessions
 
 if TYPE_CHECKING:
     from spark_jobs.config.settings import SluiceConfig
@@ -51,6 +52,6 @@ def build_definitions(config: SluiceConfig) -> Definitions:
             *([quality_sensor] if suites else []),
         ],
         schedules=[event_log_upkeep_schedule, *([checks_schedule] if checks else [])],
-        resources={"sluice": Sluice(config)},
+        resources={"sluice": Sluice(config), "spark": SparkSessions(config)},
         executor=in_process_executor,
     )

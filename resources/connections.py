@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from resources.spark import PipelineSpark, spark_parallelism
+from resources.spark import SparkSessions, spark_parallelism
 from spark_jobs.protocol.errors import SluiceError
 
 if TYPE_CHECKING:
@@ -18,9 +18,18 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_connections(
-    config: SluiceConfig, pipeline: str, *, kind: str, actor: str, run_id: str, needs_kafka: bool = True
+    config: SluiceConfig,
+    pipeline: str,
+    *,
+    kind: str,
+    actor: str,
+    run_id: str,
+    needs_kafka: bool = True,
+    sessions: SparkSessions | None = None,
 ) -> Iterator[Connections]:
-    """Connections for ``kind`` of work (``drain``, ``checkpoint``, ...); clients connect on first use.
+    """Give connections for ``kind`` of work (``drain``, ``checkpoint``, ...); clients connect on first use.
+
+    ``sessions`` are those that Dagster injects; a command has its own.
 
     Leaving by anything but a named error (a termination, Ctrl-C, a bug) interrupts the Spark work of the
     attempt that was under way: on a Connect server it would otherwise hold the cores for nobody.
@@ -29,7 +38,7 @@ def open_connections(
         connect,
     )
 
-    spark = PipelineSpark(config, pipeline, kind)
+    spark = (sessions or SparkSessions(config)).of(pipeline, kind)
     connections = connect(
         config,
         spark=spark.session,

@@ -14,6 +14,7 @@ from spark_jobs.monitoring.survey import Surveyor
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from resources.spark import SparkSessions
     from spark_jobs.config.settings import PipelineConfig, SluiceConfig
     from spark_jobs.connections.connect import Connections
     from spark_jobs.monitoring.checkup import Health
@@ -25,31 +26,35 @@ ACTOR = "dagster"
 
 
 class Sluice:
-    """The one resource, under the key ``sluice``."""
+    """The resource ``sluice``."""
 
     def __init__(self, config: SluiceConfig) -> None:
         self.config = config
         self._surveyor = Surveyor(config)
 
-    def connections(self, pipeline: str, *, kind: str, run_id: str) -> AbstractContextManager[Connections]:
-        """Connections for one run's work on one pipeline."""
-        return open_connections(self.config, pipeline, kind=kind, actor=ACTOR, run_id=run_id)
+    def connections(
+        self, pipeline: str, sessions: SparkSessions, *, kind: str, run_id: str
+    ) -> AbstractContextManager[Connections]:
+        """Give connections for one run's work on one pipeline."""
+        return open_connections(
+            self.config, pipeline, kind=kind, actor=ACTOR, run_id=run_id, sessions=sessions
+        )
 
     def survey(self) -> list[Surveyed | Problem]:
-        """One look at every pipeline's topic and table."""
+        """Look once at every pipeline's topic and table."""
         return self._surveyor.survey()
 
     def check_up(self, pipeline: PipelineConfig) -> Health:
-        """One look at one pipeline for the built-in checks."""
+        """Look once at one pipeline for the built-in checks."""
         from spark_jobs.monitoring.checkup import check_up  # noqa: PLC0415  (only where checks run)
 
         (health,) = check_up(Surveyor(self.config.model_copy(update={"pipelines": (pipeline,)})))
         return health
 
     def held(self, seen: Surveyed, now_us: int) -> tuple[HeldBatch, ...]:
-        """A pipeline's batches that wait for an operator."""
+        """Return a pipeline's batches that wait for an operator."""
         return self._surveyor.held(seen, now_us)
 
     def upkeep(self, now_us: int) -> list[UpkeepState | Problem]:
-        """One look at what every pipeline's upkeep is decided by."""
+        """Look once at what every pipeline's upkeep is decided by."""
         return self._surveyor.upkeep(now_us)

@@ -10,21 +10,18 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import socket
 import sys
 import threading
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
-from resources.spark_catalog import UPKEEP, catalog_conf, iceberg_conf, know_catalog, lake_name
 from servers.environment import LOG_SETTINGS
 from spark_jobs.config.secrets import resolve, scrub
 from spark_jobs.connections.endpoints import read_endpoints
+from spark_jobs.connections.spark_address import connect_url, no_answer, refuse_silence
+from spark_jobs.connections.spark_catalog import UPKEEP, catalog_conf, know_catalog, lake_name
 from spark_jobs.lake.catalog_names import spark_catalog_conf
-from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.spark.environment import isolate_from_user_spark
 from spark_jobs.spark.shipped_code import package_zip
 
@@ -35,12 +32,8 @@ if TYPE_CHECKING:
 
     from spark_jobs.config.settings import SluiceConfig
 
-USER_ID = "sluice"
-SESSION_NAMESPACE = uuid.UUID("6d1c57e4-7c0e-5f0b-9a53-2f6f2a1f9d3e")
 # A server forgets a session after an hour without work and refuses its id from then on; we count on.
 MAX_FORGOTTEN_SESSIONS = 1000
-CONNECT_PORT = 15002  # Spark Connect's own default
-CONNECT_SECONDS = 10.0
 TASK_ATTEMPTS = 4  # local masters otherwise never retry a task
 PARALLELISM = "spark.default.parallelism"
 REDACTION_REGEX = r"(?i)secret|password|passwd|token|credential|access[.-]?key|sasl|\buser(name)?\b|uri$"
@@ -51,15 +44,30 @@ _sessions: dict[tuple[object, ...], SparkSession] = {}
 
 
 def spark_parallelism(config: SluiceConfig) -> int:
-    """How many tasks to plan for: the configured number, ``local[n]``'s n, else this machine's processors.
+    """Return how many tasks to plan for: the configured number, ``local[n]``'s n, or as many as processors.
 
     A Connect client is not told how many cores the cluster behind its server has.
     """
-    said = config.spark.conf.get(PARALLELISM, "")
+    configured = config.spark.conf.get(PARALLELISM, "")
     master = config.spark.master or ""
     inside = master.partition("[")[2].split(",")[0].rstrip("]")
-    numbers = (int(text) for text in (said, inside) if text.isdigit())
+    numbers = (int(text) for text in (configured, inside) if text.isdigit())
     return next(numbers, os.cpu_count() or 1)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSessions:
+    """The resource ``spark``: sessions by pipeline and kind of work, each made by dagster-pyspark's resource.
+
+    Not dagster-pyspark's itself: importing that costs every process that loads the definitions, sensors'
+    included, half a second, and the UI would show its settings, credentials among them.
+    """
+
+    config: SluiceConfig
+
+    def of(self, pipeline: str, kind: str) -> PipelineSpark:
+        """Return the pipeline's Spark for ``kind`` of work; it connects on first use."""
+        return PipelineSpark(self.config, pipeline, kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +80,13 @@ class PipelineSpark:
 
     @property
     def remote(self) -> str | None:
-        """The Connect server to use: the configured one, else the one Sluice started, else none."""
+        """Return the Connect server to use: the configured one, else the one Sluice started, else none."""
         if self.config.spark.remote or self.config.spark.master:
             return self.config.spark.remote
         return read_endpoints(self.config.home).spark_remote
 
     def session(self) -> SparkSession:
-        """Connect on first use; later calls give the same session.
+        """Return the session, which connects on first use and is the same in later calls.
 
         Raises ``RetryableError``: the server does not answer. ``ConfigError``: no Java for a local session.
         """
@@ -91,11 +99,11 @@ class PipelineSpark:
             return _sessions[key]
 
     def _catalog(self) -> Iterable[tuple[str, str]]:
-        """What this kind of work's session knows of the catalog."""
+        """Return what this kind of work's session knows of the catalog."""
         return catalog_conf(self.config).items() if self.kind == UPKEEP else ()
 
     def _lake(self) -> Iterable[str]:
-        """Part of a session's name where it knows a catalog: two lakes that attach at once could not tell."""
+        """Return a part of its name: two lakes that attach at once could not tell whose catalog it has."""
         return lake_name(self.config) if self.kind == UPKEEP else ()
 
     def interrupt(self, tag: str) -> None:
@@ -108,7 +116,7 @@ class PipelineSpark:
     def _connect(self, remote: str) -> SparkSession:
         from pyspark.errors import PySparkException  # noqa: PLC0415  (half a second, never at import)
 
-        _refuse_silence(remote)
+        refuse_silence(remote)
         # Workers of a session keep what they imported, so other code gets another session.
         code = package_zip(self._folder()) if remote == self.config.spark.remote else None
         work = "|".join((self.kind, *self._lake(), *([code.stem] if code else [])))
@@ -124,7 +132,7 @@ class PipelineSpark:
             except PySparkException as error:
                 client.close()
                 if "SESSION_CLOSED" not in str(error):
-                    raise _no_answer(remote, error) from error
+                    raise no_answer(remote, error) from error
                 continue
             if not is_ours:
                 client.close()
@@ -134,7 +142,7 @@ class PipelineSpark:
                 if code:
                     session.addArtifacts(str(code), pyfile=True)
                 return session  # type: ignore[no-any-return]
-        raise _no_answer(remote, None)
+        raise no_answer(remote, None)
 
     def _local(self) -> SparkSession:
         from servers.java import java_home  # noqa: PLC0415  (looks for a Java, which a Connect client never needs)
@@ -142,8 +150,8 @@ class PipelineSpark:
         os.environ["JAVA_HOME"] = str(java_home())
         conf = _local_conf(self.config)
         if self.kind == UPKEEP:
-            conf = {**iceberg_conf(self.config), **dict(self._catalog()), **conf}
-        session = _lazy_session(conf)
+            conf = {**_iceberg_conf(self.config), **dict(self._catalog()), **conf}
+        session = _session(conf)
         if not (self.config.spark.master or "local").startswith("local"):
             session.sparkContext.addPyFile(str(package_zip(self._folder())))
         return session
@@ -154,44 +162,26 @@ class PipelineSpark:
         return folder
 
 
-def connect_url(remote: str, pipeline: str, work: str, forgotten: int) -> str:
-    """``sc://host:port/;...`` with our session id; parameters of the configured URL are kept."""
-    if urlsplit(remote).scheme != "sc":
-        raise ConfigError(
-            "spark.remote is not a Spark Connect URL",
-            code="spark-remote-not-connect",
-            hint="Write it as sc://host:15002, or set spark.master for a session in the run's own process.",
-            remote=scrub(remote),
-        )
-    session_id = uuid.uuid5(SESSION_NAMESPACE, f"{pipeline}|{work}|{forgotten}")
-    base, _, parameters = remote.partition("/;")
-    kept = [p for p in parameters.split(";") if p and p.partition("=")[0] not in {"session_id", "user_id"}]
-    return ";".join([base.rstrip("/") + "/", *kept, f"session_id={session_id}", f"user_id={USER_ID}"])
-
-
-def _refuse_silence(remote: str) -> None:
-    """Find out at once that nobody listens: PySpark itself would try again for ten minutes."""
-    address = urlsplit(remote)
-    try:
-        socket.create_connection((address.hostname, address.port or CONNECT_PORT), CONNECT_SECONDS).close()
-    except OSError as error:
-        raise _no_answer(remote, error) from error
-
-
 def _attach(url: str, conf: dict[str, str]) -> SparkSession:
-    """Attach to the session of ``url``; a second one needs a builder that does not reuse the first."""
-    from pyspark.sql.connect.session import SparkSession as ConnectSession  # noqa: PLC0415
-
-    if ConnectSession.getActiveSession() is None:
-        return _lazy_session({**conf, "spark.remote": url})
-    builder: Any = ConnectSession.builder.remote(url)
-    return builder.config(map=conf).create()  # type: ignore[no-any-return]
+    return _session({**conf, "spark.remote": url})
 
 
-def _lazy_session(conf: dict[str, str]) -> SparkSession:
-    from dagster_pyspark import LazyPySparkResource  # noqa: PLC0415  (imports pyspark)
+def _session(conf: dict[str, str]) -> SparkSession:
+    """Make a session with dagster-pyspark's resource."""
+    from resources.spark_session import SparkSessionResource  # noqa: PLC0415  (imports pyspark)
 
-    return LazyPySparkResource(spark_config=conf).spark_session  # type: ignore[no-any-return]
+    return SparkSessionResource(spark_config=conf).spark_session  # type: ignore[no-any-return]
+
+
+def _iceberg_conf(config: SluiceConfig) -> dict[str, str]:
+    """Return what a session in this process needs to have Iceberg at all."""
+    from servers.jars import jar_paths, lake_jar_sets  # noqa: PLC0415  (only upkeep without a server needs jars)
+
+    paths = jar_paths(*lake_jar_sets(config.catalog.properties))
+    return {
+        "spark.driver.extraClassPath": os.pathsep.join(str(path) for path in paths),
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    }
 
 
 def _local_conf(config: SluiceConfig) -> dict[str, str]:
@@ -207,13 +197,3 @@ def _local_conf(config: SluiceConfig) -> dict[str, str]:
         **spark_catalog_conf(config.catalog.name, resolve(config.catalog.properties)),
         **resolve(config.spark.conf),
     }
-
-
-def _no_answer(remote: str, error: Exception | None) -> RetryableError:
-    reason = scrub(str(error))[:300] if error else "every session id was refused"
-    return RetryableError(
-        f"the Spark Connect server does not answer: {reason}",
-        code="spark-away",
-        hint="Start it again (./sluice up starts its own) or correct spark.remote.",
-        remote=scrub(remote),
-    )

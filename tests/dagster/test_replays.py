@@ -23,6 +23,7 @@ from orchestration.windows_sensor import windows_sensor
 from prove.lab.new_lab import by_offset, progress
 from prove.lab.pipeline_lab import orders
 from resources.sluice import Sluice
+from resources.spark import SparkSessions
 from spark_jobs.replay import ranges as replay_ranges
 from spark_jobs.replay.ranges import window_key
 
@@ -60,7 +61,7 @@ def _materialize(lab: Lab, instance: DagsterInstance, key: str, **config: Any) -
         [asset],
         instance=instance,
         partition_key=key,
-        resources={"sluice": Sluice(lab.config)},
+        resources={"sluice": Sluice(lab.config), "spark": SparkSessions(lab.config)},
         run_config={"ops": {asset.node_def.name: {"config": config}}} if config else None,
         raise_on_error=False,
     )

@@ -10,10 +10,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
+from dagster import materialize
 
+from assets.tables import table_asset
 from resources.connections import open_connections
-from resources.spark import PARALLELISM, PipelineSpark, _attach, connect_url, spark_parallelism
-from spark_jobs.config.settings import CatalogSettings, SluiceConfig, SparkSettings
+from resources.sluice import Sluice
+from resources.spark import PARALLELISM, PipelineSpark, SparkSessions, _attach, spark_parallelism
+from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig, SparkSettings
+from spark_jobs.connections.spark_address import connect_url
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.spark.shipped_code import package_zip
 
@@ -89,6 +93,48 @@ def test_shipped_code_is_the_same_for_the_same_sources(tmp_path: Path) -> None:
     second.mkdir()
     one, two = package_zip(first), package_zip(second)
     assert (one.name, one.read_bytes()) == (two.name, two.read_bytes())
+
+
+def test_a_run_uses_the_sessions_that_dagster_injects(tmp_path: Path) -> None:
+    """The resource `spark` decides where a run's sessions come from; nothing makes one past it."""
+    requested: list[tuple[str, str]] = []
+
+    class Refusing(SparkSessions):
+        def of(self, pipeline: str, kind: str) -> PipelineSpark:
+            requested.append((pipeline, kind))
+            raise ConfigError("no session here", code="no-session", hint="None.")
+
+    config = config_of(tmp_path, SparkSettings(remote=SERVER))
+    pipeline = PipelineConfig(name="a", topic="a", table="lake.a")
+    run = materialize(
+        [table_asset(pipeline)],
+        resources={"sluice": Sluice(config), "spark": Refusing(config)},
+        raise_on_error=False,
+    )
+    assert not run.success
+    assert requested == [("a", "drain")]
+
+
+@pytest.mark.spark
+def test_every_session_is_made_by_dagster_pyspark(
+    drains: tuple[PipelineSpark, PipelineSpark], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first session of a process and each later one come out of its resource."""
+    from dagster_pyspark import LazyPySparkResource
+
+    from resources.spark_session import SparkSessionResource
+
+    made: list[object] = []
+    make = SparkSessionResource._init_session
+
+    def _init_session(resource: SparkSessionResource) -> None:
+        make(resource)
+        made.append(resource._spark_session)
+
+    monkeypatch.setattr(SparkSessionResource, "_init_session", _init_session)
+    assert issubclass(SparkSessionResource, LazyPySparkResource)
+    sessions = [spark.session() for spark in drains]
+    assert made == sessions
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from cli.app import main
 from orchestration.build import build_definitions
 from orchestration.upkeep_sensor import upkeep_sensor
 from resources.sluice import Sluice
+from resources.spark import SparkSessions
 from tests.support.upkeep_lab import drain_often, expect_whole, set_upkeep
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def test_small_files_are_noticed_and_merged(
         result = materialize(
             upkeep_assets(lab.pipeline),
             instance=instance,
-            resources={"sluice": sluice},
+            resources={"sluice": sluice, "spark": SparkSessions(lab.config)},
             selection=[COMPACTION],
         )
         (event,) = result.asset_materializations_for_node("upkeep_compaction_orders")

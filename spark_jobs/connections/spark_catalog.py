@@ -6,7 +6,6 @@ command line or UI, and two pipelines' servers need no configuration of their ow
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.config.secrets import resolve
@@ -22,7 +21,7 @@ SHUFFLE_PARTITIONS = 8
 
 
 def catalog_conf(config: SluiceConfig) -> dict[str, str]:
-    """What an upkeep session is told beyond the user's own Spark configuration."""
+    """Return what an upkeep session is told beyond the user's own Spark configuration."""
     name = config.catalog.name
     return {
         "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
@@ -33,20 +32,9 @@ def catalog_conf(config: SluiceConfig) -> dict[str, str]:
 
 
 def lake_name(config: SluiceConfig) -> tuple[str, ...]:
-    """What tells the lake from others, as it is configured: references to secrets stay references."""
+    """Return what tells the lake from others, as configured: references to secrets stay references."""
     properties = config.catalog.properties
     return (config.catalog.name, *(properties[key] for key in ("uri", "warehouse") if key in properties))
-
-
-def iceberg_conf(config: SluiceConfig) -> dict[str, str]:
-    """What a session in this process needs to have Iceberg at all."""
-    from servers.jars import jar_paths, lake_jar_sets  # noqa: PLC0415  (only upkeep without a server needs jars)
-
-    paths = jar_paths(*lake_jar_sets(config.catalog.properties))
-    return {
-        "spark.driver.extraClassPath": os.pathsep.join(str(path) for path in paths),
-        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-    }
 
 
 def know_catalog(session: Any, conf: dict[str, str]) -> bool:
