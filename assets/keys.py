@@ -21,37 +21,37 @@ GROUP_REPLAY = "replay"
 
 
 def topic_key(topic: str) -> AssetKey:
-    """``kafka/<topic>``."""
+    """Return ``kafka/<topic>``."""
     return AssetKey(["kafka", topic])
 
 
 def table_key(pipeline: PipelineConfig) -> AssetKey:
-    """The table's identifier, part by part: ``lake/flights``."""
+    """Return the table's identifier, part by part: ``lake/flights``."""
     return AssetKey(pipeline.table.split("."))
 
 
 def txlog_key(pipeline: PipelineConfig) -> AssetKey:
-    """``upkeep/<pipeline>/log``."""
+    """Return ``upkeep/<pipeline>/log``."""
     return AssetKey([GROUP_UPKEEP, pipeline.name, "log"])
 
 
 def replay_key(pipeline: PipelineConfig) -> AssetKey:
-    """``replay/<pipeline>``."""
+    """Return ``replay/<pipeline>``."""
     return AssetKey(["replay", pipeline.name])
 
 
 def upkeep_key(pipeline: PipelineConfig, kind: UpkeepKind) -> AssetKey:
-    """``upkeep/<pipeline>/<kind>``."""
+    """Return ``upkeep/<pipeline>/<kind>``."""
     return AssetKey([GROUP_UPKEEP, pipeline.name, kind.name])
 
 
 def step_name(verb: str, name: str) -> str:
-    """A valid, unique step name; a name that Dagster's alphabet cannot spell gets a short hash."""
+    """Return a valid, unique step name; a name that Dagster's alphabet cannot spell gets a short hash."""
     spelled = re.sub(r"\W", "_", name, flags=re.ASCII)
     suffix = "" if spelled == name else "_" + hashlib.sha256(name.encode()).hexdigest()[:6]
     return f"{verb}_{spelled}{suffix}"
 
 
 def dagster_owners(owners: Iterable[str]) -> list[str]:
-    """E-mail addresses as they are; anything else is a team."""
+    """Return e-mail addresses as they are, and anything else as a team."""
     return [owner if "@" in owner or owner.startswith("team:") else f"team:{owner}" for owner in owners]

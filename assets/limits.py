@@ -21,25 +21,25 @@ QUALITY_MAX_RUNTIME_SECONDS = 1800
 
 
 def drain_pool(pipeline: PipelineConfig) -> str:
-    """Pool of the runs that append to the table."""
+    """Return the pool of the runs that append to the table."""
     return f"drain_{pipeline.table}"
 
 
 def upkeep_pool(pipeline: PipelineConfig) -> str:
-    """Pool of the runs that tidy up after the table's drains."""
+    """Return the pool of the runs that tidy up after the table's drains."""
     return f"upkeep_{pipeline.table}"
 
 
 def quality_pool(pipeline: PipelineConfig) -> str:
-    """Pool of the runs that judge the table's suites."""
+    """Return the pool of the runs that judge the table's suites."""
     return f"quality_{pipeline.table}"
 
 
 def checks_pool(pipeline: PipelineConfig) -> str:
-    """Pool of the runs that judge the table; they read beside drains and upkeep."""
+    """Return the pool of the runs that judge the table; they read beside drains and upkeep."""
     return f"checks_{pipeline.table}"
 
 
 def pools_of(pipeline: PipelineConfig) -> frozenset[str]:
-    """All pools of the table."""
+    """Return all pools of the table."""
     return frozenset(pool(pipeline) for pool in (drain_pool, upkeep_pool, quality_pool, checks_pool))

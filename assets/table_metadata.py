@@ -25,7 +25,7 @@ BATCHES_SHOWN = 20
 
 
 def batch_line(batch: BatchResult) -> str:
-    """One line of the run's log."""
+    """Return one line of the run's log."""
     balance = batch.balance
     return (
         f"committed {balance.rows:,} rows, {balance.dead_letters:,} dead letters, "
@@ -36,7 +36,7 @@ def batch_line(batch: BatchResult) -> str:
 def drain_metadata(
     result: DrainResult, pipeline: PipelineConfig, connections: Connections
 ) -> dict[str, MetadataValue]:
-    """Metadata of the run's one materialization."""
+    """Return the metadata of the run's one materialization."""
     catalog = connections.open_catalog()
     try:
         table = load_table(catalog, pipeline.table)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def topic_assets(pipelines: Iterable[PipelineConfig]) -> list[AssetSpec]:
-    """One per topic, also when several pipelines read it."""
+    """Return one asset per topic, also when several pipelines read it."""
     return [
         AssetSpec(
             topic_key(topic),

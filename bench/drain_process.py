@@ -124,9 +124,9 @@ def run_drains(spark: SparkConnectServer, *configs: Path) -> DrainProcess:
     return read_answer(finished.stdout.splitlines()[-1], decided_at)
 
 
-def read_answer(said: str, decided_at: float) -> DrainProcess:
-    """What a process that was wanted at ``decided_at`` said of its drains."""
-    answer = json.loads(said)
+def read_answer(answer_json: str, decided_at: float) -> DrainProcess:
+    """Return what a process that was asked for at ``decided_at`` answered about its drains."""
+    answer = json.loads(answer_json)
     started_at = answer.pop("started_at")
     drains = tuple(
         MeasuredDrain(**{**one, "batches": tuple(MeasuredBatch(**batch) for batch in one["batches"])})

@@ -38,13 +38,13 @@ SECONDS_BETWEEN_TICKS = 5
 def backlog_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice]) -> SensorResult:
     """One tick. The cursor remembers only which problems and pauses were already logged."""
     announce_pools(context.instance, sluice.config.pipelines)
-    looked = sluice.survey()
+    looks = sluice.survey()
     now = time.time()
     history = RunHistory(context.instance, drain_job.name, now)
-    problems = {look.pipeline.name: str(look.error) for look in looked if isinstance(look, Problem)}
-    problems |= {look.pipeline.name: why for look in looked if (why := _pause(look)) is not None}
+    problems = {look.pipeline.name: str(look.error) for look in looks if isinstance(look, Problem)}
+    problems |= {look.pipeline.name: why for look in looks if (why := _pause(look)) is not None}
     requests = []
-    for look in looked:
+    for look in looks:
         if isinstance(look, Problem) or _pause(look) is not None:
             continue
         if (request := _request(look, history, now)) is None:

@@ -20,12 +20,12 @@ def refuse_foreign_packages(root: Path | None = None) -> None:
     """
     root = root or Path(__file__).resolve().parents[1]
     for package in PACKAGES:
-        ours = root / package / "__init__.py"
+        expected = root / package / "__init__.py"
         spec = importlib.util.find_spec(package)
         found = Path(spec.origin).resolve() if spec and spec.origin else None
-        if found != ours:
+        if found != expected:
             raise ConfigError(
-                f"`import {package}` finds {found or 'a folder without __init__.py'} instead of {ours}",
+                f"`import {package}` finds {found or 'a folder without __init__.py'} instead of {expected}",
                 code="foreign-package",
                 hint="Start Sluice from another working directory, as a code location of its own.",
             )

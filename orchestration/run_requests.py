@@ -1,4 +1,4 @@
-"""Asking for a run of one pipeline: never beside one under way, and ever later after ones that failed.
+"""Asking for a run of one pipeline: never beside one under way, and after failures with growing pauses.
 
 Dagster skips a ``run_key`` it has seen for ever, failed runs included, so the key ends in an attempt number.
 What happened is read from the instance, not from a cursor: people start runs too.
@@ -38,14 +38,14 @@ class RunHistory:
         self._under_way = instance.get_runs(filters=RunsFilter(statuses=UNDER_WAY))
 
     def is_under_way(self, key: AssetKey) -> bool:
-        """Whether a run of the asset is queued or in progress, whoever asked for it."""
+        """True if a run of the asset is queued or in progress, whoever asked for it."""
         return any(
             key in run.asset_selection if run.asset_selection else run.job_name == self._job_name
             for run in self._under_way
         )
 
     def request(self, key: AssetKey, pipeline: str, state: str, reason: str) -> RunRequest | None:
-        """The request for the next attempt from ``state``, or None while its pause lasts."""
+        """Return the request for the next attempt from ``state``, or None while its pause lasts."""
         last = self._instance.get_run_records(
             RunsFilter(job_name=self._job_name, tags={TAG_PIPELINE: pipeline, TAG_STATE: state}), limit=1
         )

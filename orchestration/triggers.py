@@ -39,7 +39,7 @@ class Backlog:
 
 
 def should_drain(backlog: Backlog, pipeline: PipelineConfig) -> str | None:
-    """Why a run is due now, or None.
+    """Return why a run is due now, or None.
 
     A disagreement is a reason: the run fails with the named error, where a skipped tick would hide it.
     """
@@ -71,13 +71,13 @@ def _with_table(backlog: Backlog, age_seconds: float, pipeline: PipelineConfig) 
 
 
 def patience(uncompacted_files: int, pipeline: PipelineConfig) -> float:
-    """How many times the freshness a batch may wait: larger batches leave compaction less to do."""
+    """Return how many times the freshness a batch may wait: larger batches leave compaction less to do."""
     limit = pipeline.upkeep.compact_above * UNCOMPACTED_LIMIT_FACTOR
     return max(1.0, min(LONGEST_PATIENCE, uncompacted_files / limit))
 
 
 def uncompacted_files(summary: Mapping[str, str], compacted_files: int) -> int:
-    """Data files since the last compaction, from main's summary; 0 when its last ones are no small ones.
+    """Return the data files since the last compaction, by main's summary; 0 when its last ones are not small.
 
     Large files need no compaction, so that a table of them never makes its pipeline wait.
     """
@@ -88,7 +88,7 @@ def uncompacted_files(summary: Mapping[str, str], compacted_files: int) -> int:
 
 
 def state_key(pipeline: PipelineConfig, table_state: object) -> str:
-    """Short name of everything a drain starts from: when it changes, a failing pipeline is tried at once.
+    """Return a short name of what a drain starts from: when it changes, a failing pipeline is tried at once.
 
     ``table_state`` is JSON-able: table uuid, generation and next offsets, or None without a table.
     """
@@ -97,7 +97,7 @@ def state_key(pipeline: PipelineConfig, table_state: object) -> str:
 
 
 def retry_delay_seconds(attempts_made: int) -> float:
-    """How long to wait after the last of ``attempts_made`` runs from the same state ended."""
+    """Return how long to wait after the last of ``attempts_made`` runs from the same state ended."""
     if attempts_made == 0:
         return 0.0
     return min(FIRST_RETRY_SECONDS * 2.0 ** min(attempts_made - 1, 10), LONGEST_RETRY_SECONDS)

@@ -42,12 +42,12 @@ UNFINISHED_SECONDS = 120.0
     description="Asks for the upkeep that tables and logs are due for, and for drains that settle leftovers.",
 )
 def upkeep_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice]) -> SensorResult:
-    """One tick. The cursor remembers since when each pipeline is looked at: no orphan is older than that."""
+    """One tick. The cursor remembers since when each pipeline is watched: no orphan is older than that."""
     now = time.time()
-    looked = sluice.upkeep(int(now * 1_000_000))
+    looks = sluice.upkeep(int(now * 1_000_000))
     drains = RunHistory(context.instance, drain_job.name, now)
     upkeeps = RunHistory(context.instance, upkeep_job.name, now)
-    states = [look for look in looked if not isinstance(look, Problem)]
+    states = [look for look in looks if not isinstance(look, Problem)]
     known: dict[str, float] = json.loads(context.cursor) if context.cursor else {}
     since = {state.pipeline.name: known.get(state.pipeline.name, now) for state in states}
     requests = [
@@ -62,7 +62,7 @@ def upkeep_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice
     cursor = json.dumps(known | since, sort_keys=True)
     if requests:
         return SensorResult(run_requests=requests, cursor=cursor)
-    reasons = "; ".join(f"{look.pipeline.name}: {look.error}" for look in looked if isinstance(look, Problem))
+    reasons = "; ".join(f"{look.pipeline.name}: {look.error}" for look in looks if isinstance(look, Problem))
     return SensorResult(skip_reason=reasons or "Nothing is due, nothing unfinished.", cursor=cursor)
 
 
@@ -76,7 +76,7 @@ def _settle(state: UpkeepState, history: RunHistory, now: float) -> Iterator[Run
     )
     if left:
         reason = f"{len(left)} attempts were left unfinished"
-        yield from _asked(table_key(state.pipeline), state, history, left, reason)
+        yield from _request(table_key(state.pipeline), state, history, left, reason)
 
 
 def _fold(state: UpkeepState, history: RunHistory, now: float) -> Iterator[RunRequest]:
@@ -84,10 +84,10 @@ def _fold(state: UpkeepState, history: RunHistory, now: float) -> Iterator[RunRe
     owed = state.oldest_owed
     if is_due(state.finished - state.without_notice):
         reason = f"{state.finished - state.without_notice} finished attempts"
-        yield from _asked(txlog_key(state.pipeline), state, history, "log", reason)
+        yield from _request(txlog_key(state.pipeline), state, history, "log", reason)
     elif owed and owed.started_at_us < (now - UNFINISHED_SECONDS) * 1_000_000:
         reason = f"the webhook did not take the notice of {owed.uuid}"
-        yield from _asked(txlog_key(state.pipeline), state, history, "notices", reason)
+        yield from _request(txlog_key(state.pipeline), state, history, "notices", reason)
 
 
 def _tidy(
@@ -103,12 +103,12 @@ def _tidy(
         now_ms=int(now * 1000),
         seconds_since=seconds_since,
     )
-    for each in due:
-        key = upkeep_key(state.pipeline, each.kind)
-        yield from _asked(key, state, history, each.kind.name, each.reason)
+    for upkeep in due:
+        key = upkeep_key(state.pipeline, upkeep.kind)
+        yield from _request(key, state, history, upkeep.kind.name, upkeep.reason)
 
 
-def _asked(
+def _request(
     key: AssetKey, state: UpkeepState, history: RunHistory, from_state: object, reason: str
 ) -> Iterator[RunRequest]:
     if not history.is_under_way(key):

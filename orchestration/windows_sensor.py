@@ -38,21 +38,21 @@ def windows_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluic
             problems.append(f"{look.pipeline.name}: {look.error}")
         elif look.table is not None:
             name = windows_of(look.pipeline).name or ""
-            wanted = window_keys(look.source, look.table.progress.next_offsets)
-            requests += requests_for(name, context.instance.get_dynamic_partitions(name), wanted)
+            replayable = window_keys(look.source, look.table.progress.next_offsets)
+            requests += requests_for(name, context.instance.get_dynamic_partitions(name), replayable)
     if requests:
         return SensorResult(dynamic_partitions_requests=requests)
     return SensorResult(skip_reason="; ".join(problems) or "No window began or was deleted by Kafka.")
 
 
-def requests_for(name: str, there: Sequence[str], wanted: Sequence[str]) -> Iterator[Request]:
-    """What makes ``there`` equal ``wanted``, in its order: the UI lists windows as they were registered."""
-    staying = [key for key in there if key in set(wanted)]
+def requests_for(name: str, registered: Sequence[str], replayable: Sequence[str]) -> Iterator[Request]:
+    """Give what makes ``registered`` equal ``replayable``, in its order, which the UI shows."""
+    kept_windows = [key for key in registered if key in set(replayable)]
     in_order = 0
-    while in_order < len(staying) and staying[in_order] == wanted[in_order]:
+    while in_order < len(kept_windows) and kept_windows[in_order] == replayable[in_order]:
         in_order += 1
-    kept = set(staying[:in_order])
-    if gone := [key for key in there if key not in kept]:
-        yield DeleteDynamicPartitionsRequest(name, gone)
-    if new := list(wanted[in_order:]):
-        yield AddDynamicPartitionsRequest(name, new)
+    kept = set(kept_windows[:in_order])
+    if deleted := [key for key in registered if key not in kept]:
+        yield DeleteDynamicPartitionsRequest(name, deleted)
+    if added := list(replayable[in_order:]):
+        yield AddDynamicPartitionsRequest(name, added)

@@ -51,9 +51,9 @@ class Sluice:
         (health,) = check_up(Surveyor(self.config.model_copy(update={"pipelines": (pipeline,)})))
         return health
 
-    def held(self, seen: Surveyed, now_us: int) -> tuple[HeldBatch, ...]:
+    def held(self, surveyed: Surveyed, now_us: int) -> tuple[HeldBatch, ...]:
         """Return a pipeline's batches that wait for an operator."""
-        return self._surveyor.held(seen, now_us)
+        return self._surveyor.held(surveyed, now_us)
 
     def upkeep(self, now_us: int) -> list[UpkeepState | Problem]:
         """Look once at what every pipeline's upkeep is decided by."""
