@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_jobs.config.settings import StartKind
+from spark_jobs.config.start import StartKind
 from spark_jobs.upkeep.figures import SMALL
 
 if TYPE_CHECKING:

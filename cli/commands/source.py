@@ -9,7 +9,7 @@ import click
 
 from cli import output
 from cli.work import connections_for, load_pipeline
-from spark_jobs.config.settings import Start, StartKind
+from spark_jobs.config.start import Start, StartKind
 
 if TYPE_CHECKING:
     from spark_jobs.acts.accept_source import SourceComparison

@@ -14,7 +14,7 @@ from prove.lab.new_lab import configure
 from prove.lab.pipeline_lab import PIPELINE, orders
 from prove.stage import BATCH, PARTITIONS
 from spark_jobs.acts.accept_source import accept_source, compare_source
-from spark_jobs.config.settings import Start
+from spark_jobs.config.start import Start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

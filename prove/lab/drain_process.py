@@ -27,7 +27,7 @@ from spark_jobs.acts.held import discard, publish
 from spark_jobs.acts.rollback import rollback
 from spark_jobs.books.fold import checkpoint
 from spark_jobs.config.file import load_config
-from spark_jobs.config.settings import Start
+from spark_jobs.config.start import Start
 from spark_jobs.drain.drain import drain
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.tables import load_table

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
     from spark_jobs.commit.landing import Committed
     from spark_jobs.commit.swap import Swap
-    from spark_jobs.config.settings import PipelineConfig, Start
+    from spark_jobs.config.settings import PipelineConfig
+    from spark_jobs.config.start import Start
     from spark_jobs.connections.connect import Connections
     from spark_jobs.protocol.batch import Batch
     from spark_jobs.protocol.progress import Progress

@@ -5,22 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from spark_jobs.config.frozen import Frozen
 from spark_jobs.config.kafka_keys import ALIASES
 from spark_jobs.config.problems import ConfigProblem, Finding
 from spark_jobs.config.settings import (
     DEAD_LETTERS_SUFFIX,
     CatalogSettings,
-    Frozen,
-    MetricsSettings,
     PipelineConfig,
+    PipelineSettings,
     PipelineTemplate,
     SluiceConfig,
-    SparkSettings,
 )
 from spark_jobs.config.templates import first_clash, safe_name, table_of
 from spark_jobs.config.validation import validate
-from spark_jobs.config.written import WrittenDefaults, WrittenFile, WrittenTeamFile
-from spark_jobs.config.written_checks import WrittenMetrics
+from spark_jobs.config.written import WrittenFile, WrittenTeamFile
 from spark_jobs.storage.paths import is_inside
 
 if TYPE_CHECKING:
@@ -29,12 +27,6 @@ if TYPE_CHECKING:
     from spark_jobs.config.document import Document, Path
     from spark_jobs.config.written import WrittenPipeline
 
-_RENAMED = {
-    "schema_": "schema",
-    "freshness": "freshness_seconds",
-    "keep_snapshots_for": "keep_snapshots_for_seconds",
-    "orphans_older_than": "orphans_older_than_seconds",
-}
 _STORAGE_PROPERTIES = ("write.data.path", "write.metadata.path")
 
 
@@ -78,7 +70,7 @@ def build_config(main: Document, teams: Sequence[Document], *, home: str, folder
     written, problems = validate(main, WrittenFile)
     if written is None:
         return Built(None, tuple(problems))
-    placed = list(_place(main, written, WrittenDefaults()))
+    placed = list(_place(main, written, PipelineSettings()))
     problems += _clashes(main, placed, [])
     left_out: list[ConfigProblem] = []
     for team in teams:
@@ -89,10 +81,12 @@ def build_config(main: Document, teams: Sequence[Document], *, home: str, folder
         update={"source": main.file, "problems": tuple(left_out)}
     )
     problems += [main.locate(finding) for finding in _check_state(config, main)]
-    return Built(config, tuple(sorted(set(problems), key=lambda problem: (problem.line or 0, problem.key))))
+    return Built(
+        config, tuple(sorted(dict.fromkeys(problems), key=lambda problem: (problem.line or 0, problem.key)))
+    )
 
 
-def _place(document: Document, written: WrittenTeamFile, outer: WrittenDefaults) -> Iterator[_Placed]:
+def _place(document: Document, written: WrittenTeamFile, outer: PipelineSettings) -> Iterator[_Placed]:
     for name, pipeline in written.pipelines.items():
         settings = _settings(outer, written.defaults, pipeline)
         path = ("pipelines", name)
@@ -126,7 +120,7 @@ def _topics(pipeline: WrittenPipeline) -> tuple[str, ...]:
 
 
 def _place_team(
-    team: Document, outer: WrittenDefaults, before: list[_Placed]
+    team: Document, outer: PipelineSettings, before: list[_Placed]
 ) -> tuple[list[_Placed], list[ConfigProblem]]:
     written, problems = validate(team, WrittenTeamFile)
     if written is None:
@@ -135,30 +129,24 @@ def _place_team(
     return placed, problems + _clashes(team, placed, before)
 
 
-def _settings(*layers: WrittenDefaults) -> dict[str, Any]:
-    """Later layers win; maps and sections are merged key by key."""
-    merged: dict[str, Any] = {}
+def _settings(*layers: PipelineSettings) -> dict[str, Any]:
+    """Return what is in force under ``layers``, later ones on top; maps and sections merge key by key."""
+    merged = PipelineSettings()
     for layer in layers:
-        for name, value in _set_keys(layer, WrittenDefaults).items():
-            merged[name] = _merged(merged.get(name, {}), value) if isinstance(value, dict) else value
-    return merged
+        merged = _overlay(merged, layer)
+    return dict(merged)
 
 
-def _merged(outer: dict[Any, Any], inner: dict[Any, Any]) -> dict[Any, Any]:
-    both = {
-        key: _merged(outer[key], value) for key, value in inner.items() if isinstance(outer.get(key), dict)
-    }
-    return {**outer, **inner, **both}
-
-
-def _set_keys(written: Frozen, model: type[Frozen]) -> dict[str, Any]:
-    """The keys of ``model`` that are written, under the names they have in force."""
-    found = {key: getattr(written, key) for key in model.model_fields}
-    return {
-        _RENAMED.get(key, key): _set_keys(value, type(value)) if isinstance(value, Frozen) else value
-        for key, value in found.items()
-        if value is not None
-    }
+def _overlay(below: Any, above: Any) -> Any:
+    if isinstance(above, Frozen):
+        keys = above.model_fields_set & type(below).model_fields.keys()
+        return below.model_copy(
+            update={key: _overlay(getattr(below, key), getattr(above, key)) for key in keys}
+        )
+    if isinstance(above, dict):
+        both = {key: _overlay(below[key], above[key]) for key in above.keys() & below.keys()}
+        return {**below, **above, **both}
+    return above
 
 
 def _clashes(document: Document, placed: list[_Placed], before: list[_Placed]) -> list[ConfigProblem]:
@@ -193,8 +181,8 @@ def _assemble(written: WrittenFile, placed: list[_Placed], *, home: str, folder:
         state=state.rstrip("/"),
         kafka={ALIASES.get(name, name): value for name, value in written.kafka.items()},
         catalog=_catalog(written.catalog.name, dict(written.catalog.model_extra or {}), home),
-        spark=SparkSettings(**dict(written.spark)),
-        metrics=MetricsSettings(**_set_keys(written.metrics, WrittenMetrics)),
+        spark=written.spark,
+        metrics=written.metrics,
         pipelines=tuple(p.entry for p in placed if isinstance(p.entry, PipelineConfig)),
         templates=tuple(p.entry for p in placed if isinstance(p.entry, PipelineTemplate)),
     )

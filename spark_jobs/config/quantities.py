@@ -6,7 +6,8 @@ import re
 
 from spark_jobs.config.problems import UnreadableValueError
 
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+DAY_SECONDS = 24 * 3600
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": DAY_SECONDS}
 _BYTES = {
     "b": 1,
     **{f"{prefix}ib": 1024**power for power, prefix in enumerate("kmgt", start=1)},

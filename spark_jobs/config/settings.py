@@ -1,50 +1,46 @@
-"""The configuration as Sluice uses it: defaults applied, one pipeline a topic, secrets unresolved.
+"""The configuration: every section and key with its unit, default and text, and what is in force.
 
-What a person writes is ``config_written.py``; how it becomes this is ``config_build.py``. Pure.
+A section is one model, whether a person writes it or a job receives it: docs/CONFIG.md and
+docs/sluice.schema.json are generated from it, so a description here is documentation. What a file holds
+beside sections is ``written.py``; how files become a ``SluiceConfig`` is ``build.py``. Secrets stay
+unresolved. Pure.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_serializer
+from pydantic import BeforeValidator, Field, field_serializer
 
 from spark_jobs.checks.check import Severity  # noqa: TC001  (pydantic needs it at run time)
+from spark_jobs.config.frozen import Frozen, Layer, WrittenAs, key
 from spark_jobs.config.problems import ConfigProblem  # noqa: TC001  (pydantic needs it at run time)
 from spark_jobs.config.redaction import redact_properties, redact_urls
-from spark_jobs.config.suites import Suite, When
+from spark_jobs.config.start import StartText  # noqa: TC001  (pydantic needs it at run time)
+from spark_jobs.config.suites import Suite, Suites, When
+from spark_jobs.config.values import (
+    Columns,
+    ConnectUrl,
+    Count,
+    Duration,
+    OrphanAge,
+    Owners,
+    PortNumber,
+    Properties,
+    Share,
+    Size,
+    Terms,
+    Webhook,
+    choice,
+)
+from spark_jobs.config.written_checks import WrittenChecks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-MIB = 1024 * 1024
-DAY_SECONDS = 24 * 3600
-DEFAULT_FRESHNESS_SECONDS = 60
-DEFAULT_MAX_BATCH_RECORDS = 2_000_000
-DEFAULT_MAX_BATCH_BYTES = 1024 * MIB
-DEFAULT_TASK_MEMORY_BYTES = 512 * MIB
 DEFAULT_METRICS_PORT = 9464
 DEAD_LETTERS_SUFFIX = "_dead_letters"
-
-
-class StartKind(StrEnum):
-    """Where a table that does not exist yet begins to read."""
-
-    EARLIEST = "earliest"
-    LATEST = "latest"
-    TIMESTAMP = "timestamp"
-    OFFSETS = "offsets"
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """``timestamp_ms`` (since the epoch) with TIMESTAMP only, ``offsets`` by partition with OFFSETS only."""
-
-    kind: StartKind = StartKind.EARLIEST
-    timestamp_ms: int | None = None
-    offsets: dict[int, int] = field(default_factory=dict)
 
 
 class KeyFormat(StrEnum):
@@ -52,12 +48,6 @@ class KeyFormat(StrEnum):
 
     STRING = "string"
     BINARY = "binary"
-
-
-class Frozen(BaseModel):
-    """Base of all configuration models: immutable, no unknown fields, no values in validation errors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 class _WithSecrets(Frozen):
@@ -81,15 +71,24 @@ class CatalogSettings(_WithSecrets):
 
 
 class SparkSettings(_WithSecrets):
-    """Where tasks run: ``remote`` is a Connect URL, ``master`` a Spark master, at most one is set.
+    """Where tasks run; by default the Connect server of `./sluice up`, else a session inside the run."""
 
-    ``task_memory`` is in bytes.
-    """
-
-    remote: str | None = None
-    master: str | None = None
-    task_memory: int = DEFAULT_TASK_MEMORY_BYTES
-    conf: dict[str, str] = Field(default_factory=dict)
+    remote: ConnectUrl | None = key(
+        None, "A Spark Connect server, `sc://host:port`. Not together with `master`."
+    )
+    master: str | None = key(
+        None,
+        "A Spark master for a session inside the run's process, e.g. `local[4,4]`."
+        " Not together with `remote`.",
+    )
+    task_memory: Size = key(
+        "512MiB", "Memory one task may use; reading, decoding and writing are sized to stay within it."
+    )
+    conf: Properties = Field(
+        default_factory=dict,
+        description="Any Spark configuration, `spark.…`. Batches are cut for as many cores as"
+        " `spark.default.parallelism` says; otherwise for as many as this machine has.",
+    )
 
     @field_serializer("conf")
     def _redact(self, value: dict[str, str]) -> dict[str, str]:
@@ -100,19 +99,35 @@ class SparkSettings(_WithSecrets):
         return value and redact_urls(value)
 
 
-class UpkeepSettings(Frozen):
-    """When a pipeline's tables are tidied up; snapshots beyond either bound expire."""
+class UpkeepSettings(Layer):
+    """When a table is tidied up by itself; `./sluice upkeep` does it at any time."""
 
-    compact_above: int = 20
-    keep_snapshots: int = 100
-    keep_snapshots_for_seconds: int = 5 * DAY_SECONDS
-    orphans_older_than_seconds: int = 3 * DAY_SECONDS
+    compact_above: Count = key("20", "Compact when there are this many small data files.")
+    keep_snapshots: Count = key(
+        "100", "Snapshots beyond the newest so many expire; each costs time at every commit."
+    )
+    keep_snapshots_for_seconds: Duration = key(
+        "5d",
+        "Snapshots older than this expire too. Tags and branches keep theirs.",
+        alias="keep_snapshots_for",
+    )
+    orphans_older_than_seconds: OrphanAge = key(
+        "3d",
+        "Files that no snapshot names and no unfinished batch owns are deleted at this age; at least 1d.",
+        alias="orphans_older_than",
+    )
 
 
-class DeadLetterSettings(Frozen):
-    """``stop_above`` is a share of a batch's records, 0.05 for 5 %; None never stops."""
+class DeadLetterSettings(Layer):
+    """What happens when many records cannot become rows."""
 
-    stop_above: float | None = None
+    # A share: 0.05 is 5 %.
+    stop_above: Share | None = key(
+        None,
+        "Stop, with nothing committed, when more than this share of a batch's records would be"
+        " dead letters, e.g. `5%`: a changed format then waits for a person instead of filling the table.",
+        shown="never",
+    )
 
 
 class CheckSetting(Frozen):
@@ -125,36 +140,84 @@ class CheckSetting(Frozen):
     limit: float | None = None
 
 
-class NotifySettings(Frozen):
-    """Where notices of commits are posted: a URL, references in it unresolved; all of it counts as secret."""
-
-    webhook: SecretStr | None = None
-
-
-class MetricsSettings(Frozen):
-    """Where metrics are served. ``port`` None is the usual one, or a free one if that is taken; 0 is off."""
-
-    port: int | None = None
-    host: str = "127.0.0.1"
+def _check_settings(value: object) -> object:
+    """Return the checks that are written, by name, each with what is written of it."""
+    if isinstance(value, dict) and all(isinstance(check, CheckSetting) for check in value.values()):
+        return value
+    written = WrittenChecks.model_validate(value, by_alias=True, by_name=False)
+    checks = {
+        field.alias or name: getattr(written, name) for name, field in WrittenChecks.model_fields.items()
+    }
+    return {name: check.model_dump(exclude_none=True) for name, check in checks.items() if check is not None}
 
 
-class PipelineSettings(Frozen):
-    """What ``defaults`` and a pipeline may both set."""
+class NotifySettings(Layer):
+    """Who is told of commits, so that caches in front of the table can be dropped; see docs/OPERATIONS.md."""
 
-    start: Start = Start()
-    freshness_seconds: int = DEFAULT_FRESHNESS_SECONDS
-    max_batch_records: int = DEFAULT_MAX_BATCH_RECORDS
-    max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES
-    partition_by: tuple[str, ...] = ()
-    table_properties: dict[str, str] = Field(default_factory=dict)
-    columns: dict[str, str] = Field(default_factory=dict)
-    owners: tuple[str, ...] = ()
-    key_format: KeyFormat = KeyFormat.STRING
-    upkeep: UpkeepSettings = UpkeepSettings()
-    dead_letters: DeadLetterSettings = DeadLetterSettings()
-    quality: tuple[Suite, ...] = ()
-    checks: dict[str, CheckSetting] = Field(default_factory=dict)
-    notify: NotifySettings = NotifySettings()
+    # References in it are unresolved; all of it counts as secret.
+    webhook: Webhook | None = key(
+        None,
+        "A URL that gets a POST with JSON after each commit that changes rows: at least once,"
+        " never holding up a drain.",
+        shown="nobody",
+    )
+
+
+class MetricsSettings(Layer):
+    """Prometheus metrics, served by `./sluice up` beside Dagster, or by `./sluice metrics` elsewhere."""
+
+    port: PortNumber | None = key(
+        None,
+        "Where they are served. With `0` `./sluice up` serves none;"
+        f" `./sluice metrics` then takes {DEFAULT_METRICS_PORT}, or its `--port`.",
+        shown=f"{DEFAULT_METRICS_PORT}, or a free port when that is taken",
+    )
+    host: str = key("127.0.0.1", "The address to listen on; the default answers this machine only.")
+
+
+class PipelineSettings(Layer):
+    """Settings of every pipeline in the same file that does not say otherwise; maps merge key by key."""
+
+    start: StartText = key(
+        "earliest",
+        "Where a table that does not exist yet begins: `earliest`, `latest`, a time (ISO 8601,"
+        " UTC when it has no zone) or offsets by partition. Resolved once, when the table is made.",
+    )
+    freshness_seconds: Duration = key(
+        "1m", "How old the last commit may get while records wait: then a run starts.", alias="freshness"
+    )
+    max_batch_records: Count = key(
+        "2000000", "Most records in one commit; this many waiting records start a run at once."
+    )
+    max_batch_bytes: Size = key(
+        "1GiB", "Most bytes (as Kafka holds them) in one commit; this much waiting starts a run at once."
+    )
+    partition_by: Terms = key(
+        (),
+        "Iceberg partition fields: a column, `year|month|day|hour(column)`, `bucket(16, column)`,"
+        " `truncate(8, column)`. Used when the table is made.",
+        shown="none",
+    )
+    table_properties: Properties = Field(
+        default_factory=dict,
+        description="Iceberg table properties, set when the table is made."
+        " `sluice.*` and `commit.retry.*` are refused.",
+    )
+    columns: Columns = Field(
+        default_factory=dict,
+        description="Declared Iceberg types by column; they win over what the records suggest.",
+    )
+    owners: Owners = key((), "Owners shown in Dagster: an e-mail address or `team:name`.")
+    key_format: Annotated[KeyFormat, choice(KeyFormat)] = key("string", "Type of the column `_kafka_key`.")
+    upkeep: UpkeepSettings = key(UpkeepSettings(), "When the tables are tidied up.")
+    dead_letters: DeadLetterSettings = key(
+        DeadLetterSettings(), "What happens when many records cannot become rows."
+    )
+    quality: Suites = key((), "Great Expectations suites: what rows must be like.")
+    checks: Annotated[dict[str, CheckSetting], BeforeValidator(_check_settings), WrittenAs(WrittenChecks)] = (
+        Field(default_factory=dict, description="How bad a failed check is, and its limit.")
+    )
+    notify: NotifySettings = key(NotifySettings(), "Who is told of commits.")
 
 
 class PipelineConfig(PipelineSettings):

@@ -1,17 +1,27 @@
-"""Quality suites as the configuration gives them: expectations, when they run, what follows. Pure."""
+"""``quality``: suites of expectations, when they run, and what a gate does. Pure."""
 
 from __future__ import annotations
 
+import difflib
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from spark_jobs.config.expectation_names import COLUMN_EXPECTATIONS, ROW_EXPECTATIONS
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+
+from spark_jobs.config.expectation_names import (
+    COLUMN_EXPECTATIONS,
+    KNOWN_EXPECTATIONS,
+    ROW_EXPECTATIONS,
+    SQL_EXPECTATIONS,
+)
+from spark_jobs.config.frozen import Layer, key
+from spark_jobs.config.problems import UnreadableValueError
+from spark_jobs.config.values import PipelineName, choice
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-
 
 _NAMED_COLUMN = ("column", "column_A", "column_B")
 
@@ -66,12 +76,88 @@ class Expectation:
         return f"{self.type}({given})"
 
 
-@dataclass(frozen=True, slots=True)
-class Suite:
-    """Expectations that are judged together."""
+def _parse_expectation(value: object) -> Expectation:
+    if isinstance(value, Expectation):
+        return value
+    if not isinstance(value, dict) or len(value) != 1:
+        raise UnreadableValueError(
+            "must be one expectation with its arguments",
+            "Write - expect_column_values_to_not_be_null: {column: id}.",
+        )
+    ((name, kwargs),) = value.items()
+    if name in SQL_EXPECTATIONS:
+        raise UnreadableValueError(f"{name} needs a database", "Rows of a batch are judged without SQL.")
+    if name not in KNOWN_EXPECTATIONS:
+        closest = difflib.get_close_matches(name, KNOWN_EXPECTATIONS, n=1, cutoff=0.5)
+        hint = f"Did you mean {closest[0]}?" if closest else "Use a name of Great Expectations' gallery."
+        raise UnreadableValueError(f"{name} is not an expectation", hint)
+    if not (kwargs is None or isinstance(kwargs, dict)):
+        raise UnreadableValueError(f"the arguments of {name} must be a map", "Write {column: id}.")
+    return Expectation(name, dict(kwargs or {}))
 
-    name: str
-    expectations: tuple[Expectation, ...]
-    when: When = When.AFTER
-    on_failure: OnFailure = OnFailure.HOLD
-    severity: Severity = Severity.ERROR
+
+Expectations = Annotated[
+    tuple[Annotated[Expectation, BeforeValidator(_parse_expectation)], ...],
+    WithJsonSchema(
+        {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "minProperties": 1,
+                "maxProperties": 1,
+                "propertyNames": {"enum": sorted(KNOWN_EXPECTATIONS)},
+                "additionalProperties": {"type": "object"},
+            },
+        }
+    ),
+]
+
+
+class Suite(Layer):
+    """Expectations that are judged together, each under Great Expectations' own name."""
+
+    name: PipelineName = Field(description="Name of the suite and of its check in Dagster.")
+    when: Annotated[When, choice(When)] = key(
+        "after",
+        "`after`: judged on what was committed. `gate`: judged on the written files of each"
+        " batch, which is committed only when it meets them.",
+    )
+    on_failure: Annotated[OnFailure, choice(OnFailure)] = key(
+        "hold",
+        "What a gate does: `hold` the batch until a person publishes or discards it, or send its"
+        " failing rows to the dead letters.",
+    )
+    severity: Annotated[Severity, choice(Severity)] = key(
+        "error", "Severity of the check in Dagster when the suite is not met."
+    )
+    expectations: Expectations = Field(
+        description="`- expect_column_values_to_not_be_null: {column: id}` and any other; a field inside a"
+        " struct is `customer.country`."
+    )
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        if not self.expectations:
+            raise UnreadableValueError("has no expectations", "Add one, or leave out the suite.")
+        if self.when is When.AFTER and "on_failure" in self.model_fields_set:
+            raise UnreadableValueError(
+                "has on_failure, which is a gate's", "Add when: gate, or leave it out."
+            )
+        if self.on_failure is OnFailure.DEAD_LETTERS and not any(e.is_of_rows for e in self.expectations):
+            raise UnreadableValueError(
+                "sends failing rows to the dead letters, and none of its expectations is about rows",
+                "Write on_failure: hold, or add one such as expect_column_values_to_not_be_null.",
+            )
+        return self
+
+
+def _have_names_of_their_own(suites: tuple[Suite, ...]) -> tuple[Suite, ...]:
+    names = [suite.name for suite in suites]
+    for name in names:
+        if names.count(name) > 1:
+            raise UnreadableValueError(f"has two suites named {name}", "Names are unique in a pipeline.")
+    return suites
+
+
+Suites = Annotated[tuple[Suite, ...], AfterValidator(_have_names_of_their_own)]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from spark_jobs.config.contradictions import check_main_file, check_team_file
+from spark_jobs.config.frozen import WrittenAs
 from spark_jobs.config.problems import Finding, UnreadableValueError
 from spark_jobs.config.written import WrittenFile, WrittenTeamFile
 
@@ -39,7 +40,7 @@ def validate(document: Document, model: type[_Model]) -> tuple[_Model | None, li
     findings: list[Finding] = []
     written: _Model | None
     try:
-        written = model.model_validate(document.content)
+        written = _read(document.content, model)
     except ValidationError as error:
         findings += _translate_all(model, error.errors(include_url=False))
         written = _validate_rest(document.content, model, findings)
@@ -65,9 +66,13 @@ def _validate_rest(content: dict[str, Any], model: type[_Model], findings: list[
     if "version" in model.model_fields:
         rest["version"] = "1"
     try:
-        return model.model_validate(rest)
+        return _read(rest, model)
     except ValidationError:
         return None
+
+
+def _read(content: dict[str, Any], model: type[_Model]) -> _Model:
+    return model.model_validate(content, by_alias=True, by_name=False)
 
 
 def _has_pipelines(content: dict[str, Any]) -> bool:
@@ -98,7 +103,7 @@ def _translate(model: type[BaseModel], detail: ErrorDetails) -> Finding:
     kind = detail["type"]
     if kind == "extra_forbidden":
         return Finding(path, "is not a key Sluice knows", _did_you_mean(path[-1], _known_keys(model, path)))
-    if kind == "literal_error":
+    if kind in {"enum", "literal_error"}:
         return Finding(path, f"must be {detail['ctx']['expected']}")
     return Finding(path, _WANTED.get(kind, detail["msg"]))
 
@@ -109,7 +114,7 @@ def _known_keys(model: type[BaseModel], path: tuple[str, ...]) -> list[str]:
     for part in path[:-1]:
         fields = _by_key(holder) if holder else {}
         field = fields.get(part)
-        holder = _section(field.annotation) if field else holder
+        holder = _section(field) if field else holder
     return list(_by_key(holder or model))
 
 
@@ -118,11 +123,17 @@ def _by_key(model: type[BaseModel]) -> dict[str, FieldInfo]:
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
-def _section(annotation: object) -> type[BaseModel] | None:
-    """The model in an annotation, however wrapped: optional, annotated, a map's or a list's items."""
+def _section(field: FieldInfo) -> type[BaseModel] | None:
+    """Return the model that the field is written as."""
+    written = (note.model for note in field.metadata if isinstance(note, WrittenAs))
+    return next(written, None) or _model_in(field.annotation)
+
+
+def _model_in(annotation: object) -> type[BaseModel] | None:
+    """Return the model in an annotation, however wrapped: optional, annotated, a map's or a list's items."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next(filter(None, map(_section, get_args(annotation))), None)
+    return next(filter(None, map(_model_in, get_args(annotation))), None)
 
 
 def _did_you_mean(key: str, known: list[str]) -> str:

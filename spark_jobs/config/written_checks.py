@@ -1,4 +1,4 @@
-"""``checks:`` and ``metrics:`` of ``sluice.yaml`` as a person writes them. Pure."""
+"""``checks:`` of ``sluice.yaml`` as a person writes them. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pydantic import BeforeValidator, Field, create_model
 
 from spark_jobs.checks.check import LimitKind
 from spark_jobs.checks.registry import CHECKS
-from spark_jobs.config.settings import DEFAULT_METRICS_PORT, Frozen, MetricsSettings
-from spark_jobs.config.values import Count, Duration, PortNumber, Share, nothing_is_empty
+from spark_jobs.config.frozen import Frozen
+from spark_jobs.config.values import Count, Duration, Share, nothing_is_empty
 
 if TYPE_CHECKING:
     from spark_jobs.checks.check import Check
@@ -69,19 +69,3 @@ else:
 
 class WrittenChecks(_Fields):
     """The built-in checks, each `{severity: error|warn|off, limit: …}`; see docs/OPERATIONS.md."""
-
-
-class WrittenMetrics(Frozen):
-    """Prometheus metrics, served by `./sluice up` beside Dagster, or by `./sluice metrics` elsewhere."""
-
-    port: PortNumber | None = Field(
-        default=None,
-        description="Where they are served. With `0` `./sluice up` serves none;"
-        f" `./sluice metrics` then takes {DEFAULT_METRICS_PORT}, or its `--port`.",
-        json_schema_extra={"default": f"{DEFAULT_METRICS_PORT}, or a free port when that is taken"},
-    )
-    host: str | None = Field(
-        default=None,
-        description="The address to listen on; the default answers this machine only.",
-        json_schema_extra={"default": MetricsSettings().host},
-    )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spark_jobs.config.settings import StartKind
+from spark_jobs.config.start import StartKind
 from spark_jobs.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from spark_jobs.config.settings import Start
+    from spark_jobs.config.start import Start
     from spark_jobs.protocol.source import SourceState
 
 

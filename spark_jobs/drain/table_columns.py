@@ -7,7 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_jobs.commit.birth import create_dead_letter_table, create_table
-from spark_jobs.config.settings import KeyFormat, StartKind
+from spark_jobs.config.settings import KeyFormat
+from spark_jobs.config.start import StartKind
 from spark_jobs.drain.planning import FIRST_GUESS_BYTES_PER_RECORD, plan_ranges, plan_splits
 from spark_jobs.drain.split_task import SplitSource, observe_split
 from spark_jobs.drain.start_offsets import resolve_start

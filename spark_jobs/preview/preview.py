@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.config.settings import KeyFormat, StartKind
+from spark_jobs.config.settings import KeyFormat
+from spark_jobs.config.start import StartKind
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.drain.planning import FIRST_GUESS_BYTES_PER_RECORD, plan_ranges, water_fill
 from spark_jobs.drain.start_offsets import resolve_start

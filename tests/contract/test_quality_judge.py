@@ -71,8 +71,12 @@ def _rows(**changed: list[Any]) -> pa.Table:
     return pa.table({name: pa.array(v, schema.field(name).type) for name, v in columns.items()})
 
 
+def _suite(*expectations: Expectation) -> Suite:
+    return Suite(name="s", expectations=expectations)
+
+
 def _judge(name: str, rows: pa.Table | None = None, **kwargs: Any) -> Judgement:
-    suite = Suite("s", (Expectation(name, kwargs),), on_failure=OnFailure.DEAD_LETTERS)
+    suite = _suite(Expectation(name, kwargs)).model_copy(update={"on_failure": OnFailure.DEAD_LETTERS})
     rows = _rows() if rows is None else rows
     return judge(suite, rows.select(columns_of([suite], SCHEMA)), SCHEMA)
 
@@ -195,7 +199,7 @@ def test_the_tables_columns_are_judged_without_reading_rows(
     name: str, kwargs: dict[str, Any], is_met: bool
 ) -> None:
     """Names and types are the table's, whatever a batch holds; a count of rows reads coordinates only."""
-    suite = Suite("s", (Expectation(name, kwargs),))
+    suite = _suite(Expectation(name, kwargs))
     assert columns_of([suite], SCHEMA) == ("_kafka_partition", "_kafka_offset")
     (result,) = _judge(name, **kwargs).result.results
     assert (result.error, result.is_met) == (None, is_met)
@@ -220,30 +224,24 @@ def test_what_cannot_be_judged_is_told_and_not_met(name: str, kwargs: dict[str, 
 
 def test_mistakes_in_arguments_are_found_without_rows() -> None:
     """What validate tells: an argument that is not taken, one that is missing; a good suite has none."""
-    wrong = Suite(
-        "s",
-        (
-            Expectation("expect_column_values_to_be_between", {"column": "id", "min": 3}),
-            Expectation("expect_column_values_to_not_be_null", {}),
-        ),
+    wrong = _suite(
+        Expectation("expect_column_values_to_be_between", {"column": "id", "min": 3}),
+        Expectation("expect_column_values_to_not_be_null", {}),
     )
     found = mistakes(wrong)
     assert len(found) == 2
     assert "min" in found[0]
     assert "column" in found[1]
     good = [Expectation(f"expect_{name}", kwargs) for name, kwargs, _, _ in MET_AND_NOT]
-    assert mistakes(Suite("s", tuple(good))) == ()
+    assert mistakes(_suite(*good)) == ()
 
 
 def test_only_the_columns_in_use_are_read() -> None:
     """The expectations' columns, a row condition's, the whole struct of a nested field, coordinates."""
     condition = {"column": "price", "row_condition": 'code=="c1" and id > 3', "condition_parser": "pandas"}
-    suite = Suite(
-        "s",
-        (
-            Expectation("expect_column_values_to_not_be_null", condition),
-            Expectation("expect_column_values_to_not_be_null", {"column": "customer.country"}),
-        ),
+    suite = _suite(
+        Expectation("expect_column_values_to_not_be_null", condition),
+        Expectation("expect_column_values_to_not_be_null", {"column": "customer.country"}),
     )
     assert set(columns_of([suite], SCHEMA)) == {
         "_kafka_partition",

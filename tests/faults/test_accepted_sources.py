@@ -11,7 +11,7 @@ from prove.lab.new_lab import DEAD_LETTERS, configure, progress
 from prove.lab.pipeline_lab import orders
 from prove.lab.server_folder import ServerFolder
 from spark_jobs.acts.accept_source import SourceComparison, accept_source, compare_source
-from spark_jobs.config.settings import Start
+from spark_jobs.config.start import Start
 from spark_jobs.protocol.errors import SourceChanged
 
 if TYPE_CHECKING:

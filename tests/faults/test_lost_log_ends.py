@@ -20,7 +20,7 @@ from prove.lab.server_folder import ServerFolder
 from spark_jobs.acts.accept_source import accept_source, compare_source
 from spark_jobs.acts.rollback import rollback
 from spark_jobs.acts.skip import skip
-from spark_jobs.config.settings import Start
+from spark_jobs.config.start import Start
 from spark_jobs.monitoring.checkup import check_up
 from spark_jobs.monitoring.survey import Surveyed, Surveyor
 from spark_jobs.protocol.errors import OffsetsUnavailable

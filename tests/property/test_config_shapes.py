@@ -13,14 +13,17 @@ from spark_jobs.config.quantities import (
     parse_duration_seconds,
     parse_size_bytes,
 )
-from spark_jobs.config.written import WrittenFile, WrittenPipeline, WrittenSpark
+from spark_jobs.config.settings import SparkSettings
+from spark_jobs.config.written import WrittenFile, WrittenPipeline
 from spark_jobs.config.yaml_document import parse_document
 
 SECRET = "s3cr3t-canary"
 KEYS = [
-    *WrittenFile.model_fields,
-    *WrittenPipeline.model_fields,
-    *WrittenSpark.model_fields,
+    *(
+        field.alias or name
+        for model in (WrittenFile, WrittenPipeline, SparkSettings)
+        for name, field in model.model_fields.items()
+    ),
     "0",
     "sasl.password",
 ]

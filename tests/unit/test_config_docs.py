@@ -9,7 +9,9 @@ import pytest
 from cli.commands.config_template import render_config
 from cli.pages.configuration import DOCS, render_config_md, render_schema
 from spark_jobs.config.build import build_config
-from spark_jobs.config.written import WrittenFile, WrittenPipeline, WrittenSpark
+from spark_jobs.config.settings import MetricsSettings, SparkSettings, UpkeepSettings
+from spark_jobs.config.suites import Suite
+from spark_jobs.config.written import WrittenFile, WrittenPipeline
 from spark_jobs.config.yaml_document import parse_document
 
 
@@ -24,9 +26,9 @@ def test_committed_files_are_generated(name, render):
 def test_every_key_is_documented():
     """Each key of each section has a row with a sentence."""
     text = render_config_md()
-    for model in (WrittenFile, WrittenPipeline, WrittenSpark):
+    for model in (WrittenFile, WrittenPipeline, SparkSettings, UpkeepSettings, MetricsSettings, Suite):
         for name, field in model.model_fields.items():
-            assert f"| `{name}` |" in text
+            assert f"| `{field.alias or name}` |" in text
             assert field.description
 
 
@@ -36,7 +38,8 @@ def test_the_schema_knows_the_same_keys_and_refuses_others():
     pipeline = schema["$defs"]["WrittenPipeline"]
     assert schema["additionalProperties"] is False
     assert pipeline["additionalProperties"] is False
-    assert set(pipeline["properties"]) == set(WrittenPipeline.model_fields)
+    keys = {field.alias or name for name, field in WrittenPipeline.model_fields.items()}
+    assert set(pipeline["properties"]) == keys
     assert pipeline["required"] == ["table"]
     assert [option["required"] for option in pipeline["oneOf"]] == [["topic"], ["topics"], ["topics_regex"]]
     assert '"null"' not in json.dumps(schema)

@@ -68,6 +68,7 @@ def pipeline(lines):
         (HEAD + "state: /home/.sluice/lake/log\n", 2, "state", "inside the warehouse"),
         (HEAD + "defaults:\n  topic: a\n", 3, "defaults.topic", "not a key"),
         (HEAD + "defaults:\n  freshness: 1 minute\n", 3, "defaults.freshness", "not a duration"),
+        (HEAD + "defaults:\n  freshness_seconds: 60s\n", 3, "defaults.freshness_seconds", "mean freshness?"),
         (HEAD + "pipelines:\n  2a: {topic: a, table: l.a}\n", 3, "pipelines.2a", "not a pipeline name"),
         (HEAD + "pipelines:\n  a: {table: l.a}\n", 3, "pipelines.a", "names no topic"),
         (HEAD + "pipelines:\n  a:\n    topics: [a]\n    table: l.a\n", 5, "pipelines.a.table", "{topic}"),

@@ -8,7 +8,7 @@ import pytest
 
 from spark_jobs.config.build import build_config
 from spark_jobs.config.file import load_config
-from spark_jobs.config.settings import StartKind
+from spark_jobs.config.start import StartKind
 from spark_jobs.config.templates import expand, safe_name
 from spark_jobs.config.topic_list import write_topics
 from spark_jobs.config.yaml_document import parse_document

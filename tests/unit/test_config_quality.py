@@ -44,12 +44,13 @@ def test_a_suite_with_defaults_and_one_without() -> None:
     one_of = {"column": "code", "value_set": ["1", 2, "007", "on", -0.5, "2026-01-01"]}
     plain, strict = built.config.pipelines[0].quality
     assert plain == Suite(
-        "plain",
-        (
+        name="plain",
+        expectations=(
             Expectation("expect_column_values_to_be_between", between),
             Expectation("expect_column_values_to_be_in_set", one_of),
         ),
     )
+    assert (plain.when, plain.on_failure, plain.severity) == (When.AFTER, OnFailure.HOLD, Severity.ERROR)
     assert (strict.when, strict.on_failure, strict.severity) == (
         When.GATE,
         OnFailure.DEAD_LETTERS,
