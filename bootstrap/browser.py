@@ -29,7 +29,7 @@ MISSING = (
 
 
 def is_asked_for(pytest_arguments: Sequence[str]) -> bool:
-    """Whether the browser's test may be among these: it is unless other tests are named."""
+    """True if the browser's test may be among these: it is unless other tests are named."""
     named = [argument for argument in pytest_arguments if argument.startswith("tests")]
     return not named or any(
         argument.startswith(BROWSER_TESTS) or argument.rstrip("/") == "tests" for argument in named

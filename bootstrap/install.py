@@ -56,7 +56,7 @@ def fetch_jars(places: Places, lock: Path, *set_names: str) -> None:
 
 
 def is_installed(places: Places, dependency_set: str) -> bool:
-    """Whether the environment holds the set as locked; the larger set holds the smaller."""
+    """True if the environment holds the set as locked; the larger set holds the smaller."""
     larger = {"run": ("run", "dev"), "dev": ("dev",)}[dependency_set]
     return places.python.exists() and _stamp(places) in {lock_key(name) for name in larger}
 

@@ -32,17 +32,17 @@ class Places:
 
     @property
     def packages(self) -> Path:
-        """The cache of uv; on the environment's file system, or files would be copied instead of linked."""
+        """Return uv's cache; on the environment's file system, or files would be copied instead of linked."""
         return self.cache / "packages"
 
     @property
     def environment(self) -> Path:
-        """The clone's Python environment."""
+        """Return the clone's Python environment."""
         return self.cache / "env" / hashlib.sha256(str(self.clone).encode()).hexdigest()[:12]
 
     @property
     def python(self) -> Path:
-        """The environment's interpreter."""
+        """Return the environment's interpreter."""
         return self.environment / "bin" / "python"
 
     @property
@@ -52,12 +52,12 @@ class Places:
 
     @property
     def stamp(self) -> Path:
-        """Names the lock that the environment holds; written last."""
+        """Return the file that names the lock which the environment holds; written last."""
         return self.environment / "sluice-setup"
 
     @property
     def link(self) -> Path:
-        """The environment as editors and people look for it."""
+        """Return the environment as editors and people look for it."""
         return self.clone / ".venv"
 
     @property

@@ -18,7 +18,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 def _stay_deaf(_number: int, _frame: FrameType | None) -> None:
-    """What ignoring would do, here only: a handler is not handed on to the processes that are started."""
+    """Do what ignoring would do, here only: a handler is not handed on to the processes that are started."""
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The command line: its names, their groups in ``--help``, and how a command's outcome becomes an exit code.
 
-A command's module is imported when that command runs: ``--help`` and ``status`` must feel instant.
+A command's file is imported when that command runs: ``--help`` and ``status`` must feel instant.
 """
 
 from __future__ import annotations
@@ -10,143 +10,89 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from spark_jobs.protocol.errors import SluiceError
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 EXIT_INTERRUPTED = 130
 EXIT_UNEXPECTED = 70
 
 
+# What `--help` lists, in its order: a command is a line here and its file, `cli/commands/<name>.py`.
+_LISTED = """
+Use
+  demo      Real Kafka, real data, two tables filled and audited in minutes.
+  init      Write a commented sluice.yaml for your broker.
+  preview   Show the table a topic would become; writes nothing.
+  up        Run what the configuration names until Ctrl-C.
+  status    One word, lag and last commit per pipeline.
+  query     SQL over a table and its dead letters, now or as of then.
+Operate
+  validate  Check sluice.yaml: every mistake with line and key.
+  check     Try every connection a pipeline needs; leaves nothing behind.
+  drain     Drain one pipeline now, until it has caught up.
+  recover   Settle attempts that a crash left unfinished.
+  replay    Read drained offsets again and replace exactly their rows.
+  upkeep    Compact, expire, rewrite manifests, remove orphans, fold the log.
+  held      Batches that failed a quality gate: list, publish, discard.
+  audit     Compare a table with Kafka: missing, duplicated, differing.
+  history   Every batch and act: when, what, how long, who and why.
+  trace     Where one record is and why: row, dead letter, gap, not drained.
+  checks    Judge pipelines: complete, fresh, lag, stall, retention, ...
+  pause     Stop a pipeline's drains until `resume`.
+  resume    Let a paused pipeline drain again.
+  skip      Leave out offsets that cannot be drained, and remember it.
+  metrics   Serve Prometheus metrics until Ctrl-C.
+  rollback  Set a table and its offsets back to a snapshot or a time.
+  source    Compare a topic with the table's source; take a new one.
+  down      Stop what `up` started, from elsewhere.
+  reset     Delete the local state after a yes.
+Develop
+  lint      Format, lint, types, import rules, unit and property tests.
+  test      The whole test suite.
+  prove     Kill it everywhere, restart, and count what was lost or doubled.
+  bench     Throughput, latency and memory, as ratios within one run.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One command: where it is listed, where its ``click.Command`` is defined, and its line in ``--help``."""
+    """One command as ``--help`` lists it: its section, its name and its line."""
 
     section: str
     name: str
-    module: str
     line: str
-    attribute: str = "command"
 
 
-COMMANDS = (
-    Entry("Use", "demo", "cli.demo.demo", "Real Kafka, real data, two tables filled and audited in minutes."),
-    Entry("Use", "init", "cli.commands.init", "Write a commented sluice.yaml for your broker.", "init"),
-    Entry("Use", "preview", "cli.commands.preview", "Show the table a topic would become; writes nothing."),
-    Entry("Use", "up", "cli.commands.up", "Run what the configuration names until Ctrl-C."),
-    Entry("Use", "status", "cli.commands.status", "One word, lag and last commit per pipeline."),
-    Entry("Use", "query", "cli.commands.query", "SQL over a table and its dead letters, now or as of then."),
-    Entry(
-        "Operate",
-        "validate",
-        "cli.commands.validate",
-        "Check sluice.yaml: every mistake with line and key.",
-        "validate",
-    ),
-    Entry(
-        "Operate",
-        "check",
-        "cli.commands.check",
-        "Try every connection a pipeline needs; leaves nothing behind.",
-    ),
-    Entry("Operate", "drain", "cli.commands.drain", "Drain one pipeline now, until it has caught up."),
-    Entry("Operate", "recover", "cli.commands.recover", "Settle attempts that a crash left unfinished."),
-    Entry(
-        "Operate",
-        "replay",
-        "cli.commands.replay",
-        "Read drained offsets again and replace exactly their rows.",
-    ),
-    Entry(
-        "Operate",
-        "upkeep",
-        "cli.commands.upkeep",
-        "Compact, expire, rewrite manifests, remove orphans, fold the log.",
-    ),
-    Entry(
-        "Operate", "held", "cli.commands.held", "Batches that failed a quality gate: list, publish, discard."
-    ),
-    Entry(
-        "Operate",
-        "audit",
-        "cli.commands.audit",
-        "Compare a table with Kafka: missing, duplicated, differing.",
-    ),
-    Entry(
-        "Operate",
-        "history",
-        "cli.commands.history",
-        "Every batch and act: when, what, how long, who and why.",
-    ),
-    Entry(
-        "Operate",
-        "trace",
-        "cli.commands.trace",
-        "Where one record is and why: row, dead letter, gap, not drained.",
-    ),
-    Entry(
-        "Operate",
-        "checks",
-        "cli.commands.checks",
-        "Judge pipelines: complete, fresh, lag, stall, retention, ...",
-    ),
-    Entry("Operate", "pause", "cli.commands.pause", "Stop a pipeline's drains until `resume`.", "pause"),
-    Entry("Operate", "resume", "cli.commands.pause", "Let a paused pipeline drain again.", "resume"),
-    Entry(
-        "Operate", "skip", "cli.commands.skip", "Leave out offsets that cannot be drained, and remember it."
-    ),
-    Entry("Operate", "metrics", "cli.commands.metrics", "Serve Prometheus metrics until Ctrl-C."),
-    Entry(
-        "Operate",
-        "rollback",
-        "cli.commands.rollback",
-        "Set a table and its offsets back to a snapshot or a time.",
-    ),
-    Entry(
-        "Operate", "source", "cli.commands.source", "Compare a topic with the table's source; take a new one."
-    ),
-    Entry("Operate", "down", "cli.commands.down", "Stop what `up` started, from elsewhere."),
-    Entry("Operate", "reset", "cli.commands.reset", "Delete the local state after a yes."),
-    Entry(
-        "Develop",
-        "lint",
-        "cli.commands.launcher",
-        "Format, lint, types, import rules, unit and property tests.",
-        "lint",
-    ),
-    Entry("Develop", "test", "cli.commands.launcher", "The whole test suite.", "test"),
-    Entry(
-        "Develop",
-        "prove",
-        "cli.commands.handed_over",
-        "Kill it everywhere, restart, and count what was lost or doubled.",
-        "prove",
-    ),
-    Entry(
-        "Develop",
-        "bench",
-        "cli.commands.handed_over",
-        "Throughput, latency and memory, as ratios within one run.",
-        "bench",
-    ),
-)
+def _entries(listed: str) -> Iterator[Entry]:
+    section = ""
+    for text in listed.strip().splitlines():
+        if text.startswith(" "):
+            yield Entry(section, *text.split(maxsplit=1))
+        else:
+            section = text
+
+
+COMMANDS = tuple(_entries(_LISTED))
 
 
 class SluiceGroup(click.Group):
     """A group that lists its commands by section and imports a command only to run it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
-        """All names, in the order of ``--help``."""
+        """Return all names, in the order of ``--help``."""
         return [entry.name for entry in COMMANDS]
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import the command's module; None for a name that is not ours."""
-        entry = next((entry for entry in COMMANDS if entry.name == cmd_name), None)
-        if entry is None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command's file; None for a name that is not listed."""
+        if cmd_name not in self.list_commands(ctx):
             return None
-        command: click.Command = getattr(importlib.import_module(entry.module), entry.attribute)
+        command: click.Command = importlib.import_module(f"cli.commands.{cmd_name}").command
         return _with_common_options(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -166,7 +112,7 @@ def _with_common_options(command: click.Command) -> click.Command:
 
 
 def common_options() -> list[click.Option]:
-    """The options every command has; ``main`` reads ``--debug`` itself, a mistyped line has it too."""
+    """Return the options of every command; ``main`` reads ``--debug`` itself, a mistyped line has it too."""
     return [
         click.Option(
             ["--config"],

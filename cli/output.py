@@ -71,7 +71,7 @@ def render_error(error: BaseException) -> None:
 
 
 def error_lines(error: BaseException) -> list[str]:
-    """The lines of an error; one whose message has several lines keeps them, a place goes after the first."""
+    """Return an error's lines; a message of several keeps them, its place goes after the first."""
     if not isinstance(error, SluiceError):
         text = " ".join(str(error).split()) or "no message"
         return [
@@ -99,7 +99,7 @@ def count(number: int, one: str, many: str | None = None) -> str:
 
 
 def seconds(milliseconds: float) -> str:
-    """Milliseconds as people read them: ``340 ms``, ``4.2 s``, ``3 min 20 s``."""
+    """Return milliseconds as people read them: ``340 ms``, ``4.2 s``, ``3 min 20 s``."""
     if milliseconds < 1000:  # noqa: PLR2004  (a second)
         return f"{milliseconds:.0f} ms"
     whole = milliseconds / 1000

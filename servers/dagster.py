@@ -50,7 +50,7 @@ class DagsterSettings:
 
     @property
     def dagster_home(self) -> Path:
-        """The instance's folder: settings, database, logs."""
+        """Return the instance's folder: settings, database, logs."""
         return self.sluice_home / "dagster"
 
 

@@ -50,7 +50,7 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        """The name Maven gives the file; unique over all our lock files (tested)."""
+        """Return the name Maven gives the file; unique over all our lock files (tested)."""
         suffix = f"-{self.classifier}" if self.classifier else ""
         return f"{self.artifact}-{self.version}{suffix}.jar"
 
@@ -67,7 +67,7 @@ def jar_paths(*set_names: str, lock: Path = RUNTIME_LOCK) -> tuple[Path, ...]:
 
 
 def lake_jar_sets(catalog_properties: Mapping[str, str]) -> tuple[str, ...]:
-    """The sets Spark reads a lake with; only one on S3 is worth downloading Iceberg's AWS bundle for."""
+    """Return the sets Spark reads a lake with; only one on S3 is worth Iceberg's AWS bundle."""
     is_on_s3 = any(key.startswith("s3.") for key in catalog_properties)
     warehouse = catalog_properties.get("warehouse", "")
     return ("spark", "spark-s3") if is_on_s3 or warehouse.startswith(("s3://", "s3a://")) else ("spark",)

@@ -52,7 +52,7 @@ class JavaRuntime:
 
     @property
     def runs_spark(self) -> bool:
-        """Whether Spark 4.1 supports and starts on it."""
+        """True if Spark 4.1 supports and starts on it."""
         return self.version in SPARK_JAVA_VERSIONS and self.has_vector_module
 
 

@@ -163,7 +163,7 @@ def _refuse_taken_ports(settings: KafkaSettings) -> None:
 
 
 def _answers(settings: KafkaSettings, bootstrap_servers: str) -> bool:
-    """Whether it is this broker that answers: another program may have taken the port in between."""
+    """True if it is this broker that answers: another program may have taken the port in between."""
     if not is_listening(settings.port):
         return False
     written = (settings.home / "data" / "meta.properties").read_text().splitlines()

@@ -81,12 +81,12 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """The server's own pid, also the id of its process group."""
+        """Return the server's own pid, also the id of its process group."""
         return self.record.pid
 
     @property
     def is_running(self) -> bool:
-        """Whether the child has not ended."""
+        """True if the child has not ended."""
         return self._child.poll() is None
 
     def wait_until(self, is_ready: Callable[[], bool], timeout_seconds: float) -> None:
@@ -136,7 +136,7 @@ def read_record(run_folder: Path, name: str) -> ProcessRecord | None:
 
 
 def is_alive(record: ProcessRecord) -> bool:
-    """Whether the recorded process itself still runs."""
+    """True if the recorded process itself still runs."""
     return record.boot == _boot() and _start_time(record.pid) == record.started
 
 
@@ -178,7 +178,7 @@ def _is_free(port: int) -> bool:
 
 
 def is_listening(port: int) -> bool:
-    """Whether something accepts connections on the loopback port."""
+    """True if something accepts connections on the loopback port."""
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -91,7 +91,7 @@ def start_spark_connect(settings: SparkConnectSettings) -> SparkConnectServer:
 
 
 def _has_started(log_path: Path, said_before: int) -> bool:
-    """Whether the server itself says so; who listens on the port could be anybody."""
+    """True if the server itself says so; who listens on the port could be anybody."""
     with log_path.open("rb") as log:
         log.seek(said_before)
         return _STARTED in log.read()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli import output
-from cli.work import connections_for, load_pipeline
+from cli.work import connections_for, load_pipeline, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -85,7 +85,7 @@ def _tell_files(counts: FileCounts) -> None:
 
 
 def print_audits(results: Iterable[AuditResult]) -> None:
-    """A table of audits, then one line of judgement each."""
+    """Print a table of audits, then one line of judgement each."""
     results = list(results)
     columns = ("pipeline", *NUMBERS)
     rows = [[getattr(result, column) for column in columns] for result in results]
@@ -94,20 +94,3 @@ def print_audits(results: Iterable[AuditResult]) -> None:
     )
     for result in results:
         output.say(f"{result.pipeline}: {verdict(result)}")
-
-
-def verdict(result: AuditResult) -> str:
-    """One line of judgement."""
-    if not result.is_clean:
-        return f"NOT exact: {', '.join(result.examples)} (partition:offset)"
-    gone = (
-        f"; {output.count(result.gone, 'offset')} that Kafka no longer holds were judged by counts"
-        if result.gone
-        else ""
-    )
-    removed = (
-        f"; {output.count(result.removed, 'record')} another writer removed ({', '.join(result.examples)})"
-        if result.removed
-        else ""
-    )
-    return f"every record is in the table once, unchanged{removed}{gone}"

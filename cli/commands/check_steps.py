@@ -199,7 +199,7 @@ def _table(catalog: Catalog, pipeline: PipelineConfig) -> tuple[FoundTable, str]
 
 
 def _storage_location(config: SluiceConfig, catalog: Catalog, table: Table | None) -> str:
-    """Where data files go, as near as it can be told before there is a table."""
+    """Return where data files go, as near as it can be told before there is a table."""
     if table is not None:
         return table.location()
     warehouse = catalog.properties.get("warehouse", "")

@@ -11,6 +11,8 @@ from cli import output
 from cli.work import pipelines_named
 from spark_jobs.checks.registry import BY_NAME
 from spark_jobs.config.file import load_config
+from spark_jobs.monitoring.checkup import check_up
+from spark_jobs.monitoring.survey import Surveyor
 from spark_jobs.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -44,10 +46,6 @@ def command(pipeline: str | None, is_all: bool, as_json: bool) -> int:
         )
     config = load_config()
     chosen = pipelines_named(config, pipeline)
-    from spark_jobs.monitoring.checkup import (  # noqa: PLC0415  (pyiceberg, Kafka: not for `--help`)
-        check_up,
-    )
-    from spark_jobs.monitoring.survey import Surveyor  # noqa: PLC0415
 
     found = check_up(Surveyor(config.model_copy(update={"pipelines": chosen})))
     if as_json:
@@ -58,7 +56,7 @@ def command(pipeline: str | None, is_all: bool, as_json: bool) -> int:
 
 
 def print_checks(found: Sequence[Health]) -> None:
-    """One row a check, then the command that mends each failed one."""
+    """Print one row a check, then the command that mends each failed one."""
     output.table(
         ("pipeline", "check", "", "fact"),
         [

@@ -21,7 +21,7 @@ def render_config(
     namespace: str = "lake",
     properties: Mapping[str, str] | None = None,
 ) -> str:
-    """A configuration for these topics; without ``bootstrap_servers`` for the embedded broker."""
+    """Return a configuration for these topics; without ``bootstrap_servers`` for the embedded broker."""
     kafka = {**({"bootstrap.servers": bootstrap_servers} if bootstrap_servers else {}), **(properties or {})}
     return _TEMPLATE.format(kafka=_kafka(kafka), pipelines=_pipelines(topics, namespace))
 

@@ -38,7 +38,7 @@ def command(pipeline: str) -> int:
 
 
 def print_batch(batch: BatchResult) -> None:
-    """One line of what a batch brought."""
+    """Print one line of what a batch brought."""
     balance = batch.balance
     output.say(
         f"  {batch.batch_id}: {output.count(balance.rows, 'row')}, "
@@ -49,7 +49,7 @@ def print_batch(batch: BatchResult) -> None:
 
 
 def last_line(result: DrainResult) -> str:
-    """How the drain ended, also when there was nothing to do."""
+    """Return how the drain ended, also when there was nothing to do."""
     if result.paused is not None:
         drained = output.count(len(result.batches), "batch", "batches")
         return f"{drained} drained; {paused_line(result.paused)} ({mends.resume(result.pipeline)})"

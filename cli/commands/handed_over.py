@@ -12,7 +12,9 @@ import click
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def _handing_over(folder: str) -> click.Command:
+def hand_over(folder: str) -> click.Command:
+    """Return the command that becomes ``python -m FOLDER`` with whatever is typed after it."""
+
     @click.command(folder, context_settings={"ignore_unknown_options": True, "help_option_names": []})
     @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
     def command(arguments: tuple[str, ...]) -> NoReturn:
@@ -20,7 +22,3 @@ def _handing_over(folder: str) -> click.Command:
         os.execv(sys.executable, [sys.executable, "-m", folder, *arguments])  # noqa: S606  (no shell wanted)
 
     return command
-
-
-prove = _handing_over("prove")
-bench = _handing_over("bench")

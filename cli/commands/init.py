@@ -14,6 +14,7 @@ from spark_jobs.config.file import DEFAULT_FILE_NAME, ENVIRONMENT_CONFIG, home_f
 from spark_jobs.config.redaction import is_secret_key
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.yaml_document import parse_document
+from spark_jobs.connections.broker_topics import list_topics
 from spark_jobs.connections.endpoints import read_endpoints
 from spark_jobs.protocol.errors import ConfigError, SluiceError
 
@@ -27,7 +28,7 @@ from spark_jobs.protocol.errors import ConfigError, SluiceError
 @click.option("--namespace", default="lake", show_default=True, help="Namespace of the tables.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @click.option("--yes", is_flag=True, help="Ask nothing: the embedded broker unless named, all its topics.")
-def init(
+def command(
     *,
     bootstrap_servers: str | None,
     properties: tuple[str, ...],
@@ -98,9 +99,6 @@ def _broker_topics(file: Path, bootstrap_servers: str | None, kafka: dict[str, s
     if servers is None:
         output.say("no broker yet: the file has an example instead of your topics")
         return ()
-    from spark_jobs.connections.broker_topics import (  # noqa: PLC0415  (only here a broker is asked)
-        list_topics,
-    )
 
     try:
         topics = list_topics(home, {**resolve(kafka), "bootstrap.servers": servers})
@@ -120,7 +118,7 @@ def _choose(topics: tuple[str, ...], *, takes_all: bool) -> tuple[str, ...]:
 
 
 def choose_topics(answer: str, topics: tuple[str, ...]) -> tuple[str, ...]:
-    """The topics that the answer's numbers (from 1) and names mean, in its order."""
+    """Return the topics that the answer's numbers (from 1) and names mean, in its order."""
     if answer.strip() == "all":
         return topics
     return tuple(dict.fromkeys(_pick(word, topics) for word in answer.replace(",", " ").split()))

@@ -6,6 +6,7 @@ import signal
 import threading
 
 import click
+from prometheus_client import CollectorRegistry, start_http_server
 
 from cli import output
 from servers.metrics import refuse_taken
@@ -24,8 +25,6 @@ def command(host: str | None, port: int | None) -> None:
     `./sluice up` does this by itself. Use it where Dagster runs elsewhere. Each scrape looks at topics,
     tables and logs, at most every 15 s. docs/monitoring has a Grafana dashboard and alert rules.
     """
-    from prometheus_client import CollectorRegistry, start_http_server  # noqa: PLC0415  (not for `--help`)
-
     from spark_jobs.monitoring.metrics import SluiceCollector  # noqa: PLC0415  (pyiceberg, Kafka)
 
     config = load_config()

@@ -1,4 +1,4 @@
-"""``pause PIPELINE`` and ``resume PIPELINE``: drains stop and go on, by a word in the table."""
+"""``pause PIPELINE``: drains stop, by a word in the table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.argument("pipeline")
 @click.option("--reason", required=True, help="Why, for whoever finds the pipeline standing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
-def pause(pipeline: str, reason: str, as_json: bool) -> None:
+def command(pipeline: str, reason: str, as_json: bool) -> None:
     """Stop PIPELINE's drains until `./sluice resume`: one under way ends with the batch it is at.
 
     Upkeep and replays go on. It is kept in the table, so it outlives Dagster's database. Safe to repeat: the
@@ -27,39 +27,16 @@ def pause(pipeline: str, reason: str, as_json: bool) -> None:
     """
     config, chosen = load_pipeline(pipeline)
     with connections_for(config, chosen, "pause") as connections:
-        from spark_jobs.acts.pause import (  # noqa: PLC0415  (pyiceberg: not for `--help`)
-            pause as pause_pipeline,
-        )
+        from spark_jobs.acts.pause import pause  # noqa: PLC0415  (pyiceberg: not for `--help`)
 
-        paused = pause_pipeline(chosen, connections, reason=reason)
+        paused = pause(chosen, connections, reason=reason)
     if as_json:
         output.json_line({"pipeline": chosen.name, "paused": dataclasses.asdict(paused)})
     else:
         output.say(f"{chosen.name}: {paused_line(paused)}")
 
 
-@click.command("resume")
-@click.argument("pipeline")
-@click.option("--reason", required=True, help="Why, for the history.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
-def resume(pipeline: str, reason: str, as_json: bool) -> None:
-    """Let PIPELINE drain again. Safe to repeat: one that is not paused is left alone."""
-    config, chosen = load_pipeline(pipeline)
-    with connections_for(config, chosen, "resume") as connections:
-        from spark_jobs.acts.pause import (  # noqa: PLC0415  (pyiceberg: not for `--help`)
-            resume as resume_pipeline,
-        )
-
-        ended = resume_pipeline(chosen, connections, reason=reason)
-    if as_json:
-        output.json_line({"pipeline": chosen.name, "ended": dataclasses.asdict(ended) if ended else None})
-    elif ended is None:
-        output.say(f"{chosen.name}: it was not paused")
-    else:
-        output.say(f"{chosen.name}: drains again; it was {paused_line(ended)}")
-
-
 def paused_line(paused: Pause) -> str:
-    """Since when, by whom and why."""
+    """Return since when, by whom and why a pipeline is paused."""
     since = datetime.fromtimestamp(paused.at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return f"paused since {since} by {paused.actor}: {paused.reason}"

@@ -14,6 +14,7 @@ import click
 
 from cli import output
 from cli.work import connections_for, load_pipeline
+from spark_jobs.lake.moments import parse_moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +43,6 @@ def command(pipeline: str, sql: str, as_of: str | None, as_json: bool, as_csv: b
         raise click.UsageError("--json and --csv are two outputs: choose one")
     config, chosen = load_pipeline(pipeline)
     with connections_for(config, chosen, "query", needs_kafka=False) as connections:
-        from spark_jobs.lake.moments import parse_moment  # noqa: PLC0415  (with what it is for)
         from spark_jobs.query.query import query  # noqa: PLC0415  (DuckDB, pyiceberg: not for `--help`)
 
         moment = parse_moment(as_of) if as_of else None
@@ -63,7 +63,7 @@ def _rows(answer: Answer) -> Iterator[list[Any]]:
 
 
 def _print_json(answer: Answer) -> None:
-    """One object on one line, written as the rows come."""
+    """Write one object on one line, as the rows come."""
     out = sys.stdout
     columns = [{"name": field.name, "type": str(field.type)} for field in answer.schema]
     out.write(f'{{"columns":{json.dumps(columns, separators=(",", ":"))},"rows":[')
@@ -96,7 +96,7 @@ def _cell(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """The value as JSON has it: times in ISO 8601, exact numbers as text, bytes as text or else in hex."""
+    """Return the value as JSON has it: times in ISO 8601, exact numbers as text, bytes as text or in hex."""
     match value:
         case dict():
             return {str(key): _plain(inner) for key, inner in value.items()}

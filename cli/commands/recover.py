@@ -35,7 +35,7 @@ def command(pipeline: str | None) -> None:
 
 
 def summary_of(result: RecoveryResult) -> str:
-    """What a recovery settled, in one line."""
+    """Return what a recovery settled, in one line."""
     found = (
         (len(result.marked), "marked as landed"),
         (len(result.adopted), "adopted from their files"),

@@ -66,7 +66,7 @@ def command(yes: bool) -> None:
 
 
 def kept(config: SluiceConfig) -> list[str]:
-    """What is in use and lies outside the state folder, a line each."""
+    """Return what is in use and lies outside the state folder, a line each."""
     lines = []
     if config.has_broker:
         lines.append(f"not deleted: topics and consumer groups of {config.kafka['bootstrap.servers']}")
@@ -82,7 +82,7 @@ def kept(config: SluiceConfig) -> list[str]:
 
 
 def _refuse_foreign(home: Path, entries: list[Path]) -> None:
-    """A mistyped SLUICE_HOME must not cost somebody a folder of theirs."""
+    """Refuse a folder that is not Sluice's: a mistyped SLUICE_HOME must not cost somebody one of theirs."""
     foreign = sorted(entry.name for entry in entries if entry.name not in OWN_ENTRIES)
     if foreign:
         raise ConfigError(

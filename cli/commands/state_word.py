@@ -29,7 +29,7 @@ class StateWord(StrEnum):
 
     @property
     def needs_person(self) -> bool:
-        """Whether nothing will happen by itself."""
+        """True if nothing will happen by itself."""
         return self in {StateWord.HELD, StateWord.STALLED, StateWord.FAILED, StateWord.STOPPED}
 
 

@@ -13,11 +13,12 @@ from cli import output
 from cli.commands.state_word import PipelineFacts, PipelineState, judge
 from cli.stand.run_record import read_up
 from spark_jobs.config.file import load_config
+from spark_jobs.connections.broker_topics import refresh_topics
+from spark_jobs.monitoring.survey import Surveyed, Surveyor
 from spark_jobs.protocol.errors import SluiceError
 
 if TYPE_CHECKING:
     from spark_jobs.config.settings import SluiceConfig
-    from spark_jobs.monitoring.survey import Surveyed, Surveyor
 
 
 @click.command("status")
@@ -49,16 +50,11 @@ def command(as_json: bool) -> int:
 
 
 def look(config: SluiceConfig) -> list[tuple[PipelineFacts, PipelineState]]:
-    """One look at every pipeline, in the configuration's order."""
+    """Look at every pipeline once, in the configuration's order."""
     return [(facts, judge(facts)) for facts in _facts(config)]
 
 
 def _facts(config: SluiceConfig) -> list[PipelineFacts]:
-    from spark_jobs.monitoring.survey import (  # noqa: PLC0415  (pyiceberg: not for `--help`)
-        Surveyed,
-        Surveyor,
-    )
-
     facts, up = [], read_up(config.home)
     surveyor = Surveyor(_with_topics_of_today(config))
     surveyed = surveyor.survey()
@@ -82,10 +78,6 @@ def _facts(config: SluiceConfig) -> list[PipelineFacts]:
 
 def _with_topics_of_today(config: SluiceConfig) -> SluiceConfig:
     """List the broker's topics anew when pipelines depend on them; as last listed when it does not answer."""
-    from spark_jobs.connections.broker_topics import (  # noqa: PLC0415  (librdkafka: not for `--help`)
-        refresh_topics,
-    )
-
     try:
         return refresh_topics(config)
     except SluiceError as error:

@@ -82,7 +82,7 @@ def _print(trace: Trace) -> None:
 
 
 def _facts(trace: Trace) -> dict[str, Any]:
-    """What is known, in the order in which it is told."""
+    """Return what is known, in the order in which it is told."""
     entry, place, by = trace.entry, trace.place, trace.removed_by
     facts: dict[str, Any] = {"why": trace.why}
     if place is not None:

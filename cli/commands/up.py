@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from cli import output
+from cli.commands.status import look
 from cli.stand.run_record import hold
+from cli.stand.sample_topics import create_sample_topics
 from spark_jobs.config.file import load_config
+from spark_jobs.connections.broker_topics import list_topics
+from spark_jobs.connections.properties import resolve_kafka_properties
 from spark_jobs.protocol.errors import SluiceError
 
 if TYPE_CHECKING:
@@ -51,9 +55,6 @@ def command(host: str, port: int) -> None:
 
 
 def _start_sample(servers: Servers) -> None:
-    from cli.stand.sample_topics import (  # noqa: PLC0415  (librdkafka: only with an embedded broker)
-        create_sample_topics,
-    )
 
     create_sample_topics({"bootstrap.servers": servers.endpoints.kafka_bootstrap_servers or ""})
     servers.start_stream()
@@ -61,9 +62,6 @@ def _start_sample(servers: Servers) -> None:
 
 def _list_topics(config: SluiceConfig) -> None:
     """Tell at once when the broker is away, and go on: the sensor asks again every few seconds."""
-    from spark_jobs.connections.broker_topics import list_topics  # noqa: PLC0415  (librdkafka)
-    from spark_jobs.connections.properties import resolve_kafka_properties  # noqa: PLC0415
-
     try:
         list_topics(config.home, resolve_kafka_properties(config))
     except SluiceError as error:
@@ -102,7 +100,6 @@ def _stay(servers: Servers) -> None:
 
 
 def _status_line(config: SluiceConfig) -> str:
-    from cli.commands.status import look  # noqa: PLC0415  (pyiceberg)
 
     words = [f"{facts.pipeline} {state.word}{_lag(facts.lag)}" for facts, state in look(config)]
     return f"{time.strftime('%H:%M:%S')}  {' · '.join(words) or 'no pipelines are configured'}"

@@ -67,7 +67,7 @@ def command(pipeline: str, only: str | None, *, dry_run: bool, as_json: bool) ->
 
 
 def print_upkeep(results: Iterable[UpkeepResult]) -> None:
-    """A table: for each table and kind the figures before and after, then what else there is to say."""
+    """Print a table: for each table and kind the figures before and after, then what else there is to say."""
     rows = [_row(result.kind, table) for result in results for table in result.tables]
     if rows:
         names = [name.replace("_", " ") for name in _FIGURES]
@@ -86,7 +86,7 @@ def _change(before: int, after: int) -> str:
 
 
 def _due(pipeline: PipelineConfig, connections: Connections) -> dict[str, str]:
-    """What is due and why, by kind."""
+    """Return what is due and why, by kind."""
     from spark_jobs.upkeep.due import log_due, upkeep_due  # noqa: PLC0415  (pyiceberg: not for `--help`)
 
     due = {each.kind.name: each.reason for each in upkeep_due(pipeline, connections)}
@@ -97,7 +97,7 @@ def _due(pipeline: PipelineConfig, connections: Connections) -> dict[str, str]:
 def _run_all(
     kinds: Iterable[UpkeepKind], pipeline: PipelineConfig, connections: Connections, *, dry_run: bool
 ) -> tuple[list[UpkeepResult], list[RetryableError]]:
-    """What one kind cannot do keeps no other from its work: a damaged file is no reason to keep snapshots."""
+    """Run each kind; what one cannot do keeps no other from it: a damaged file may not keep snapshots."""
     results, failed = [], []
     for kind in kinds:
         try:

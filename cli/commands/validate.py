@@ -11,6 +11,7 @@ from cli import output
 from spark_jobs.config.file import read_config
 from spark_jobs.config.problems import ConfigProblem
 from spark_jobs.config.quantities import format_duration, format_size
+from spark_jobs.connections.broker_topics import refresh_topics
 from spark_jobs.protocol.errors import ConfigError, SluiceError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.command(name="validate")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: file, problems, pipelines.")
-def validate(*, as_json: bool) -> int:
+def command(*, as_json: bool) -> int:
     """Check sluice.yaml and its team files; connects to the broker only to list topics for topics_regex."""
     reading = read_config()
     config = reading.config
@@ -50,11 +51,7 @@ def _quality_problems(config: SluiceConfig | None) -> Iterator[ConfigProblem]:
 
 
 def _list_topics(config: SluiceConfig) -> tuple[SluiceConfig, list[str]]:
-    """The broker away is no mistake of the file: the topics as last listed stand in."""
-    from spark_jobs.connections.broker_topics import (  # noqa: PLC0415  (only topics_regex needs a broker)
-        refresh_topics,
-    )
-
+    """List the topics anew; a broker that is away is no mistake of the file: those last listed stand in."""
     try:
         return refresh_topics(config), []
     except SluiceError as error:

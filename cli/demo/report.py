@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cli import output
-from cli.commands.audit import verdict
 from cli.demo.landed import Landed, read_landed
 from cli.demo.reading import EXAMPLE_QUERY, EXAMPLE_QUESTION, run_example, snippets
-from cli.work import connections_for
+from cli.work import connections_for, verdict
 from spark_jobs.audit.audit import AuditResult, audit
 from spark_jobs.connections.lake import open_catalog
 from spark_jobs.lake.catalog import close_catalog
@@ -41,12 +40,12 @@ def audit_all(config: SluiceConfig) -> list[Audited]:
 
 
 def to_json(audited: list[Audited]) -> dict[str, object]:
-    """What ``--json`` ends with."""
+    """Return what ``--json`` ends with."""
     return {"pipelines": [{name: getattr(one.result, name) for name in JSON_FIELDS} for one in audited]}
 
 
 def print_report(config: SluiceConfig, audited: list[Audited]) -> None:
-    """Everything a person wants to know once the servers are down."""
+    """Print everything a person wants to know once the servers are down."""
     output.heading("What landed")
     _print_landed(audited)
     output.heading(EXAMPLE_QUESTION)

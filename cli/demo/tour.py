@@ -6,8 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from cli import output
-from cli.commands.audit import verdict
-from cli.work import connections_for
+from cli.work import connections_for, verdict
 from spark_jobs.audit.audit import audit
 from spark_jobs.monitoring.checkup import check_up
 from spark_jobs.monitoring.survey import Surveyor

@@ -32,7 +32,7 @@ _UNWRAPPED = "\b"  # click's mark for a paragraph whose lines stay as they are
 
 
 def render() -> str:
-    """The whole page."""
+    """Return the whole page."""
     group = click.Context(sluice, info_name=PROGRAM)
     parts = [_HEAD, *_options(click.Command(PROGRAM, params=list(common_options())), group)]
     section = ""
@@ -75,7 +75,7 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _options(command: click.Command, context: click.Context) -> Iterator[str]:
-    """A table of the command's own options; none for one that has none."""
+    """Return a table of the command's own options; none for one that has none."""
     everywhere = set() if command.name == PROGRAM else {option.help for option in common_options()}
     records = [
         record

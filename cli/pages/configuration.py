@@ -57,7 +57,7 @@ class _EditorSchema(GenerateJsonSchema):
 
 
 def render_schema() -> str:
-    """The JSON Schema of ``sluice.yaml``; a team file is checked by the same schema's ``WrittenTeamFile``."""
+    """Return the JSON Schema of ``sluice.yaml``; a team file's is ``WrittenTeamFile`` within it."""
     schema = WrittenFile.model_json_schema(schema_generator=_EditorSchema)
     team = WrittenTeamFile.model_json_schema(schema_generator=_EditorSchema)
     team.pop("$defs")
@@ -69,7 +69,7 @@ def render_schema() -> str:
 
 
 def render_config_md() -> str:
-    """The reference of every key, with an example that is itself checked by a test."""
+    """Return the reference of every key, with an example that is itself checked by a test."""
     example = render_config(bootstrap_servers="broker-1:9092,broker-2:9092", topics=("orders", "page.views"))
     parts = [
         _INTRODUCTION,

@@ -45,7 +45,7 @@ class RaisedError:
 
 
 def raised_errors() -> list[RaisedError]:
-    """Every error of every room, by code."""
+    """Return every error of every room, by code."""
     found = {
         error
         for room in ROOMS
@@ -56,7 +56,7 @@ def raised_errors() -> list[RaisedError]:
 
 
 def render() -> str:
-    """The whole page."""
+    """Return the whole page."""
     by_code: defaultdict[str, list[RaisedError]] = defaultdict(list)
     for error in raised_errors():
         by_code[error.code].append(error)
@@ -72,7 +72,7 @@ def render() -> str:
 
 
 def errors_in(tree: ast.Module) -> Iterator[RaisedError]:
-    """The errors a module raises; names of its own text constants are replaced by the text."""
+    """Return the errors a module raises; names of its own text constants are replaced by the text."""
     constants = _constants(tree)
     for node in ast.walk(_Commands().visit(tree)):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
@@ -110,7 +110,7 @@ def _constants(tree: ast.Module) -> dict[str, str]:
 
 
 def _texts(node: ast.expr, constants: Mapping[str, str]) -> list[str]:
-    """The strings an expression can be; both sides of a condition, ``…`` for what is not written there."""
+    """Return the strings an expression can be; both sides of a condition, ``…`` for what stands elsewhere."""
     match node:
         case ast.Constant(value=str(text)) | ast.FormattedValue(value=ast.Constant(value=str(text))):
             return [text]

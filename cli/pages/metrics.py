@@ -23,7 +23,7 @@ spark_jobs/monitoring/metric_families.py. Every metric has the label `pipeline`.
 
 
 def render() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return _HEAD + "".join(map(_row, FAMILIES.values()))
 
 

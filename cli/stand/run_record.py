@@ -50,7 +50,7 @@ def hold(home: str, command: str) -> Iterator[None]:
 
 
 def read_up(home: str) -> UpRecord | None:
-    """The process that holds the state folder now; None when none does."""
+    """Return the process that holds the state folder now; None when none does."""
     try:
         with _file(home).open(encoding="utf-8") as record:
             try:
@@ -64,7 +64,7 @@ def read_up(home: str) -> UpRecord | None:
 
 
 def already_running(record: UpRecord | None, home: str) -> ConfigError:
-    """The refusal to do something while servers run."""
+    """Return the refusal to do something while servers run."""
     who = f"`{record.command}` (process {record.pid})" if record else "another command"
     return ConfigError(
         f"{who} is running with this state folder",

@@ -50,16 +50,16 @@ class Servers:
 
     @property
     def home(self) -> Path:
-        """The state folder."""
+        """Return the state folder."""
         return Path(self.config.home)
 
     @property
     def run_folder(self) -> Path:
-        """Where processes are recorded."""
+        """Return where processes are recorded."""
         return self.home / "run"
 
     def log_path(self, name: str) -> Path:
-        """The log of the server of that name."""
+        """Return the log of the server of that name."""
         return self.home / "logs" / f"{name}.log"
 
     def start_backends(self) -> None:
@@ -207,7 +207,7 @@ def _timed(what: str, start: Callable[[], Started]) -> Started:
 
 
 def _spark_conf(home: Path, conf: dict[str, str]) -> dict[str, str]:
-    """What may stand on a command line; secrets go to a file that only this user reads."""
+    """Return what may stand on a command line; secrets go to a file that only this user reads."""
     secrets = {key: value for key, value in conf.items() if is_secret_key(key)}
     file = home / "conf" / "spark-defaults.conf"
     file.unlink(missing_ok=True)
@@ -233,7 +233,7 @@ def _all_at_once(actions: list[Callable[[], None]]) -> None:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """A second Ctrl-C must not leave half of the servers behind."""
+    """Ignore a second Ctrl-C, which must not leave half of the servers behind."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
     try:

@@ -70,7 +70,7 @@ SAMPLE_TOPICS = (FLIGHTS, WEATHER)
 
 
 def read_sample(sample: SampleTopic) -> Iterator[SampleRecord]:
-    """The topic's records in their fixed order; absent values are null, integers stay integers."""
+    """Return the topic's records in their fixed order; absent values are null, integers stay integers."""
     position = 0
     for batch in _read_table(sample).to_batches(max_chunksize=ROWS_PER_CHUNK):
         for row in batch.to_pylist():

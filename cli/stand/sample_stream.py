@@ -23,7 +23,7 @@ RECORDS_PER_TICK = {FLIGHTS: 20, WEATHER: 2}
 
 
 def endless_sample(sample: SampleTopic, ends: Mapping[int, int]) -> Iterator[SampleRecord]:
-    """What the topic lacks of the sample, then the sample again and again."""
+    """Return what the topic lacks of the sample, then the sample again and again."""
     skip = dict(ends) if sum(ends.values()) < sample.records else {}
     for record in read_sample(sample):
         if skip.get(record.partition, 0):

@@ -38,5 +38,5 @@ def create_sample_topics(properties: Mapping[str, str]) -> None:
 
 
 def end_offsets(properties: Mapping[str, str], topic: str) -> dict[int, int]:
-    """How many records each partition was given so far; the sample uses no transactions."""
+    """Return how many records each partition was given so far; the sample uses no transactions."""
     return KafkaAdmin(properties).source_state(topic).end

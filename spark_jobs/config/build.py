@@ -46,20 +46,6 @@ class _Placed:
     path: Path
 
 
-def demo_config(home: str) -> SluiceConfig:
-    """What is in force without any file: embedded parts and the demo's two pipelines."""
-    return SluiceConfig(
-        home=home,
-        state=f"{home}/log",
-        catalog=_catalog("sluice", {}, home),
-        pipelines=(
-            PipelineConfig(name="flights", topic="flights", table="lake.flights"),
-            # Small batches make the small files that the demo then shows being compacted.
-            PipelineConfig(name="weather", topic="weather", table="lake.weather", max_batch_records=4_000),
-        ),
-    )
-
-
 def build_config(main: Document, teams: Sequence[Document], *, home: str, folder: str) -> Built:
     """Put the main file and the team files together.
 
@@ -78,7 +64,7 @@ def build_config(main: Document, teams: Sequence[Document], *, home: str, folder
         left_out += mistakes
         placed += [] if mistakes else found
     config = _assemble(written, placed, home=home, folder=folder).model_copy(
-        update={"source": main.file, "problems": tuple(left_out)}
+        update={"source": main.file or None, "problems": tuple(left_out)}
     )
     problems += [main.locate(finding) for finding in _check_state(config, main)]
     return Built(

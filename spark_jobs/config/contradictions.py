@@ -21,7 +21,7 @@ _CATALOG_KINDS = ("uri", "type", "py-catalog-impl")
 
 
 def check_main_file(content: dict[str, Any]) -> Iterator[Finding]:
-    """Everything that can contradict in ``sluice.yaml``."""
+    """Return everything that can contradict in ``sluice.yaml``."""
     yield from _check_kafka(_map(content, "kafka"))
     yield from _check_references(content)
     yield from _check_spark(_map(content, "spark"))
@@ -36,7 +36,7 @@ def check_main_file(content: dict[str, Any]) -> Iterator[Finding]:
 
 
 def check_team_file(content: dict[str, Any]) -> Iterator[Finding]:
-    """Everything that can contradict in a file of pipelines."""
+    """Return everything that can contradict in a file of pipelines."""
     yield from _check_table_properties(("defaults",), _map(content, "defaults"))
     for name, pipeline in _map(content, "pipelines").items():
         if isinstance(pipeline, dict):

@@ -29,7 +29,7 @@ class Document:
         return None
 
     def locate(self, finding: Finding) -> ConfigProblem:
-        """The finding with its file, line and dotted key."""
+        """Return the finding with its file, line and dotted key."""
         return ConfigProblem(
             self.file, self.line_of(finding.path), ".".join(finding.path), finding.message, finding.hint
         )

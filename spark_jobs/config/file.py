@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spark_jobs.config.build import build_config, demo_config
+from spark_jobs.config.build import build_config
 from spark_jobs.config.problems import ConfigProblem
 from spark_jobs.config.templates import expand
 from spark_jobs.config.topic_list import read_topics
@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 DEFAULT_FILE_NAME = "sluice.yaml"
 ENVIRONMENT_CONFIG = "SLUICE_CONFIG"
 ENVIRONMENT_HOME = "SLUICE_HOME"
+# In force without any file. Small batches make the small files that the demo then shows being compacted.
+DEMO_CONFIG = """\
+version: 1
+pipelines:
+  flights: {topic: flights, table: lake.flights}
+  weather: {topic: weather, table: lake.weather, max_batch_records: 4000}
+"""
 _GLOB_CHARACTERS = frozenset("*?[")
 
 
@@ -33,7 +40,7 @@ class ConfigReading:
 
 
 def load_config(path: Path | None = None) -> SluiceConfig:
-    """The configuration of ``path``, else of ``SLUICE_CONFIG``, else of ``./sluice.yaml``, else the defaults.
+    """Return the configuration of ``path``, else ``SLUICE_CONFIG``, else ``./sluice.yaml``, else the demo's.
 
     Raises ``ConfigError`` with every mistake of the main file, one a line. Mistakes of team files do not
     raise: they are ``config.problems``.
@@ -51,15 +58,15 @@ def load_config(path: Path | None = None) -> SluiceConfig:
 
 
 def read_config(path: Path | None = None) -> ConfigReading:
-    """As ``load_config`` with the mistakes as values; raises ``ConfigError`` only for a missing file."""
+    """Do as ``load_config``, with the mistakes as values; raises ``ConfigError`` only for a missing file."""
     file = find_config_file(path)
-    if file is None:
-        return ConfigReading(demo_config(str(home_folder(None))), ())
-    main, problems = _read(file)
+    main, problems = _read(file) if file else parse_document("", DEMO_CONFIG)
     if main is None:
         return ConfigReading(None, tuple(problems))
-    teams, team_problems = _read_teams(main, file.parent)
-    built = build_config(main, teams, home=str(home_folder(file)), folder=str(file.parent))
+    home = home_folder(file)
+    folder = (file or home).parent
+    teams, team_problems = _read_teams(main, folder)
+    built = build_config(main, teams, home=str(home), folder=str(folder))
     problems = [*problems, *built.problems]
     if built.config is None:
         return ConfigReading(None, tuple(problems))
@@ -74,7 +81,7 @@ def with_listed_topics(config: SluiceConfig) -> SluiceConfig:
 
 
 def find_config_file(path: Path | None) -> Path | None:
-    """Absolute path of the file in force; None when there is none and none was asked for."""
+    """Return the absolute path of the file in force; None when there is none and none was asked for."""
     asked = path or (Path(os.environ[ENVIRONMENT_CONFIG]) if os.environ.get(ENVIRONMENT_CONFIG) else None)
     file = (asked or Path(DEFAULT_FILE_NAME)).expanduser().absolute()
     if file.is_file():

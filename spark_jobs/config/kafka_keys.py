@@ -74,7 +74,7 @@ _JAVA_NAMES = {
 
 
 def validate_kafka_properties(properties: Mapping[str, str]) -> list[Finding]:
-    """Every mistake in properties given under librdkafka's names, in their order; values are not shown.
+    """Return every mistake in properties under librdkafka's names, in their order; values are not shown.
 
     A finding's path is the property's name. Values are librdkafka's to judge, when a client is made.
     """

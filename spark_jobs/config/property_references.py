@@ -14,7 +14,7 @@ _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def malformed_reference(value: str) -> str | None:
-    """What is wrong with a reference in the value, None when all are well-formed; never quotes the value."""
+    """Return what is wrong with a reference in the value, None when all are well-formed; never quotes it."""
     if "${" in REFERENCE.sub("", value):
         return "a ${ has no closing brace"
     for reference in REFERENCE.findall(value):

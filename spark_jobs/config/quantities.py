@@ -17,17 +17,17 @@ _QUANTITY = re.compile(r"(\d+)\s*([A-Za-z]+)")
 
 
 def parse_duration_seconds(text: str) -> int:
-    """Seconds of a duration such as ``30s``, ``5m``, ``1h``, ``7d``; raises ``UnreadableValueError``."""
+    """Return the seconds of a duration such as ``30s``, ``5m``, ``7d``; raises ``UnreadableValueError``."""
     return _parse(text, _SECONDS, "a duration", "Write a whole number and a unit: 30s, 5m, 1h, 1d.")
 
 
 def parse_size_bytes(text: str) -> int:
-    """Bytes of a size such as ``512KiB``, ``256MiB``, ``1GB``; raises ``UnreadableValueError``."""
+    """Return the bytes of a size such as ``512KiB``, ``256MiB``, ``1GB``; raises ``UnreadableValueError``."""
     return _parse(text, _BYTES, "a size", "Write a whole number and a unit: 512KiB, 256MiB, 1GiB.")
 
 
 def format_size(size_bytes: int) -> str:
-    """The shortest exact binary form: ``268435456`` is ``256MiB``."""
+    """Return the shortest exact binary form: ``268435456`` is ``256MiB``."""
     for unit in ("TiB", "GiB", "MiB", "KiB"):
         factor = _BYTES[unit.lower()]
         if size_bytes and size_bytes % factor == 0:
@@ -36,7 +36,7 @@ def format_size(size_bytes: int) -> str:
 
 
 def format_duration(seconds: int) -> str:
-    """The shortest exact form: ``3600`` is ``1h``."""
+    """Return the shortest exact form: ``3600`` is ``1h``."""
     for unit in ("d", "h", "m"):
         if seconds and seconds % _SECONDS[unit] == 0:
             return f"{seconds // _SECONDS[unit]}{unit}"

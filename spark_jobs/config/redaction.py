@@ -25,7 +25,7 @@ _USERINFO = re.compile(r"(?<=://)([^/@\s:]*):([^/\s]+)(?=@)")
 
 
 def is_secret_key(key: str) -> bool:
-    """Whether values of this property (Kafka's, a catalog's, Spark's) must never be shown."""
+    """True if values of this property (Kafka's, a catalog's, Spark's) must never be shown."""
     return bool(_SECRET_WORDS.search(key)) and not _NOT_SECRET.search(key)
 
 
@@ -36,17 +36,17 @@ def url_passwords(value: str) -> tuple[str, ...]:
 
 
 def redact_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """A copy fit to be shown; unresolved ``${…}`` references stay, they name a place and hold nothing."""
+    """Return a copy fit to be shown; ``${…}`` references stay, they name a place and hold nothing."""
     return {key: redact_value(key, value) for key, value in properties.items()}
 
 
 def redact_value(key: str, value: str) -> str:
-    """The value, or a mask where the key is secret; passwords inside URLs are masked under any key."""
+    """Return the value, or a mask where the key is secret; passwords inside URLs are masked under any key."""
     if is_secret_key(key) and not _REFERENCES_ONLY.fullmatch(value):
         return MASK
     return redact_urls(value)
 
 
 def redact_urls(value: str) -> str:
-    """The text with the passwords inside its URLs masked."""
+    """Return the text with the passwords inside its URLs masked."""
     return _URL_TOKEN.sub(MASK, _USERINFO.sub(rf"\1:{MASK}", value))

@@ -39,7 +39,7 @@ _remembered: set[str] = set()
 
 
 def resolve(properties: Mapping[str, str]) -> dict[str, str]:
-    """A copy with every reference replaced by its value, read now.
+    """Return a copy with every reference replaced by its value, read now.
 
     Raises ``ConfigError`` (``missing-secret``) naming the key and the reference, never a value.
     """
@@ -47,7 +47,7 @@ def resolve(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def scrub(text: str) -> str:
-    """The text with every remembered value masked, also where it stands URL-encoded."""
+    """Return the text with every remembered value masked, also where it stands URL-encoded."""
     for secret in sorted(_remembered, key=len, reverse=True):
         text = text.replace(secret, MASK)
     return text

@@ -235,7 +235,7 @@ class PipelineConfig(PipelineSettings):
 
     @property
     def gates(self) -> tuple[Suite, ...]:
-        """The suites that a batch has to meet before it is committed."""
+        """Return the suites that a batch has to meet before it is committed."""
         return tuple(suite for suite in self.quality if suite.when is When.GATE)
 
 
@@ -279,11 +279,11 @@ class SluiceConfig(_WithSecrets):
 
     @property
     def has_broker(self) -> bool:
-        """Whether the file names a broker; if not, the embedded one is meant."""
+        """True if the file names a broker; if not, the embedded one is meant."""
         return bool(self.kafka.get("bootstrap.servers"))
 
     def pipeline(self, name: str) -> PipelineConfig | None:
-        """The pipeline of that name."""
+        """Return the pipeline of that name."""
         return next((pipeline for pipeline in self.pipelines if pipeline.name == name), None)
 
 

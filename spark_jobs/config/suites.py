@@ -56,16 +56,16 @@ class Expectation:
 
     @property
     def is_of_rows(self) -> bool:
-        """Whether each row meets it or not, so that failing rows can be told from others."""
+        """True if each row meets it or not, so that failing rows can be told from others."""
         return self.type in ROW_EXPECTATIONS
 
     @property
     def is_of_columns(self) -> bool:
-        """Whether it is about names and types alone: no row is looked at."""
+        """True if it is about names and types alone: no row is looked at."""
         return self.type in COLUMN_EXPECTATIONS
 
     def columns(self, known: Collection[str]) -> tuple[str, ...]:
-        """The columns it reads; of a row condition, every word that is one of the ``known`` columns."""
+        """Return the columns it reads; of a row condition, every word that is one of the ``known``."""
         named = [self.kwargs[key] for key in _NAMED_COLUMN if key in self.kwargs]
         listed = self.kwargs.get("column_list", ())
         words = re.findall(r"\w+", str(self.kwargs.get("row_condition") or ""))

@@ -42,7 +42,7 @@ def expand(config: SluiceConfig, topics: Iterable[str]) -> SluiceConfig:
 def first_clash(
     entry: PipelineConfig | PipelineTemplate, others: Sequence[PipelineConfig | PipelineTemplate]
 ) -> PipelineConfig | None:
-    """The pipeline of the same name, or one that writes the same table; templates clash once expanded."""
+    """Return a pipeline of the same name or that writes the same table; templates clash once expanded."""
     if isinstance(entry, PipelineTemplate):
         return None
     tables = _tables(entry)
@@ -53,13 +53,13 @@ def first_clash(
 
 
 def safe_name(topic: str) -> str:
-    """The topic as a pipeline's name and as ``{topic}`` in a table's."""
+    """Return the topic as a pipeline's name and as ``{topic}`` in a table's."""
     name = _UNSAFE.sub("_", topic)
     return f"_{name}" if name[0].isdigit() else name
 
 
 def table_of(table: str, topic: str) -> str:
-    """The table of a topic: ``{topic}`` stands for the topic, safe as a name."""
+    """Return the table of a topic: ``{topic}`` stands for the topic, safe as a name."""
     return table.replace("{topic}", _UNSAFE.sub("_", topic))
 
 

@@ -32,7 +32,7 @@ _WANTED = {
 
 
 def validate(document: Document, model: type[_Model]) -> tuple[_Model | None, list[ConfigProblem]]:
-    """The file's model and all its mistakes.
+    """Return the file's model and all its mistakes.
 
     With mistakes, the model holds what is left when the keys in error are taken out (a pipeline goes as a
     whole), so that what is right can still be compared with other files; None when nothing is left.
@@ -80,7 +80,7 @@ def _has_pipelines(content: dict[str, Any]) -> bool:
 
 
 def _translate_all(model: type[BaseModel], details: list[ErrorDetails]) -> list[Finding]:
-    """A required key that is there under a mistyped name is one mistake, not two."""
+    """Return every mistake; a required key that is there under a mistyped name is one, not two."""
     findings = [_translate(model, detail) for detail in details]
     meant = {
         (*finding.path[:-1], suggestion)
@@ -109,7 +109,7 @@ def _translate(model: type[BaseModel], detail: ErrorDetails) -> Finding:
 
 
 def _known_keys(model: type[BaseModel], path: tuple[str, ...]) -> list[str]:
-    """The keys of the section that the path's last key stands in; names of pipelines are no keys."""
+    """Return the keys of the section that the path's last key stands in; names of pipelines are no keys."""
     holder: type[BaseModel] | None = model
     for part in path[:-1]:
         fields = _by_key(holder) if holder else {}
@@ -119,7 +119,7 @@ def _known_keys(model: type[BaseModel], path: tuple[str, ...]) -> list[str]:
 
 
 def _by_key(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """The fields under the names a person writes."""
+    """Return the fields under the names a person writes."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 

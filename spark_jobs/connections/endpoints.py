@@ -18,7 +18,7 @@ class Endpoints:
 
 
 def read_endpoints(home: str) -> Endpoints:
-    """What is said to run; a server killed since then is still named."""
+    """Return what is said to run; a server killed since then is still named."""
     try:
         return Endpoints(**json.loads(_file(home).read_text(encoding="utf-8")))
     except FileNotFoundError:

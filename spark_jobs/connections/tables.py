@@ -26,7 +26,7 @@ def load_fresh(connections: Connections, identifier: str) -> Table | None:
 
 
 def load_drained(pipeline: PipelineConfig, connections: Connections) -> Table:
-    """The pipeline's table as it is now; raises ``ConfigError`` (``no-table-yet``) before its first batch."""
+    """Return the table as it is now; raises ``ConfigError`` (``no-table-yet``) before its first batch."""
     table = load_fresh(connections, pipeline.table)
     if table is None:
         raise ConfigError(

@@ -30,7 +30,9 @@ def config_of(*pipelines: PipelineConfig) -> SluiceConfig:
 
 
 CONFIG = config_of(
-    PipelineConfig(name="flights", topic="flights", table="lake.flights", owners=("ops@example.com", "data")),
+    PipelineConfig(
+        name="flights", topic="flights", table="lake.flights", owners=("ops@example.com", "team:data")
+    ),
     PipelineConfig(name="delays-1", topic="flights", table="lake.us.delays"),
 )
 

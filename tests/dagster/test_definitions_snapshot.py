@@ -35,7 +35,11 @@ def _config() -> SluiceConfig:
         catalog=CatalogSettings(properties={}),
         pipelines=(
             PipelineConfig(
-                name="a.b-1", topic="a.b", table="lake.ab", owners=("ops@x.org", "data"), quality=(suite,)
+                name="a.b-1",
+                topic="a.b",
+                table="lake.ab",
+                owners=("ops@x.org", "team:data"),
+                quality=(suite,),
             ),
             PipelineConfig(name="c", topic="c", table="lake.us.c"),
         ),

@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from cli import output
+from cli.demo.drain_watch import wait_for_runs, wait_until_drained
 from cli.stand.run_record import hold
+from cli.stand.sample_data import SAMPLE_TOPICS, produce_sample
+from cli.stand.sample_topics import create_sample_topics, end_offsets
 from spark_jobs.config.file import (
+    DEMO_CONFIG,
     ENVIRONMENT_CONFIG,
     ENVIRONMENT_HOME,
     find_config_file,
@@ -24,13 +28,6 @@ from spark_jobs.storage.state_files import write_whole
 if TYPE_CHECKING:
     from cli.stand.running import Servers
     from spark_jobs.config.settings import SluiceConfig
-
-DEMO_CONFIG = """\
-version: 1
-pipelines:
-  flights: {topic: flights, table: lake.flights}
-  weather: {topic: weather, table: lake.weather, max_batch_records: 4000}
-"""
 
 
 @click.command("demo")
@@ -45,7 +42,6 @@ def command(as_json: bool) -> int:
     """
     config = _demo_config()
     with hold(config.home, "./sluice demo"):
-        from cli.demo.drain_watch import wait_for_runs  # noqa: PLC0415
         from cli.demo.report import (  # noqa: PLC0415  (pyiceberg: not for `--help`)
             audit_all,
             print_report,
@@ -75,7 +71,7 @@ def command(as_json: bool) -> int:
 
 
 def _demo_config() -> SluiceConfig:
-    """The built-in defaults; beside a configuration of the user's own, in the demo's own state folder."""
+    """Return the built-in defaults; beside a user's own configuration, in the demo's own state folder."""
     own = find_config_file(None)
     if own is None:
         return load_config()
@@ -90,11 +86,6 @@ def _demo_config() -> SluiceConfig:
 
 
 def _produce(servers: Servers) -> None:
-    from cli.stand.sample_data import (  # noqa: PLC0415  (librdkafka: not for `--help`)
-        SAMPLE_TOPICS,
-        produce_sample,
-    )
-    from cli.stand.sample_topics import create_sample_topics, end_offsets  # noqa: PLC0415
 
     properties = {"bootstrap.servers": servers.endpoints.kafka_bootstrap_servers or ""}
     create_sample_topics(properties)
@@ -111,7 +102,6 @@ def _produce(servers: Servers) -> None:
 
 
 def _wait_until_drained(servers: Servers) -> None:
-    from cli.demo.drain_watch import wait_until_drained  # noqa: PLC0415  (pyiceberg: not for `--help`)
 
     try:
         wait_until_drained(servers.config, servers.raise_if_ended, output.say)

@@ -1,0 +1,30 @@
+"""``resume PIPELINE``: drains go on, by a word in the table."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+
+from cli import output
+from cli.commands.pause import paused_line
+from cli.work import connections_for, load_pipeline
+
+
+@click.command("resume")
+@click.argument("pipeline")
+@click.option("--reason", required=True, help="Why, for the history.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+def command(pipeline: str, reason: str, as_json: bool) -> None:
+    """Let PIPELINE drain again. Safe to repeat: one that is not paused is left alone."""
+    config, chosen = load_pipeline(pipeline)
+    with connections_for(config, chosen, "resume") as connections:
+        from spark_jobs.acts.pause import resume  # noqa: PLC0415  (pyiceberg: not for `--help`)
+
+        ended = resume(chosen, connections, reason=reason)
+    if as_json:
+        output.json_line({"pipeline": chosen.name, "ended": dataclasses.asdict(ended) if ended else None})
+    elif ended is None:
+        output.say(f"{chosen.name}: it was not paused")
+    else:
+        output.say(f"{chosen.name}: drains again; it was {paused_line(ended)}")
