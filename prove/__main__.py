@@ -90,9 +90,9 @@ def _run(chosen: list[Scenario], jobs: int) -> list[Outcome]:
     with (
         tempfile.TemporaryDirectory(prefix="sluice-prove-", ignore_cleanup_errors=True) as folder,
         _murmuring_to(Path(folder) / "scenarios.log"),
-        running_servers(Path(folder), needs) as stage,
+        running_servers(Path(folder), needs) as testbed,
     ):
-        return run_scenarios(chosen, stage, jobs=jobs, on_outcome=tell)
+        return run_scenarios(chosen, testbed, jobs=jobs, on_outcome=tell)
 
 
 @contextmanager

@@ -90,10 +90,10 @@ def totals(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 def summary(outcomes: Sequence[Outcome]) -> str:
     """All of it in two lines."""
     sums = totals(outcomes)
-    told = f"{sums['kept']} kept, {sums['broken']} broken, {sums['left_out']} left out"
+    history = f"{sums['kept']} kept, {sums['broken']} broken, {sums['left_out']} left out"
     counts = ", ".join(f"{name} {sums[name]}" for name in ("lost", "doubled", "unreadable", "stray"))
     times = f"recovery p50 {sums['recovery_p50_seconds']} s, slowest {sums['recovery_worst_seconds']} s"
-    return f"{sums['scenarios']} scenarios: {told}\n{counts}; {times}"
+    return f"{sums['scenarios']} scenarios: {history}\n{counts}; {times}"
 
 
 def as_json(outcomes: Sequence[Outcome], machine: Mapping[str, Any]) -> str:

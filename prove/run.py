@@ -1,6 +1,6 @@
 """Runs scenarios side by side, and those alone that take a whole machine.
 
-What is struck is a process of its own; who strikes and looks is a thread.
+The work is a process of its own; the nemesis and the checker are a thread.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from prove.scenario import Scenario
-    from prove.stage import Stage
+    from prove.workload import Testbed
 
 
 def run_scenarios(
     scenarios: Sequence[Scenario],
-    stage: Stage,
+    testbed: Testbed,
     *,
     jobs: int,
     on_outcome: Callable[[Outcome], None] = lambda _outcome: None,
@@ -32,30 +32,30 @@ def run_scenarios(
     beside_others = [scenario for scenario in scenarios if not scenario.is_alone]
     alone = [scenario for scenario in scenarios if scenario.is_alone]
     for side_by_side, chosen in ((jobs, beside_others), (1, alone)):
-        for outcome in _outcomes(chosen, stage, side_by_side):
+        for outcome in _outcomes(chosen, testbed, side_by_side):
             outcomes[outcome.name] = outcome
             on_outcome(outcome)
     return [outcomes[scenario.name] for scenario in scenarios]
 
 
-def _outcomes(scenarios: Sequence[Scenario], stage: Stage, jobs: int) -> Iterator[Outcome]:
+def _outcomes(scenarios: Sequence[Scenario], testbed: Testbed, jobs: int) -> Iterator[Outcome]:
     """As they come."""
     longest_first = sorted(scenarios, key=lambda scenario: -scenario.minutes)
     with ThreadPoolExecutor(jobs) as pool:
         try:
-            for done in as_completed([pool.submit(run_one, scenario, stage) for scenario in longest_first]):
+            for done in as_completed([pool.submit(run_one, scenario, testbed) for scenario in longest_first]):
                 yield done.result()
         finally:
             # After Ctrl-C the pool would go on to the last scenario; those under way end in seconds.
             pool.shutdown(cancel_futures=True)
 
 
-def run_one(scenario: Scenario, stage: Stage) -> Outcome:
+def run_one(scenario: Scenario, testbed: Testbed) -> Outcome:
     """One scenario, and how long it took."""
     findings, failure, left_out = None, "", ""
     began = time.monotonic()
     try:
-        findings = scenario.run(stage)
+        findings = scenario.run(testbed)
     except LeftOut as reason:
         left_out = str(reason)
     except Exception:  # noqa: BLE001  (a case that cannot be made fails, the others go on)

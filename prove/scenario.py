@@ -8,10 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from prove.workload import CATALOG_NAMES, SQLITE
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from collections.abc import Set as AbstractSet
 
-    from prove.stage import Stage
+    from prove.workload import Testbed
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +61,35 @@ class Scenario:
     promise: str
     needs: frozenset[str]
     is_quick: bool
-    run: Callable[[Stage], Findings]
+    run: Callable[[Testbed], Findings]
     again: str = ""
     minutes: float = 0.0
     is_alone: bool = False
+
+
+def scenario_on(
+    name: str,
+    group: str,
+    title: str,
+    promise: str,
+    run: Callable[[Testbed], Findings],
+    *,
+    catalog: str = SQLITE,
+    needs: AbstractSet[str] = frozenset(),
+    is_quick: bool = False,
+    is_alone: bool = False,
+) -> Scenario:
+    """Return the case as the runner knows it; ``needs`` are servers beside the catalog's."""
+    return Scenario(
+        name=f"{catalog}/{name}",
+        group=f"{group}, on {CATALOG_NAMES[catalog]}",
+        title=title,
+        promise=promise,
+        needs=frozenset(needs | ({catalog} - {SQLITE})),
+        is_quick=is_quick,
+        run=run,
+        is_alone=is_alone,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from prove.lab.nessie import start_nessie
 from prove.lab.rest_catalog import start_rest_catalog
 from prove.lab.s3 import start_s3, store_at
 from prove.lab.server_folder import ServerFolder
-from prove.stage import Stage
+from prove.workload import Testbed
 from servers.process import free_ports
 from servers.spark_connect import SparkConnectSettings, start_spark_connect
 
@@ -77,13 +77,13 @@ class Servers:
 
 
 @contextmanager
-def running_servers(folder: Path, needs: Iterable[str]) -> Iterator[Stage]:
+def running_servers(folder: Path, needs: Iterable[str]) -> Iterator[Testbed]:
     """Start Kafka and what is needed; all are stopped in the end, and with this process however it ends."""
     servers = Servers(folder, spark_cores=os.cpu_count() or 1)
     needed = set(needs)
     try:
         catalogs = {name: servers.catalog(name) for name in _CATALOGS if name in needed}
-        yield Stage(
+        yield Testbed(
             folder,
             servers.kafka(),
             s3_endpoint=servers.s3() if catalogs else "",

@@ -1,11 +1,11 @@
-"""What an operator does, struck half-way: and then does again, or leaves to the next run."""
+"""What an operator does when a fault comes half-way, and then does again or leaves to the next run."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING
 
-from prove.crash.jobs import Job, at, later
+from prove.crash.jobs import Job, at, drain_and_produce
 from prove.crash.promises import (
     ACCEPTED,
     ACCEPTED_AGAIN,
@@ -22,48 +22,52 @@ from prove.crash.promises import (
     SETTLED,
 )
 from prove.lab.pipeline_lab import orders
-from prove.stage import BATCH, PARTITIONS
+from prove.workload import BATCH, PARTITIONS
 
 if TYPE_CHECKING:
-    from prove.stage import Play
+    from prove.workload import Workload
 
 CHEAP = {"expect_column_values_to_be_between": {"column": "price", "max_value": 100}}
 GATED = {"quality": [{"name": "strict", "when": "gate", "expectations": [CHEAP]}]}
 
 
-def _dear(play: Play) -> None:
-    play.produce_batch()
-    play.work()
-    play.produce(
+def _produce_dear(workload: Workload) -> None:
+    workload.produce_batch()
+    workload.run()
+    workload.produce(
         [json.dumps({**json.loads(each), "price": 900.5}).encode() for each in orders(40, DEAR_RECORDS)]
     )
 
 
-def _held(play: Play) -> None:
-    _dear(play)
-    play.work()
+def _hold_batch(workload: Workload) -> None:
+    _produce_dear(workload)
+    workload.run()
 
 
-def _held_to_discard(play: Play) -> None:
-    _held(play)
-    play.produced.rows -= DEAR_RECORDS
+def _hold_batch_to_discard(workload: Workload) -> None:
+    _hold_batch(workload)
+    workload.contents.rows -= DEAR_RECORDS
 
 
-def _topic_made_anew(play: Play) -> None:
-    play.produce_batch()
-    play.work()
-    topic = play.lab.pipeline.topic
-    play.kafka.delete_topic(topic)
-    play.kafka.create_topic(topic, PARTITIONS, retention_ms=-1)
+def _recreate_topic(workload: Workload) -> None:
+    workload.produce_batch()
+    workload.run()
+    topic = workload.lab.pipeline.topic
+    workload.kafka.delete_topic(topic)
+    workload.kafka.create_topic(topic, PARTITIONS, retention_ms=-1)
 
 
 GATED_DRAIN = Job(
-    "gated-drain", "a drain with a quality gate", later, at(AGAIN, "drain.after-gate"), settings=GATED
+    "gated-drain",
+    "a drain with a quality gate",
+    drain_and_produce,
+    at(AGAIN, "drain.after-gate"),
+    settings=GATED,
 )
 HELD_DRAIN = Job(
     "held-drain",
     "a drain whose batch fails its gate",
-    _dear,
+    _produce_dear,
     {
         **at(JUDGED_AGAIN, "drain.after-gate", "drain.after-held"),
         **at(HELD_STILL, "drain.after-parquet-written"),
@@ -74,7 +78,7 @@ HELD_DRAIN = Job(
 PUBLISH = Job(
     "publish",
     "the publishing of a held batch",
-    _held,
+    _hold_batch,
     {
         **at(ADOPTED, "held.after-published", "recover.before-adoption", "commit.before-swap"),
         **at(
@@ -92,7 +96,7 @@ PUBLISH = Job(
 DISCARD = Job(
     "discard",
     "the discarding of a held batch",
-    _held_to_discard,
+    _hold_batch_to_discard,
     {
         **at(DISCARDED_AGAIN, "act.after-offset-commit", "act.before-swap"),
         **at(DISCARDED, "act.after-swap", "act.after-iceberg-snapshot-created"),
@@ -106,7 +110,7 @@ DISCARD = Job(
 ACCEPT = Job(
     "accept",
     "the acceptance of a topic that was made anew",
-    _topic_made_anew,
+    _recreate_topic,
     {**at(ACCEPTED_AGAIN, "accept.before-swap"), **at(ACCEPTED, "accept.after-swap")},
     work="accept",
     again=("accept", "drain"),

@@ -1,4 +1,4 @@
-"""What is under way when something strikes: each job with the places where it may be killed.
+"""What is under way when a fault comes: each job with the places where it may be killed.
 
 The places are the product's own fail points; a job that does not reach one of them fails its case.
 """
@@ -38,28 +38,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from prove.crash.promises import Outcomes, Promise
-    from prove.stage import Play
+    from prove.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """``work`` is struck, ``again`` run after it in turn (names of ``prove.lab.drain_process.Work``).
+    """A fault meets ``work``, ``again`` are run after it in turn (names of ``prove.lab.drain_process.Work``).
 
-    ``outcome`` are the promises for what becomes of its commit; None when that is not struck. ``swap`` is the
-    fail points' name of the commit, ``struck`` its table: the pipeline's table, its ``dead-letters`` or its
-    ``books``. ``settings`` are the pipeline's; ``of_earlier`` as an audit is told it. ``done_already``
-    is the code with which an operator is told that there is nothing left to do.
+    ``outcome`` are the promises for what becomes of its commit; None when none meets that. ``swap`` is
+    the fail points' name of the commit, ``target`` its table: the pipeline's table, its ``dead-letters`` or
+    its ``books``. ``settings`` are the pipeline's; ``of_earlier`` as an audit takes it. ``done_already`` is
+    the code with which an operator is told that there is nothing left to do.
     """
 
     name: str
     title: str
-    prepare: Callable[[Play], None]
+    prepare: Callable[[Workload], None]
     points: Mapping[str, Promise]
     outcome: Outcomes | None = None
     work: str = "drain"
     again: tuple[str, ...] = ("drain",)
     swap: str = "commit"
-    struck: str = "table"
+    target: str = "table"
     settings: Mapping[str, Any] = field(default_factory=dict)
     on_spark: bool = False
     of_earlier: int = 0
@@ -67,43 +67,43 @@ class Job:
 
     @property
     def is_replay(self) -> bool:
-        """Whether it replaces rows, which the same work done again would hide."""
+        """True if it replaces rows, which the same work done again would hide."""
         return self.work.startswith("replay ")
 
 
-def first(play: Play) -> None:
-    """A topic with a batch, no table."""
-    play.produce_batch()
+def produce_first(workload: Workload) -> None:
+    """Produce a batch; there is no table yet."""
+    workload.produce_batch()
 
 
-def later(play: Play) -> None:
-    """One batch in the table, another one in the topic."""
-    play.produce_batch()
-    play.work()
-    play.produce_batch()
+def drain_and_produce(workload: Workload) -> None:
+    """Bring one batch into the table, another one into the topic."""
+    workload.produce_batch()
+    workload.run()
+    workload.produce_batch()
 
 
-def drained_twice(play: Play) -> None:
-    """Two batches in the table."""
-    later(play)
-    play.work()
+def drain_twice(workload: Workload) -> None:
+    """Bring two batches into the table."""
+    drain_and_produce(workload)
+    workload.run()
 
 
-def _after_kill(point: str) -> Callable[[Play], None]:
-    def prepare(play: Play) -> None:
-        later(play)
-        play.lab.kill_at(point)
+def _drain_until_killed_at(point: str) -> Callable[[Workload], None]:
+    def prepare(workload: Workload) -> None:
+        drain_and_produce(workload)
+        workload.lab.kill_at(point)
 
     return prepare
 
 
-def _after_dead_replay(play: Play) -> None:
-    drained_twice(play)
-    play.lab.kill_at("replay.after-parquet-written", work=f"replay {REPLAYED}")
+def _replay_until_killed(workload: Workload) -> None:
+    drain_twice(workload)
+    workload.lab.kill_at("replay.after-parquet-written", work=f"replay {REPLAYED}")
 
 
 def at(promise: Promise, *points: str) -> dict[str, Promise]:
-    """The same promise for each of the places."""
+    """Return the same promise for each of the places."""
     return dict.fromkeys(points, promise)
 
 
@@ -161,27 +161,27 @@ _REPLAY = {
     **at(REPLAY_OVER, "replay.after-flush-complete"),
 }
 
-DRAIN = Job("drain", "a drain", later, _DRAIN, SETTLED)
+DRAIN = Job("drain", "a drain", drain_and_produce, _DRAIN, SETTLED)
 FIRST = Job(
     "first-batch",
     "a table's first batch",
-    first,
+    produce_first,
     {**at(UNBEGUN, "drain.after-table-made"), **_DRAIN},
     SETTLED,
 )
 DEAD_LETTERS = Job(
     "dead-letters",
     "the dead letters' commit",
-    later,
+    drain_and_produce,
     {},
     DEAD_LETTERS_SETTLED,
     swap="dead-letters",
-    struck="dead-letters",
+    target="dead-letters",
 )
 RECOVERY = Job(
     "recovery",
     "the adoption of a dead run's files",
-    _after_kill("commit.before-swap"),
+    _drain_until_killed_at("commit.before-swap"),
     {
         **_SETTLING,
         # A recovery first looks for dead letters that an earlier batch owes.
@@ -193,19 +193,22 @@ RECOVERY = Job(
 RECOVERY_OF_HALF = Job(
     "recovery-of-half",
     "a run after one that died writing",
-    _after_kill("drain.after-tasks"),
+    _drain_until_killed_at("drain.after-tasks"),
     {
         **at(AGAIN, "recover.after-interrupt"),
         **at(SWEPT, "recover.before-delete", "recover.after-sweep"),
     },
 )
 RECOVERY_OF_LANDED = Job(
-    "recovery-of-landed", "a run after one whose commit landed", _after_kill("commit.after-swap"), _SETTLING
+    "recovery-of-landed",
+    "a run after one whose commit landed",
+    _drain_until_killed_at("commit.after-swap"),
+    _SETTLING,
 )
 CHECKPOINT = Job(
     "checkpoint",
     "a fold of the log into the books",
-    drained_twice,
+    drain_twice,
     {
         **at(UNBOOKED, "checkpoint.after-files", "checkpoint.before-swap"),
         **at(BOOKED, "checkpoint.after-swap", "checkpoint.after-entered"),
@@ -215,14 +218,14 @@ CHECKPOINT = Job(
     work="checkpoint",
     again=("checkpoint",),
     swap="checkpoint",
-    struck="books",
+    target="books",
 )
 # The next tick comes first, and neither finishes a replay nor disturbs it.
 _TICK_AND_REPLAY = ("drain", f"replay {REPLAYED}")
 REPLAY = Job(
     "replay",
     "a replay",
-    drained_twice,
+    drain_twice,
     _REPLAY,
     REPLAY_SETTLED,
     work=f"replay {REPLAYED}",
@@ -232,18 +235,18 @@ REPLAY = Job(
 REPLAY_DEAD_LETTERS = Job(
     "replay-dead-letters",
     "the dead letters' commit of a replay",
-    drained_twice,
+    drain_twice,
     {},
     REPLAY_LANDED,
     work=f"replay {REPLAYED}",
     again=_TICK_AND_REPLAY,
     swap="dead-letters",
-    struck="dead-letters",
+    target="dead-letters",
 )
 REPLAY_AFTER_DEAD = Job(
     "replay-after-dead",
     "a replay that gives up one that died",
-    _after_dead_replay,
+    _replay_until_killed,
     {
         **at(GIVEN_UP_AGAIN, "act.after-offset-commit", "act.before-swap"),
         **at(GIVEN_UP, "act.after-swap"),
@@ -255,7 +258,7 @@ REPLAY_AFTER_DEAD = Job(
 ROLLBACK = Job(
     "rollback",
     "a rollback",
-    drained_twice,
+    drain_twice,
     {
         **at(NOT_ROLLED_BACK, "act.after-offset-commit", "rollback.before-swap"),
         **at(ROLLED_BACK, "rollback.after-swap", "act.after-iceberg-snapshot-created"),

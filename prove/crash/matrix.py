@@ -1,10 +1,10 @@
-"""The crash matrix: every job, struck at every place and by every outcome of its commit.
+"""The crash matrix: every job, with a fault at every place and by every outcome of its commit.
 
 So on SQLite and on REST, but that gates meet no REST server, compaction thirteen outcomes there, expiry four
 and Spark's other jobs kills only; on Nessie there is a dozen of all.
 
-After the blow a new process does what the operator or the next tick would do, more records come, and an audit
-counts.
+After the fault a new process does what the operator or the next tick would do, more records come, and
+an audit counts.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from fnmatch import fnmatchcase
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+from prove.checker import check
 from prove.crash.act_jobs import ACCEPT, DISCARD, GATED_DRAIN, HELD_DRAIN, PUBLISH
-from prove.crash.blows import OF_SERVERS, OF_SQLITE, Kill, OfServer
 from prove.crash.jobs import (
     CHECKPOINT,
     DEAD_LETTERS,
@@ -29,22 +29,22 @@ from prove.crash.jobs import (
     REPLAY_DEAD_LETTERS,
     ROLLBACK,
 )
-from prove.crash.replaced import arrivals
+from prove.crash.nemeses import SERVER_COMMIT_FAULTS, SQLITE_COMMIT_FAULTS, Kill, ServerCommitFault
+from prove.crash.replacement import arrival_times
 from prove.crash.restart import Restart
 from prove.crash.upkeep_jobs import COMPACTION, EXPIRY, SPARK_JOBS
 from prove.lab.fault_proxy import Fault
-from prove.scenario import Findings, Scenario
-from prove.stage import CATALOG_NAMES, NESSIE, REST, SQLITE
-from prove.verdict import look
+from prove.scenario import Findings, Scenario, scenario_on
+from prove.workload import NESSIE, REST, SQLITE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from prove.crash.blows import Blow
+    from prove.checker import Counts
     from prove.crash.jobs import Job
+    from prove.crash.nemeses import Nemesis
     from prove.crash.promises import Outcomes, Promise
-    from prove.stage import Play, Stage
-    from prove.verdict import Counts
+    from prove.workload import Testbed, Workload
 
 JOBS = (
     DRAIN,
@@ -65,7 +65,7 @@ GATES = (GATED_DRAIN, HELD_DRAIN)
 # Of the commit that Iceberg's own code makes on the Spark server. Where it never lands and that stays
 # unknown, what was written is an orphan, which is removed days later: nothing to be seen here. What a landed
 # 401 makes of it is a case of the hostile lakes: Iceberg's code deletes what it committed.
-OF_COMPACTION = (
+COMPACTION_FAULTS = (
     Fault.REFUSED_401,
     Fault.REFUSED_409,
     Fault.REFUSED_429,
@@ -80,8 +80,8 @@ OF_COMPACTION = (
     Fault.CUT_AFTER,
     Fault.HALF_ANSWER,
 )
-OF_EXPIRY = (Fault.REFUSED_409, Fault.REFUSED_504, Fault.LANDED_504, Fault.CUT_AFTER)
-OF_REPLAYED_DEAD_LETTERS = (
+EXPIRY_FAULTS = (Fault.REFUSED_409, Fault.REFUSED_504, Fault.LANDED_504, Fault.CUT_AFTER)
+REPLAYED_DEAD_LETTER_FAULTS = (
     Fault.REFUSED_409,
     Fault.REFUSED_504,
     Fault.CUT_BEFORE,
@@ -135,48 +135,48 @@ QUICK = (
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One job, one blow, one catalog."""
+    """One job, one nemesis, one catalog."""
 
     job: Job
-    blow: Blow
+    nemesis: Nemesis
     catalog: str
 
     @property
     def name(self) -> str:
-        """``catalog/job/blow``."""
-        return f"{self.catalog}/{self.job.name}/{self.blow.name}"
+        """``catalog/job/fault``."""
+        return f"{self.catalog}/{self.job.name}/{self.nemesis.name}"
 
     def scenario(self) -> Scenario:
-        """The cell as the runner knows it."""
-        needs = {self.catalog} - {SQLITE} | ({"spark"} if self.job in SPARK_JOBS else set())
-        return Scenario(
-            name=self.name,
-            group=f"{self.job.title}, on {CATALOG_NAMES[self.catalog]}",
-            title=self.blow.title,
-            promise=self._promised().text,
-            needs=frozenset(needs),
+        """Return the cell as the runner knows it."""
+        return scenario_on(
+            f"{self.job.name}/{self.nemesis.name}",
+            self.job.title,
+            self.nemesis.title,
+            self._promise().text,
+            self.run,
+            catalog=self.catalog,
+            needs={"spark"} if self.job in SPARK_JOBS else set(),
             is_quick=any(fnmatchcase(self.name, pattern) for pattern in QUICK),
-            run=self.run,
         )
 
-    def run(self, stage: Stage) -> Findings:
+    def run(self, testbed: Testbed) -> Findings:
         """Strike, restart, go on, look."""
         job = self.job
         with (
-            stage.play(self.catalog, on_spark=job.on_spark, **job.settings) as play,
-            self.blow.arranged(play),
+            testbed.workload(self.catalog, on_spark=job.on_spark, **job.settings) as workload,
+            self.nemesis.set_up(workload),
         ):
-            job.prepare(play)
-            before = arrivals(play) if job.is_replay else None
-            struck = self.blow.strike(play, job)
+            job.prepare(workload)
+            before = arrival_times(workload) if job.is_replay else None
+            ending = self.nemesis.inject(workload, job)
             restart = Restart()
-            restart.put_right(play, job, before)
-            promise = self.blow.promised(play, job, struck)
-            restart.go_on(play)
-            counts = look(play, of_earlier=job.of_earlier)
-        unkept = (*restart.unkept, *restart.differs_from(promise), *_left_of_folds(counts, promise))
+            restart.repair(workload, job, before)
+            promise = self.nemesis.promise_after(workload, job, ending)
+            restart.go_on(workload)
+            counts = check(workload, of_earlier=job.of_earlier)
+        unkept = (*restart.unkept, *restart.find_deviations(promise), *_unpromised_orphans(counts, promise))
         orphans = (f"{counts.orphans} files left to orphan removal",) if counts.orphans else ()
-        happened = (struck.told, *_arrived_late(play), *restart.told, *orphans, *counts.examples)
+        happened = (ending.text, *_late_arrivals(workload), *restart.events, *orphans, *counts.examples)
         return Findings(
             happened="; ".join(happened),
             lost=counts.lost,
@@ -189,31 +189,31 @@ class Cell:
             unkept="; ".join(unkept),
         )
 
-    def _promised(self) -> Promise | Outcomes:
-        if isinstance(self.blow, Kill):
-            return self.job.points[self.blow.point]
+    def _promise(self) -> Promise | Outcomes:
+        if isinstance(self.nemesis, Kill):
+            return self.job.points[self.nemesis.point]
         assert self.job.outcome is not None
         return self.job.outcome
 
 
-def _arrived_late(play: Play) -> Iterator[str]:
-    for status in play.proxy.late_statuses if play.proxy else ():
+def _late_arrivals(workload: Workload) -> Iterator[str]:
+    for status in workload.proxy.late_statuses if workload.proxy else ():
         yield "its commit landed late" if status == HTTPStatus.OK else "its late commit was refused"
 
 
-def _left_of_folds(counts: Counts, promise: Promise) -> Iterator[str]:
+def _unpromised_orphans(counts: Counts, promise: Promise) -> Iterator[str]:
     if counts.orphans not in promise.orphans:
         allowed = " or ".join(map(str, promise.orphans))
         yield f"{counts.orphans} files of the books that nothing names, not {allowed}"
 
 
 def crash_matrix() -> Iterator[Scenario]:
-    """Every cell, in the report's order."""
+    """Yield every cell as a scenario, in the report's order."""
     yield from (cell.scenario() for cell in crash_cells())
 
 
 def crash_cells() -> Iterator[Cell]:
-    """As they are struck."""
+    """Yield every cell."""
     yield from (*_on_sqlite(), *_on_rest(), *_on_nessie(), *_on_spark())
 
 
@@ -221,15 +221,17 @@ def _on_sqlite() -> Iterator[Cell]:
     for job in (*JOBS, *GATES):
         yield from (Cell(job, Kill(point), SQLITE) for point in job.points)
         if job.outcome:
-            yield from (Cell(job, outcome, SQLITE) for outcome in OF_SQLITE)
+            yield from (Cell(job, outcome, SQLITE) for outcome in SQLITE_COMMIT_FAULTS)
 
 
 def _on_rest() -> Iterator[Cell]:
     for job in JOBS:
         yield from (Cell(job, Kill(point), REST) for point in job.points)
         if job.outcome:
-            yield from (Cell(job, outcome, REST) for outcome in OF_SERVERS)
-    yield from (Cell(REPLAY_DEAD_LETTERS, OfServer(fault), REST) for fault in OF_REPLAYED_DEAD_LETTERS)
+            yield from (Cell(job, outcome, REST) for outcome in SERVER_COMMIT_FAULTS)
+    yield from (
+        Cell(REPLAY_DEAD_LETTERS, ServerCommitFault(fault), REST) for fault in REPLAYED_DEAD_LETTER_FAULTS
+    )
 
 
 def _on_nessie() -> Iterator[Cell]:
@@ -246,14 +248,14 @@ def _on_nessie() -> Iterator[Cell]:
         (DEAD_LETTERS, (Fault.CUT_AFTER,)),
         (RECOVERY, (Fault.HALF_ANSWER,)),
     ):
-        yield from (Cell(job, OfServer(fault), NESSIE) for fault in faults)
+        yield from (Cell(job, ServerCommitFault(fault), NESSIE) for fault in faults)
 
 
 def _on_spark() -> Iterator[Cell]:
     for job in SPARK_JOBS:
         yield from (Cell(job, Kill(point), SQLITE) for point in job.points)
-    yield from (Cell(COMPACTION, outcome, SQLITE) for outcome in OF_SQLITE)
+    yield from (Cell(COMPACTION, outcome, SQLITE) for outcome in SQLITE_COMMIT_FAULTS)
     yield Cell(COMPACTION, Kill("act.before-swap"), REST)
-    yield from (Cell(COMPACTION, OfServer(fault), REST) for fault in OF_COMPACTION)
+    yield from (Cell(COMPACTION, ServerCommitFault(fault), REST) for fault in COMPACTION_FAULTS)
     yield Cell(EXPIRY, Kill("expire.after-procedure"), REST)
-    yield from (Cell(EXPIRY, OfServer(fault), REST) for fault in OF_EXPIRY)
+    yield from (Cell(EXPIRY, ServerCommitFault(fault), REST) for fault in EXPIRY_FAULTS)

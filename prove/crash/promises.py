@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from prove.stage import BATCH
+from prove.workload import BATCH
 
 # A partition's offsets with rows and dead letters, and how many records they are.
 REPLAYED = "0:5-22"
@@ -14,8 +14,8 @@ DEAR_RECORDS = 2  # of a batch that a gate holds
 
 
 @dataclass(frozen=True, slots=True)
-class Did:
-    """What the runs after a blow did: attempts but for ``committed``, which are batches of their own."""
+class Repairs:
+    """What the runs after a fault did: attempts but for ``committed``, which are batches of their own."""
 
     adopted: int = 0
     found_landed: int = 0
@@ -28,26 +28,26 @@ class Did:
         numbers = {name: getattr(self, name) for name in _NAMES}
         return ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in numbers.items() if number)
 
-    def __add__(self, other: Did) -> Did:
-        return Did(*(getattr(self, name) + getattr(other, name) for name in _NAMES))
+    def __add__(self, other: Repairs) -> Repairs:
+        return Repairs(*(getattr(self, name) + getattr(other, name) for name in _NAMES))
 
 
-_NAMES = tuple(each.name for each in fields(Did))
-NOTHING = Did()
+_NAMES = tuple(each.name for each in fields(Repairs))
+NOTHING = Repairs()
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
     """``text`` for people; the rest must come true to the number, each time as one of what is listed.
 
-    ``may_read_again`` are records that Kafka is asked for again, ``did`` is what put things right.
+    ``may_read_again`` are records that Kafka is asked for again, ``repairs`` is what put things right.
     ``orphans`` are files of a dead fold, which only the books' orphan removal takes away. ``refused`` is the
     code with which the first run afterwards ends instead of well, ``replaced`` whether a replay's rows were
     in before it ran again; None where that is open, or there is no replay.
     """
 
     text: str
-    did: tuple[Did, ...]
+    repairs: tuple[Repairs, ...]
     may_read_again: tuple[int, ...] = (0,)
     orphans: tuple[int, ...] = (0,)
     refused: str | None = None
@@ -73,53 +73,55 @@ class Outcomes:
         either = (self.landed, self.not_landed)
         return replace(
             self.landed,
-            did=tuple(did for each in either for did in each.did),
+            repairs=tuple(repairs for each in either for repairs in each.repairs),
             orphans=tuple(number for each in either for number in each.orphans),
             replaced=None,
         )
 
 
-def promise(text: str, did: Did = NOTHING, *, read: int = 0, orphans: int = 0, **more: Any) -> Promise:
+def promise(
+    text: str, repairs: Repairs = NOTHING, *, read: int = 0, orphans: int = 0, **more: Any
+) -> Promise:
     """One with a single number of everything."""
-    return Promise(text, (did,), (read,), (orphans,), **more)
+    return Promise(text, (repairs,), (read,), (orphans,), **more)
 
 
 AGAIN = promise(
-    "its range is read and committed again, its files are swept", Did(swept=1, committed=1), read=BATCH
+    "its range is read and committed again, its files are swept", Repairs(swept=1, committed=1), read=BATCH
 )
-UNBEGUN = promise("its range is read again, nothing of it is there", Did(committed=1), read=BATCH)
-ADOPTED = promise("its files are committed, nothing is read again", Did(adopted=1))
-FOUND = promise("its commit is found, nothing is read again", Did(found_landed=1))
-SWEPT = promise("what it had committed stays, what another one left is swept", Did(swept=1))
+UNBEGUN = promise("its range is read again, nothing of it is there", Repairs(committed=1), read=BATCH)
+ADOPTED = promise("its files are committed, nothing is read again", Repairs(adopted=1))
+FOUND = promise("its commit is found, nothing is read again", Repairs(found_landed=1))
+SWEPT = promise("what it had committed stays, what another one left is swept", Repairs(swept=1))
 OVER = promise("it was over: nothing is left to do or to read again")
 SETTLED = Outcomes("whatever was answered, the table is asked; nothing is read again", OVER, FOUND, ADOPTED)
 DEAD_LETTERS_SETTLED = Outcomes(SETTLED.text, OVER, FOUND, FOUND)
 _BOOKED = "each attempt is in the books once"
-UNBOOKED = promise(f"{_BOOKED}; a dead fold's file is left to orphan removal", Did(folded=2), orphans=1)
-BOOKED = promise(f"{_BOOKED}, nothing is read again", Did(folded=2))
+UNBOOKED = promise(f"{_BOOKED}; a dead fold's file is left to orphan removal", Repairs(folded=2), orphans=1)
+BOOKED = promise(f"{_BOOKED}, nothing is read again", Repairs(folded=2))
 BOOKS_SETTLED = Outcomes(BOOKED.text, OVER, BOOKED, UNBOOKED)
 _REPLAYED = "run again, it replaces exactly its rows"
 REPLAYED_ONCE = promise(
     f"it replaced nothing and is given up; {_REPLAYED}",
-    Did(swept=1, committed=1),
+    Repairs(swept=1, committed=1),
     read=REPLAYED_RECORDS,
     replaced=False,
 )
 REPLAYED_TWICE = promise(
     f"its rows are in, all of them; {_REPLAYED}",
-    Did(found_landed=1, committed=1),
+    Repairs(found_landed=1, committed=1),
     read=REPLAYED_RECORDS,
     replaced=True,
 )
 # Giving up a replay that died is an act, which may itself have died.
-GIVEN_UP_AGAIN = replace(REPLAYED_ONCE, did=(Did(swept=2, committed=1),))
-GIVEN_UP = replace(REPLAYED_ONCE, did=(Did(found_landed=1, swept=1, committed=1),))
-REPLAY_OVER = promise(f"it was over; {_REPLAYED}", Did(committed=1), read=REPLAYED_RECORDS, replaced=True)
+GIVEN_UP_AGAIN = replace(REPLAYED_ONCE, repairs=(Repairs(swept=2, committed=1),))
+GIVEN_UP = replace(REPLAYED_ONCE, repairs=(Repairs(found_landed=1, swept=1, committed=1),))
+REPLAY_OVER = promise(f"it was over; {_REPLAYED}", Repairs(committed=1), read=REPLAYED_RECORDS, replaced=True)
 REPLAY_SETTLED = Outcomes(_REPLAYED, REPLAY_OVER, REPLAYED_TWICE, REPLAYED_ONCE)
 REPLAY_LANDED = Outcomes(_REPLAYED, REPLAY_OVER, REPLAYED_TWICE, REPLAYED_TWICE)
-NOT_ROLLED_BACK = promise("it changed nothing, nothing is read again", Did(swept=1))
-ROLLED_BACK = promise("rolled back, and then filled again", Did(found_landed=1, committed=1), read=BATCH)
-ROLLBACK_OVER = promise(ROLLED_BACK.text, Did(committed=1), read=BATCH)
+NOT_ROLLED_BACK = promise("it changed nothing, nothing is read again", Repairs(swept=1))
+ROLLED_BACK = promise("rolled back, and then filled again", Repairs(found_landed=1, committed=1), read=BATCH)
+ROLLBACK_OVER = promise(ROLLED_BACK.text, Repairs(committed=1), read=BATCH)
 ROLLBACK_SETTLED = Outcomes(
     "rolled back or not, and then filled again", ROLLBACK_OVER, ROLLED_BACK, NOT_ROLLED_BACK
 )
@@ -128,13 +130,15 @@ TIDIED_ANYHOW = Outcomes(TIDIED.text, TIDIED, TIDIED, TIDIED)
 
 # A batch that a gate held is judged anew when the log does not have its files, and stays held when it has.
 JUDGED_AGAIN = promise(
-    "its range is read and judged again, held and published", Did(held=1, adopted=1), read=DEAR_RECORDS
+    "its range is read and judged again, held and published", Repairs(held=1, adopted=1), read=DEAR_RECORDS
 )
-HELD_STILL = promise("it stays held; published, nothing is read again", Did(held=1, adopted=1))
+HELD_STILL = promise("it stays held; published, nothing is read again", Repairs(held=1, adopted=1))
 DISCARDED_AGAIN = promise("it changed nothing; discarded again, its files are swept")
 DISCARDED = promise(
-    "it is discarded, its files are swept", Did(found_landed=1, swept=1), refused="nothing-held"
+    "it is discarded, its files are swept", Repairs(found_landed=1, swept=1), refused="nothing-held"
 )
-DISCARD_OVER = promise("it is discarded, its files are swept", Did(swept=1), refused="nothing-held")
-ACCEPTED_AGAIN = promise("it changed nothing; accepted again, the table goes on", Did(swept=1, committed=1))
-ACCEPTED = promise("it is accepted, the table goes on", Did(found_landed=1))
+DISCARD_OVER = promise("it is discarded, its files are swept", Repairs(swept=1), refused="nothing-held")
+ACCEPTED_AGAIN = promise(
+    "it changed nothing; accepted again, the table goes on", Repairs(swept=1, committed=1)
+)
+ACCEPTED = promise("it is accepted, the table goes on", Repairs(found_landed=1))

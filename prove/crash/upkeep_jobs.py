@@ -1,4 +1,4 @@
-"""What needs a Spark server, struck: drains on it, and the kinds of upkeep."""
+"""Jobs that need a Spark server: drains on it, and the kinds of upkeep."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from prove.crash.jobs import Job, at, drained_twice, later
+from prove.crash.jobs import Job, at, drain_and_produce, drain_twice
 from prove.crash.promises import ADOPTED, AGAIN, FOUND, TIDIED, TIDIED_ANYHOW
 
 if TYPE_CHECKING:
-    from prove.stage import Play
+    from prove.workload import Workload
 
 DAYS_SECONDS = 4 * 24 * 3600  # older than what orphan removal spares
 
 
-def _many_small_files(play: Play) -> None:
+def _write_many_small_files(workload: Workload) -> None:
     for _ in range(5):
-        play.produce_batch()
-        play.work()
+        workload.produce_batch()
+        workload.run()
 
 
-def _after_dead_fold(play: Play) -> None:
-    drained_twice(play)
-    play.lab.kill_at("checkpoint.before-swap", work="checkpoint")
-    play.work("checkpoint")
-    left = play.lab.books_orphans()
+def _fold_until_killed(workload: Workload) -> None:
+    drain_twice(workload)
+    workload.lab.kill_at("checkpoint.before-swap", work="checkpoint")
+    workload.run("checkpoint")
+    left = workload.lab.books_orphans()
     assert left, "the dead fold left no file"
     for path in left:
         os.utime(path, times=(time.time() - DAYS_SECONDS,) * 2)
@@ -34,7 +34,7 @@ def _after_dead_fold(play: Play) -> None:
 DRAIN_ON_SPARK = Job(
     "drain-on-spark",
     "a drain on a Spark server",
-    later,
+    drain_and_produce,
     {
         **at(AGAIN, "drain.after-flush-start", "drain.after-tasks"),
         **at(ADOPTED, "commit.before-swap"),
@@ -45,7 +45,7 @@ DRAIN_ON_SPARK = Job(
 COMPACTION = Job(
     "compaction",
     "a compaction and its new anchor",
-    _many_small_files,
+    _write_many_small_files,
     at(
         TIDIED,
         "compact.before-rewrite",
@@ -62,7 +62,7 @@ COMPACTION = Job(
 EXPIRY = Job(
     "expiry",
     "an expiry of snapshots",
-    _many_small_files,
+    _write_many_small_files,
     at(TIDIED, "expire.after-reanchor", "expire.after-procedure"),
     TIDIED_ANYHOW,
     work="snapshots",
@@ -72,7 +72,7 @@ EXPIRY = Job(
 MANIFESTS = Job(
     "manifests",
     "a rewrite of manifests",
-    _many_small_files,
+    _write_many_small_files,
     at(TIDIED, "manifests.after-procedure"),
     work="manifests",
     again=("manifests",),
@@ -80,7 +80,7 @@ MANIFESTS = Job(
 ORPHANS = Job(
     "orphans",
     "the removal of a dead fold's file from the books",
-    _after_dead_fold,
+    _fold_until_killed,
     at(TIDIED, "orphans.after-listing", "orphans.before-delete"),
     work="orphans",
     again=("orphans",),

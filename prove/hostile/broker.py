@@ -14,14 +14,21 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from prove.hostile.case import Told, drained, put_right, refused, refused_awake, skipped
-from prove.hostile.kafka import HALF, NAMED_THEN_SKIPPED, accepted, other_topic
-from prove.hostile.own_kafka import OwnKafkaCase
+from prove.hostile.case import (
+    History,
+    drain_one_batch,
+    expect_refusal,
+    expect_refusal_awake,
+    repair,
+    skip_offsets,
+)
+from prove.hostile.kafka import HALF, NAMED_THEN_SKIPPED, accept, other_topic
+from prove.hostile.own_kafka import own_kafka_case
 from prove.lab.kafka_server import Record
 from prove.lab.own_broker import own_broker
 from prove.lab.pipeline_lab import orders
 from prove.lab.server_folder import ServerFolder
-from prove.stage import BATCH
+from prove.workload import BATCH
 from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.protocol.offsets import OffsetRange
 
@@ -32,7 +39,7 @@ if TYPE_CHECKING:
 
     from prove.lab.own_broker import OwnBroker
     from prove.scenario import Scenario
-    from prove.stage import Play
+    from prove.workload import Workload
 
 COMPACTION_SECONDS = 60.0
 AWAY_SECONDS = 2.0
@@ -45,14 +52,14 @@ EAGERLY: dict[str, Any] = {"segment_ms": 100, "min_cleanable_dirty_ratio": 0.01,
 
 
 def hostile_brokers() -> Iterator[Scenario]:
-    """Every case, in the report's order."""
-    yield from (case.scenario() for case in CASES)
+    """Yield every case, in the report's order."""
+    yield from CASES
 
 
-def _killed(play: Play, broker: OwnBroker) -> Told:
-    drained(play)
-    play.produce_batch()
-    with play.lab.stopped_at("split.after-chunk", once=str(play.folder / "slept")) as drain:
+def _kill(workload: Workload, broker: OwnBroker) -> History:
+    drain_one_batch(workload)
+    workload.produce_batch()
+    with workload.lab.stopped_at("split.after-chunk", once=str(workload.folder / "slept")) as drain:
         broker.kill()
         drain.go_on()
         time.sleep(AWAY_SECONDS)
@@ -62,30 +69,30 @@ def _killed(play: Play, broker: OwnBroker) -> Told:
         error = drain.answer().error
     assert error in {None, "broker-away"}, error
     ended = f"the run ended with {error}" if error else "the run went on"
-    return put_right(ended, play)
+    return repair(ended, workload)
 
 
-def _damaged(play: Play, broker: OwnBroker) -> Told:
-    drained(play)
-    play.produce_batch()
-    log = broker.log_of(play.lab.pipeline.topic, 0)
+def _damage(workload: Workload, broker: OwnBroker) -> History:
+    drain_one_batch(workload)
+    workload.produce_batch()
+    log = broker.log_of(workload.lab.pipeline.topic, 0)
     place = log.read_bytes().rindex(b"customer")
     _write(log, place, b"C")
-    ended = refused(play, "records-damaged")
+    ended = expect_refusal(workload, "records-damaged")
     _write(log, place, b"c")
-    return put_right(ended, play)
+    return repair(ended, workload)
 
 
-def _damaged_for_good(play: Play, broker: OwnBroker) -> Told:
+def _damage_for_good(workload: Workload, broker: OwnBroker) -> History:
     """Nothing can mend it: the operator leaves out what Kafka cannot give."""
-    drained(play)
-    play.produce_batch()
-    log = broker.log_of(play.lab.pipeline.topic, 0)
+    drain_one_batch(workload)
+    workload.produce_batch()
+    log = broker.log_of(workload.lab.pipeline.topic, 0)
     _write(log, log.read_bytes().rindex(b"customer"), b"C")
-    ended = refused(play, "records-damaged")
-    skipped(play, 0, HALF, 2 * HALF, HALF - DEAD_LETTERS)
-    play.produced.dead_letters -= DEAD_LETTERS
-    return put_right(ended, play, was_read=False)
+    ended = expect_refusal(workload, "records-damaged")
+    skip_offsets(workload, 0, HALF, 2 * HALF, HALF - DEAD_LETTERS)
+    workload.contents.dead_letters -= DEAD_LETTERS
+    return repair(ended, workload, was_read=False)
 
 
 def _write(path: Path, place: int, byte: bytes) -> None:
@@ -94,87 +101,87 @@ def _write(path: Path, place: int, byte: bytes) -> None:
         file.write(byte)
 
 
-def _truncated(play: Play, broker: OwnBroker) -> Told:
-    _drain_and_cut(play, broker)
-    ended = refused(play, "log-truncated")
-    _count_next_generation(play)
-    return accepted(play, ended, of_earlier=2 * BATCH)
+def _truncate(workload: Workload, broker: OwnBroker) -> History:
+    _drain_and_cut(workload, broker)
+    ended = expect_refusal(workload, "log-truncated")
+    _count_next_generation(workload)
+    return accept(workload, ended, of_earlier=2 * BATCH)
 
 
-def _truncated_while_read(play: Play, broker: OwnBroker) -> Told:
+def _truncate_while_read(workload: Workload, broker: OwnBroker) -> History:
     """The plan is made, then partition 1 loses the second half of what it is to give."""
-    topic = play.lab.pipeline.topic
-    drained(play)
-    play.produce_batch()
+    topic = workload.lab.pipeline.topic
+    drain_one_batch(workload)
+    workload.produce_batch()
     size = broker.log_of(topic, 1).stat().st_size
-    play.produce_batch()
-    with play.lab.stopped_at("drain.after-flush-start") as drain:
+    workload.produce_batch()
+    with workload.lab.stopped_at("drain.after-flush-start") as drain:
         broker.cut(topic, 1, size)
-        ended = refused_awake(drain, "log-truncated")
-    assert play.lab.drained() == BATCH, "the table was committed to all the same"
-    play.produced.rows -= ROWS_OF_ODD
-    play.produced.dead_letters -= 1
-    play.produced.tombstones -= 1
-    return put_right(ended, play)
+        ended = expect_refusal_awake(drain, "log-truncated")
+    assert workload.lab.drained() == BATCH, "the table was committed to all the same"
+    workload.contents.rows -= ROWS_OF_ODD
+    workload.contents.dead_letters -= 1
+    workload.contents.tombstones -= 1
+    return repair(ended, workload)
 
 
-def _truncated_and_grown(play: Play, broker: OwnBroker) -> Told:
+def _truncate_and_grow(workload: Workload, broker: OwnBroker) -> History:
     """By its ends alone the log looks as if only new records had come, as in the other partition."""
-    _drain_and_cut(play, broker)
+    _drain_and_cut(workload, broker)
     others = orders(0, 2 * BATCH)
-    play.kafka.produce(
-        play.lab.pipeline.topic, [Record(value, partition=n % 2) for n, value in enumerate(others)]
+    workload.kafka.produce(
+        workload.lab.pipeline.topic, [Record(value, partition=n % 2) for n, value in enumerate(others)]
     )
-    ended = refused(play, "log-truncated")
-    _count_next_generation(play)
-    play.produced.rows += len(others)
-    return accepted(play, ended, of_earlier=2 * BATCH)
+    ended = expect_refusal(workload, "log-truncated")
+    _count_next_generation(workload)
+    workload.contents.rows += len(others)
+    return accept(workload, ended, of_earlier=2 * BATCH)
 
 
-def _drain_and_cut(play: Play, broker: OwnBroker) -> None:
+def _drain_and_cut(workload: Workload, broker: OwnBroker) -> None:
     """Two batches in the table, of the second one Kafka loses what was in partition 1."""
-    topic = play.lab.pipeline.topic
-    drained(play)
+    topic = workload.lab.pipeline.topic
+    drain_one_batch(workload)
     size = broker.log_of(topic, 1).stat().st_size
-    drained(play)
+    drain_one_batch(workload)
     broker.cut(topic, 1, size)
 
 
-def _count_next_generation(play: Play) -> None:
+def _count_next_generation(workload: Workload) -> None:
     """It has them as well: all but partition 1's second half batch."""
-    play.produced.rows += 60
-    play.produced.dead_letters += 5
-    play.produced.tombstones += 1
+    workload.contents.rows += 60
+    workload.contents.dead_letters += 5
+    workload.contents.tombstones += 1
 
 
-def _compacted(play: Play, _broker: OwnBroker) -> Told:
-    topic = other_topic(play, cleanup_policy="compact", **EAGERLY)
+def _compact(workload: Workload, _broker: OwnBroker) -> History:
+    topic = other_topic(workload, cleanup_policy="compact", **EAGERLY)
     keyed = [Record(value, key=b"%d" % (n % 3), partition=0) for n, value in enumerate(orders(0, KEYED))]
-    play.kafka.produce(topic, keyed)
-    _wait_for_compaction(play, topic)
-    play.produced.rows = left = _count(play, topic)
-    play.work()
-    rows = play.lab.rows().num_rows
+    workload.kafka.produce(topic, keyed)
+    _wait_for_compaction(workload, topic)
+    workload.contents.rows = left = _count(workload, topic)
+    workload.run()
+    rows = workload.lab.rows().num_rows
     assert rows == left, f"{rows} rows of {left} records that compaction left"
-    return Told(f"of {KEYED} records compaction left {left}: they are rows, the others are gaps")
+    return History(f"of {KEYED} records compaction left {left}: they are rows, the others are gaps")
 
 
-def _wait_for_compaction(play: Play, topic: str) -> None:
+def _wait_for_compaction(workload: Workload, topic: str) -> None:
     """Until few are left; one more record comes each time, so that a segment ends. Then none is compacted."""
     deadline = time.monotonic() + COMPACTION_SECONDS
-    while _count(play, topic) > FEW:
+    while _count(workload, topic) > FEW:
         assert time.monotonic() < deadline, "nothing was compacted"
-        play.kafka.produce(topic, [Record(orders(KEYED, 1)[0], key=b"0", partition=0)])
+        workload.kafka.produce(topic, [Record(orders(KEYED, 1)[0], key=b"0", partition=0)])
         time.sleep(0.3)
     kept = ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[kept])
-    client = AdminClient({"bootstrap.servers": play.kafka})
+    client = AdminClient({"bootstrap.servers": workload.kafka})
     client.incremental_alter_configs([resource])[resource].result(COMPACTION_SECONDS)
 
 
-def _count(play: Play, topic: str) -> int:
+def _count(workload: Workload, topic: str) -> int:
     """Records of partition 0 that can be read."""
-    with play.lab.connections() as connections:
+    with workload.lab.connections() as connections:
         end = connections.admin.source_state(topic).end[0]
         reader = RangeReader(connections.kafka, topic, max_chunk_bytes=1 << 20, queue_bytes=4 << 20)
         try:
@@ -187,51 +194,51 @@ def _own_broker(folder: Path) -> AbstractContextManager[OwnBroker]:
     return own_broker(ServerFolder(folder, "broker"))
 
 
-BrokerCase = partial(OwnKafkaCase, opened=_own_broker)
+_case = partial(own_kafka_case, opened=_own_broker)
 CASES = (
-    BrokerCase(
+    _case(
         "broker-killed",
         "the broker killed and started again while a task reads",
         "the run goes on, or ends with a named error and the next one reads the range again",
-        _killed,
+        _kill,
         may_read_again=(0, BATCH),
     ),
-    BrokerCase(
+    _case(
         "batch-damaged",
         "a byte changed in the broker's log",
         "a named error and no commit; mended, it is read",
-        _damaged,
+        _damage,
         may_read_again=(BATCH,),
     ),
-    BrokerCase(
+    _case(
         "batch-damaged/for-good",
         "a byte changed in the broker's log, and no copy of it",
         NAMED_THEN_SKIPPED,
-        _damaged_for_good,
+        _damage_for_good,
     ),
-    BrokerCase(
+    _case(
         "log-truncated",
         "the log ends below what the table has",
         "a named error; once accepted, what is left is the next generation",
-        _truncated,
+        _truncate,
     ),
-    BrokerCase(
+    _case(
         "log-truncated/during",
         "the log is cut below what was planned, not below what the table has",
         "a named error and no commit; the next run takes what is there",
-        _truncated_while_read,
+        _truncate_while_read,
         may_read_again=(BATCH + HALF,),
     ),
-    BrokerCase(
+    _case(
         "log-truncated/and-grown",
         "the log is cut below what the table has, and grows past it before the next run",
         "a named error; once accepted, what is there is the next generation",
-        _truncated_and_grown,
+        _truncate_and_grow,
     ),
-    BrokerCase(
+    _case(
         "compacted",
         "a compacted topic with gaps",
         "what compaction left is there, the rest is counted as gaps",
-        _compacted,
+        _compact,
     ),
 )

@@ -1,6 +1,6 @@
 """The shape of a hostile case: a pipeline that was drained once meets what it cannot help.
 
-What is done to it is a function of the play; how it ended, and what put it right, is in what that tells.
+A case's ``inject`` brings the harm and repairs it; the ``History`` that it returns says how both went.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from prove.checker import check
 from prove.lab.clock import NO_JUMP
-from prove.scenario import Findings, Scenario
-from prove.stage import CATALOG_NAMES, SQLITE
-from prove.verdict import look
+from prove.scenario import Findings, Scenario, scenario_on
+from prove.workload import SQLITE
 from spark_jobs.acts.skip import skip
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.protocol.fail_points import NoFailPoints
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
     from prove.lab.clock import ClockJump
     from prove.lab.drain_process import Answer, DrainProcess
-    from prove.stage import Play, Stage
+    from prove.workload import Testbed, Workload
 
 ADOPTED = "the dead run's files are committed, nothing is read again"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class History:
     """How a case went. ``of_earlier``: records of generations before the one that an audit judges."""
 
     happened: str
@@ -52,100 +52,112 @@ class Case:
     name: str
     title: str
     promise: str
-    happen: Callable[[Play], Told]
+    inject: Callable[[Workload], History]
     catalog: str = SQLITE
     may_read_again: tuple[int, ...] = (0,)
     settings: Mapping[str, Any] = field(default_factory=dict)
     needs: frozenset[str] = frozenset()
 
     def scenario(self, group: str, *, is_quick: bool = False) -> Scenario:
-        """The case as the runner knows it."""
-        return Scenario(
-            name=f"{self.catalog}/{self.name}",
-            group=f"{group}, on {CATALOG_NAMES[self.catalog]}",
-            title=self.title,
-            promise=self.promise,
-            needs=self.needs | ({self.catalog} - {SQLITE}),
+        """Return the case as the runner knows it."""
+        return scenario_on(
+            self.name,
+            group,
+            self.title,
+            self.promise,
+            self.run,
+            catalog=self.catalog,
+            needs=self.needs,
             is_quick=is_quick,
-            run=self.run,
         )
 
-    def run(self, stage: Stage) -> Findings:
-        """Harm, put right, go on, look."""
-        with stage.play(self.catalog, **self.settings) as play:
-            return judge(play, self.happen(play), self.may_read_again)
+    def run(self, testbed: Testbed) -> Findings:
+        """Harm, repair, go on, check."""
+        with testbed.workload(self.catalog, **self.settings) as workload:
+            return judge(workload, self.inject(workload), self.may_read_again)
 
 
-def judge(play: Play, told: Told, may_read_again: tuple[int, ...] = (0,)) -> Findings:
+def judge(workload: Workload, history: History, may_read_again: tuple[int, ...] = (0,)) -> Findings:
     """Let one more batch come, and count what is in the lake then."""
-    play.produce_batch()
-    play.work()
-    counts = look(play, of_earlier=told.of_earlier)
+    workload.produce_batch()
+    workload.run()
+    counts = check(workload, of_earlier=history.of_earlier)
     return Findings(
-        happened="; ".join((told.happened, *counts.examples)),
+        happened="; ".join((history.happened, *counts.examples)),
         lost=counts.lost,
         doubled=counts.doubled,
         unreadable=counts.unreadable,
         stray=counts.stray,
-        read_again=told.read_again,
+        read_again=history.read_again,
         may_read_again=may_read_again,
-        recovery_seconds=told.recovery_seconds,
+        recovery_seconds=history.recovery_seconds,
     )
 
 
-def drained(play: Play) -> None:
-    """One batch in the table."""
-    play.produce_batch()
-    play.work()
+def drain_one_batch(workload: Workload) -> None:
+    """Bring one batch into the table."""
+    workload.produce_batch()
+    workload.run()
 
 
-def interrupted(play: Play) -> None:
-    """One batch in the table, and the files of the next one written when the run died."""
-    drained(play)
-    play.produce_batch()
-    play.lab.kill_at("drain.after-parquet-written")
+def interrupt(workload: Workload) -> None:
+    """Bring one batch into the table, and kill the next run when its files are written."""
+    drain_one_batch(workload)
+    workload.produce_batch()
+    workload.lab.kill_at("drain.after-parquet-written")
 
 
-def refused(play: Play, *codes: str) -> str:
-    """The next drain ends with one of these errors (any, without) and moves nothing; in words."""
-    before = _main(play)
-    answer = play.lab.start().answer()
-    assert _main(play) == before, "the table was committed to all the same"
-    return named(answer, codes)
+def expect_refusal(workload: Workload, *codes: str) -> str:
+    """Run a drain that must end with one of these errors and move nothing; return in words how it ended.
+
+    Without ``codes`` any named error will do.
+    """
+    before = _main(workload)
+    answer = workload.lab.start().answer()
+    assert _main(workload) == before, "the table was committed to all the same"
+    return describe_error(answer, codes)
 
 
-def refused_awake(process: DrainProcess, *codes: str) -> str:
-    """A drain that was stopped goes on and ends with one of these errors; in words."""
+def expect_refusal_awake(process: DrainProcess, *codes: str) -> str:
+    """Let a stopped drain go on, which must end with one of these errors; return in words how it ended."""
     process.go_on()
-    return named(process.answer(), codes)
+    return describe_error(process.answer(), codes)
 
 
-def put_right(
-    happened: str, play: Play, *, was_read: bool = True, of_earlier: int = 0, clock: ClockJump = NO_JUMP
-) -> Told:
-    """The next drain ends well; what it adopted, found and committed. ``was_read``: its range was before."""
+def repair(
+    happened: str,
+    workload: Workload,
+    *,
+    was_read: bool = True,
+    of_earlier: int = 0,
+    clock: ClockJump = NO_JUMP,
+) -> History:
+    """Run a drain that must end well; return what it adopted, found and committed.
+
+    ``was_read``: its range had been read before.
+    """
     began = time.monotonic()
-    answer = play.lab.start_struck(NoFailPoints(), clock=clock).answer()
+    answer = workload.lab.start_with(NoFailPoints(), clock=clock).answer()
     seconds = time.monotonic() - began
     assert answer.error is None, answer.message
-    did = {"adopted": answer.adopted, "found landed": answer.marked, "committed": answer.batches}
-    told = ", ".join(f"{what} {number}" for what, number in did.items() if number)
+    repairs = {"adopted": answer.adopted, "found landed": answer.marked, "committed": answer.batches}
+    history = ", ".join(f"{what} {number}" for what, number in repairs.items() if number)
     read_again = answer.records_read if was_read else 0
-    return Told(f"{happened}; then {told or 'nothing was left to do'}", read_again, seconds, of_earlier)
+    return History(f"{happened}; then {history or 'nothing was left to do'}", read_again, seconds, of_earlier)
 
 
-def skipped(play: Play, partition: int, start: int, end: int, rows: int) -> None:
-    """The operator leaves offsets out, of which so many would have become rows."""
-    with play.lab.connections() as connections:
+def skip_offsets(workload: Workload, partition: int, start: int, end: int, rows: int) -> None:
+    """Leave offsets out as an operator does, of which so many would have become rows."""
+    with workload.lab.connections() as connections:
         ranges = OffsetRanges((OffsetRange(partition, start, end),))
-        skip(play.lab.pipeline, connections, ranges, reason="Kafka lost them")
-    play.produced.rows -= rows
+        skip(workload.lab.pipeline, connections, ranges, reason="Kafka lost them")
+    workload.contents.rows -= rows
 
 
 @contextmanager
-def other_engine(play: Play) -> Iterator[Catalog]:
-    """The catalog as anybody's program opens it."""
-    with play.lab.connections() as connections:
+def other_engine(workload: Workload) -> Iterator[Catalog]:
+    """Open the catalog as anybody's program does."""
+    with workload.lab.connections() as connections:
         catalog = connections.open_catalog()
         try:
             yield catalog
@@ -153,23 +165,23 @@ def other_engine(play: Play) -> Iterator[Catalog]:
             close_catalog(catalog)
 
 
-def changed(play: Play, change: Callable[[Table], object]) -> None:
-    """Another engine changes the pipeline's table."""
-    with other_engine(play) as catalog:
-        change(catalog.load_table(play.lab.pipeline.table))
+def change_table(workload: Workload, change: Callable[[Table], object]) -> None:
+    """Change the pipeline's table as another engine does."""
+    with other_engine(workload) as catalog:
+        change(catalog.load_table(workload.lab.pipeline.table))
 
 
-def _main(play: Play) -> int | None:
-    """The table's snapshot; None when there is no such table."""
-    with other_engine(play) as catalog:
-        name = play.lab.pipeline.table
+def _main(workload: Workload) -> int | None:
+    """Return the table's snapshot; None when there is no such table."""
+    with other_engine(workload) as catalog:
+        name = workload.lab.pipeline.table
         if not catalog.table_exists(name):
             return None
         return catalog.load_table(name).metadata.current_snapshot_id
 
 
-def named(answer: Answer, codes: tuple[str, ...]) -> str:
-    """Say that the work ended with one of these errors, with any named one when there are none."""
+def describe_error(answer: Answer, codes: tuple[str, ...]) -> str:
+    """Return in words that the work ended with one of these errors, or with any named one without codes."""
     assert answer.error is not None, f"it ended well, with {answer.batches} batches"
     assert not codes or answer.error in codes, f"it ended with {answer.message}"
     assert "\n" not in answer.message, answer.message

@@ -7,17 +7,17 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from prove.hostile.case import ADOPTED, Case, Told, drained, interrupted, put_right
+from prove.hostile.case import ADOPTED, Case, History, drain_one_batch, interrupt, repair
 from prove.lab.clock import ClockJump
 from prove.lab.signal_at import SignalAt
-from prove.stage import BATCH, REST
+from prove.workload import BATCH, REST
 from spark_jobs.protocol.fail_points import NoFailPoints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from prove.scenario import Scenario
-    from prove.stage import Play
+    from prove.workload import Workload
 
 GROUP = "a clock that jumps"
 DAY_SECONDS = 24 * 3600
@@ -28,119 +28,119 @@ QUICK = frozenset({"behind/adopted"})
 
 
 def clocks() -> Iterator[Scenario]:
-    """Every case, in the report's order."""
+    """Yield every case, in the report's order."""
     for case in CASES:
         is_quick = case.catalog == REST and case.name in QUICK
         yield replace(case, name=f"clock/{case.name}").scenario(GROUP, is_quick=is_quick)
 
 
-def _adopted(jump: ClockJump, play: Play) -> Told:
-    interrupted(play)
-    return put_right("its clock had jumped", play, clock=jump)
+def _adopt(jump: ClockJump, workload: Workload) -> History:
+    interrupt(workload)
+    return repair("its clock had jumped", workload, clock=jump)
 
 
-def _swept(jump: ClockJump, play: Play) -> Told:
-    drained(play)
-    play.produce_batch()
-    play.lab.kill_at("drain.after-tasks")
-    return put_right("its clock had jumped", play, clock=jump)
+def _sweep(jump: ClockJump, workload: Workload) -> History:
+    drain_one_batch(workload)
+    workload.produce_batch()
+    workload.lab.kill_at("drain.after-tasks")
+    return repair("its clock had jumped", workload, clock=jump)
 
 
-def _died_ahead(point: str, play: Play) -> Told:
-    drained(play)
-    play.produce_batch()
-    died = play.lab.start_struck(SignalAt(point), clock=AHEAD).died_of()
+def _die_ahead(point: str, workload: Workload) -> History:
+    drain_one_batch(workload)
+    workload.produce_batch()
+    died = workload.lab.start_with(SignalAt(point), clock=AHEAD).died_of()
     assert died == signal.SIGKILL, f"{point} was not reached"
-    return put_right("the clock was set back", play)
+    return repair("the clock was set back", workload)
 
 
-def _closed_alive(play: Play) -> Told:
+def _close_alive(workload: Workload) -> History:
     """By a clock a day ahead no run of before can be alive; this one is."""
-    drained(play)
-    play.produce_batch()
-    with play.lab.stopped_at("split.after-chunk", once=str(play.folder / "slept")) as zombie:
-        told = put_right("its replacement a day ahead took it for dead", play, clock=AHEAD)
+    drain_one_batch(workload)
+    workload.produce_batch()
+    with workload.lab.stopped_at("split.after-chunk", once=str(workload.folder / "slept")) as zombie:
+        history = repair("its replacement a day ahead took it for dead", workload, clock=AHEAD)
         zombie.go_on()
         error = zombie.answer().error
     assert error == "offsets-moved", error
-    return replace(told, happened=f"{told.happened}; it woke and ended with {error}")
+    return replace(history, happened=f"{history.happened}; it woke and ended with {error}")
 
 
-def _upkeep_behind(play: Play) -> Told:
-    _drained_by(play, ClockJump(), *[BEHIND] * 5)
+def _tend_behind(workload: Workload) -> History:
+    _drain_by(workload, ClockJump(), *[BEHIND] * 5)
     for kind in ("compaction", "snapshots", "checkpoint"):
-        play.work(kind)
-    return Told("drains by both clocks, then upkeep by the right one")
+        workload.run(kind)
+    return History("drains by both clocks, then upkeep by the right one")
 
 
-def _expiry_ahead(play: Play) -> Told:
+def _expire_ahead(workload: Workload) -> History:
     """It commits no snapshot, and Java gives such a commit the time that it has itself."""
-    _drained_by(play, *[AHEAD] * 5, ClockJump())
-    answer = play.lab.start(work="snapshots").answer()
+    _drain_by(workload, *[AHEAD] * 5, ClockJump())
+    answer = workload.lab.start(work="snapshots").answer()
     assert answer.error == "upkeep-failed", answer
     assert "Invalid update timestamp" in answer.message, answer.message
-    play.work("checkpoint")
-    return Told(f"drains went on, an expiry ended with {answer.error}")
+    workload.run("checkpoint")
+    return History(f"drains went on, an expiry ended with {answer.error}")
 
 
-def _drained_by(play: Play, *jumps: ClockJump) -> None:
+def _drain_by(workload: Workload, *jumps: ClockJump) -> None:
     for jump in jumps:
-        play.produce_batch()
-        answer = play.lab.start_struck(NoFailPoints(), clock=jump).answer()
+        workload.produce_batch()
+        answer = workload.lab.start_with(NoFailPoints(), clock=jump).answer()
         assert answer.error is None, answer.message
 
 
-def _ahead_of_catalog(play: Play) -> Told:
-    drained(play)
-    play.produce_batch()
-    answer = play.lab.start_struck(NoFailPoints(), clock=AHEAD).answer()
+def _ahead_of_catalog(workload: Workload) -> History:
+    drain_one_batch(workload)
+    workload.produce_batch()
+    answer = workload.lab.start_with(NoFailPoints(), clock=AHEAD).answer()
     assert answer.error == "commit-state-unknown", answer
     assert "Invalid update timestamp" in answer.message, answer.message
-    return put_right(f"the run ended with {answer.error}: the catalog refused the time", play)
+    return repair(f"the run ended with {answer.error}: the catalog refused the time", workload)
 
 
 CASES = (
-    Case("ahead/adopted", "the run after a crash is a day ahead", ADOPTED, partial(_adopted, AHEAD)),
-    Case("behind/adopted", "the run after a crash is a day behind", ADOPTED, partial(_adopted, BEHIND)),
+    Case("ahead/adopted", "the run after a crash is a day ahead", ADOPTED, partial(_adopt, AHEAD)),
+    Case("behind/adopted", "the run after a crash is a day behind", ADOPTED, partial(_adopt, BEHIND)),
     Case(
         "ahead/swept",
         "the run after one that died writing is a day ahead",
         AGAIN,
-        partial(_swept, AHEAD),
+        partial(_sweep, AHEAD),
         may_read_again=(BATCH,),
     ),
     Case(
         "behind/swept",
         "the run after one that died writing is a day behind",
         AGAIN,
-        partial(_swept, BEHIND),
+        partial(_sweep, BEHIND),
         may_read_again=(BATCH,),
     ),
     Case(
         "back/adopted",
         "the run that died was a day ahead",
         ADOPTED,
-        partial(_died_ahead, "drain.after-parquet-written"),
+        partial(_die_ahead, "drain.after-parquet-written"),
     ),
     Case(
         "back/swept",
         "the run that died writing was a day ahead",
         AGAIN,
-        partial(_died_ahead, "drain.after-tasks"),
+        partial(_die_ahead, "drain.after-tasks"),
         may_read_again=(BATCH,),
     ),
     Case(
         "ahead/zombie",
         "a run that sleeps is closed by one a day ahead, and wakes",
         "it commits nothing, what it wrote is swept",
-        _closed_alive,
+        _close_alive,
         may_read_again=(BATCH,),
     ),
     Case(
         "behind/upkeep",
         "upkeep of a table whose drains were a day behind",
         "drains and upkeep go on",
-        _upkeep_behind,
+        _tend_behind,
         settings=UPKEEP,
         needs=frozenset({"spark"}),
     ),
@@ -148,7 +148,7 @@ CASES = (
         "ahead/expiry",
         "expiry of a table whose drains were a day ahead",
         "drains go on; expiry is a named error until that day has come",
-        _expiry_ahead,
+        _expire_ahead,
         settings=UPKEEP,
         needs=frozenset({"spark"}),
     ),
@@ -156,7 +156,7 @@ CASES = (
         "behind/adopted",
         "the run after a crash is a day behind",
         ADOPTED,
-        partial(_adopted, BEHIND),
+        partial(_adopt, BEHIND),
         catalog=REST,
     ),
     Case(

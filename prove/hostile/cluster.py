@@ -6,19 +6,19 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from prove.hostile.case import Told, drained, put_right, refused
-from prove.hostile.kafka import accepted, other_topic
-from prove.hostile.own_kafka import OwnKafkaCase
+from prove.hostile.case import History, drain_one_batch, expect_refusal, repair
+from prove.hostile.kafka import accept, other_topic
+from prove.hostile.own_kafka import own_kafka_case
 from prove.lab.kafka_cluster import CONTROLLER, KafkaCluster, kafka_cluster
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import orders
-from prove.stage import BATCH, PARTITIONS
+from prove.workload import BATCH, PARTITIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from prove.scenario import Scenario
-    from prove.stage import Play
+    from prove.workload import Workload
 
 LEADER, BEHIND = 2, 3
 AWAY_SECONDS = 1.0
@@ -27,23 +27,23 @@ OTHERS = orders(0, 2 * BATCH)
 
 
 def hostile_clusters() -> Iterator[Scenario]:
-    """Every case, in the report's order."""
-    yield from (case.scenario() for case in CASES)
+    """Yield every case, in the report's order."""
+    yield from CASES
 
 
-def _moved_before(play: Play, cluster: KafkaCluster) -> Told:
-    topic = other_topic(play, nodes=ALL)
-    drained(play)
-    play.produce_batch()
+def _move_before(workload: Workload, cluster: KafkaCluster) -> History:
+    topic = other_topic(workload, nodes=ALL)
+    drain_one_batch(workload)
+    workload.produce_batch()
     _move(cluster, topic)
-    return put_right("another broker leads", play, was_read=False)
+    return repair("another broker leads", workload, was_read=False)
 
 
-def _moved_during(play: Play, cluster: KafkaCluster) -> Told:
-    topic = other_topic(play, nodes=ALL)
-    drained(play)
-    play.produce_batch()
-    with play.lab.stopped_at("split.after-chunk", once=str(play.folder / "slept")) as drain:
+def _move_during(workload: Workload, cluster: KafkaCluster) -> History:
+    topic = other_topic(workload, nodes=ALL)
+    drain_one_batch(workload)
+    workload.produce_batch()
+    with workload.lab.stopped_at("split.after-chunk", once=str(workload.folder / "slept")) as drain:
         cluster.kill(LEADER)
         # Awake, it meets the dead leader first and has to find the new one by itself.
         drain.go_on()
@@ -53,7 +53,7 @@ def _moved_during(play: Play, cluster: KafkaCluster) -> Told:
         error = drain.answer().error
     assert error in {None, "broker-away", "no-leader"}, error
     ended = f"the run ended with {error}" if error else "the run went on"
-    return put_right(ended, play)
+    return repair(ended, workload)
 
 
 def _move(cluster: KafkaCluster, topic: str) -> None:
@@ -66,44 +66,44 @@ def _wait_for_others(cluster: KafkaCluster, topic: str) -> None:
         cluster.wait_for_leader(topic, partition, other_than=LEADER)
 
 
-def _unclean(play: Play, cluster: KafkaCluster) -> Told:
+def _elect_unclean(workload: Workload, cluster: KafkaCluster) -> History:
     """The one copy that is left never saw the second batch; what comes next takes its offsets."""
-    topic = other_topic(play, nodes=(LEADER, BEHIND), unclean_leader_election_enable="true")
-    drained(play)
+    topic = other_topic(workload, nodes=(LEADER, BEHIND), unclean_leader_election_enable="true")
+    drain_one_batch(workload)
     cluster.kill(BEHIND)
-    drained(play)
+    drain_one_batch(workload)
     cluster.kill(LEADER)
     cluster.start(BEHIND)
     _wait_for_others(cluster, topic)
-    play.kafka.produce(topic, [Record(v, partition=n % PARTITIONS) for n, v in enumerate(OTHERS)])
-    ended = refused(play, "log-truncated")
+    workload.kafka.produce(topic, [Record(v, partition=n % PARTITIONS) for n, v in enumerate(OTHERS)])
+    ended = expect_refusal(workload, "log-truncated")
     cluster.start(LEADER)
     # The next generation has the first batch again, and what came instead of the second.
-    play.produced.rows += 40 + len(OTHERS)
-    play.produced.dead_letters += 3
-    play.produced.tombstones += 1
-    return accepted(play, ended, of_earlier=2 * BATCH)
+    workload.contents.rows += 40 + len(OTHERS)
+    workload.contents.dead_letters += 3
+    workload.contents.tombstones += 1
+    return accept(workload, ended, of_earlier=2 * BATCH)
 
 
-ClusterCase = partial(OwnKafkaCase, opened=kafka_cluster)
+_case = partial(own_kafka_case, opened=kafka_cluster)
 CASES = (
-    ClusterCase(
+    _case(
         "leader-moved/before",
         "a partition's leader dies before the read, another broker leads",
         "it is read from the new leader",
-        _moved_before,
+        _move_before,
     ),
-    ClusterCase(
+    _case(
         "leader-moved/during",
         "a partition's leader dies while a task reads, another broker leads",
         "the run goes on, or ends with a named error and the next one reads the range again",
-        _moved_during,
+        _move_during,
         may_read_again=(0, BATCH),
     ),
-    ClusterCase(
+    _case(
         "leader-unclean",
         "every copy of a batch is lost, a broker that never had it leads, and others come in its place",
         "a named error; once accepted, what is there is the next generation",
-        _unclean,
+        _elect_unclean,
     ),
 )

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.transforms import DayTransform
 from pyiceberg.types import LongType, StringType
 
-from prove.hostile.case import ADOPTED, Case, Told, changed, drained, interrupted, put_right
+from prove.hostile.case import ADOPTED, Case, History, change_table, drain_one_batch, interrupt, repair
 from prove.hostile.lake import expire
 from prove.lab.new_lab import configure
 from prove.lab.other_compaction import compact_by_hand
 from prove.lab.pipeline_lab import PIPELINE, orders
-from prove.stage import BATCH, REST, SQLITE
+from prove.workload import BATCH, REST, SQLITE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from prove.scenario import Findings, Scenario
-    from prove.stage import Play, Stage
+    from prove.workload import Testbed, Workload
 
 GROUP = "a table changed in shape by others between a crash and the restart"
 ROWS = 80  # of the two batches that are there before
@@ -39,43 +39,43 @@ class Reshaped(Case):
 
     differing: int = 0
 
-    def run(self, stage: Stage) -> Findings:
+    def run(self, testbed: Testbed) -> Findings:
         """As every case; those rows are what an audit must find, and all that it may."""
-        findings = Case.run(self, stage)
+        findings = Case.run(self, testbed)
         return replace(findings, lost=abs(findings.lost - self.differing))
 
 
 def hostile_columns() -> Iterator[Scenario]:
-    """Every case, in the report's order."""
+    """Yield every case, in the report's order."""
     for catalog in (SQLITE, REST):
         for case in CASES:
             if catalog == SQLITE or case.needs:
                 yield replace(case, name=f"shape/{case.name}", catalog=catalog).scenario(GROUP)
 
 
-def _compacted(play: Play) -> Told:
+def _compact(workload: Workload) -> History:
     for _ in range(3):
-        drained(play)
-    interrupted(play)
-    compact_by_hand(play.lab)
-    return put_right("its files had become fewer", play)
+        drain_one_batch(workload)
+    interrupt(workload)
+    compact_by_hand(workload.lab)
+    return repair("its files had become fewer", workload)
 
 
-def _compacted_and_expired(play: Play) -> Told:
+def _compact_and_expire(workload: Workload) -> History:
     for _ in range(3):
-        drained(play)
-    interrupted(play)
-    compact_by_hand(play.lab)
-    changed(play, expire)
-    return put_right("its files had become fewer, its history had gone", play)
+        drain_one_batch(workload)
+    interrupt(workload)
+    compact_by_hand(workload.lab)
+    change_table(workload, expire)
+    return repair("its files had become fewer, its history had gone", workload)
 
 
-def _reshaped(change: Callable[[Table], object], told: str, play: Play) -> Told:
+def _reshape(change: Callable[[Table], object], history: str, workload: Workload) -> History:
     """The rows of before have the values that they had, under whatever name."""
-    interrupted(play)
-    changed(play, change)
-    done = put_right(told, play)
-    rows = play.lab.rows()
+    interrupt(workload)
+    change_table(workload, change)
+    done = repair(history, workload)
+    rows = workload.lab.rows()
     names = set(rows.column_names)
     for name, values in VALUES.items():
         there = names & {name, RENAMED.get(name)}
@@ -83,30 +83,30 @@ def _reshaped(change: Callable[[Table], object], told: str, play: Play) -> Told:
     return done
 
 
-def _widened(play: Play) -> Told:
-    interrupted(play)
-    changed(play, lambda table: table.update_schema().update_column("id", LongType()).commit())
-    answer = play.lab.start().answer()
+def _widen(workload: Workload) -> History:
+    interrupt(workload)
+    change_table(workload, lambda table: table.update_schema().update_column("id", LongType()).commit())
+    answer = workload.lab.start().answer()
     assert answer.error == "column-clash", answer
-    assert play.lab.drained() == 2 * BATCH, "the dead run's files were not committed"
-    configure(play.lab, f"pipelines/{PIPELINE}", {"columns": {"id": "long"}})
-    return put_right(f"they were committed, the run ended with {answer.error}", play)
+    assert workload.lab.drained() == 2 * BATCH, "the dead run's files were not committed"
+    configure(workload.lab, f"pipelines/{PIPELINE}", {"columns": {"id": "long"}})
+    return repair(f"they were committed, the run ended with {answer.error}", workload)
 
 
 _compacted_case = partial(Reshaped, promise=ADOPTED, needs=frozenset({"spark"}))
 CASES = (
-    _compacted_case("compacted", "compacted by another engine", happen=_compacted),
+    _compacted_case("compacted", "compacted by another engine", inject=_compact),
     _compacted_case(
         "compacted-and-expired",
         "compacted by another engine, all snapshots but the last expired",
-        happen=_compacted_and_expired,
+        inject=_compact_and_expire,
     ),
     Reshaped(
         "added",
         "a column added",
         ADOPTED,
         partial(
-            _reshaped,
+            _reshape,
             lambda t: t.update_schema().add_column("note", StringType()).commit(),
             "it had one more",
         ),
@@ -116,7 +116,7 @@ CASES = (
         "a column renamed",
         f"{ADOPTED}; later values come under the records' name for it, in a column of their own",
         partial(
-            _reshaped,
+            _reshape,
             lambda t: t.update_schema().rename_column("price", RENAMED["price"]).commit(),
             "it had another name",
         ),
@@ -126,23 +126,21 @@ CASES = (
         "dropped",
         "a column dropped",
         f"{ADOPTED}; it comes again with later values, and the audit names the rows that have lost theirs",
-        partial(
-            _reshaped, lambda t: t.update_schema().delete_column("customer").commit(), "it was not there"
-        ),
+        partial(_reshape, lambda t: t.update_schema().delete_column("customer").commit(), "it was not there"),
         differing=ROWS,
     ),
     Reshaped(
         "widened",
         "a declared column widened from int to long",
         "the dead run's files are committed, then a named error until it is declared so",
-        _widened,
+        _widen,
         settings={"columns": {"id": "int"}},
     ),
     Reshaped(
         "widened-partition",
         "a column that rows are partitioned by widened from int to long",
         "the dead run's files are committed, then a named error until it is declared so",
-        _widened,
+        _widen,
         settings={"columns": {"id": "int"}, "partition_by": ["id"]},
     ),
     Reshaped(
@@ -150,7 +148,7 @@ CASES = (
         "a partition field added",
         "files of the earlier partitioning are never committed: the range is read again, and partitioned so",
         partial(
-            _reshaped,
+            _reshape,
             lambda t: t.update_spec().add_field("_kafka_timestamp", DayTransform()).commit(),
             "it was partitioned by day",
         ),

@@ -6,7 +6,6 @@ What a full disk does to the embedded catalog's own file is in the crash matrix.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,15 +13,15 @@ from prove.hostile.case import judge
 from prove.hostile.moments import BEFORE, COMMITTING, LANDED, WRITING, Meeting, Moment
 from prove.lab.new_lab import configure
 from prove.lab.small_disk import fill, small_disk
-from prove.scenario import Scenario
-from prove.stage import BATCH, CATALOG_NAMES, SQLITE
+from prove.scenario import scenario_on
+from prove.workload import BATCH, SQLITE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from prove.scenario import Findings
-    from prove.stage import Play, Stage
+    from prove.scenario import Findings, Scenario
+    from prove.workload import Testbed, Workload
 
 WRITTEN = Moment(
     "written",
@@ -33,48 +32,38 @@ WRITTEN = Moment(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DiskCase:
-    """``whose`` disk is full from the moment on: the drain ends with ``code``. With room the next goes on."""
+def _fill_up(whose: str, code: str, moment: Moment, testbed: Testbed) -> Findings:
+    """Fill the disk of the lake or of the log at the moment, make room, go on, check.
 
-    whose: str
-    code: str
-    moment: Moment
-
-    def scenario(self) -> Scenario:
-        """The case as the runner knows it."""
-        return Scenario(
-            name=f"{SQLITE}/disk/{self.whose}/{self.moment.name}",
-            group=f"a full disk, on {CATALOG_NAMES[SQLITE]}",
-            title=f"no room for the {self.whose}, {self.moment.title}",
-            promise=self.moment.promise,
-            needs=frozenset(),
-            is_quick=False,
-            run=self.run,
-        )
-
-    def run(self, stage: Stage) -> Findings:
-        """Fill it, make room, go on, look."""
-        with stage.play(SQLITE) as play, small_disk(play.folder / "small") as disk:
-            if self.whose == "lake":
-                configure(play.lab, "catalog", {"warehouse": disk.as_uri()})
-            else:
-                configure(play.lab, "", {"state": str(disk)})
-            meeting = Meeting(self.moment, partial(_full, disk), codes=(self.code,))
-            return judge(play, meeting(play), self.moment.may_read_again)
+    The drain that meets it ends with ``code``.
+    """
+    with testbed.workload(SQLITE) as workload, small_disk(workload.folder / "small") as disk:
+        if whose == "lake":
+            configure(workload.lab, "catalog", {"warehouse": disk.as_uri()})
+        else:
+            configure(workload.lab, "", {"state": str(disk)})
+        meeting = Meeting(moment, partial(_full, disk), codes=(code,))
+        return judge(workload, meeting(workload), moment.may_read_again)
 
 
 def hostile_disks() -> Iterator[Scenario]:
-    """Every case, in the report's order."""
+    """Yield every case, in the report's order."""
     for whose, code, moments in (
         ("lake", "storage-failed", (WRITING, COMMITTING, LANDED)),
         ("log", "disk-full", (BEFORE, WRITTEN, LANDED)),
     ):
-        yield from (DiskCase(whose, code, moment).scenario() for moment in moments)
+        for moment in moments:
+            yield scenario_on(
+                f"disk/{whose}/{moment.name}",
+                "a full disk",
+                f"no room for the {whose}, {moment.title}",
+                moment.promise,
+                partial(_fill_up, whose, code, moment),
+            )
 
 
 @contextmanager
-def _full(disk: Path, _play: Play) -> Iterator[Callable[[], None]]:
+def _full(disk: Path, _workload: Workload) -> Iterator[Callable[[], None]]:
     filler = disk / "filler"
     yield partial(fill, filler)
     filler.unlink()

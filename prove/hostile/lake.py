@@ -15,16 +15,16 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 from prove.hostile.case import (
     ADOPTED,
     Case,
-    Told,
-    changed,
-    drained,
-    interrupted,
+    History,
+    change_table,
+    drain_one_batch,
+    expect_refusal,
+    interrupt,
     other_engine,
-    put_right,
-    refused,
+    repair,
 )
 from prove.lab.fault_proxy import Fault, is_table_commit
-from prove.stage import BATCH, REST, SQLITE
+from prove.workload import BATCH, REST, SQLITE
 from spark_jobs.acts.rollback import rollback
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from prove.scenario import Scenario
-    from prove.stage import Play
+    from prove.workload import Workload
 
 GROUP = "a table changed by others between a crash and the restart"
 NAMED = "a named error and no commit; put back, the dead run's files are committed"
@@ -42,7 +42,7 @@ QUICK = frozenset({"rolled-back"})
 
 
 def hostile_lakes() -> Iterator[Scenario]:
-    """Every case, in the report's order."""
+    """Yield every case, in the report's order."""
     yield REFUSED_AFTER_LANDING.scenario(GROUP)
     for catalog in (SQLITE, REST):
         for case in CASES:
@@ -50,86 +50,88 @@ def hostile_lakes() -> Iterator[Scenario]:
             yield there.scenario(GROUP, is_quick=catalog == SQLITE and case.name in QUICK)
 
 
-def _dropped(play: Play) -> Told:
-    interrupted(play)
-    table, dead_letters = play.lab.tables
-    with other_engine(play) as catalog:
+def _drop(workload: Workload) -> History:
+    interrupt(workload)
+    table, dead_letters = workload.lab.tables
+    with other_engine(workload) as catalog:
         catalog.drop_table(table)
-    ended = refused(play, "dead-letters-of-another-table")
-    with other_engine(play) as catalog:
+    ended = expect_refusal(workload, "dead-letters-of-another-table")
+    with other_engine(workload) as catalog:
         catalog.drop_table(dead_letters)
-    return put_right(ended, play)
+    return repair(ended, workload)
 
 
-def _renamed(play: Play) -> Told:
-    interrupted(play)
-    name = play.lab.pipeline.table
-    with other_engine(play) as catalog:
+def _rename(workload: Workload) -> History:
+    interrupt(workload)
+    name = workload.lab.pipeline.table
+    with other_engine(workload) as catalog:
         catalog.rename_table(name, f"{name}_kept")
-    ended = refused(play, "dead-letters-of-another-table")
-    with other_engine(play) as catalog:
+    ended = expect_refusal(workload, "dead-letters-of-another-table")
+    with other_engine(workload) as catalog:
         catalog.rename_table(f"{name}_kept", name)
-    return put_right(ended, play)
+    return repair(ended, workload)
 
 
-def _rolled_back(play: Play) -> Told:
-    first, _last = _set_back(play)
-    ended = refused(play, "table-rolled-back")
-    _roll_back(play, first)
-    return put_right(ended, play)
+def _roll_back_behind(workload: Workload) -> History:
+    first, _last = _set_back(workload)
+    ended = expect_refusal(workload, "table-rolled-back")
+    _roll_back(workload, first)
+    return repair(ended, workload)
 
 
-def _rolled_back_and_forth(play: Play) -> Told:
-    _first, last = _set_back(play)
-    ended = refused(play, "table-rolled-back")
-    _set_main(play, last)
-    return put_right(ended, play)
+def _roll_back_and_forth(workload: Workload) -> History:
+    _first, last = _set_back(workload)
+    ended = expect_refusal(workload, "table-rolled-back")
+    _set_main(workload, last)
+    return repair(ended, workload)
 
 
-def _set_back(play: Play) -> tuple[int, int]:
+def _set_back(workload: Workload) -> tuple[int, int]:
     """Main is set to the snapshot before the last commit; that one's id and the last commit's."""
-    drained(play)
-    interrupted(play)
-    last = play.lab.table().metadata.current_snapshot()
+    drain_one_batch(workload)
+    interrupt(workload)
+    last = workload.lab.table().metadata.current_snapshot()
     assert last is not None
     assert last.parent_snapshot_id is not None
-    _set_main(play, last.parent_snapshot_id)
+    _set_main(workload, last.parent_snapshot_id)
     return last.parent_snapshot_id, last.snapshot_id
 
 
-def _set_main(play: Play, snapshot_id: int) -> None:
-    with other_engine(play) as catalog:
+def _set_main(workload: Workload, snapshot_id: int) -> None:
+    with other_engine(workload) as catalog:
         reference = {"ref-name": "main", "type": "branch", "snapshot-id": snapshot_id}
         main = SetSnapshotRefUpdate.model_validate(reference)
-        catalog.commit_table(catalog.load_table(play.lab.pipeline.table), (), (main,))
+        catalog.commit_table(catalog.load_table(workload.lab.pipeline.table), (), (main,))
 
 
-def _roll_back(play: Play, to_snapshot: int) -> None:
-    with play.lab.connections() as connections:
-        rollback(play.lab.pipeline, connections, to_snapshot=to_snapshot, reason="another engine was there")
+def _roll_back(workload: Workload, to_snapshot: int) -> None:
+    with workload.lab.connections() as connections:
+        rollback(
+            workload.lab.pipeline, connections, to_snapshot=to_snapshot, reason="another engine was there"
+        )
 
 
-def _rewritten(change: Callable[[Table], object], play: Play) -> Told:
+def _rewrite(change: Callable[[Table], object], workload: Workload) -> History:
     """Rows changed by another writer: what we committed last is gone back to."""
-    interrupted(play)
-    ours = play.lab.table().metadata.current_snapshot_id
+    interrupt(workload)
+    ours = workload.lab.table().metadata.current_snapshot_id
     assert ours is not None
-    changed(play, change)
-    ended = refused(play, "table-rewritten")
-    _roll_back(play, ours)
-    return put_right(ended, play)
+    change_table(workload, change)
+    ended = expect_refusal(workload, "table-rewritten")
+    _roll_back(workload, ours)
+    return repair(ended, workload)
 
 
-def _row_again(table: Table) -> None:
+def _append_row_again(table: Table) -> None:
     table.append(table.scan(row_filter="_kafka_offset = 3").to_arrow())
 
 
-def _expired(play: Play) -> Told:
+def _expire(workload: Workload) -> History:
     for _ in range(3):
-        drained(play)
-    interrupted(play)
-    changed(play, expire)
-    return put_right("all snapshots but the last had expired", play)
+        drain_one_batch(workload)
+    interrupt(workload)
+    change_table(workload, expire)
+    return repair("all snapshots but the last had expired", workload)
 
 
 def expire(table: Table) -> None:
@@ -139,22 +141,22 @@ def expire(table: Table) -> None:
     table.maintenance.expire_snapshots().by_ids(older).commit()
 
 
-def _refused_after_landing(play: Play) -> Told:
+def _refuse_after_landing(workload: Workload) -> History:
     """Iceberg's own code takes out what such a commit wrote: its snapshot is main and cannot be read."""
     for _ in range(5):
-        drained(play)
-    ours = play.lab.table().metadata.current_snapshot_id
+        drain_one_batch(workload)
+    ours = workload.lab.table().metadata.current_snapshot_id
     assert ours is not None
-    assert play.proxy is not None
-    play.proxy.arm(Fault.LANDED_401, is_table_commit)
-    play.lab.start(work="compaction").answer()
-    broken = play.lab.table().metadata.current_snapshot_id
+    assert workload.proxy is not None
+    workload.proxy.arm(Fault.LANDED_401, is_table_commit)
+    workload.lab.start(work="compaction").answer()
+    broken = workload.lab.table().metadata.current_snapshot_id
     assert broken not in {None, ours}, "the compaction did not land"
-    play.produce_batch()
-    ended = refused(play, "manifest-unreadable")
-    _roll_back(play, ours)
-    changed(play, lambda table: table.maintenance.expire_snapshots().by_id(broken).commit())
-    return put_right(ended, play)
+    workload.produce_batch()
+    ended = expect_refusal(workload, "manifest-unreadable")
+    _roll_back(workload, ours)
+    change_table(workload, lambda table: table.maintenance.expire_snapshots().by_id(broken).commit())
+    return repair(ended, workload)
 
 
 _rewritten_case = partial(Case, promise=NAMED_THEN_BACK, may_read_again=(BATCH,))
@@ -163,35 +165,35 @@ CASES = (
         "dropped",
         "the table dropped",
         "a named error while its dead letters are there; without them the topic is drained anew",
-        _dropped,
+        _drop,
         may_read_again=(2 * BATCH,),
     ),
-    Case("renamed", "the table renamed", NAMED, _renamed),
+    Case("renamed", "the table renamed", NAMED, _rename),
     Case(
         "rolled-back",
         "main set to an earlier snapshot, and meant so",
         "a named error and no commit; taken over, what is missing is drained again",
-        _rolled_back,
+        _roll_back_behind,
         may_read_again=(2 * BATCH,),
     ),
-    Case("rolled-back-and-forth", "main set to an earlier snapshot, and back", NAMED, _rolled_back_and_forth),
+    Case("rolled-back-and-forth", "main set to an earlier snapshot, and back", NAMED, _roll_back_and_forth),
     _rewritten_case(
         "rows-deleted",
         "rows deleted",
-        happen=partial(_rewritten, lambda table: table.delete("_kafka_offset = 3")),
+        inject=partial(_rewrite, lambda table: table.delete("_kafka_offset = 3")),
     ),
     _rewritten_case(
-        "truncated", "all rows deleted", happen=partial(_rewritten, lambda table: table.delete(AlwaysTrue()))
+        "truncated", "all rows deleted", inject=partial(_rewrite, lambda table: table.delete(AlwaysTrue()))
     ),
-    _rewritten_case("rows-added", "a row added once more", happen=partial(_rewritten, _row_again)),
-    Case("expired", "all snapshots expired but the last", ADOPTED, _expired),
+    _rewritten_case("rows-added", "a row added once more", inject=partial(_rewrite, _append_row_again)),
+    Case("expired", "all snapshots expired but the last", ADOPTED, _expire),
 )
 
 REFUSED_AFTER_LANDING = Case(
     "lake/compaction-landed-401",
     "a compaction landed and Iceberg's own code was told 401",
     NAMED_THEN_BACK,
-    _refused_after_landing,
+    _refuse_after_landing,
     catalog=REST,
     may_read_again=(BATCH,),
     needs=frozenset({"spark"}),

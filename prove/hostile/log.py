@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from prove.hostile.case import ADOPTED, Case, Told, drained, put_right
-from prove.stage import BATCH, REST, SQLITE
+from prove.hostile.case import ADOPTED, Case, History, drain_one_batch, repair
+from prove.workload import BATCH, REST, SQLITE
 from spark_jobs.txlog.names import PHASE_NUMBERS, Phase
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
     from prove.scenario import Scenario
-    from prove.stage import Play
+    from prove.workload import Workload
 
     Damage = Callable[[FileIO, str], object]
 
@@ -45,32 +45,32 @@ class Damaged:
             name=f"log/{self.name}",
             title=self.title,
             promise=self.promise,
-            happen=self._happen,
+            inject=self._inject,
             catalog=catalog,
             may_read_again=self.may_read_again,
         )
 
-    def _happen(self, play: Play) -> Told:
-        drained(play)
-        play.produce_batch()
-        play.lab.kill_at(self.point)
-        table = play.lab.table()
+    def _inject(self, workload: Workload) -> History:
+        drain_one_batch(workload)
+        workload.produce_batch()
+        workload.lab.kill_at(self.point)
+        table = workload.lab.table()
         table_uuid = str(table.metadata.table_uuid)
-        with play.lab.connections() as connections:
+        with workload.lab.connections() as connections:
             (dead,) = connections.txlog.unfinished(table_uuid, now_us=connections.now_us())
             root = connections.txlog.root
         name = f"{PHASE_NUMBERS[self.phase]}-{self.phase}.json"
         location = f"{root}/{table_uuid}/{dead.uuid}/{name}"
         assert table.io.new_input(location).exists(), f"there is no {name}"
         self.damage(table.io, location)
-        told = put_right(f"{name} says nothing", play)
+        history = repair(f"{name} says nothing", workload)
         # What is left of it is folded like any other attempt.
-        play.work("checkpoint")
-        return told
+        workload.run("checkpoint")
+        return history
 
 
 def hostile_logs() -> Iterator[Scenario]:
-    """Every case, in the report's order."""
+    """Yield every case, in the report's order."""
     for catalog in (SQLITE, REST):
         for case in (each.case(catalog) for each in DAMAGED):
             if catalog == SQLITE or case.name in ON_REST:

@@ -1,4 +1,4 @@
-"""The machine: everything on it is killed at once, runs are told to end, Dagster's queue is full."""
+"""The machine: everything on it is killed at once, runs are asked to end, Dagster's queue is full."""
 
 from __future__ import annotations
 
@@ -8,78 +8,56 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dagster import DagsterRunStatus
 
 from prove.crash.conflicts import CONFLICTS
-from prove.hostile.case import Told, judge
+from prove.hostile.case import History, judge
 from prove.lab.dagster_daemon import PATIENCE_SECONDS, running_dagster, wait_beyond
 from prove.lab.kafka_server import kafka_settings, unique_name
 from prove.lab.left_out import LeftOut
 from prove.lab.new_lab import configure
 from prove.lab.pipeline_lab import PIPELINE, orders
 from prove.lab.server_folder import ServerFolder
-from prove.scenario import Scenario
+from prove.scenario import scenario_on
 from prove.servers import spark_settings
-from prove.stage import CATALOG_NAMES, SQLITE
+from prove.workload import SQLITE
 from servers.kafka import start_kafka
 from servers.spark_connect import start_spark_connect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from prove.scenario import Findings
-    from prove.stage import Play, Stage
+    from prove.scenario import Findings, Scenario
+    from prove.workload import Testbed, Workload
     from servers.kafka import KafkaServer
     from servers.spark_connect import SparkConnectServer
 
+GROUP = "the machine"
 ROOT = Path(__file__).resolve().parents[2]
 PROMISED_SECONDS = 60.0
 # A machine with so much to do for each of its processors has other work than this run's.
 BUSY_LOAD = 3.0
 RECORDS = 3_000
-# Small, so that a run is still at work when it is struck.
+# Small, so that a run is still at work when the fault comes.
 BATCH_RECORDS = 100
 OTHERS = 2
 RECORDS_OF_OTHERS = 200
 EXIT_INTERRUPTED = 130
 
 
-@dataclass(frozen=True, slots=True)
-class MachineCase:
-    """``run`` makes its own pipeline on the stage."""
-
-    name: str
-    title: str
-    promise: str
-    run: Callable[[Stage], Findings]
-    needs: frozenset[str] = frozenset({"spark"})
-
-    def scenario(self) -> Scenario:
-        """The case as the runner knows it."""
-        return Scenario(
-            name=f"{SQLITE}/machine/{self.name}",
-            group=f"the machine, on {CATALOG_NAMES[SQLITE]}",
-            title=self.title,
-            promise=self.promise,
-            needs=self.needs,
-            is_quick=False,
-            run=self.run,
-            is_alone=True,
-        )
-
-
 def machines() -> Iterator[Scenario]:
-    """Every case, in the report's order."""
-    yield from (case.scenario() for case in CASES)
+    """Yield every case, in the report's order."""
+    yield from CASES
 
 
-def _everything_killed(stage: Stage) -> Findings:
+def _kill_everything(testbed: Testbed) -> Findings:
     """Servers of its own: nobody else may lose theirs."""
-    root = stage.folder / unique_name("machine")
+    root = testbed.folder / unique_name("machine")
     kafka, spark = (
         kafka_settings(ServerFolder(root, "kafka")),
         spark_settings(ServerFolder(root, "spark-connect")),
@@ -92,25 +70,25 @@ def _everything_killed(stage: Stage) -> Findings:
     start()
     try:
         bootstrap, remote = f"127.0.0.1:{kafka.port}", f"sc://127.0.0.1:{spark.port}"
-        with replace(stage, kafka=bootstrap, spark_remote=remote).play(
+        with replace(testbed, kafka=bootstrap, spark_remote=remote).workload(
             SQLITE, on_spark=True, freshness="5s", max_batch_records=BATCH_RECORDS
-        ) as play:
-            play.produce(orders(0, RECORDS))
-            with running_dagster(play.lab, play.folder / "dagster") as dagster:
-                wait_beyond(play.lab, BATCH_RECORDS)
+        ) as workload:
+            workload.produce(orders(0, RECORDS))
+            with running_dagster(workload.lab, workload.folder / "dagster") as dagster:
+                wait_beyond(workload.lab, BATCH_RECORDS)
                 dagster.kill()
                 for server in servers:
                     server.process.kill()
                 began = time.monotonic()
                 start()
-                reached = play.lab.drained()
+                reached = workload.lab.drained()
                 dagster.start()
-                wait_beyond(play.lab, reached, PATIENCE_SECONDS)
+                wait_beyond(workload.lab, reached, PATIENCE_SECONDS)
                 seconds = time.monotonic() - began
                 load = os.getloadavg()[0]
-                wait_beyond(play.lab, RECORDS - 1)
-            told = Told(f"killed at {reached:,} of {RECORDS:,} records", recovery_seconds=seconds)
-            found = judge(play, told)
+                wait_beyond(workload.lab, RECORDS - 1)
+            history = History(f"killed at {reached:,} of {RECORDS:,} records", recovery_seconds=seconds)
+            found = judge(workload, history)
         if found.is_kept and seconds > PROMISED_SECONDS and load > BUSY_LOAD * (os.cpu_count() or 1):
             raise LeftOut(f"all is there after {seconds:.0f} s, which say nothing at a load of {load:.0f}")
         assert seconds < PROMISED_SECONDS, f"the next commit came after {seconds:.0f} s"
@@ -120,11 +98,11 @@ def _everything_killed(stage: Stage) -> Findings:
             server.process.stop()
 
 
-def _run_terminated(stage: Stage) -> Findings:
-    with stage.play(SQLITE, on_spark=True, freshness="5s", max_batch_records=BATCH_RECORDS) as play:
-        play.produce(orders(0, RECORDS))
-        with running_dagster(play.lab, play.folder / "dagster") as dagster:
-            wait_beyond(play.lab, BATCH_RECORDS)
+def _terminate_run(testbed: Testbed) -> Findings:
+    with testbed.workload(SQLITE, on_spark=True, freshness="5s", max_batch_records=BATCH_RECORDS) as workload:
+        workload.produce(orders(0, RECORDS))
+        with running_dagster(workload.lab, workload.folder / "dagster") as dagster:
+            wait_beyond(workload.lab, BATCH_RECORDS)
             (run,) = dagster.drains(DagsterRunStatus.STARTED)
             with dagster.instance() as instance:
                 assert instance.run_launcher.terminate(run.run_id)
@@ -132,147 +110,159 @@ def _run_terminated(stage: Stage) -> Findings:
             while not (ended := dagster.drains(DagsterRunStatus.CANCELED)):
                 assert time.monotonic() - began < PATIENCE_SECONDS, "the run went on"
                 time.sleep(0.1)
-            reached = play.lab.drained()
+            reached = workload.lab.drained()
             assert reached < RECORDS, "it had caught up"
-            wait_beyond(play.lab, reached)
+            wait_beyond(workload.lab, reached)
             seconds = time.monotonic() - began
-            wait_beyond(play.lab, RECORDS - 1)
+            wait_beyond(workload.lab, RECORDS - 1)
         assert [each.run_id for each in ended] == [run.run_id]
-        return judge(play, Told(f"canceled at {reached:,} of {RECORDS:,} records", recovery_seconds=seconds))
+        return judge(
+            workload, History(f"canceled at {reached:,} of {RECORDS:,} records", recovery_seconds=seconds)
+        )
 
 
-def _command_terminated(stage: Stage) -> Findings:
-    with stage.play(SQLITE, on_spark=True, max_batch_records=BATCH_RECORDS) as play:
-        play.produce(orders(0, RECORDS))
-        command = [sys.executable, "-m", "cli", "drain", PIPELINE, "--config", str(play.lab.path)]
+def _terminate_command(testbed: Testbed) -> Findings:
+    with testbed.workload(SQLITE, on_spark=True, max_batch_records=BATCH_RECORDS) as workload:
+        workload.produce(orders(0, RECORDS))
+        command = [sys.executable, "-m", "cli", "drain", PIPELINE, "--config", str(workload.lab.path)]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as drain:
-            wait_beyond(play.lab, BATCH_RECORDS)
+            wait_beyond(workload.lab, BATCH_RECORDS)
             drain.send_signal(signal.SIGTERM)
             code = drain.wait(PATIENCE_SECONDS)
         assert code == EXIT_INTERRUPTED, code
-        reached = play.lab.drained()
+        reached = workload.lab.drained()
         assert reached < RECORDS, "it had caught up"
         began = time.monotonic()
-        play.work()
-        told = f"it ended with exit code {code} at {reached:,} of {RECORDS:,} records"
-        return judge(play, Told(told, recovery_seconds=time.monotonic() - began))
+        workload.run()
+        history = f"it ended with exit code {code} at {reached:,} of {RECORDS:,} records"
+        return judge(workload, History(history, recovery_seconds=time.monotonic() - began))
 
 
-def _full_queue(stage: Stage) -> Findings:
-    with stage.play(SQLITE, on_spark=True, freshness="5s") as play:
-        play.produce(orders(0, RECORDS))
-        tables = _add_pipelines(play)
-        with running_dagster(play.lab, play.folder / "dagster", most_runs=1) as dagster:
-            wait_beyond(play.lab, RECORDS - 1)
-            _wait_for_rows(play, tables)
+def _fill_queue(testbed: Testbed) -> Findings:
+    with testbed.workload(SQLITE, on_spark=True, freshness="5s") as workload:
+        workload.produce(orders(0, RECORDS))
+        tables = _add_pipelines(workload)
+        with running_dagster(workload.lab, workload.folder / "dagster", most_runs=1) as dagster:
+            wait_beyond(workload.lab, RECORDS - 1)
+            _wait_for_rows(workload, tables)
             runs = [run.tags["sluice/pipeline"] for run in dagster.drains()]
         assert sorted(runs) == sorted({*tables, PIPELINE}), runs
-        return judge(play, Told(f"{len(runs)} runs in turn, one for each pipeline"))
+        return judge(workload, History(f"{len(runs)} runs in turn, one for each pipeline"))
 
 
-def _add_pipelines(play: Play) -> dict[str, str]:
+def _add_pipelines(workload: Workload) -> dict[str, str]:
     """More of them, with records that wait; their tables by name."""
-    namespace = play.lab.pipeline.table.rpartition(".")[0]
+    namespace = workload.lab.pipeline.table.rpartition(".")[0]
     added = {}
     for n in range(OTHERS):
-        topic = play.kafka.new_topic(1, retention_ms=-1)
-        play.kafka.produce(topic, orders(0, RECORDS_OF_OTHERS))
+        topic = workload.kafka.new_topic(1, retention_ms=-1)
+        workload.kafka.produce(topic, orders(0, RECORDS_OF_OTHERS))
         added[f"other_{n}"] = {"topic": topic, "table": f"{namespace}.other_{n}", "freshness": "5s"}
-    configure(play.lab, "pipelines", added)
+    configure(workload.lab, "pipelines", added)
     return {name: settings["table"] for name, settings in added.items()}
 
 
-def _wait_for_rows(play: Play, tables: dict[str, str]) -> None:
+def _wait_for_rows(workload: Workload, tables: dict[str, str]) -> None:
     deadline = time.monotonic() + OTHERS * PATIENCE_SECONDS
-    while (found := {name: play.lab.drained(table) for name, table in tables.items()}) != dict.fromkeys(
+    while (found := {name: workload.lab.drained(table) for name, table in tables.items()}) != dict.fromkeys(
         tables, RECORDS_OF_OTHERS
     ):
         assert time.monotonic() < deadline, found
         time.sleep(0.2)
 
 
-def _two_daemons(stage: Stage) -> Findings:
+def _start_two_daemons(testbed: Testbed) -> Findings:
     """Two machines that were given the same configuration: each has a daemon, none knows of the other."""
-    with stage.play(SQLITE, on_spark=True, freshness="5s", max_batch_records=BATCH_RECORDS) as play:
-        play.produce(orders(0, RECORDS))
+    with testbed.workload(SQLITE, on_spark=True, freshness="5s", max_batch_records=BATCH_RECORDS) as workload:
+        workload.produce(orders(0, RECORDS))
         with (
-            running_dagster(play.lab, play.folder / "one") as one,
-            running_dagster(play.lab, play.folder / "two") as two,
+            running_dagster(workload.lab, workload.folder / "one") as one,
+            running_dagster(workload.lab, workload.folder / "two") as two,
         ):
-            _flow(play)
+            _flow(workload)
             counts = [len(each.drains()) for each in (one, two)]
             assert all(counts), counts
             failed = [*one.failures(), *two.failures()]
-        told = f"{counts[0]} and {counts[1]} runs drained the same table; {_named(failed)}"
-        return judge(play, Told(told))
+        history = f"{counts[0]} and {counts[1]} runs drained the same table; {_describe_failures(failed)}"
+        return judge(workload, History(history))
 
 
-def _two_sensors(stage: Stage) -> Findings:
+def _start_two_sensors(testbed: Testbed) -> Findings:
     """One daemon that was given the same definitions twice: both sensors see the same backlog."""
     locations = ("sluice", "again")
-    with stage.play(SQLITE, on_spark=True, freshness="5s", max_batch_records=BATCH_RECORDS) as play:
-        play.produce(orders(0, RECORDS))
-        with running_dagster(play.lab, play.folder / "dagster", locations=locations) as dagster:
-            _flow(play)
+    with testbed.workload(SQLITE, on_spark=True, freshness="5s", max_batch_records=BATCH_RECORDS) as workload:
+        workload.produce(orders(0, RECORDS))
+        with running_dagster(workload.lab, workload.folder / "dagster", locations=locations) as dagster:
+            _flow(workload)
             looks = dagster.looks()
             assert all(looks[location] for location in locations), looks
             ended = Counter(str(run.status.value).lower() for run in dagster.drains())
             failed = dagster.failures()
-        told = ", ".join(f"{number} {status}" for status, number in sorted(ended.items()))
-        return judge(play, Told(f"both looked; runs that drained the table: {told}; {_named(failed)}"))
+        history = ", ".join(f"{number} {status}" for status, number in sorted(ended.items()))
+        return judge(
+            workload,
+            History(f"both looked; runs that drained the table: {history}; {_describe_failures(failed)}"),
+        )
 
 
-def _flow(play: Play) -> None:
+def _flow(workload: Workload) -> None:
     """Thousands of records three times, each once the earlier ones are there."""
     for start in range(RECORDS, 3 * RECORDS, RECORDS):
-        wait_beyond(play.lab, start - 1)
-        play.produce(orders(start, RECORDS))
-    wait_beyond(play.lab, 3 * RECORDS - 1)
+        wait_beyond(workload.lab, start - 1)
+        workload.produce(orders(start, RECORDS))
+    wait_beyond(workload.lab, 3 * RECORDS - 1)
 
 
-def _named(failed: list[str]) -> str:
+def _describe_failures(failed: list[str]) -> str:
     """How runs failed, which only a conflict may be the cause of."""
     assert all(code in CONFLICTS for code in failed), failed
-    told = [f"{number} ended with {code}" for code, number in Counter(failed).items()]
-    return ", ".join(told) or "none failed"
+    history = [f"{number} ended with {code}" for code, number in Counter(failed).items()]
+    return ", ".join(history) or "none failed"
 
 
+_case = partial(scenario_on, needs={"spark"}, is_alone=True)
 CASES = (
-    MachineCase(
-        "everything-killed",
+    _case(
+        "machine/everything-killed",
+        GROUP,
         "kill -9 of Kafka, Spark, Dagster and its run at once",
         f"started again, the next commit comes within {PROMISED_SECONDS:.0f} s",
-        _everything_killed,
-        needs=frozenset(),
+        _kill_everything,
+        needs=set(),
     ),
-    MachineCase(
-        "run-terminated",
+    _case(
+        "machine/run-terminated",
+        GROUP,
         "a run is terminated in Dagster",
         "it ends as canceled; the sensor asks for another, which goes on",
-        _run_terminated,
+        _terminate_run,
     ),
-    MachineCase(
-        "command-terminated",
+    _case(
+        "machine/command-terminated",
+        GROUP,
         "SIGTERM of `./sluice drain`",
         "it ends; what it has committed stays, the next drain goes on",
-        _command_terminated,
+        _terminate_command,
     ),
-    MachineCase(
-        "full-queue",
+    _case(
+        "machine/full-queue",
+        GROUP,
         f"{OTHERS + 1} pipelines wait, one run at a time is allowed",
         "each waits in the queue once, and is drained in its turn",
-        _full_queue,
+        _fill_queue,
     ),
-    MachineCase(
-        "two-daemons",
+    _case(
+        "machine/two-daemons",
+        GROUP,
         "two Dagster daemons, each with its own sensors, over the same pipelines",
         "conflicts between their runs are named errors; each batch is committed by one of them",
-        _two_daemons,
+        _start_two_daemons,
     ),
-    MachineCase(
-        "two-sensors",
+    _case(
+        "machine/two-sensors",
+        GROUP,
         "one Dagster daemon with two sensors over the same pipelines",
         "their runs do not work at once, or one ends with a named error; each batch is committed once",
-        _two_sensors,
+        _start_two_sensors,
     ),
 )

@@ -6,18 +6,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from prove.hostile.case import Told, drained, named, put_right
+from prove.hostile.case import History, describe_error, drain_one_batch, repair
 from prove.lab.harm_proxy import HarmProxy
 from prove.lab.new_lab import configure
 from prove.lab.patience import Patience
-from prove.stage import BATCH
+from prove.workload import BATCH
 from spark_jobs.protocol.fail_points import NoFailPoints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from prove.stage import Play
+    from prove.workload import Workload
 
 GOES_ON = "it takes longer, and is done once"
 
@@ -65,49 +65,49 @@ class Meeting:
     """
 
     moment: Moment
-    arranged: Callable[[Play], AbstractContextManager[Callable[[], None]]]
+    set_up: Callable[[Workload], AbstractContextManager[Callable[[], None]]]
     is_sat_out: bool = False
     codes: tuple[str, ...] = ()
     patience: Patience = field(default_factory=Patience)
 
-    def __call__(self, play: Play) -> Told:
+    def __call__(self, workload: Workload) -> History:
         """Drain, meet it, put it right."""
-        drained(play)
-        play.produce_batch()
-        with self.arranged(play) as begin:
-            ended = self._run(play, begin)
-        return put_right(ended, play, was_read=bool(self.moment.point))
+        drain_one_batch(workload)
+        workload.produce_batch()
+        with self.set_up(workload) as begin:
+            ended = self._run(workload, begin)
+        return repair(ended, workload, was_read=bool(self.moment.point))
 
-    def _run(self, play: Play, begin: Callable[[], None]) -> str:
+    def _run(self, workload: Workload, begin: Callable[[], None]) -> str:
         point = self.moment.point
         if point:
-            slept = str(play.folder / "slept")
-            with play.lab.stopped_at(point, once=slept, patience=self.patience) as drain:
+            slept = str(workload.folder / "slept")
+            with workload.lab.stopped_at(point, once=slept, patience=self.patience) as drain:
                 begin()
                 drain.go_on()
                 answer = drain.answer()
         else:
             begin()
-            answer = play.lab.start_struck(NoFailPoints(), patience=self.patience).answer()
+            answer = workload.lab.start_with(NoFailPoints(), patience=self.patience).answer()
         if self.is_sat_out:
             assert answer.error is None, answer.message
             return "the run went on"
-        return named(answer, self.codes)
+        return describe_error(answer, self.codes)
 
 
 @contextmanager
-def harm_proxy(play: Play, address: str) -> Iterator[HarmProxy]:
+def harm_proxy(workload: Workload, address: str) -> Iterator[HarmProxy]:
     """The catalog's property ``address`` leads through the proxy while the block runs; requests meet harm."""
-    with proxied(play, address) as proxy:
+    with proxied(workload, address) as proxy:
         yield proxy
     assert proxy.harmed, "the proxy did not see a request"
 
 
 @contextmanager
-def proxied(play: Play, address: str) -> Iterator[HarmProxy]:
+def proxied(workload: Workload, address: str) -> Iterator[HarmProxy]:
     """The catalog's property ``address`` leads through the proxy while the block runs."""
-    direct = play.lab.config.catalog.properties[address]
+    direct = workload.lab.config.catalog.properties[address]
     with HarmProxy(direct) as proxy:
-        configure(play.lab, "catalog", {address: proxy.url})
+        configure(workload.lab, "catalog", {address: proxy.url})
         yield proxy
-        configure(play.lab, "catalog", {address: direct})
+        configure(workload.lab, "catalog", {address: direct})

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from prove.hostile.case import Told, judge
+from prove.hostile.case import History, judge
 from prove.lab.kafka_server import unique_name
-from prove.scenario import Findings, Scenario
-from prove.stage import CATALOG_NAMES, SQLITE
+from prove.scenario import Findings, Scenario, scenario_on
+from prove.workload import SQLITE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from prove.stage import Play, Stage
+    from prove.workload import Testbed, Workload
 
 
 class OwnKafka(Protocol):
@@ -28,36 +28,24 @@ class OwnKafka(Protocol):
 
 
 K = TypeVar("K", bound=OwnKafka)
-GROUP = "a hostile broker"
 
 
-@dataclass(frozen=True, slots=True)
-class OwnKafkaCase(Generic[K]):
-    """``happen`` is done to a pipeline over the Kafka that ``opened`` starts in a folder, and stops."""
+def own_kafka_case(
+    name: str,
+    title: str,
+    promise: str,
+    inject: Callable[[Workload, K], History],
+    *,
+    opened: Callable[[Path], AbstractContextManager[K]],
+    may_read_again: tuple[int, ...] = (0,),
+) -> Scenario:
+    """Return a case that does ``inject`` to a pipeline over the Kafka that ``opened`` starts in a folder."""
 
-    name: str
-    title: str
-    promise: str
-    happen: Callable[[Play, K], Told]
-    opened: Callable[[Path], AbstractContextManager[K]]
-    may_read_again: tuple[int, ...] = (0,)
-
-    def scenario(self) -> Scenario:
-        """The case as the runner knows it."""
-        return Scenario(
-            name=f"{SQLITE}/{self.name}",
-            group=f"{GROUP}, on {CATALOG_NAMES[SQLITE]}",
-            title=self.title,
-            promise=self.promise,
-            needs=frozenset(),
-            is_quick=False,
-            run=self.run,
-        )
-
-    def run(self, stage: Stage) -> Findings:
-        """Harm, put right, go on, look."""
+    def run(testbed: Testbed) -> Findings:
         with (
-            self.opened(stage.folder / unique_name("kafka")) as kafka,
-            replace(stage, kafka=kafka.bootstrap_servers).play(SQLITE) as play,
+            opened(testbed.folder / unique_name("kafka")) as kafka,
+            replace(testbed, kafka=kafka.bootstrap_servers).workload(SQLITE) as workload,
         ):
-            return judge(play, self.happen(play, kafka), self.may_read_again)
+            return judge(workload, inject(workload, kafka), may_read_again)
+
+    return scenario_on(name, "a hostile broker", title, promise, run)

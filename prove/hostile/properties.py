@@ -7,9 +7,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from prove.crash.jobs import later
-from prove.hostile.case import ADOPTED, Case, Told, changed, drained, interrupted, put_right, refused
-from prove.stage import REST, SQLITE
+from prove.crash.jobs import drain_and_produce
+from prove.hostile.case import (
+    ADOPTED,
+    Case,
+    History,
+    change_table,
+    drain_one_batch,
+    expect_refusal,
+    interrupt,
+    repair,
+)
+from prove.workload import REST, SQLITE
 from spark_jobs.protocol.progress import (
     PROPERTY_ANCHOR,
     PROPERTY_LAST_COMMITS,
@@ -27,7 +36,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from prove.scenario import Scenario
-    from prove.stage import Play
+    from prove.workload import Workload
 
 GROUP = "a table's properties set by hand"
 NAMED = "a named error and no commit; put back, all goes on as if nothing had been"
@@ -47,7 +56,7 @@ class ByHand:
     property_name: str
     value: Callable[[str], str | None]
     is_noticed: bool = True
-    before: Callable[[Play], None] = interrupted
+    before: Callable[[Workload], None] = interrupt
     was_read: bool = True
 
     def case(self, catalog: str) -> Case:
@@ -56,23 +65,23 @@ class ByHand:
             name=f"properties/{self.name}",
             title=self.title,
             promise=NAMED if self.is_noticed else ADOPTED,
-            happen=self._happen,
+            inject=self._inject,
             catalog=catalog,
         )
 
-    def _happen(self, play: Play) -> Told:
-        self.before(play)
-        ours = play.lab.table().metadata.properties[self.property_name]
+    def _inject(self, workload: Workload) -> History:
+        self.before(workload)
+        ours = workload.lab.table().metadata.properties[self.property_name]
         theirs = self.value(ours)
         assert theirs != ours, "nothing is changed"
-        self._set(play, theirs)
+        self._set(workload, theirs)
         if not self.is_noticed:
-            return put_right("it was not needed", play, was_read=self.was_read)
-        ended = refused(play, "damaged-progress")
-        self._set(play, ours)
-        return put_right(ended, play, was_read=self.was_read)
+            return repair("it was not needed", workload, was_read=self.was_read)
+        ended = expect_refusal(workload, "damaged-progress")
+        self._set(workload, ours)
+        return repair(ended, workload, was_read=self.was_read)
 
-    def _set(self, play: Play, value: str | None) -> None:
+    def _set(self, workload: Workload, value: str | None) -> None:
         def change(table: Table) -> None:
             with table.transaction() as transaction:
                 if value is None:
@@ -80,36 +89,36 @@ class ByHand:
                 else:
                     transaction.set_properties({self.property_name: value})
 
-        changed(play, change)
+        change_table(workload, change)
 
 
 def hostile_properties() -> Iterator[Scenario]:
-    """Every case, in the report's order."""
+    """Yield every case, in the report's order."""
     for catalog in (SQLITE, REST):
         for case in (each.case(catalog) for each in BY_HAND):
             if catalog == SQLITE or case.name in ON_REST:
                 yield case.scenario(GROUP, is_quick=catalog == SQLITE and case.name in QUICK)
 
 
-def _replayed(play: Play) -> None:
-    drained(play)
-    play.work("replay 0:5-18")
-    play.produce_batch()
-    play.lab.kill_at("drain.after-parquet-written")
+def _replay(workload: Workload) -> None:
+    drain_one_batch(workload)
+    workload.run("replay 0:5-18")
+    workload.produce_batch()
+    workload.lab.kill_at("drain.after-parquet-written")
 
 
-def _rolled_back(play: Play) -> None:
-    drained(play)
-    drained(play)
-    play.work("rollback")
-    play.lab.kill_at("drain.after-parquet-written")
+def _roll_back(workload: Workload) -> None:
+    drain_one_batch(workload)
+    drain_one_batch(workload)
+    workload.run("rollback")
+    workload.lab.kill_at("drain.after-parquet-written")
 
 
-def _owing(play: Play) -> None:
+def _leave_owing(workload: Workload) -> None:
     """The last run died between its commit and that of its dead letters."""
-    drained(play)
-    play.produce_batch()
-    play.lab.kill_at("drain.after-commit")
+    drain_one_batch(workload)
+    workload.produce_batch()
+    workload.lab.kill_at("drain.after-commit")
 
 
 def _is(value: str | None) -> Callable[[str], str | None]:
@@ -117,7 +126,7 @@ def _is(value: str | None) -> Callable[[str], str | None]:
     return lambda _ours: value
 
 
-def _moved(by: int, offsets: str) -> str:
+def _move(by: int, offsets: str) -> str:
     """The properties' next offsets with partition 0's moved."""
     document = json.loads(offsets)
     for generations in document.values():
@@ -136,15 +145,15 @@ def _without_files(ours: str) -> str:
 
 BY_HAND = (
     ByHand("offsets-garbage", "`sluice.offsets` is garbage", PROPERTY_OFFSETS, _is("{garbage")),
-    ByHand("offsets-set-back", "`sluice.offsets` set back", PROPERTY_OFFSETS, partial(_moved, -10)),
-    ByHand("offsets-set-forward", "`sluice.offsets` set forward", PROPERTY_OFFSETS, partial(_moved, 5)),
+    ByHand("offsets-set-back", "`sluice.offsets` set back", PROPERTY_OFFSETS, partial(_move, -10)),
+    ByHand("offsets-set-forward", "`sluice.offsets` set forward", PROPERTY_OFFSETS, partial(_move, 5)),
     ByHand("commits-garbage", "`sluice.last-commits` is garbage", PROPERTY_LAST_COMMITS, _is("null")),
     ByHand(
         "commits-emptied",
         "`sluice.last-commits` emptied before the last one was settled",
         PROPERTY_LAST_COMMITS,
         _is("[]"),
-        before=_owing,
+        before=_leave_owing,
     ),
     ByHand("anchor-garbage", "`sluice.anchor` is garbage", PROPERTY_ANCHOR, _is("x")),
     ByHand(
@@ -156,21 +165,21 @@ BY_HAND = (
         "`sluice.pending-dead-letters` is garbage while some are owed",
         PROPERTY_PENDING_DEAD_LETTERS,
         _is('{"files":1}'),
-        before=_owing,
+        before=_leave_owing,
     ),
     ByHand(
         "owed-forgotten",
         "`sluice.pending-dead-letters` emptied while some are owed",
         PROPERTY_PENDING_DEAD_LETTERS,
         _is("null"),
-        before=_owing,
+        before=_leave_owing,
     ),
     ByHand(
         "owed-fewer",
         "`sluice.pending-dead-letters` loses its files",
         PROPERTY_PENDING_DEAD_LETTERS,
         _without_files,
-        before=_owing,
+        before=_leave_owing,
     ),
     ByHand("epoch-garbage", "`sluice.replay-epoch` is garbage", PROPERTY_REPLAY_EPOCH, _is("one")),
     ByHand(
@@ -178,7 +187,7 @@ BY_HAND = (
         "`sluice.replay-epoch` set back after a replay",
         PROPERTY_REPLAY_EPOCH,
         _is("0"),
-        before=_replayed,
+        before=_replay,
     ),
     ByHand("rollbacks-garbage", "`sluice.rollbacks` is garbage", PROPERTY_ROLLBACKS, _is("[]")),
     ByHand(
@@ -186,7 +195,7 @@ BY_HAND = (
         "`sluice.rollbacks` set back after a rollback",
         PROPERTY_ROLLBACKS,
         _is("0"),
-        before=_rolled_back,
+        before=_roll_back,
     ),
     ByHand("rollbacks-set-forward", "`sluice.rollbacks` set forward", PROPERTY_ROLLBACKS, _is("3")),
     ByHand(
@@ -199,7 +208,7 @@ BY_HAND = (
         "`sluice.leader-epochs` names epochs to come",
         PROPERTY_LEADER_EPOCHS,
         _later_epochs,
-        before=later,
+        before=drain_and_produce,
         was_read=False,
     ),
     ByHand(
@@ -207,7 +216,7 @@ BY_HAND = (
         "`sluice.leader-epochs` emptied",
         PROPERTY_LEADER_EPOCHS,
         _is("{}"),
-        before=later,
+        before=drain_and_produce,
         was_read=False,
     ),
 )

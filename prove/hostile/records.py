@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from prove.hostile.case import Told, judge
+from prove.hostile.case import History, judge
 from prove.hostile.kafka import other_topic
-from prove.hostile.odd_json import FAMILIES, MIB, Family
+from prove.hostile.odd_json import FAMILIES, MIB
 from prove.lab.json_reference import expected_row, is_same
 from prove.lab.kafka_server import Record
-from prove.scenario import Findings, Scenario
-from prove.stage import CATALOG_NAMES, PARTITIONS, SQLITE
+from prove.scenario import scenario_on
+from prove.workload import PARTITIONS, SQLITE
 from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.schema.arrow_schema import json_columns
 
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from prove.stage import Play, Stage
+    from prove.hostile.odd_json import Family
+    from prove.scenario import Findings, Scenario
+    from prove.workload import Testbed, Workload
 
 LARGEST_BYTES = 8 * MIB
 QUICK = frozenset({"records/two-in-one"})
@@ -33,49 +36,37 @@ _ZERO = re.compile(rb"[\[:,]\s*-?0(?:\.0+)?[eE]\+?\d{4,}")
 Place = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class RecordsCase:
-    """One family of records as a table's first batch."""
-
-    family: Family
-
-    def scenario(self) -> Scenario:
-        """The case as the runner knows it."""
-        name = f"records/{self.family.name}"
-        return Scenario(
-            name=f"{SQLITE}/{name}",
-            group=f"hostile records, on {CATALOG_NAMES[SQLITE]}",
-            title=self.family.title,
-            promise="each record is the right row, or a dead letter with its bytes; the worker lives",
-            needs=frozenset(),
-            is_quick=name in QUICK,
-            run=self.run,
-        )
-
-    def run(self, stage: Stage) -> Findings:
-        """Drain them, compare each, go on, look."""
-        with stage.play(SQLITE, columns=dict(self.family.columns)) as play:
-            produced = _produce(play, self.family.records())
-            play.work()
-            compared = _compare(play, produced)
-            findings = judge(play, Told(compared.told))
-        return replace(
-            findings, lost=findings.lost + compared.wrong, doubled=findings.doubled + compared.doubled
-        )
-
-
 def hostile_records() -> Iterator[Scenario]:
-    """Every family, in the report's order."""
-    yield from (RecordsCase(family).scenario() for family in FAMILIES)
+    """Yield every family, in the report's order."""
+    for family in FAMILIES:
+        name = f"records/{family.name}"
+        yield scenario_on(
+            name,
+            "hostile records",
+            family.title,
+            "each record is the right row, or a dead letter with its bytes; the worker lives",
+            partial(_drain_family, family),
+            is_quick=name in QUICK,
+        )
 
 
-def _produce(play: Play, values: list[bytes]) -> dict[Place, bytes]:
+def _drain_family(family: Family, testbed: Testbed) -> Findings:
+    """Drain its records as a table's first batch, compare each, go on, check."""
+    with testbed.workload(SQLITE, columns=dict(family.columns)) as workload:
+        produced = _produce(workload, family.records())
+        workload.run()
+        compared = _compare(workload, produced)
+        findings = judge(workload, History(compared.history))
+    return replace(findings, lost=findings.lost + compared.wrong, doubled=findings.doubled + compared.doubled)
+
+
+def _produce(workload: Workload, values: list[bytes]) -> dict[Place, bytes]:
     """Half of them to each partition, so that neighbours stay neighbours."""
-    topic = other_topic(play, max_message_bytes=LARGEST_BYTES)
+    topic = other_topic(workload, max_message_bytes=LARGEST_BYTES)
     half = (len(values) + 1) // PARTITIONS
     placed = {(n // half, n % half): value for n, value in enumerate(values)}
     records = [Record(value, partition=partition) for (partition, _), value in placed.items()]
-    play.kafka.produce(topic, records, **{"message.max.bytes": LARGEST_BYTES})
+    workload.kafka.produce(topic, records, **{"message.max.bytes": LARGEST_BYTES})
     return placed
 
 
@@ -85,16 +76,16 @@ class Compared:
 
     wrong: int
     doubled: int
-    told: str
+    history: str
 
 
-def _compare(play: Play, produced: Mapping[Place, bytes]) -> Compared:
-    table = play.lab.table()
+def _compare(workload: Workload, produced: Mapping[Place, bytes]) -> Compared:
+    table = workload.lab.table()
     columns = json_columns(table)
     tasks = table.scan().plan_files()
     rows = _by_place(batch for task in tasks for batch in rows_of_file(table.io, task, table.schema()))
-    dead_letters = _by_place([play.lab.rows(play.lab.tables[1])])
-    play.produced.rows, play.produced.dead_letters = len(rows), len(dead_letters)
+    dead_letters = _by_place([workload.lab.rows(workload.lab.tables[1])])
+    workload.contents.rows, workload.contents.dead_letters = len(rows), len(dead_letters)
     wrong = {
         place: value
         for place, value in produced.items()
@@ -105,7 +96,7 @@ def _compare(play: Play, produced: Mapping[Place, bytes]) -> Compared:
     return Compared(
         wrong=len(wrong) + len((rows.keys() | dead_letters.keys()) - produced.keys()),
         doubled=sum(len(found) - 1 for each in (rows, dead_letters) for found in each.values()),
-        told=f"{len(rows)} rows and {len(dead_letters)} dead letters, {refused} of them good records;"
+        history=f"{len(rows)} rows and {len(dead_letters)} dead letters, {refused} of them good records;"
         f" {len(columns)} columns{first}",
     )
 

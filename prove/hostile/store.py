@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from prove.hostile.case import Case
 from prove.hostile.moments import BEFORE, COMMITTING, GOES_ON, LANDED, WRITING, Meeting, harm_proxy
 from prove.lab.harm_proxy import Harm
-from prove.stage import REST
+from prove.workload import REST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from prove.scenario import Scenario
-    from prove.stage import Play
+    from prove.workload import Workload
 
 GROUP = "a hostile object store"
 REFUSED = ("log-store-refused", "storage-refused")
@@ -26,7 +26,7 @@ QUICK = frozenset({"store/denied/committing"})
 
 
 def hostile_stores() -> Iterator[Scenario]:
-    """Every case, in the report's order."""
+    """Yield every case, in the report's order."""
     for harm in Harm:
         is_sat_out = harm is Harm.SLOW or harm.is_of_some
         for moment in (BEFORE, WRITING, COMMITTING, LANDED):
@@ -34,7 +34,7 @@ def hostile_stores() -> Iterator[Scenario]:
                 name=f"store/{harm.slug}/{moment.name}",
                 title=f"{harm.value}, {moment.title}",
                 promise=GOES_ON if is_sat_out else moment.promise,
-                happen=Meeting(
+                inject=Meeting(
                     moment, partial(_store, harm), is_sat_out, REFUSED if harm is Harm.DENIED else ()
                 ),
                 catalog=REST,
@@ -44,6 +44,6 @@ def hostile_stores() -> Iterator[Scenario]:
 
 
 @contextmanager
-def _store(harm: Harm, play: Play) -> Iterator[Callable[[], None]]:
-    with harm_proxy(play, "s3.endpoint") as proxy:
+def _store(harm: Harm, workload: Workload) -> Iterator[Callable[[], None]]:
+    with harm_proxy(workload, "s3.endpoint") as proxy:
         yield partial(proxy.suffer, harm)

@@ -103,8 +103,8 @@ class DagsterDaemon:
 def _code(entry: EventLogEntry) -> str:
     event = entry.dagster_event
     failed = event.step_failure_data if event is not None and event.is_step_failure else None
-    told = failed.user_failure_data if failed is not None else None
-    code = told.metadata.get("code") if told is not None else None
+    history = failed.user_failure_data if failed is not None else None
+    code = history.metadata.get("code") if history is not None else None
     if code is not None:
         return str(code.value)
     return f"no error of ours: {failed.error if failed is not None else entry.message}"

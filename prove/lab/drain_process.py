@@ -74,7 +74,7 @@ class Answer:
 
     @property
     def named_error(self) -> str | None:
-        """The error's code; one without a name is a defect, whatever was struck."""
+        """Return the error's code; one without a name is a defect, whatever fault there was."""
         assert self.error != UNNAMED, self.message
         return self.error
 

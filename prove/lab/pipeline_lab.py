@@ -94,9 +94,9 @@ class Lab:
         self, fail_at: str = "", number: int = signal.SIGKILL, *, once: str = "", work: str = "drain"
     ) -> DrainProcess:
         """Begin work in a process of its own that signals itself at a fail point."""
-        return self.start_struck(SignalAt(fail_at, number, once), work=work)
+        return self.start_with(SignalAt(fail_at, number, once), work=work)
 
-    def start_struck(
+    def start_with(
         self,
         fail_points: FailPoints,
         *,
@@ -120,7 +120,7 @@ class Lab:
         self, fail_at: str, *, once: str = "", patience: Patience | None = None
     ) -> Iterator[DrainProcess]:
         """A drain that stands still at the fail point; killed in the end if it was not continued."""
-        process = self.start_struck(SignalAt(fail_at, signal.SIGSTOP, once), patience=patience)
+        process = self.start_with(SignalAt(fail_at, signal.SIGSTOP, once), patience=patience)
         try:
             process.wait_until_stopped()
             yield process

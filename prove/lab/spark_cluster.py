@@ -95,10 +95,10 @@ def spark_cluster(
                 *("spark-class", "org.apache.spark.deploy.worker.Worker", *address, *size, master),
             )
         settings = {**_connect_conf(connect_port), **conf}
-        told = [part for item in settings.items() for part in ("--conf", "=".join(item))]
+        history = [part for item in settings.items() for part in ("--conf", "=".join(item))]
         process = starter.start(
             "spark-cluster-connect",
-            *("spark-submit", "--master", master, "--class", SERVER_CLASS, *told, "spark-internal"),
+            *("spark-submit", "--master", master, "--class", SERVER_CLASS, *history, "spark-internal"),
         )
         process.wait_until(lambda: is_listening(connect_port), _START_SECONDS)
         yield SparkCluster(f"sc://127.0.0.1:{connect_port}", python, folders)

@@ -72,7 +72,7 @@ class SqlFaultAt:
 def _hold_lock(armed: SqlFaultAt) -> None:
     holder = sqlite3.connect(armed.database, isolation_level=None, check_same_thread=False)
     holder.execute("BEGIN IMMEDIATE")
-    _held.append(holder)
+    _hold_batch.append(holder)
 
 
 def _fill_disk(armed: SqlFaultAt) -> None:
@@ -102,4 +102,4 @@ _ARMING = {
     SqlFault.FAILED_AFTER_COMMIT: _replace_next_commit,
     SqlFault.KILLED_AFTER_COMMIT: _replace_next_commit,
 }
-_held: list[sqlite3.Connection] = []
+_hold_batch: list[sqlite3.Connection] = []

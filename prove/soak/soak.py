@@ -14,15 +14,15 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from prove.checker import check
 from prove.hostile.moments import proxied
 from prove.lab.kafka_server import unique_name
 from prove.lab.own_broker import own_broker
 from prove.lab.server_folder import ServerFolder
 from prove.scenario import Findings, Scenario
 from prove.soak.events import EVENTS
-from prove.soak.scene import Scene, live_scene
-from prove.stage import CATALOG_NAMES, REST
-from prove.verdict import look
+from prove.soak.live_workload import LiveWorkload, live_workload
+from prove.workload import CATALOG_NAMES, REST
 from spark_jobs.replay.settle import settle_left_replays
 from spark_jobs.txlog.store import CLOSING_AFTER_US
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from prove.lab.own_broker import OwnBroker
-    from prove.stage import Play, Stage
+    from prove.workload import Testbed, Workload
 
 FULL_MINUTES = 10.0
 QUICK_MINUTES = 0.4
-LOOKED_AT_EVERY = 25
+CHECKED_EVERY = 25
 # Small enough that all kinds of upkeep find something to do, and that a run makes several batches.
 SETTINGS: dict[str, Any] = {"max_batch_records": 400, "upkeep": {"compact_above": 5, "keep_snapshots": 6}}
 
@@ -62,22 +62,27 @@ class Soak:
             minutes=self.minutes,
         )
 
-    def run(self, stage: Stage) -> Findings:
+    def run(self, testbed: Testbed) -> Findings:
         """Let things happen until the time is up, put it right, look."""
         counts: Counter[str] = Counter()
-        with self._own_kafka(stage) as (play, broker):
-            with proxied(play, "s3.endpoint") as store, live_scene(play, broker, store, self.seed) as scene:
-                for name, happened in self._events(scene):
+        with self._own_kafka(testbed) as (workload, broker):
+            with (
+                proxied(workload, "s3.endpoint") as store,
+                live_workload(workload, broker, store, self.seed) as live,
+            ):
+                for name, happened in self._events(live):
                     counts[name] += 1
-                    scene.told.append(f"{counts.total()}. {name}: {happened}")
-                    if counts.total() % LOOKED_AT_EVERY == 0:
-                        _look_in_between(scene)
-                while scene.sleepers:
-                    scene.wake()
-            seconds = _put_right(play)
-            found = look(play)
-        told = ", ".join(f"{times} {name}" for name, times in counts.items())
-        happened = f"seed {self.seed}, {play.produced.records:,} records, {counts.total()} events: {told}"
+                    live.history.append(f"{counts.total()}. {name}: {happened}")
+                    if counts.total() % CHECKED_EVERY == 0:
+                        _check_in_between(live)
+                while live.sleepers:
+                    live.wake()
+            seconds = _repair(workload)
+            found = check(workload)
+        history = ", ".join(f"{times} {name}" for name, times in counts.items())
+        happened = (
+            f"seed {self.seed}, {workload.contents.records:,} records, {counts.total()} events: {history}"
+        )
         return Findings(
             happened="; ".join((happened, *found.examples)),
             lost=found.lost,
@@ -88,25 +93,25 @@ class Soak:
         )
 
     @contextmanager
-    def _own_kafka(self, stage: Stage) -> Iterator[tuple[Play, OwnBroker]]:
+    def _own_kafka(self, testbed: Testbed) -> Iterator[tuple[Workload, OwnBroker]]:
         """A pipeline whose broker may be killed."""
-        folder = ServerFolder(stage.folder / unique_name("kafka"), "kafka")
+        folder = ServerFolder(testbed.folder / unique_name("kafka"), "kafka")
         with (
             own_broker(folder) as broker,
-            replace(stage, kafka=broker.bootstrap_servers).play(REST, **SETTINGS) as play,
+            replace(testbed, kafka=broker.bootstrap_servers).workload(REST, **SETTINGS) as workload,
         ):
-            yield play, broker
+            yield workload, broker
 
-    def _events(self, scene: Scene) -> Iterator[tuple[str, str]]:
+    def _events(self, live: LiveWorkload) -> Iterator[tuple[str, str]]:
         """Names of events that happened, and how they went."""
         deadline = time.monotonic() + 60 * self.minutes
         for number, (name, draw) in enumerate(drawn_events(self.seed), start=1):
             if time.monotonic() >= deadline:
                 return
             try:
-                happened = EVENTS[name][1](scene, draw)
+                happened = EVENTS[name][1](live, draw)
             except Exception as error:
-                before = "\n".join(("after", *scene.told))
+                before = "\n".join(("after", *live.history))
                 raise AssertionError(
                     f"seed {self.seed}, event {number}, {name}: {error}\n{before}"
                 ) from error
@@ -131,13 +136,13 @@ def soaks(seed: int) -> Iterator[Scenario]:
     yield Soak("rest/soak/short", seed, QUICK_MINUTES, is_quick=True).scenario()
 
 
-def _look_in_between(scene: Scene) -> None:
+def _check_in_between(live: LiveWorkload) -> None:
     """What is wrong already needs no further events: fewer are then left to look through."""
-    found = scene.play.lab.audit()
-    assert found.is_clean, "\n".join((f"{found}", "after", *scene.told))
+    found = live.workload.lab.audit()
+    assert found.is_clean, "\n".join((f"{found}", "after", *live.history))
 
 
-def _put_right(play: Play) -> float:
+def _repair(workload: Workload) -> float:
     """The runs after everything has ended, at a time when no run of before can be alive; their seconds."""
 
     def later_us() -> int:
@@ -145,8 +150,8 @@ def _put_right(play: Play) -> float:
 
     began = time.monotonic()
     # A rollback late in the soak leaves more than one run drains within its budget.
-    while play.lab.drain(now_us=later_us).stopped == "budget":
+    while workload.lab.drain(now_us=later_us).stopped == "budget":
         pass
-    with play.lab.connections(now_us=later_us) as connections:
-        settle_left_replays(play.lab.pipeline, connections)
+    with workload.lab.connections(now_us=later_us) as connections:
+        settle_left_replays(workload.lab.pipeline, connections)
     return time.monotonic() - began

@@ -10,19 +10,19 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from prove.checker import check
 from prove.crash.conflicts import CONFLICTS
-from prove.crash.jobs import first, later
+from prove.crash.jobs import drain_and_produce, produce_first
 from prove.crash.promises import REPLAYED, REPLAYED_RECORDS
-from prove.hostile.case import drained
+from prove.hostile.case import drain_one_batch
 from prove.lab.pipeline_lab import orders
-from prove.scenario import Findings, Scenario
-from prove.stage import BATCH, CATALOG_NAMES, REST, SQLITE
-from prove.verdict import look
+from prove.scenario import Findings, Scenario, scenario_on
+from prove.workload import BATCH, CATALOG_NAMES, REST, SQLITE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from prove.stage import Play, Stage
+    from prove.workload import Testbed, Workload
 
 MANY = 20
 CHANGES_NOTHING = "it commits nothing that is there, deletes nothing that is named"
@@ -31,7 +31,7 @@ QUICK = frozenset({"sqlite/zombie/first-batch", "sqlite/zombie/swept", "rest/zom
 
 @dataclass(frozen=True, slots=True)
 class Zombie:
-    """``work`` stops at ``point`` after ``before``; its replacement does the same work, and then ``later``.
+    """``work`` stops at ``point`` after ``before``; its replacement does the same work, then ``afterwards``.
 
     ``may_read_again`` are records of the stopped run's range that the replacement reads, ``orphans`` files of
     the books that are left to orphan removal.
@@ -40,50 +40,49 @@ class Zombie:
     name: str
     title: str
     point: str
-    before: Callable[[Play], None]
+    before: Callable[[Workload], None]
     catalogs: tuple[str, ...]
     may_read_again: tuple[int, ...] = (0,)
     orphans: int = 0
     work: str = "drain"
-    later: Callable[[Play], None] = lambda _play: None
+    afterwards: Callable[[Workload], None] = lambda _workload: None
 
     def scenario(self, catalog: str) -> Scenario:
-        """The case as the runner knows it."""
-        name = f"{catalog}/zombie/{self.name}"
-        return Scenario(
-            name=name,
-            group=f"a run that sleeps and goes on, on {CATALOG_NAMES[catalog]}",
-            title=self.title,
-            promise=CHANGES_NOTHING,
-            needs=frozenset({catalog} - {SQLITE}),
-            is_quick=name in QUICK,
-            run=lambda stage: self.run(stage, catalog),
+        """Return the case as the runner knows it."""
+        return scenario_on(
+            f"zombie/{self.name}",
+            "a run that sleeps and goes on",
+            self.title,
+            CHANGES_NOTHING,
+            lambda testbed: self.run(testbed, catalog),
+            catalog=catalog,
+            is_quick=f"{catalog}/zombie/{self.name}" in QUICK,
         )
 
-    def run(self, stage: Stage, catalog: str) -> Findings:
+    def run(self, testbed: Testbed, catalog: str) -> Findings:
         """Stop it, replace it, let it go on, look."""
-        with stage.play(catalog) as play:
-            self.before(play)
-            slept = str(play.folder / "slept")
-            zombie = play.lab.start(self.point, signal.SIGSTOP, once=slept, work=self.work)
+        with testbed.workload(catalog) as workload:
+            self.before(workload)
+            slept = str(workload.folder / "slept")
+            zombie = workload.lab.start(self.point, signal.SIGSTOP, once=slept, work=self.work)
             try:
                 zombie.wait_until_stopped()
                 began = time.monotonic()
-                replacement = play.lab.start(work=self.work).answer()
+                replacement = workload.lab.start(work=self.work).answer()
                 seconds = time.monotonic() - began
                 assert replacement.error is None, replacement.message
-                self.later(play)
+                self.afterwards(workload)
                 zombie.go_on()
                 error = zombie.answer().error
             finally:
                 zombie.kill()
             assert error in CONFLICTS, f"it ended with {error}"
-            play.produce_batch()
-            play.work()
-            counts = look(play)
-        told = f"it ended with {error}" if error else "it found its batch landed, or nothing to do"
+            workload.produce_batch()
+            workload.run()
+            counts = check(workload)
+        history = f"it ended with {error}" if error else "it found its batch landed, or nothing to do"
         return Findings(
-            happened="; ".join((told, *counts.examples)),
+            happened="; ".join((history, *counts.examples)),
             lost=counts.lost,
             doubled=counts.doubled,
             unreadable=counts.unreadable,
@@ -95,44 +94,44 @@ class Zombie:
 
 
 def zombies() -> Iterator[Scenario]:
-    """Every case, in the report's order."""
+    """Yield every case, in the report's order."""
     for catalog in CATALOG_NAMES:
         yield from (zombie.scenario(catalog) for zombie in ZOMBIES if catalog in zombie.catalogs)
 
 
-def _only_tombstones(play: Play) -> None:
-    drained(play)
-    play.produce((), [None] * BATCH)
+def _produce_tombstones(workload: Workload) -> None:
+    drain_one_batch(workload)
+    workload.produce((), [None] * BATCH)
 
 
-def _rolled_back(play: Play) -> None:
-    play.work("rollback")
+def _roll_back(workload: Workload) -> None:
+    workload.run("rollback")
 
 
-def _many_commits(play: Play) -> None:
+def _commit_often(workload: Workload) -> None:
     for n in range(MANY):
-        play.produce(orders(n, 2))
-        play.work()
+        workload.produce(orders(n, 2))
+        workload.run()
 
 
 _ALL = tuple(CATALOG_NAMES)
 _MOST = (SQLITE, REST)
 ZOMBIES = (
-    Zombie("first-batch", "a table's first batch, adopted", "commit.before-swap", first, _ALL),
+    Zombie("first-batch", "a table's first batch, adopted", "commit.before-swap", produce_first, _ALL),
     Zombie(
         "first-batch-swept",
         "a table's first batch, done again and swept",
         "drain.after-tasks",
-        first,
+        produce_first,
         _ALL,
         (BATCH,),
     ),
-    Zombie("adopted", "a later batch, adopted", "commit.before-swap", later, _ALL),
+    Zombie("adopted", "a later batch, adopted", "commit.before-swap", drain_and_produce, _ALL),
     Zombie(
         "swept",
         "between two chunks, what it wrote swept",
         "split.after-chunk",
-        later,
+        drain_and_produce,
         _MOST,
         (BATCH,),
     ),
@@ -140,40 +139,40 @@ ZOMBIES = (
         "landed",
         "after its commit, before its dead letters",
         "dead-letters.before-swap",
-        later,
+        drain_and_produce,
         _MOST,
     ),
     Zombie(
         "rolled-back",
         "its batch adopted and rolled back: the offsets are its own again",
         "commit.before-swap",
-        later,
+        drain_and_produce,
         _MOST,
-        later=_rolled_back,
+        afterwards=_roll_back,
     ),
     Zombie(
         "many-commits",
         f"{MANY} commits later",
         "commit.before-swap",
-        later,
+        drain_and_produce,
         _MOST,
-        later=_many_commits,
+        afterwards=_commit_often,
     ),
     Zombie(
         "many-commits-swept",
         f"{MANY} commits after its sweep",
         "drain.after-tasks",
-        later,
+        drain_and_produce,
         _MOST,
         (BATCH,),
-        later=_many_commits,
+        afterwards=_commit_often,
     ),
-    Zombie("no-files", "a batch without files", "commit.before-swap", _only_tombstones, _ALL),
+    Zombie("no-files", "a batch without files", "commit.before-swap", _produce_tombstones, _ALL),
     Zombie(
         "replay",
         "a replay that another one overtook",
         "replay.before-swap",
-        drained,
+        drain_one_batch,
         _MOST,
         (REPLAYED_RECORDS,),
         work=f"replay {REPLAYED}",
@@ -182,7 +181,7 @@ ZOMBIES = (
         "checkpoint",
         "a fold that another one overtook",
         "checkpoint.before-swap",
-        drained,
+        drain_one_batch,
         _MOST,
         orphans=1,
         work="checkpoint",

@@ -7,16 +7,17 @@ import signal
 import sys
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prove.hostile.case import Told, drained, judge, put_right
+from prove.hostile.case import History, drain_one_batch, judge, repair
 from prove.lab.clock import ClockJump
 from prove.lab.kafka_server import unique_name
 from prove.lab.spark_cluster import spark_cluster
-from prove.scenario import Scenario
-from prove.stage import BATCH, CATALOG_NAMES, SQLITE
+from prove.scenario import scenario_on
+from prove.workload import BATCH, SQLITE
 from prove.zombie.runs import CHANGES_NOTHING
 from spark_jobs.txlog.store import CLOSING_AFTER_US
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from prove.lab.drain_process import DrainProcess
-    from prove.scenario import Findings
-    from prove.stage import Play, Stage
+    from prove.scenario import Findings, Scenario
+    from prove.workload import Testbed, Workload
 
 POINT = "split.after-chunk"
 REACHED_SECONDS = 120.0
@@ -48,97 +49,55 @@ SPECULATION = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TaskCase:
-    """``happen`` is done to a pipeline on Spark where a batch waits; with ``conf`` on its own cluster."""
-
-    name: str
-    title: str
-    promise: str
-    happen: Callable[[Play], Told]
-    may_read_again: tuple[int, ...] = (0,)
-    conf: Mapping[str, str] = field(default_factory=dict)
-
-    def scenario(self) -> Scenario:
-        """The case as the runner knows it."""
-        return Scenario(
-            name=f"{SQLITE}/zombie/{self.name}",
-            group=f"a task that sleeps and goes on, on {CATALOG_NAMES[SQLITE]}",
-            title=self.title,
-            promise=self.promise,
-            needs=frozenset() if self.conf else frozenset({"spark"}),
-            is_quick=False,
-            run=self.run,
-        )
-
-    def run(self, stage: Stage) -> Findings:
-        """Stop a task, let the rest go on, wake it, look."""
-        with self._spark(stage) as there, there.play(SQLITE, on_spark=True) as play:
-            drained(play)
-            play.produce_batch()
-            return judge(play, self.happen(play), self.may_read_again)
-
-    @contextmanager
-    def _spark(self, stage: Stage) -> Iterator[Stage]:
-        if not self.conf:
-            yield stage
-            return
-        folder = stage.folder / unique_name("cluster")
-        # Workers that have the project's own Python: what stops a task must travel there.
-        with spark_cluster(folder, self.conf, python=Path(sys.executable), hosts=HOSTS) as cluster:
-            yield replace(stage, spark_remote=cluster.remote)
-
-
-def zombie_tasks() -> Iterator[Scenario]:
-    """Every case, in the report's order."""
-    yield from (case.scenario() for case in CASES)
-
-
-def _tried_again(play: Play) -> Told:
-    slept = play.folder / "slept"
+def _try_again(workload: Workload) -> History:
+    slept = workload.folder / "slept"
     began = time.monotonic()
-    answer = play.lab.start(POINT, once=str(slept)).answer()
+    answer = workload.lab.start(POINT, once=str(slept)).answer()
     assert slept.exists(), "the task was not killed"
     assert (answer.error, answer.batches) == (None, 1), answer
-    return Told("Spark tried the task again, the run went on", recovery_seconds=time.monotonic() - began)
+    return History("Spark tried the task again, the run went on", recovery_seconds=time.monotonic() - began)
 
 
-def _client_died(play: Play) -> Told:
-    with _task_stopped(play) as client:
+def _kill_client(workload: Workload) -> History:
+    with _task_stopped(workload) as client:
         client.kill()
-        told = put_right("the client died, its task slept on", play)
-    late = _written_late(play)
-    play.produce_batch()
-    closed = put_right("", play, was_read=False, clock=CLOSING)
-    happened = f"{told.happened}; it woke and wrote {late} more files, swept at the closing"
-    return replace(told, happened=happened, recovery_seconds=told.recovery_seconds + closed.recovery_seconds)
+        history = repair("the client died, its task slept on", workload)
+    late = _write_late(workload)
+    workload.produce_batch()
+    closed = repair("", workload, was_read=False, clock=CLOSING)
+    happened = f"{history.happened}; it woke and wrote {late} more files, swept at the closing"
+    return replace(
+        history, happened=happened, recovery_seconds=history.recovery_seconds + closed.recovery_seconds
+    )
 
 
-def _speculated(play: Play) -> Told:
-    with _task_stopped(play) as client:
+def _speculate(workload: Workload) -> History:
+    with _task_stopped(workload) as client:
         answer = client.answer()
         assert (answer.error, answer.batches) == (None, 1), answer
-    late = _written_late(play)
-    for path in play.lab.stray_files():
+    late = _write_late(workload)
+    for path in workload.lab.stray_files():
         os.utime(path, times=(time.time() - DAYS_SECONDS,) * 2)
-    play.work("orphans")
-    return Told(f"Spark ran the task again, the run went on; the first woke, its {late} files were orphans")
+    workload.run("orphans")
+    return History(
+        f"Spark ran the task again, the run went on; the first woke, its {late} files were orphans"
+    )
 
 
-def _written_late(play: Play) -> int:
+def _write_late(workload: Workload) -> int:
     """How many files a task that was woken has written: whoever swept could not know of them."""
     deadline = time.monotonic() + WOKEN_SECONDS
-    while (late := len(play.lab.stray_files())) < LATE_FILES:
+    while (late := len(workload.lab.stray_files())) < LATE_FILES:
         assert time.monotonic() < deadline, f"it was woken and has written {late} files"
         time.sleep(0.1)
     return late
 
 
 @contextmanager
-def _task_stopped(play: Play) -> Iterator[DrainProcess]:
+def _task_stopped(workload: Workload) -> Iterator[DrainProcess]:
     """A drain, one of whose tasks stands still; in the end that one goes on."""
-    slept = play.folder / "slept"
-    client = play.lab.start(POINT, signal.SIGSTOP, once=str(slept))
+    slept = workload.folder / "slept"
+    client = workload.lab.start(POINT, signal.SIGSTOP, once=str(slept))
     deadline = time.monotonic() + REACHED_SECONDS
     while not (slept.exists() and slept.read_text()):
         assert time.monotonic() < deadline, "no task reached the place"
@@ -153,26 +112,67 @@ def _task_stopped(play: Play) -> Iterator[DrainProcess]:
         client.kill()
 
 
-CASES = (
-    TaskCase(
+def _run(
+    inject: Callable[[Workload], History],
+    may_read_again: tuple[int, ...],
+    conf: Mapping[str, str],
+    testbed: Testbed,
+) -> Findings:
+    """Stop a task of a pipeline on Spark where a batch waits, let the rest go on, wake it, check."""
+    with _spark(conf, testbed) as there, there.workload(SQLITE, on_spark=True) as workload:
+        drain_one_batch(workload)
+        workload.produce_batch()
+        return judge(workload, inject(workload), may_read_again)
+
+
+@contextmanager
+def _spark(conf: Mapping[str, str], testbed: Testbed) -> Iterator[Testbed]:
+    """The testbed, with a Spark cluster of the case's own if it wants settings."""
+    if not conf:
+        yield testbed
+        return
+    folder = testbed.folder / unique_name("cluster")
+    # Workers that have the project's own Python: what stops a task must travel there.
+    with spark_cluster(folder, conf, python=Path(sys.executable), hosts=HOSTS) as cluster:
+        yield replace(testbed, spark_remote=cluster.remote)
+
+
+def zombie_tasks() -> Iterator[Scenario]:
+    """Yield every case, in the report's order."""
+    for name, title, promise, inject, may_read_again, conf in CASES:
+        yield scenario_on(
+            f"zombie/{name}",
+            "a task that sleeps and goes on",
+            title,
+            promise,
+            partial(_run, inject, may_read_again, conf),
+            needs=set() if conf else {"spark"},
+        )
+
+
+CASES: tuple[tuple[str, str, str, Callable[[Workload], History], tuple[int, ...], Mapping[str, str]], ...] = (
+    (
         "task-retried",
         "a task's process is killed in the middle of its split",
         "Spark tries it again; what the first try wrote is swept",
-        _tried_again,
+        _try_again,
+        (0,),
+        {},
     ),
-    TaskCase(
+    (
         "task-speculated",
         "a task stands still, Spark runs it a second time, it wakes",
         f"{CHANGES_NOTHING}; what it then writes goes with other orphans",
-        _speculated,
-        conf=SPECULATION,
+        _speculate,
+        (0,),
+        SPECULATION,
     ),
-    TaskCase(
+    (
         "client-died",
         "the client of a Spark Connect job is killed, its task wakes after the replacement's commit",
         f"{CHANGES_NOTHING}; what it then writes is swept an hour later",
-        _client_died,
-        may_read_again=(BATCH,),
-        conf=PATIENT,
+        _kill_client,
+        (BATCH,),
+        PATIENT,
     ),
 )

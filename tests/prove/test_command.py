@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from prove.catalogue import all_scenarios, choose
-from prove.crash.blows import Kill
+from prove.checker import check
 from prove.crash.jobs import DRAIN
 from prove.crash.matrix import QUICK, Cell
+from prove.crash.nemeses import Kill
 from prove.crash.promises import ADOPTED
 from prove.hostile.kafka import QUICK as QUICK_TOPICS
 from prove.hostile.lake import QUICK as QUICK_LAKES
@@ -28,8 +29,7 @@ from prove.report import as_page, complaint
 from prove.scenario import Findings, Outcome
 from prove.soak.events import EVENTS
 from prove.soak.soak import Soak, drawn_events
-from prove.stage import BATCH, Stage
-from prove.verdict import look
+from prove.workload import BATCH, Testbed
 from prove.zombie.runs import QUICK as QUICK_ZOMBIES
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def test_a_case_that_was_not_made_fails(kafka: KafkaBroker, tmp_path: Path) -> N
     nowhere = replace(DRAIN, points={"drain.nowhere": ADOPTED})
     scenario = Cell(nowhere, Kill("drain.nowhere"), "sqlite").scenario()
     with pytest.raises(AssertionError, match=r"drain\.nowhere was not reached"):
-        scenario.run(Stage(tmp_path, str(kafka)))
+        scenario.run(Testbed(tmp_path, str(kafka)))
 
 
 @pytest.mark.kafka
@@ -85,7 +85,7 @@ def test_a_case_that_was_not_made_fails(kafka: KafkaBroker, tmp_path: Path) -> N
 def test_what_was_done_otherwise_breaks_the_promise(kafka: KafkaBroker, tmp_path: Path) -> None:
     """Files that are not there cannot be adopted: the range was read again, which is counted and named."""
     half = replace(DRAIN, points={"drain.after-tasks": ADOPTED})
-    findings = Cell(half, Kill("drain.after-tasks"), "sqlite").scenario().run(Stage(tmp_path, str(kafka)))
+    findings = Cell(half, Kill("drain.after-tasks"), "sqlite").scenario().run(Testbed(tmp_path, str(kafka)))
     assert not findings.is_kept
     assert (findings.read_again, findings.lost, findings.stray) == (BATCH, 0, 0)
     assert findings.unkept == "not done as promised: adopted 1"
@@ -94,34 +94,34 @@ def test_what_was_done_otherwise_breaks_the_promise(kafka: KafkaBroker, tmp_path
 @pytest.mark.kafka
 def test_what_is_wrong_with_the_books_is_counted(kafka: KafkaBroker, tmp_path: Path) -> None:
     """An attempt that left the log and is not in the books, and a file that they do not name."""
-    with Stage(tmp_path, str(kafka)).play("sqlite") as play:
-        play.produce_batch()
-        play.work()
-        play.work("checkpoint")
-        counts = look(play)
+    with Testbed(tmp_path, str(kafka)).workload("sqlite") as workload:
+        workload.produce_batch()
+        workload.run()
+        workload.run("checkpoint")
+        counts = check(workload)
         assert (counts.unreadable, counts.orphans, counts.examples) == (0, 0, ())
-        books = play.lab.books()
+        books = workload.lab.books()
         assert books is not None
         data = Path(books.location().removeprefix("file://")) / "data"
         (data / "nobody.parquet").write_bytes(b"PAR1")
         books.delete()
         Path(next(iter(named_files(books))).removeprefix("file://")).unlink()
-        counts = look(play)
+        counts = check(workload)
     assert (counts.orphans, counts.unreadable) == (1, 2), counts
 
 
 @pytest.mark.kafka
 def test_lost_doubled_and_stray_are_counted(kafka: KafkaBroker, tmp_path: Path) -> None:
     """What is not in the lake as produced, or lies there for nothing, shows in the counts."""
-    with Stage(tmp_path, str(kafka)).play("sqlite") as play:
-        play.produce_batch()
-        play.work()
-        assert look(play).examples == ()
-        data = Path(play.lab.table().location().removeprefix("file://")) / "data"
+    with Testbed(tmp_path, str(kafka)).workload("sqlite") as workload:
+        workload.produce_batch()
+        workload.run()
+        assert check(workload).examples == ()
+        data = Path(workload.lab.table().location().removeprefix("file://")) / "data"
         (data / "nobody.parquet").write_bytes(b"PAR1")
-        play.lab.table().delete("_kafka_offset = 3")
-        play.produced.dead_letters -= 1
-        counts = look(play)
+        workload.lab.table().delete("_kafka_offset = 3")
+        workload.contents.dead_letters -= 1
+        counts = check(workload)
     assert (counts.lost, counts.doubled, counts.stray) == (2, 1, 1), counts
 
 

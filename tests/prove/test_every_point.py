@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prove.crash.blows import Kill
 from prove.crash.matrix import crash_cells
+from prove.crash.nemeses import Kill
 from spark_jobs.txlog.names import Phase
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ NOT_STRUCK = {
 def test_every_place_is_struck() -> None:
     """A new place that no case kills at would prove nothing, and would not be missed."""
     reached = set(_reached())
-    struck = {cell.blow.point for cell in crash_cells() if isinstance(cell.blow, Kill)}
-    assert struck <= reached, "places that the product does not name"
-    assert reached - struck == set(NOT_STRUCK)
+    ending = {cell.nemesis.point for cell in crash_cells() if isinstance(cell.nemesis, Kill)}
+    assert ending <= reached, "places that the product does not name"
+    assert reached - ending == set(NOT_STRUCK)
 
 
 def _reached() -> Iterator[str]:

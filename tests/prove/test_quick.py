@@ -9,7 +9,7 @@ import pytest
 from prove.catalogue import choose
 from prove.report import complaint
 from prove.run import run_one
-from prove.stage import Stage
+from prove.workload import Testbed
 
 if TYPE_CHECKING:
     from prove.lab.kafka_server import KafkaBroker
@@ -26,21 +26,21 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def stage(
+def testbed(
     kafka: KafkaBroker,
     spark_remote: str,
     s3_endpoint: str,
     rest_catalog_properties: dict[str, str],
     tmp_path_factory: pytest.TempPathFactory,
-) -> Stage:
+) -> Testbed:
     """The servers of the test run."""
     catalogs = {"rest": rest_catalog_properties}
-    return Stage(tmp_path_factory.mktemp("prove"), str(kafka), s3_endpoint, spark_remote, catalogs)
+    return Testbed(tmp_path_factory.mktemp("prove"), str(kafka), s3_endpoint, spark_remote, catalogs)
 
 
 @pytest.mark.parametrize("scenario", QUICK, ids=[scenario.name for scenario in QUICK])
-def test_the_promise_is_kept(scenario: Scenario, stage: Stage) -> None:
+def test_the_promise_is_kept(scenario: Scenario, testbed: Testbed) -> None:
     """Struck there, no pipeline loses, doubles, leaves or needlessly reads a record."""
-    outcome = run_one(scenario, stage)
+    outcome = run_one(scenario, testbed)
     assert outcome.is_kept, complaint(outcome)
     assert not outcome.left_out or scenario.name == "sqlite/drain/disk-full"

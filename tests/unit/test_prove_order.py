@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from prove.run import run_scenarios
 from prove.scenario import Findings, Scenario
-from prove.stage import Stage
+from prove.workload import Testbed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,8 +19,8 @@ def test_what_takes_a_machine_has_nothing_beside_it() -> None:
     under_way: list[str] = []
     beside: dict[str, list[str]] = {}
 
-    def running(name: str) -> Callable[[Stage], Findings]:
-        def run(_stage: Stage) -> Findings:
+    def running(name: str) -> Callable[[Testbed], Findings]:
+        def run(_stage: Testbed) -> Findings:
             beside[name] = list(under_way)
             under_way.append(name)
             time.sleep(0.05)
@@ -36,7 +36,7 @@ def test_what_takes_a_machine_has_nothing_beside_it() -> None:
 
     names = {"large": True, "a": False, "b": False, "large too": True, "c": False}
     chosen = [scenario(name, is_alone=is_alone) for name, is_alone in names.items()]
-    outcomes = run_scenarios(chosen, Stage(Path(), ""), jobs=3)
+    outcomes = run_scenarios(chosen, Testbed(Path(), ""), jobs=3)
     assert [outcome.name for outcome in outcomes] == list(names)
     assert list(beside)[-2:] == ["large", "large too"]
     assert beside["large"] == beside["large too"] == []

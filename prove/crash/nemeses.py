@@ -1,6 +1,6 @@
-"""What strikes a job: a kill at a place, or an outcome of its commit that its client does not hope for.
+"""What injects a fault into a job: a kill at a place, or an outcome of its commit that no client hopes for.
 
-Each says afterwards how the struck process ended, and raises when it was not struck: a case that proves
+Each returns how the process ended, and raises when the fault did not meet it: a case that proves
 nothing must not pass.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from prove.crash.jobs import Job
     from prove.crash.promises import Promise
     from prove.lab.drain_process import Answer
-    from prove.stage import Play
+    from prove.workload import Workload
 
 # Looks for a commit that will not come are cut short; the restart has the product's own patience.
 SOON = (0.0, 0.1, 0.3)
@@ -35,15 +35,15 @@ UNTIL_IT_LANDS = (0.0, 0.5, 1.5, 1.5)
 
 
 @dataclass(frozen=True, slots=True)
-class Struck:
-    """How the struck process ended; ``is_over`` when it did what it was there for all the same."""
+class Ending:
+    """How the process that met the fault ended, in words; ``is_over`` when it did its work all the same."""
 
-    told: str
+    text: str
     is_over: bool = False
 
 
-class Blow(Protocol):
-    """Something that strikes."""
+class Nemesis(Protocol):
+    """Something that injects one fault."""
 
     @property
     def name(self) -> str:
@@ -55,16 +55,16 @@ class Blow(Protocol):
         """In words."""
         ...
 
-    def arranged(self, play: Play) -> AbstractContextManager[None]:
-        """What must be there before the table is."""
+    def set_up(self, workload: Workload) -> AbstractContextManager[None]:
+        """Set up what must be there before the table is."""
         ...
 
-    def strike(self, play: Play, job: Job) -> Struck:
+    def inject(self, workload: Workload, job: Job) -> Ending:
         """Start the job's work, strike it and tell how it ended."""
         ...
 
-    def promised(self, play: Play, job: Job, struck: Struck) -> Promise:
-        """What holds after this blow, once a commit that is still on its way has arrived."""
+    def promise_after(self, workload: Workload, job: Job, ending: Ending) -> Promise:
+        """Return what holds after this fault, once a commit that is still on its way has arrived."""
         ...
 
 
@@ -82,19 +82,19 @@ class Kill:
     def title(self) -> str:
         return f"killed at {self.point}"
 
-    def arranged(self, play: Play) -> AbstractContextManager[None]:  # noqa: ARG002
+    def set_up(self, workload: Workload) -> AbstractContextManager[None]:  # noqa: ARG002
         return nullcontext()
 
-    def strike(self, play: Play, job: Job) -> Struck:
-        play.lab.kill_at(self.point, work=job.work)
-        return Struck("died")
+    def inject(self, workload: Workload, job: Job) -> Ending:
+        workload.lab.kill_at(self.point, work=job.work)
+        return Ending("died")
 
-    def promised(self, play: Play, job: Job, struck: Struck) -> Promise:  # noqa: ARG002
+    def promise_after(self, workload: Workload, job: Job, ending: Ending) -> Promise:  # noqa: ARG002
         return job.points[self.point]
 
 
 @dataclass(frozen=True, slots=True)
-class OfSqlite:
+class SqliteCommitFault:
     """An outcome of the embedded catalog's commit."""
 
     fault: SqlFault
@@ -108,38 +108,38 @@ class OfSqlite:
         return self.fault.value
 
     @contextmanager
-    def arranged(self, play: Play) -> Iterator[None]:
+    def set_up(self, workload: Workload) -> Iterator[None]:
         if self.fault is not SqlFault.DISK_FULL:
             yield
             return
-        with small_disk(play.folder / "small") as disk:
-            configure(play.lab, "catalog", {"uri": f"sqlite:///{disk / 'catalog.db'}"})
+        with small_disk(workload.folder / "small") as disk:
+            configure(workload.lab, "catalog", {"uri": f"sqlite:///{disk / 'catalog.db'}"})
             yield
 
-    def strike(self, play: Play, job: Job) -> Struck:
-        database = Path(play.lab.config.catalog.properties["uri"].removeprefix("sqlite:///"))
-        armed = SqlFaultAt(f"{job.swap}.before-swap", self.fault, database, play.folder / "evidence")
+    def inject(self, workload: Workload, job: Job) -> Ending:
+        database = Path(workload.lab.config.catalog.properties["uri"].removeprefix("sqlite:///"))
+        armed = SqlFaultAt(f"{job.swap}.before-swap", self.fault, database, workload.folder / "evidence")
         lock = 1 if self.fault is SqlFault.LOCKED_AT_UPDATE else None
-        process = play.lab.start_struck(armed, work=job.work, patience=Patience(SOON, lock=lock))
+        process = workload.lab.start_with(armed, work=job.work, patience=Patience(SOON, lock=lock))
         if self.fault is SqlFault.KILLED_AFTER_COMMIT:
             assert process.died_of() == signal.SIGKILL, "the commit was not reached"
-            struck = Struck("died")
+            ending = Ending("died")
         else:
-            struck = _ended(process.answer())
+            ending = _ended(process.answer())
         armed.filler.unlink(missing_ok=True)
         assert armed.evidence.exists(), f"{armed.name} was not reached"
         assert armed.evidence.read_text(), "the database answered as if nothing was wrong"
-        return struck
+        return ending
 
-    def promised(self, play: Play, job: Job, struck: Struck) -> Promise:  # noqa: ARG002
+    def promise_after(self, workload: Workload, job: Job, ending: Ending) -> Promise:  # noqa: ARG002
         assert job.outcome is not None
-        if struck.is_over:
+        if ending.is_over:
             return job.outcome.over
         return job.outcome.landed if self.fault.has_landed else job.outcome.not_landed
 
 
 @dataclass(frozen=True, slots=True)
-class OfServer:
+class ServerCommitFault:
     """An outcome of a catalog server's commit, made by the proxy before it."""
 
     fault: Fault
@@ -155,54 +155,54 @@ class OfServer:
         is_noticed = self.read_back == UNTIL_IT_LANDS
         return f"{self.fault.value}, while it looks" if is_noticed else self.fault.value
 
-    def arranged(self, play: Play) -> AbstractContextManager[None]:  # noqa: ARG002
+    def set_up(self, workload: Workload) -> AbstractContextManager[None]:  # noqa: ARG002
         return nullcontext()
 
-    def strike(self, play: Play, job: Job) -> Struck:
-        proxy = play.proxy
+    def inject(self, workload: Workload, job: Job) -> Ending:
+        proxy = workload.proxy
         assert proxy is not None
-        namespace, _, table = _struck_table(play, job).rpartition(".")
+        namespace, _, table = _target_table(workload, job).rpartition(".")
         proxy.arm(self.fault, lambda method, path: _is_commit(method, path, namespace, table))
         is_silent = self.fault in {Fault.NO_ANSWER, Fault.LANDED_NO_ANSWER}
         patience = Patience(self.read_back, answer=2.0 if is_silent else None)
-        answer = play.lab.start_struck(NoFailPoints(), work=job.work, patience=patience).answer()
+        answer = workload.lab.start_with(NoFailPoints(), work=job.work, patience=patience).answer()
         seen = [each for each in proxy.seen if each.fault is self.fault]
         assert len(seen) == 1, "the proxy did not see the commit"
         if self.fault.is_passed_on and self.fault is not Fault.LANDED_TWICE:
             assert seen[0].status == 200, f"the server refused the commit itself: {seen[0].status}"
         return _ended(answer)
 
-    def promised(self, play: Play, job: Job, struck: Struck) -> Promise:
+    def promise_after(self, workload: Workload, job: Job, ending: Ending) -> Promise:
         outcome = job.outcome
         assert outcome is not None
         if self.fault is Fault.LATE_504:
-            return outcome.over if struck.is_over else outcome.late(has_landed=self._arrives(play))
-        if struck.is_over:
+            return outcome.over if ending.is_over else outcome.late(has_landed=self._arrives(workload))
+        if ending.is_over:
             return outcome.over
         return outcome.landed if self.fault.is_passed_on else outcome.not_landed
 
-    def _arrives(self, play: Play) -> bool:
-        assert play.proxy is not None
-        status = play.proxy.late_status()
+    def _arrives(self, workload: Workload) -> bool:
+        assert workload.proxy is not None
+        status = workload.proxy.late_status()
         assert status in {200, 409}, f"the late commit was answered {status}"
         return status == 200
 
 
-OF_SQLITE = tuple(OfSqlite(fault) for fault in SqlFault)
-OF_SERVERS = (
-    *(OfServer(fault) for fault in Fault),
-    OfServer(Fault.LATE_504, UNTIL_IT_LANDS),
+SQLITE_COMMIT_FAULTS = tuple(SqliteCommitFault(fault) for fault in SqlFault)
+SERVER_COMMIT_FAULTS = (
+    *(ServerCommitFault(fault) for fault in Fault),
+    ServerCommitFault(Fault.LATE_504, UNTIL_IT_LANDS),
 )
 
 
-def _ended(answer: Answer) -> Struck:
+def _ended(answer: Answer) -> Ending:
     code = answer.named_error
-    return Struck(f"ended with {code}") if code else Struck("went on by itself", is_over=True)
+    return Ending(f"ended with {code}") if code else Ending("went on by itself", is_over=True)
 
 
-def _struck_table(play: Play, job: Job) -> str:
-    table, dead_letters = play.lab.tables
-    return {"table": table, "dead-letters": dead_letters, "books": books_of(table)}[job.struck]
+def _target_table(workload: Workload, job: Job) -> str:
+    table, dead_letters = workload.lab.tables
+    return {"table": table, "dead-letters": dead_letters, "books": books_of(table)}[job.target]
 
 
 def _is_commit(method: str, path: str, namespace: str, table: str) -> bool:

@@ -13,27 +13,29 @@ from spark_jobs.schema.metadata_columns import INGESTED_AT
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
-    from prove.stage import Play
+    from prove.workload import Workload
 
-Arrivals = dict[tuple[int, int], datetime]
+ArrivalTimes = dict[tuple[int, int], datetime]
 
 
-def arrivals(play: Play) -> Arrivals:
+def arrival_times(workload: Workload) -> ArrivalTimes:
     """When each row and dead letter came in, by partition and offset."""
-    rows, dead_letters = (by_offset(play.lab, table) for table in play.lab.tables)
+    rows, dead_letters = (by_offset(workload.lab, table) for table in workload.lab.tables)
     assert not rows.keys() & dead_letters.keys(), "a record is both a row and a dead letter"
     return {place: row[INGESTED_AT] for place, row in (rows | dead_letters).items()}
 
 
-def owed(play: Play) -> set[tuple[int, int]]:
+def places_owed(workload: Workload) -> set[tuple[int, int]]:
     """Dead letters that a commit which landed a moment ago has yet to replace; the next run does."""
-    table, dead_letters = (progress(play.lab, name) for name in play.lab.tables)
+    table, dead_letters = (progress(workload.lab, name) for name in workload.lab.tables)
     if still_owed(table, dead_letters) is None:
         return set()
-    return set(by_offset(play.lab, play.lab.tables[1]))
+    return set(by_offset(workload.lab, workload.lab.tables[1]))
 
 
-def is_replaced(before: Arrivals, after: Arrivals, ranges: str, left: AbstractSet[tuple[int, int]]) -> bool:
+def is_replaced(
+    before: ArrivalTimes, after: ArrivalTimes, ranges: str, left: AbstractSet[tuple[int, int]]
+) -> bool:
     """Whether what the range holds is another's now: all but what is left to do, or nothing."""
     assert before.keys() == after.keys(), "a replay brought or took records"
     changed = {place for place, arrived in after.items() if arrived != before[place]}

@@ -1,4 +1,4 @@
-"""Where scenarios play: servers that all share, and for each a topic, a table and a folder of its own."""
+"""What scenarios run on: servers that all share, and for each a topic, a table and a folder of its own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CATALOG_NAMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class Testbed:
     """The servers' addresses; ``catalogs`` are PyIceberg's properties by name, without the embedded one."""
 
     folder: Path
@@ -38,8 +38,8 @@ class Stage:
     catalogs: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @contextmanager
-    def play(self, catalog: str, *, on_spark: bool = False, **settings: Any) -> Iterator[Play]:
-        """A pipeline over a new, empty topic; ``settings`` are the pipeline's."""
+    def workload(self, catalog: str, *, on_spark: bool = False, **settings: Any) -> Iterator[Workload]:
+        """Open a pipeline over a new, empty topic; ``settings`` are the pipeline's."""
         broker = KafkaBroker(self.kafka)
         topic = broker.new_topic(PARTITIONS, retention_ms=-1)
         folder = self.folder / topic
@@ -49,20 +49,20 @@ class Stage:
         lab = make_lab(
             folder, bootstrap=self.kafka, topic=topic, spark_remote=remote, table=table, **settings
         )
-        play = Play(replace(lab, is_here=not on_spark), broker, folder)
+        workload = Workload(replace(lab, is_here=not on_spark), broker, folder)
         if catalog == SQLITE:
-            yield play
+            yield workload
             return
         with FaultProxy(self.catalogs[catalog]["uri"]) as proxy:
             served = {**self.catalogs[catalog], "uri": proxy.url}
             configure(lab, "catalog", {"warehouse": None, **served})
             configure(lab, "", {"state": f"s3://{new_bucket(self.s3_endpoint)}/log"})
-            yield replace(play, proxy=proxy)
+            yield replace(workload, proxy=proxy)
 
 
 @dataclass(slots=True)
-class Produced:
-    """What the topic holds."""
+class Contents:
+    """How many records of each kind the topic holds: what the checker expects."""
 
     rows: int = 0
     dead_letters: int = 0
@@ -70,34 +70,34 @@ class Produced:
 
     @property
     def records(self) -> int:
-        """All of it."""
+        """Return how many it holds in all."""
         return self.rows + self.dead_letters + self.tombstones
 
 
 @dataclass(frozen=True, slots=True)
-class Play:
+class Workload:
     """One scenario's pipeline. ``proxy`` stands before a catalog that is a server."""
 
     lab: Lab
     kafka: KafkaBroker
     folder: Path
     proxy: FaultProxy | None = None
-    produced: Produced = field(default_factory=Produced)
+    contents: Contents = field(default_factory=Contents)
 
     def produce(self, good: Sequence[bytes], bad: Sequence[bytes | None] = ()) -> None:
         """Put records into the topic, evenly over its partitions; None is a tombstone."""
         values = [*good, *bad]
         topic = self.lab.pipeline.topic
         self.kafka.produce(topic, [Record(v, partition=n % PARTITIONS) for n, v in enumerate(values)])
-        self.produced.rows += len(good)
-        self.produced.tombstones += bad.count(None)
-        self.produced.dead_letters += len(bad) - bad.count(None)
+        self.contents.rows += len(good)
+        self.contents.tombstones += bad.count(None)
+        self.contents.dead_letters += len(bad) - bad.count(None)
 
     def produce_batch(self) -> None:
-        """One batch: forty orders, three records that cannot be decoded, a tombstone."""
+        """Produce one batch: forty orders, three records that cannot be decoded, a tombstone."""
         self.produce(orders(0, 40), [b"not json", b"null", b"\xff\xfe", None])
 
-    def work(self, name: str = "drain") -> None:
+    def run(self, name: str = "drain") -> None:
         """Do work in a process of its own, undisturbed."""
         answer = self.lab.start(work=name).answer()
         assert answer.error in {None, "batch-held"}, f"{name} ended with {answer.message}"

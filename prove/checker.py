@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
-    from prove.stage import Play
+    from prove.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """See ``Findings``; ``examples`` are the first findings in words.
+    """Counts of what is wrong, see ``Findings``; ``examples`` are the first findings in words.
 
     ``unreadable`` counts commits of main that neither log nor books know, too. ``orphans`` are files of the
     books that nothing names: a fold that died leaves them to orphan removal, nobody sweeps there.
@@ -35,39 +35,39 @@ class Counts:
     examples: tuple[str, ...]
 
 
-def look(play: Play, *, of_earlier: int = 0) -> Counts:
+def check(workload: Workload, *, of_earlier: int = 0) -> Counts:
     """Audit table, dead letters, metadata, books and storage.
 
     ``of_earlier`` are records of generations before the table's current one, which an audit does not judge.
     """
-    lab, produced = play.lab, play.produced
-    found = lab.audit()
+    lab, produced = workload.lab, workload.contents
+    audited = lab.audit()
     with lab.connections() as connections:
         metadata = audit_metadata(lab.pipeline, connections)
     books = lab.books()
     findings = [f"{each.what} ({each.where})" for each in metadata.findings]
-    findings += () if books is None else _damaged(books)
+    findings += () if books is None else _find_damaged(books)
     booked = [] if books is None else books.scan().to_arrow().column("attempt").to_pylist()
-    forgotten = _committed(lab.table()) - _logged(play) - set(booked)
+    forgotten = _committed(lab.table()) - _logged(workload) - set(booked)
     findings += (f"neither log nor books know {attempt}" for attempt in sorted(forgotten))
     rows = lab.rows().num_rows
     dead_letters = lab.rows(lab.tables[1]).num_rows
     excess = max(0, rows - produced.rows) + max(0, dead_letters - produced.dead_letters)
     lacking = max(0, produced.rows - rows) + max(0, produced.dead_letters - dead_letters)
-    not_judged = produced.records - of_earlier - found.records
-    lacking = max(lacking, found.missing + found.differing + found.lag, not_judged)
+    not_judged = produced.records - of_earlier - audited.records
+    lacking = max(lacking, audited.missing + audited.differing + audited.lag, not_judged)
     stray = lab.stray_files()
     return Counts(
         lost=lacking,
-        doubled=max(excess, found.duplicates) + len(booked) - len(set(booked)),
+        doubled=max(excess, audited.duplicates) + len(booked) - len(set(booked)),
         unreadable=len(findings),
         stray=len(stray),
         orphans=len(lab.books_orphans()),
-        examples=(*found.examples, *findings, *sorted(stray))[:3],
+        examples=(*audited.examples, *findings, *sorted(stray))[:3],
     )
 
 
-def _damaged(table: Table) -> Iterator[str]:
+def _find_damaged(table: Table) -> Iterator[str]:
     """Files that some snapshot names and that are not there as it says; what lists them must be readable."""
     for path, size in named_files(table).items():
         file = table.io.new_input(path)
@@ -81,7 +81,7 @@ def _committed(table: Table) -> set[str]:
     return {each.attempt for each in commits if each.attempt and each.kind != BatchKind.REANCHOR}
 
 
-def _logged(play: Play) -> set[str]:
-    table_uuid = str(play.lab.table().metadata.table_uuid)
-    with play.lab.connections() as connections:
+def _logged(workload: Workload) -> set[str]:
+    table_uuid = str(workload.lab.table().metadata.table_uuid)
+    with workload.lab.connections() as connections:
         return {attempt.uuid for attempt in connections.txlog.attempts(table_uuid)}

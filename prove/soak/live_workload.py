@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from prove.lab.fault_proxy import FaultProxy
     from prove.lab.harm_proxy import HarmProxy
     from prove.lab.own_broker import OwnBroker
-    from prove.stage import Play
+    from prove.workload import Workload
 
 PAUSE_SECONDS = 0.15
 MOST_AT_ONCE = 30
 BAD_SHARE = 0.03
 TOMBSTONE_SHARE = 0.02
 BROKEN = (b"not json", b"null", b"\xff\xfe", b'{"id": 1', b'{"id": "a word"}', b'{"id": 1}{"id": 2}')
-# What work may end with when it is struck, or others work on the table at the same time. Not among them:
+# What work may end with when a fault meets it, or others work on the table at the same time. Not among them:
 # whatever says that strangers changed the table, and an error without a name.
 TOLERATED = frozenset(
     {
@@ -58,35 +58,35 @@ TOLERATED = frozenset(
 
 
 @dataclass(slots=True)
-class Scene:
-    """``broker`` is the scene's own; ``store`` stands before the object store.
+class LiveWorkload:
+    """``broker`` is the workload's own; ``store`` stands before the object store.
 
-    ``sleepers`` are runs that SIGSTOP holds, ``told`` the newest events in words.
+    ``sleepers`` are runs that SIGSTOP holds, ``history`` the newest events in words.
     """
 
-    play: Play
+    workload: Workload
     broker: OwnBroker
     store: HarmProxy
     producer: LiveProducer
     sleepers: deque[DrainProcess] = field(default_factory=deque)
-    told: deque[str] = field(default_factory=lambda: deque(maxlen=12))
+    history: deque[str] = field(default_factory=lambda: deque(maxlen=12))
 
     @property
     def proxy(self) -> FaultProxy:
-        """What stands before the catalog."""
-        assert self.play.proxy is not None
-        return self.play.proxy
+        """Return the proxy before the catalog."""
+        assert self.workload.proxy is not None
+        return self.workload.proxy
 
     def offsets(self, draw: random.Random, most: int = 300) -> str:
-        """A range that the table has, as a replay is told it."""
+        """Return a range that the table has, spelled as a replay takes it."""
         partition, place, length = draw.randrange(2), draw.random(), draw.randrange(1, most)
-        lab = self.play.lab
+        lab = self.workload.lab
         next_offset = progress(lab, lab.pipeline.table).next_offsets.get(partition, 0)
         start = int(place * max(0, next_offset - 1))
         return f"{partition}:{start}-{min(start + length, max(next_offset, start + 1))}"
 
     def end(self, process: DrainProcess) -> str:
-        """Wait for a run's end; how it ended, in words."""
+        """Wait for a run's end and return in words how it ended."""
         answer = process.ending()
         if answer is None:
             return "died"
@@ -101,7 +101,7 @@ class Scene:
         sleeper.go_on()
         return self.end(sleeper)
 
-    def bury(self) -> None:
+    def kill_sleepers(self) -> None:
         """Kill what still sleeps."""
         while self.sleepers:
             self.sleepers.popleft().kill()
@@ -110,8 +110,8 @@ class Scene:
 class LiveProducer:
     """Puts some records into the topic again and again; what they are depends on the seed."""
 
-    def __init__(self, play: Play, seed: int) -> None:
-        self._play = play
+    def __init__(self, workload: Workload, seed: int) -> None:
+        self._workload = workload
         self._draw = random.Random(f"{seed}/records")
         self._lock = threading.Lock()
         self._fields = 0
@@ -125,7 +125,7 @@ class LiveProducer:
             bad += [None for kind in kinds if kind > 1 - TOMBSTONE_SHARE]
             good = orders(self._next_id, count - len(bad))
             self._next_id += len(good)
-            self._play.produce([self._with_fields(value) for value in good], bad)
+            self._workload.produce([self._with_fields(value) for value in good], bad)
 
     def add_field(self) -> int:
         """From now on records carry one more field; how many there are."""
@@ -150,18 +150,20 @@ class LiveProducer:
 
 
 @contextmanager
-def live_scene(play: Play, broker: OwnBroker, store: HarmProxy, seed: int) -> Iterator[Scene]:
+def live_workload(
+    workload: Workload, broker: OwnBroker, store: HarmProxy, seed: int
+) -> Iterator[LiveWorkload]:
     """A table that exists, and a producer that does not rest while the block runs.
 
-    ``broker`` is the play's, ``store`` what stands before the object store.
+    ``broker`` is the workload's, ``store`` what stands before the object store.
     """
-    play.produce_batch()
-    play.work()
-    producer = LiveProducer(play, seed)
-    scene = Scene(play, broker, store, producer)
+    workload.produce_batch()
+    workload.run()
+    producer = LiveProducer(workload, seed)
+    live = LiveWorkload(workload, broker, store, producer)
     try:
         with looping(producer.go_on):
-            yield scene
+            yield live
     except BaseException:
-        scene.bury()
+        live.kill_sleepers()
         raise
