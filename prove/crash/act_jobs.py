@@ -19,6 +19,7 @@ from prove.crash.promises import (
     HELD_STILL,
     JUDGED_AGAIN,
     OVER,
+    REJECTED_AGAIN,
     SETTLED,
 )
 from prove.lab.pipeline_lab import orders
@@ -37,6 +38,13 @@ def _produce_dear(workload: Workload) -> None:
     workload.produce(
         [json.dumps({**json.loads(each), "price": 900.5}).encode() for each in orders(40, DEAR_RECORDS)]
     )
+
+
+def _produce_rejected(workload: Workload) -> None:
+    """Bring one batch into the table, and rows that fail the gate into the topic: each is a dead letter."""
+    _produce_dear(workload)
+    workload.contents.rows -= DEAR_RECORDS
+    workload.contents.dead_letters += DEAR_RECORDS
 
 
 def _hold_batch(workload: Workload) -> None:
@@ -69,11 +77,22 @@ HELD_DRAIN = Job(
     "a drain whose batch fails its gate",
     _produce_dear,
     {
-        **at(JUDGED_AGAIN, "drain.after-gate", "drain.after-held"),
+        **at(JUDGED_AGAIN, "drain.after-tasks", "drain.after-gate", "drain.after-held"),
         **at(HELD_STILL, "drain.after-parquet-written"),
     },
     again=("drain", "publish"),
     settings=GATED,
+)
+REJECTING_DRAIN = Job(
+    "rejecting-drain",
+    "a drain whose gate makes failing rows dead letters",
+    _produce_rejected,
+    {
+        **at(REJECTED_AGAIN, "drain.after-gate"),
+        **at(ADOPTED, "drain.after-parquet-written"),
+        **at(FOUND, "drain.after-commit"),
+    },
+    settings={"quality": [{**GATED["quality"][0], "on_failure": "dead_letters"}]},
 )
 PUBLISH = Job(
     "publish",

@@ -48,7 +48,8 @@ class Job:
     ``outcome`` are the promises for what becomes of its commit; None when none meets that. ``swap`` is
     the fail points' name of the commit, ``target`` its table: the pipeline's table, its ``dead-letters`` or
     its ``books``. ``settings`` are the pipeline's; ``of_earlier`` as an audit takes it. ``done_already`` is
-    the code with which an operator is told that there is nothing left to do.
+    the code with which an operator is told that there is nothing left to do. ``dies_at`` is where a drain
+    was killed before.
     """
 
     name: str
@@ -64,6 +65,13 @@ class Job:
     on_spark: bool = False
     of_earlier: int = 0
     done_already: str | None = None
+    dies_at: str = ""
+
+    def set_up(self, workload: Workload) -> None:
+        """Bring about what the work meets, a drain that died before it included."""
+        self.prepare(workload)
+        if self.dies_at:
+            workload.lab.kill_at(self.dies_at)
 
     @property
     def is_replay(self) -> bool:
@@ -87,14 +95,6 @@ def drain_twice(workload: Workload) -> None:
     """Bring two batches into the table."""
     drain_and_produce(workload)
     workload.run()
-
-
-def _drain_until_killed_at(point: str) -> Callable[[Workload], None]:
-    def prepare(workload: Workload) -> None:
-        drain_and_produce(workload)
-        workload.lab.kill_at(point)
-
-    return prepare
 
 
 def _replay_until_killed(workload: Workload) -> None:
@@ -181,7 +181,7 @@ DEAD_LETTERS = Job(
 RECOVERY = Job(
     "recovery",
     "the adoption of a dead run's files",
-    _drain_until_killed_at("commit.before-swap"),
+    drain_and_produce,
     {
         **_SETTLING,
         # A recovery first looks for dead letters that an earlier batch owes.
@@ -189,21 +189,24 @@ RECOVERY = Job(
         **at(FOUND, "commit.after-swap", "recover.after-adoption"),
     },
     SETTLED,
+    dies_at="commit.before-swap",
 )
 RECOVERY_OF_HALF = Job(
     "recovery-of-half",
     "a run after one that died writing",
-    _drain_until_killed_at("drain.after-tasks"),
+    drain_and_produce,
     {
         **at(AGAIN, "recover.after-interrupt"),
         **at(SWEPT, "recover.before-delete", "recover.after-sweep"),
     },
+    dies_at="drain.after-tasks",
 )
 RECOVERY_OF_LANDED = Job(
     "recovery-of-landed",
     "a run after one whose commit landed",
-    _drain_until_killed_at("commit.after-swap"),
+    drain_and_produce,
     _SETTLING,
+    dies_at="commit.after-swap",
 )
 CHECKPOINT = Job(
     "checkpoint",

@@ -15,7 +15,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from prove.checker import check
-from prove.crash.act_jobs import ACCEPT, DISCARD, GATED_DRAIN, HELD_DRAIN, PUBLISH
+from prove.crash.act_jobs import ACCEPT, DISCARD, GATED_DRAIN, HELD_DRAIN, PUBLISH, REJECTING_DRAIN
 from prove.crash.jobs import (
     CHECKPOINT,
     DEAD_LETTERS,
@@ -61,7 +61,7 @@ JOBS = (
     DISCARD,
     ACCEPT,
 )
-GATES = (GATED_DRAIN, HELD_DRAIN)
+GATES = (GATED_DRAIN, HELD_DRAIN, REJECTING_DRAIN)
 # Of the commit that Iceberg's own code makes on the Spark server. Where it never lands and that stays
 # unknown, what was written is an orphan, which is removed days later: nothing to be seen here. What a landed
 # 401 makes of it is a case of the hostile lakes: Iceberg's code deletes what it committed.
@@ -95,6 +95,10 @@ QUICK = (
     "sqlite/first-batch/kill-*",
     "sqlite/replay/kill-*",
     "sqlite/publish/kill-*",
+    "sqlite/held-drain/kill-*",
+    "sqlite/rejecting-drain/kill-*",
+    "sqlite/discard/kill-*",
+    "sqlite/rollback/kill-*",
     "sqlite/drain/kill-split.after-chunk",
     "sqlite/drain/kill-commit.before-swap",
     "sqlite/drain/locked-at-commit",
@@ -109,7 +113,6 @@ QUICK = (
     "sqlite/checkpoint/kill-checkpoint.after-entered",
     "sqlite/checkpoint/failed-after-commit",
     "sqlite/replay/killed-after-commit",
-    "sqlite/rollback/kill-rollback.after-swap",
     "rest/drain/kill-drain.after-tasks",
     "rest/drain/kill-drain.after-flush-start",
     "rest/drain/kill-drain.after-parquet-written",
@@ -127,6 +130,7 @@ QUICK = (
     "rest/dead-letters/cut-after",
     "rest/recovery/half-answer",
     "rest/replay/landed-502",
+    "rest/replay/kill-replay.after-commit",
     "rest/checkpoint/landed-504",
     "rest/publish/cut-before",
     "sqlite/compaction/kill-act.before-swap",
@@ -166,7 +170,7 @@ class Cell:
             testbed.workload(self.catalog, on_spark=job.on_spark, **job.settings) as workload,
             self.nemesis.set_up(workload),
         ):
-            job.prepare(workload)
+            job.set_up(workload)
             before = arrival_times(workload) if job.is_replay else None
             ending = self.nemesis.inject(workload, job)
             restart = Restart()

@@ -132,6 +132,7 @@ TIDIED_ANYHOW = Outcomes(TIDIED.text, TIDIED, TIDIED, TIDIED)
 JUDGED_AGAIN = promise(
     "its range is read and judged again, held and published", Repairs(held=1, adopted=1), read=DEAR_RECORDS
 )
+REJECTED_AGAIN = replace(AGAIN, may_read_again=(DEAR_RECORDS,))
 HELD_STILL = promise("it stays held; published, nothing is read again", Repairs(held=1, adopted=1))
 DISCARDED_AGAIN = promise("it changed nothing; discarded again, its files are swept")
 DISCARDED = promise(

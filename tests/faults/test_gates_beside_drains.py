@@ -1,4 +1,4 @@
-"""Batches that fail their gate are published and discarded while drains run: each record is accounted for."""
+"""Batches that fail their gate, decided about while drains run or sleep: each record is accounted for."""
 
 from __future__ import annotations
 
@@ -84,4 +84,23 @@ def test_decisions_about_held_batches_while_drains_run(new_lab: NewLab) -> None:
     assert found.is_clean, found
     assert (found.rows + found.skipped, found.skipped) == (FIRST + EACH * drains.done, len(gone))
     assert (found.dead_letters, found.lag) == (0, 0)
+    assert lab.stray_files() == set()
+
+
+def test_a_run_that_slept_through_the_decision_changes_nothing(new_lab: NewLab) -> None:
+    """Stopped between writing and holding, it wakes after its range was discarded: its files are swept."""
+    lab = new_lab(orders(0, FIRST), partitions=2, quality=GATE)
+    lab.drain()
+    new_lab.produce(lab, _records(1))
+    with lab.stopped_at("drain.after-gate") as sleeper:
+        assert lab.drain().stopped == "held"
+        with lab.connections() as connections:
+            discard(lab.pipeline, connections, reason="a test")
+        sleeper.go_on()
+        answer = sleeper.answer()
+    assert answer.error is None
+    lab.drain()
+    found = lab.audit()
+    assert found.is_clean, found
+    assert (found.rows, found.skipped, found.lag) == (FIRST, EACH, 0)
     assert lab.stray_files() == set()

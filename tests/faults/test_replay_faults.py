@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from prove.lab.new_lab import by_offset, progress, serve_from
+from prove.lab.new_lab import by_offset
 from prove.lab.pipeline_lab import orders
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.replay.settle import settle_left_replays
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from prove.lab.drain_process import DrainProcess
     from prove.lab.new_lab import NewLab
     from prove.lab.pipeline_lab import Lab
-    from prove.lab.s3 import S3
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
 
@@ -85,18 +84,3 @@ def test_a_replay_beside_drains_and_other_replays(new_lab: NewLab) -> None:
     assert {answer.error for answer in (*replayed, *drained)} == {None}
     lab.drain()
     _expect_whole(lab, 1 + len(drained))
-
-
-def test_a_replay_on_a_rest_catalog_over_s3(
-    new_lab: NewLab, rest_catalog_properties: dict[str, str], s3: S3
-) -> None:
-    """Killed between its data and its dead letters there, and run again."""
-    lab = new_lab(FEW, partitions=2, partition_by=["day(at)"])
-    serve_from(lab, rest_catalog_properties, s3)
-    lab.drain()
-    lab.kill_at("replay.after-commit", work=WORK)
-    lab.replay(RANGE)
-    assert progress(lab).replay_epoch == 2
-    found = lab.audit()
-    assert found.is_clean, found
-    assert (found.rows, found.dead_letters) == (40, 1)

@@ -32,16 +32,6 @@ DRAIN_POINTS = (
     "dead-letters.before-swap",
     "drain.after-dead-letters",
 )
-# Where a rollback dies, and whether it has happened then.
-KILLED_AT = {
-    "act.after-offset-commit": False,
-    "rollback.before-swap": False,
-    "rollback.after-swap": True,
-    "act.after-iceberg-snapshot-created": True,
-    "act.after-flush-complete": True,
-    "dead-letters.before-swap": True,
-    "dead-letters.after-swap": True,
-}
 
 
 def _roll_back(lab: Lab, to: int) -> RolledBack:
@@ -152,20 +142,4 @@ def test_a_drain_stopped_anywhere_wakes_on_a_table_that_was_rolled_back(new_lab:
             assert sleeper.answer().error in OVERTAKEN, point
         lab.drain()
         _expect_whole(lab, times)
-        assert lab.stray_files() == set(), point
-
-
-def test_a_rollback_killed_anywhere_has_happened_or_not(new_lab: NewLab) -> None:
-    """Before its swap nothing has changed; after it the next drain finishes it and fills the table again."""
-    lab, _first = _lab(new_lab)
-    for number, (point, is_done) in enumerate(KILLED_AT.items()):
-        new_lab.produce(lab, FEW)
-        lab.drain()
-        before = progress(lab)
-        lab.kill_at(point, work="rollback")
-        after = progress(lab)
-        assert after.rollbacks - before.rollbacks == int(is_done), point
-        assert (after.next_offsets != before.next_offsets) is is_done, point
-        lab.drain()
-        _expect_whole(lab, 2 + number)
         assert lab.stray_files() == set(), point
