@@ -24,8 +24,8 @@ from prove.hostile.case import (
 )
 from prove.hostile.kafka import HALF, NAMED_THEN_SKIPPED, accept, other_topic
 from prove.hostile.own_kafka import own_kafka_case
+from prove.lab.brokers import own_broker
 from prove.lab.kafka_server import Record
-from prove.lab.own_broker import own_broker
 from prove.lab.pipeline_lab import orders
 from prove.lab.server_folder import ServerFolder
 from prove.workload import BATCH
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from prove.lab.own_broker import OwnBroker
+    from prove.lab.brokers import Brokers
     from prove.scenario import Scenario
     from prove.workload import Workload
 
@@ -56,7 +56,7 @@ def hostile_brokers() -> Iterator[Scenario]:
     yield from CASES
 
 
-def _kill(workload: Workload, broker: OwnBroker) -> History:
+def _kill(workload: Workload, broker: Brokers) -> History:
     drain_one_batch(workload)
     workload.produce_batch()
     with workload.lab.stopped_at("split.after-chunk", once=str(workload.folder / "slept")) as drain:
@@ -72,7 +72,7 @@ def _kill(workload: Workload, broker: OwnBroker) -> History:
     return repair(ended, workload)
 
 
-def _damage(workload: Workload, broker: OwnBroker) -> History:
+def _damage(workload: Workload, broker: Brokers) -> History:
     drain_one_batch(workload)
     workload.produce_batch()
     log = broker.log_of(workload.lab.pipeline.topic, 0)
@@ -83,7 +83,7 @@ def _damage(workload: Workload, broker: OwnBroker) -> History:
     return repair(ended, workload)
 
 
-def _damage_for_good(workload: Workload, broker: OwnBroker) -> History:
+def _damage_for_good(workload: Workload, broker: Brokers) -> History:
     """Nothing can mend it: the operator leaves out what Kafka cannot give."""
     drain_one_batch(workload)
     workload.produce_batch()
@@ -101,14 +101,14 @@ def _write(path: Path, place: int, byte: bytes) -> None:
         file.write(byte)
 
 
-def _truncate(workload: Workload, broker: OwnBroker) -> History:
+def _truncate(workload: Workload, broker: Brokers) -> History:
     _drain_and_cut(workload, broker)
     ended = expect_refusal(workload, "log-truncated")
     _count_next_generation(workload)
     return accept(workload, ended, of_earlier=2 * BATCH)
 
 
-def _truncate_while_read(workload: Workload, broker: OwnBroker) -> History:
+def _truncate_while_read(workload: Workload, broker: Brokers) -> History:
     """The plan is made, then partition 1 loses the second half of what it is to give."""
     topic = workload.lab.pipeline.topic
     drain_one_batch(workload)
@@ -125,7 +125,7 @@ def _truncate_while_read(workload: Workload, broker: OwnBroker) -> History:
     return repair(ended, workload)
 
 
-def _truncate_and_grow(workload: Workload, broker: OwnBroker) -> History:
+def _truncate_and_grow(workload: Workload, broker: Brokers) -> History:
     """By its ends alone the log looks as if only new records had come, as in the other partition."""
     _drain_and_cut(workload, broker)
     others = orders(0, 2 * BATCH)
@@ -138,7 +138,7 @@ def _truncate_and_grow(workload: Workload, broker: OwnBroker) -> History:
     return accept(workload, ended, of_earlier=2 * BATCH)
 
 
-def _drain_and_cut(workload: Workload, broker: OwnBroker) -> None:
+def _drain_and_cut(workload: Workload, broker: Brokers) -> None:
     """Two batches in the table, of the second one Kafka loses what was in partition 1."""
     topic = workload.lab.pipeline.topic
     drain_one_batch(workload)
@@ -154,7 +154,7 @@ def _count_next_generation(workload: Workload) -> None:
     workload.contents.tombstones += 1
 
 
-def _compact(workload: Workload, _broker: OwnBroker) -> History:
+def _compact(workload: Workload, _broker: Brokers) -> History:
     topic = other_topic(workload, cleanup_policy="compact", **EAGERLY)
     keyed = [Record(value, key=b"%d" % (n % 3), partition=0) for n, value in enumerate(orders(0, KEYED))]
     workload.kafka.produce(topic, keyed)
@@ -190,7 +190,7 @@ def _count(workload: Workload, topic: str) -> int:
             reader.close()
 
 
-def _own_broker(folder: Path) -> AbstractContextManager[OwnBroker]:
+def _own_broker(folder: Path) -> AbstractContextManager[Brokers]:
     return own_broker(ServerFolder(folder, "broker"))
 
 

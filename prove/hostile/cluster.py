@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from prove.hostile.case import History, drain_one_batch, expect_refusal, repair
 from prove.hostile.kafka import accept, other_topic
 from prove.hostile.own_kafka import own_kafka_case
-from prove.lab.kafka_cluster import CONTROLLER, KafkaCluster, kafka_cluster
+from prove.lab.brokers import FIRST, Brokers, three_brokers
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import orders
 from prove.workload import BATCH, PARTITIONS
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LEADER, BEHIND = 2, 3
 AWAY_SECONDS = 1.0
-ALL = (LEADER, BEHIND, CONTROLLER)
+ALL = (LEADER, BEHIND, FIRST)
 OTHERS = orders(0, 2 * BATCH)
 
 
@@ -31,7 +31,7 @@ def hostile_clusters() -> Iterator[Scenario]:
     yield from CASES
 
 
-def _move_before(workload: Workload, cluster: KafkaCluster) -> History:
+def _move_before(workload: Workload, cluster: Brokers) -> History:
     topic = other_topic(workload, nodes=ALL)
     drain_one_batch(workload)
     workload.produce_batch()
@@ -39,7 +39,7 @@ def _move_before(workload: Workload, cluster: KafkaCluster) -> History:
     return repair("another broker leads", workload, was_read=False)
 
 
-def _move_during(workload: Workload, cluster: KafkaCluster) -> History:
+def _move_during(workload: Workload, cluster: Brokers) -> History:
     topic = other_topic(workload, nodes=ALL)
     drain_one_batch(workload)
     workload.produce_batch()
@@ -56,17 +56,17 @@ def _move_during(workload: Workload, cluster: KafkaCluster) -> History:
     return repair(ended, workload)
 
 
-def _move(cluster: KafkaCluster, topic: str) -> None:
+def _move(cluster: Brokers, topic: str) -> None:
     cluster.kill(LEADER)
     _wait_for_others(cluster, topic)
 
 
-def _wait_for_others(cluster: KafkaCluster, topic: str) -> None:
+def _wait_for_others(cluster: Brokers, topic: str) -> None:
     for partition in range(PARTITIONS):
         cluster.wait_for_leader(topic, partition, other_than=LEADER)
 
 
-def _elect_unclean(workload: Workload, cluster: KafkaCluster) -> History:
+def _elect_unclean(workload: Workload, cluster: Brokers) -> History:
     """The one copy that is left never saw the second batch; what comes next takes its offsets."""
     topic = other_topic(workload, nodes=(LEADER, BEHIND), unclean_leader_election_enable="true")
     drain_one_batch(workload)
@@ -85,7 +85,7 @@ def _elect_unclean(workload: Workload, cluster: KafkaCluster) -> History:
     return accept(workload, ended, of_earlier=2 * BATCH)
 
 
-_case = partial(own_kafka_case, opened=kafka_cluster)
+_case = partial(own_kafka_case, opened=three_brokers)
 CASES = (
     _case(
         "leader-moved/before",

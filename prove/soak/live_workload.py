@@ -18,10 +18,10 @@ from prove.lab.work_loop import looping
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from prove.lab.brokers import Brokers
     from prove.lab.drain_process import DrainProcess
     from prove.lab.fault_proxy import FaultProxy
     from prove.lab.harm_proxy import HarmProxy
-    from prove.lab.own_broker import OwnBroker
     from prove.workload import Workload
 
 PAUSE_SECONDS = 0.15
@@ -65,7 +65,7 @@ class LiveWorkload:
     """
 
     workload: Workload
-    broker: OwnBroker
+    broker: Brokers
     store: HarmProxy
     producer: LiveProducer
     sleepers: deque[DrainProcess] = field(default_factory=deque)
@@ -150,9 +150,7 @@ class LiveProducer:
 
 
 @contextmanager
-def live_workload(
-    workload: Workload, broker: OwnBroker, store: HarmProxy, seed: int
-) -> Iterator[LiveWorkload]:
+def live_workload(workload: Workload, broker: Brokers, store: HarmProxy, seed: int) -> Iterator[LiveWorkload]:
     """A table that exists, and a producer that does not rest while the block runs.
 
     ``broker`` is the workload's, ``store`` what stands before the object store.

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from prove.checker import check
 from prove.hostile.moments import proxied
+from prove.lab.brokers import own_broker
 from prove.lab.kafka_server import unique_name
-from prove.lab.own_broker import own_broker
 from prove.lab.server_folder import ServerFolder
 from prove.scenario import Findings, Scenario
 from prove.soak.events import EVENTS
@@ -29,7 +29,7 @@ from spark_jobs.txlog.store import CLOSING_AFTER_US
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from prove.lab.own_broker import OwnBroker
+    from prove.lab.brokers import Brokers
     from prove.workload import Testbed, Workload
 
 FULL_MINUTES = 10.0
@@ -93,7 +93,7 @@ class Soak:
         )
 
     @contextmanager
-    def _own_kafka(self, testbed: Testbed) -> Iterator[tuple[Workload, OwnBroker]]:
+    def _own_kafka(self, testbed: Testbed) -> Iterator[tuple[Workload, Brokers]]:
         """A pipeline whose broker may be killed."""
         folder = ServerFolder(testbed.folder / unique_name("kafka"), "kafka")
         with (

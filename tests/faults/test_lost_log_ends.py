@@ -12,9 +12,9 @@ from cli.commands import status
 from cli.commands.state_word import StateWord
 from orchestration.backlog_sensor import backlog_of
 from orchestration.triggers import should_drain
+from prove.lab.brokers import Brokers, own_broker
 from prove.lab.kafka_server import KafkaBroker, Record
 from prove.lab.new_lab import NewLab, configure, progress
-from prove.lab.own_broker import OwnBroker, own_broker
 from prove.lab.pipeline_lab import orders
 from prove.lab.server_folder import ServerFolder
 from spark_jobs.acts.accept_source import accept_source, compare_source
@@ -37,14 +37,14 @@ pytestmark = [pytest.mark.faults, pytest.mark.kafka]
 
 
 @pytest.fixture(scope="module")
-def broker(servers_folder: Path) -> Iterator[OwnBroker]:
+def broker(servers_folder: Path) -> Iterator[Brokers]:
     """A broker whose logs may be cut."""
     with own_broker(ServerFolder(servers_folder, "kafka-that-forgets")) as broker:
         yield broker
 
 
 @pytest.fixture
-def made(broker: OwnBroker, tmp_path: Path) -> NewLab:
+def made(broker: Brokers, tmp_path: Path) -> NewLab:
     """Pipelines over that broker."""
     return NewLab(KafkaBroker(broker.bootstrap_servers), "", tmp_path)
 
@@ -54,7 +54,7 @@ def _lab(made: NewLab, records: list[bytes] | list[Record]) -> Lab:
     return replace(made(records), is_here=True)
 
 
-def test_after_a_skip(broker: OwnBroker, made: NewLab) -> None:
+def test_after_a_skip(broker: Brokers, made: NewLab) -> None:
     """The last batch's leader answers for what the batch had, although the next offset is past it."""
     lab = _lab(made, orders(0, 10))
     size = _size(broker, lab)
@@ -69,7 +69,7 @@ def test_after_a_skip(broker: OwnBroker, made: NewLab) -> None:
     assert noticed.value.code == "log-truncated"
 
 
-def test_after_a_rollback(broker: OwnBroker, made: NewLab) -> None:
+def test_after_a_rollback(broker: Brokers, made: NewLab) -> None:
     """To before the loss it mends the table, which then drains on; a cut below what is left is an error."""
     lab = _lab(made, orders(0, 5))
     size = _size(broker, lab)
@@ -93,7 +93,7 @@ def test_after_a_rollback(broker: OwnBroker, made: NewLab) -> None:
         lab.drain()
 
 
-def test_only_dead_letters_were_lost(broker: OwnBroker, made: NewLab) -> None:
+def test_only_dead_letters_were_lost(broker: Brokers, made: NewLab) -> None:
     """Rows that are all there do not show that the log is the same: what took the others' place is read."""
     lab = _lab(made, orders(0, 10))
     size = _size(broker, lab)
@@ -112,7 +112,7 @@ def test_only_dead_letters_were_lost(broker: OwnBroker, made: NewLab) -> None:
     assert (progress(lab).generation, found.rows) == (2, 10 + OTHERS)
 
 
-def test_every_place_that_judges_a_drain_names_it(broker: OwnBroker, made: NewLab) -> None:
+def test_every_place_that_judges_a_drain_names_it(broker: Brokers, made: NewLab) -> None:
     """`status` and the checks tell the error that the drain ends with; the sensor asks for that drain."""
     lab = _lab(made, orders(0, 10))
     size = _size(broker, lab)
@@ -134,7 +134,7 @@ def test_every_place_that_judges_a_drain_names_it(broker: OwnBroker, made: NewLa
     assert should_drain(backlog, lab.pipeline) is not None
 
 
-def test_retention_is_no_cut(broker: OwnBroker, made: NewLab) -> None:
+def test_retention_is_no_cut(broker: Brokers, made: NewLab) -> None:
     """A new leader that no longer has the next offset has lost nothing that the table has."""
     lab = _lab(made, orders(0, 10))
     lab.drain()
@@ -150,7 +150,7 @@ def test_retention_is_no_cut(broker: OwnBroker, made: NewLab) -> None:
     assert noticed.value.code == "retention-passed"
 
 
-def test_a_replay_keeps_what_kafka_lost(broker: OwnBroker, made: NewLab) -> None:
+def test_a_replay_keeps_what_kafka_lost(broker: Brokers, made: NewLab) -> None:
     """Other records stand at its offsets: the table's rows are the only copies, and stay."""
     lab = _lab(made, orders(0, 10))
     size = _size(broker, lab)
@@ -165,7 +165,7 @@ def test_a_replay_keeps_what_kafka_lost(broker: OwnBroker, made: NewLab) -> None
     assert lab.rows().num_rows == 20
 
 
-def test_another_cluster_counts_epochs_anew(broker: OwnBroker, made: NewLab, kafka: KafkaBroker) -> None:
+def test_another_cluster_counts_epochs_anew(broker: Brokers, made: NewLab, kafka: KafkaBroker) -> None:
     """It knows no leader that the table was filled under: its records show that it has the same log."""
     records = [Record(value, timestamp_ms=1_767_225_600_000 + n) for n, value in enumerate(orders(0, 40))]
     lab = _lab(made, records[:30])
@@ -189,11 +189,11 @@ def test_another_cluster_counts_epochs_anew(broker: OwnBroker, made: NewLab, kaf
 OTHERS = 30
 
 
-def _size(broker: OwnBroker, lab: Lab) -> int:
+def _size(broker: Brokers, lab: Lab) -> int:
     return broker.log_of(lab.pipeline.topic, 0).stat().st_size
 
 
-def _forget(broker: OwnBroker, made: NewLab, lab: Lab, size: int) -> None:
+def _forget(broker: Brokers, made: NewLab, lab: Lab, size: int) -> None:
     """The log ends after so many bytes, and others take the place of what it had."""
     broker.cut(lab.pipeline.topic, 0, size)
     made.produce(lab, orders(1000, OTHERS))

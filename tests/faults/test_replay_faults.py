@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import signal
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 from prove.lab.new_lab import by_offset
 from prove.lab.pipeline_lab import orders
+from prove.lab.work_loop import looping
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.replay.settle import settle_left_replays
 
@@ -67,20 +67,13 @@ def test_a_replay_beside_drains_and_other_replays(new_lab: NewLab) -> None:
     """Drains that commit all the time cost a replay retries, and it costs them nothing."""
     lab = new_lab(FEW, partitions=2)
     lab.drain()
-    stop, drained = threading.Event(), []
 
-    def drains() -> None:
-        while not stop.is_set():
-            new_lab.produce(lab, FEW)
-            drained.append(lab.start().answer())
+    def drain(_number: int) -> None:
+        new_lab.produce(lab, FEW)
+        assert lab.start().answer().error is None
 
-    thread = threading.Thread(target=drains)
-    thread.start()
-    try:
+    with looping(drain) as drains:
         replayed = [lab.start(work=WORK).answer() for _ in range(4)]
-    finally:
-        stop.set()
-        thread.join()
-    assert {answer.error for answer in (*replayed, *drained)} == {None}
+    assert {answer.error for answer in replayed} == {None}
     lab.drain()
-    _expect_whole(lab, 1 + len(drained))
+    _expect_whole(lab, 1 + drains.done)

@@ -21,8 +21,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from prove.lab.brokers import Brokers, own_broker
 from prove.lab.kafka_server import KafkaBroker, Record
-from prove.lab.own_broker import OwnBroker, own_broker
 from prove.lab.server_folder import ServerFolder
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.kafka.reader import RangeReader
@@ -40,7 +40,7 @@ MIB = 1024 * 1024
 
 
 @pytest.fixture(scope="module")
-def own_server(servers_folder: Path) -> Iterator[OwnBroker]:
+def own_server(servers_folder: Path) -> Iterator[Brokers]:
     """A broker that compacts eagerly, knows rights, and may be stopped."""
     rights = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -51,7 +51,7 @@ def own_server(servers_folder: Path) -> Iterator[OwnBroker]:
 
 
 @pytest.fixture
-def own_kafka(own_server: OwnBroker) -> KafkaBroker:
+def own_kafka(own_server: Brokers) -> KafkaBroker:
     """The same, as tests speak to it."""
     return KafkaBroker(own_server.bootstrap_servers)
 
@@ -78,7 +78,7 @@ def test_a_group_one_may_not_write_is_told(own_kafka: KafkaBroker) -> None:
     admin.close()
 
 
-def test_a_kept_client_sees_the_next_leader(own_server: OwnBroker, own_kafka: KafkaBroker) -> None:
+def test_a_kept_client_sees_the_next_leader(own_server: Brokers, own_kafka: KafkaBroker) -> None:
     """A sensor keeps its client for days; a broker refuses who still asks as if the old one led."""
     topic = own_kafka.new_topic()
     own_kafka.produce(topic, [b"0"])
@@ -94,7 +94,7 @@ def test_a_kept_client_sees_the_next_leader(own_server: OwnBroker, own_kafka: Ka
 
 
 def test_a_log_that_was_cut_and_grew_on_is_not_taken_for_the_same(
-    own_server: OwnBroker, own_kafka: KafkaBroker
+    own_server: Brokers, own_kafka: KafkaBroker
 ) -> None:
     """A range says which leader wrote what is below it; where the log still has that, it is read."""
     topic = own_kafka.new_topic()
@@ -133,7 +133,7 @@ def test_damage_behind_a_range_does_not_touch_it(own_kafka: KafkaBroker, servers
     reader.close()
 
 
-def test_damage_behind_a_range_is_found_in_many_ways(own_kafka: KafkaBroker, own_server: OwnBroker) -> None:
+def test_damage_behind_a_range_is_found_in_many_ways(own_kafka: KafkaBroker, own_server: Brokers) -> None:
     """Librdkafka goes on behind it wherever its parser stands; what it meets there is not the range's."""
     for records in (3, 22, 60, 200):
         topic = own_kafka.new_topic()
@@ -253,7 +253,7 @@ def test_a_topic_one_may_not_read_is_a_matter_for_a_person(
         assert refused.value.code == "not-authorised"
 
 
-def test_a_silent_broker_is_tried_again_later(own_kafka: KafkaBroker, own_server: OwnBroker) -> None:
+def test_a_silent_broker_is_tried_again_later(own_kafka: KafkaBroker, own_server: Brokers) -> None:
     """A broker that accepts and does not answer ends a read by its timeout, and is no lost data."""
     topic = own_kafka.new_topic(partitions=2)
     own_kafka.produce(topic, [Record(b"x", partition=p) for p in range(2)])
