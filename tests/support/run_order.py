@@ -24,8 +24,18 @@ def file_of(nodeid: str) -> str:
 
 
 def longest_first(items: list[pytest.Item], seconds: Mapping[str, float]) -> None:
-    """Sort the tests by how long their whole file takes; those of a file that was never timed come first."""
-    items.sort(key=lambda item: -seconds.get(file_of(item.nodeid), float("inf")))
+    """Sort the tests by how long their whole file takes.
+
+    Files that were never timed come first, those with many tests before the others.
+    """
+    tests = Counter(file_of(item.nodeid) for item in items)
+
+    def rank(item: pytest.Item) -> tuple[float, int]:
+        file = file_of(item.nodeid)
+        return -seconds.get(file, float("inf")), -tests[file]
+
+    # Of files that are equal in both, none may come between another's tests.
+    items.sort(key=lambda item: (*rank(item), file_of(item.nodeid)))
 
 
 def read_durations(path: Path = DURATIONS) -> dict[str, float]:

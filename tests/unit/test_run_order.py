@@ -24,10 +24,14 @@ class Timed:
 
 
 def test_files_that_take_long_come_first_and_stay_together() -> None:
-    """Unknown files before all, tests of one file in the order they had."""
-    tests = [Timed(name) for name in ("short::b", "long::z", "new::n", "long::a", "short::a")]
+    """Unknown files before all, of these the larger; tests of one file in the order they had."""
+    names = ("short::b", "long::z", "new::n", "newer::b", "long::a", "newer::a", "short::a")
+    tests = [Timed(name) for name in names]
     longest_first(tests, {"short": 1.0, "long": 60.0})  # type: ignore[arg-type]
-    assert [test.nodeid for test in tests] == ["new::n", "long::z", "long::a", "short::b", "short::a"]
+    assert [test.nodeid for test in tests] == [
+        *("newer::b", "newer::a", "new::n"),
+        *("long::z", "long::a", "short::b", "short::a"),
+    ]
 
 
 def test_a_run_rewrites_what_it_timed_and_keeps_the_rest(tmp_path: Path) -> None:
