@@ -1,13 +1,8 @@
-"""One piece of work as a process of its own, to be killed, stopped and continued.
-
-Forked from a server that has everything imported and nothing opened: an import of pyspark and pyiceberg
-costs more than the drains that die here.
-"""
+"""One piece of work as a process of its own, to be killed, stopped and continued."""
 
 from __future__ import annotations
 
 import faulthandler
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -15,10 +10,11 @@ import time
 import traceback
 import uuid
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from prove.lab.clock import NO_JUMP, ClockJump
 from prove.lab.counted_reads import CountedReads
+from prove.lab.forked import fork
 from prove.lab.patience import Patience
 from prove.lab.tasks_here import tasks_here
 from resources.connections import open_connections
@@ -175,12 +171,7 @@ class Work:
 
 def start_work(path: Path, pipeline: str, fail_points: FailPoints, work: Work) -> DrainProcess:
     """Begin the work on the file's pipeline; ``fail_points`` travel to the process."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["prove.lab.warm", __name__])
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_run, args=(path, pipeline, fail_points, work, sender), daemon=True)
-    process.start()
-    sender.close()
+    process, receiver = fork(_run, path, pipeline, fail_points, work)
     return DrainProcess(process, receiver, path.parent)
 
 
@@ -188,7 +179,7 @@ def _stacks_of(folder: Path, pid: int) -> Path:
     return folder / f"stacks-{pid}.txt"
 
 
-def _run(path: Path, pipeline_name: str, fail_points: FailPoints, work: Work, sender: Any) -> None:
+def _run(sender: Connection, path: Path, pipeline_name: str, fail_points: FailPoints, work: Work) -> None:
     stacks = _stacks_of(path.parent, os.getpid()).open("w")  # kept open for as long as the process lives
     faulthandler.register(signal.SIGUSR1, stacks)
     work.patience.impose()

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from typing import TYPE_CHECKING, Any
 
+from prove.lab.forked import fork
 from prove.lab.pipeline_lab import PIPELINE
 from resources.connections import open_connections
 from spark_jobs.config.file import load_config
 from spark_jobs.spark.procedures import call_procedure, table_argument
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
     from pathlib import Path
 
     from prove.lab.pipeline_lab import Lab
@@ -21,14 +22,12 @@ FINISH_SECONDS = 120.0
 def compact_by_hand(lab: Lab) -> None:
     """Write the rows of the table and of its dead letters into fewer files."""
     catalog = lab.table().catalog.name
-    context = multiprocessing.get_context("forkserver")
-    process = context.Process(target=_rewrite, args=(lab.path, catalog, lab.tables), daemon=True)
-    process.start()
+    process, _ = fork(_rewrite, lab.path, catalog, lab.tables)
     process.join(FINISH_SECONDS)
     assert process.exitcode == 0, "the files did not become fewer"
 
 
-def _rewrite(path: Path, catalog: str, tables: tuple[str, ...]) -> None:
+def _rewrite(_sender: Connection, path: Path, catalog: str, tables: tuple[str, ...]) -> None:
     config = load_config(path)
     with open_connections(config, PIPELINE, kind="upkeep", actor="other", run_id="other") as connections:
         for table in tables:

@@ -5,7 +5,6 @@ A command's imports take longer than the command; here they are paid once for al
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import runpy
 import subprocess
@@ -14,23 +13,20 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prove.lab import drain_process
+from prove.lab.forked import fork
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from multiprocessing.connection import Connection
 
 
 def run_forked(
     arguments: Sequence[str], *, cwd: Path, environment: Mapping[str, str], timeout_seconds: float
 ) -> subprocess.CompletedProcess[str]:
     """Run one command line in ``cwd`` with exactly this environment, as ``subprocess.run`` would."""
-    context = multiprocessing.get_context("forkserver")
-    # The same server that drains are forked from: it takes its modules from whoever asks first.
-    context.set_forkserver_preload([drain_process.__name__])
     with tempfile.TemporaryDirectory(prefix="sluice-command-") as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
-        process = context.Process(target=_run, args=(arguments, cwd, dict(environment), out, err))
-        process.start()
+        process, _ = fork(_run, arguments, cwd, dict(environment), out, err)
         process.join(timeout_seconds)
         if process.exitcode is None:
             process.kill()
@@ -41,7 +37,14 @@ def run_forked(
         )
 
 
-def _run(arguments: Sequence[str], cwd: Path, environment: dict[str, str], out: Path, err: Path) -> None:
+def _run(
+    _sender: Connection,
+    arguments: Sequence[str],
+    cwd: Path,
+    environment: dict[str, str],
+    out: Path,
+    err: Path,
+) -> None:
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from typing import TYPE_CHECKING
 
 from bench.drain_process import answer_drains, read_answer
-from prove.lab import drain_process
+from prove.lab.forked import fork
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -19,18 +18,12 @@ if TYPE_CHECKING:
 
 def run_warm_drains(spark: SparkConnectServer, *configs: Path) -> DrainProcess:
     """As ``run_drains``."""
-    context = multiprocessing.get_context("forkserver")
-    # The same server that other tests' drains are forked from, whoever asks first.
-    context.set_forkserver_preload(["prove.lab.warm", drain_process.__name__])
-    receiver, sender = context.Pipe(duplex=False)
     decided_at = time.time()
-    process = context.Process(target=_drain, args=(sender, spark.process.pid, list(configs)))
-    process.start()
-    sender.close()
+    process, receiver = fork(_drain, spark.process.pid, list(configs))
     with receiver:
-        said = receiver.recv()
+        answer = receiver.recv()
     process.join()
-    return read_answer(said, decided_at)
+    return read_answer(answer, decided_at)
 
 
 def _drain(sender: Connection, spark_pid: int, paths: list[Path]) -> None:
