@@ -76,7 +76,7 @@ def _find_damaged(table: Table) -> Iterator[str]:
 
 
 def _committed(table: Table) -> set[str]:
-    """The attempts whose commits main shows; a new anchor's is nobody's run and is not logged."""
+    """Return the attempts whose commits main shows; a new anchor's is nobody's run and is not logged."""
     commits = map(summary_of, main_history(table))
     return {each.attempt for each in commits if each.attempt and each.kind != BatchKind.REANCHOR}
 

@@ -64,13 +64,13 @@ def complaint(outcome: Outcome) -> str:
 
 
 def command_of(outcome: Outcome) -> str:
-    """What runs the scenario once more, alone."""
+    """Return what runs the scenario once more, alone."""
     again = outcome.again or f"--only '{outcome.name}'"
     return f"  ./sluice prove {again}"
 
 
 def totals(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """The table's last line."""
+    """Return the table's last line."""
     found = [outcome.findings for outcome in outcomes if outcome.findings]
     seconds = sorted(each.recovery_seconds for each in found)
     return {
@@ -88,7 +88,7 @@ def totals(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def summary(outcomes: Sequence[Outcome]) -> str:
-    """All of it in two lines."""
+    """Return all of it in two lines."""
     sums = totals(outcomes)
     history = f"{sums['kept']} kept, {sums['broken']} broken, {sums['left_out']} left out"
     counts = ", ".join(f"{name} {sums[name]}" for name in ("lost", "doubled", "unreadable", "stray"))
@@ -97,7 +97,7 @@ def summary(outcomes: Sequence[Outcome]) -> str:
 
 
 def as_json(outcomes: Sequence[Outcome], machine: Mapping[str, Any]) -> str:
-    """Everything as one line."""
+    """Return everything as one line."""
     return json.dumps(
         {"machine": machine, "totals": totals(outcomes), "scenarios": [asdict(each) for each in outcomes]},
         separators=(",", ":"),

@@ -40,7 +40,7 @@ class Findings:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the promise was kept."""
+        """True if the promise was kept."""
         is_whole = not (self.lost or self.doubled or self.unreadable or self.stray or self.unkept)
         return is_whole and self.read_again in self.may_read_again
 
@@ -108,5 +108,5 @@ class Outcome:
 
     @property
     def is_kept(self) -> bool:
-        """Whether nothing speaks against the promise."""
+        """True if nothing speaks against the promise."""
         return bool(self.left_out) or (self.findings is not None and self.findings.is_kept)

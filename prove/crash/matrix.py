@@ -239,7 +239,7 @@ def _on_rest() -> Iterator[Cell]:
 
 
 def _on_nessie() -> Iterator[Cell]:
-    """A dozen: it keeps no history, and reads assertions its own way."""
+    """Yield a dozen: it keeps no history, and reads assertions its own way."""
     for job, points in (
         (FIRST, ("drain.after-table-made", "commit.after-swap")),
         (DRAIN, ("drain.after-tasks", "commit.before-swap", "dead-letters.before-swap")),

@@ -36,7 +36,7 @@ def places_owed(workload: Workload) -> set[tuple[int, int]]:
 def is_replaced(
     before: ArrivalTimes, after: ArrivalTimes, ranges: str, left: AbstractSet[tuple[int, int]]
 ) -> bool:
-    """Whether what the range holds is another's now: all but what is left to do, or nothing."""
+    """True if what the range holds is another's now: all but what is left to do, or nothing."""
     assert before.keys() == after.keys(), "a replay brought or took records"
     changed = {place for place, arrived in after.items() if arrived != before[place]}
     assert all(after[place] > before[place] for place in changed), "older rows came back"

@@ -109,7 +109,7 @@ def _truncate(workload: Workload, broker: Brokers) -> History:
 
 
 def _truncate_while_read(workload: Workload, broker: Brokers) -> History:
-    """The plan is made, then partition 1 loses the second half of what it is to give."""
+    """Let a run plan, then take the second half of what partition 1 is to give."""
     topic = workload.lab.pipeline.topic
     drain_one_batch(workload)
     workload.produce_batch()
@@ -126,7 +126,7 @@ def _truncate_while_read(workload: Workload, broker: Brokers) -> History:
 
 
 def _truncate_and_grow(workload: Workload, broker: Brokers) -> History:
-    """By its ends alone the log looks as if only new records had come, as in the other partition."""
+    """Grow the log past its cut: by its ends alone only new records came, as in the other partition."""
     _drain_and_cut(workload, broker)
     others = orders(0, 2 * BATCH)
     workload.kafka.produce(

@@ -67,7 +67,7 @@ def _wait_for_others(cluster: Brokers, topic: str) -> None:
 
 
 def _elect_unclean(workload: Workload, cluster: Brokers) -> History:
-    """The one copy that is left never saw the second batch; what comes next takes its offsets."""
+    """Elect the one copy that is left: it never saw the second batch; what comes next takes its offsets."""
     topic = other_topic(workload, nodes=(LEADER, BEHIND), unclean_leader_election_enable="true")
     drain_one_batch(workload)
     cluster.kill(BEHIND)

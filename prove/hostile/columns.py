@@ -71,7 +71,7 @@ def _compact_and_expire(workload: Workload) -> History:
 
 
 def _reshape(change: Callable[[Table], object], history: str, workload: Workload) -> History:
-    """The rows of before have the values that they had, under whatever name."""
+    """Change the table's shape; the rows of before keep their values, under whatever name."""
     interrupt(workload)
     change_table(workload, change)
     done = repair(history, workload)

@@ -138,7 +138,7 @@ def _recreate_after_read(workload: Workload) -> History:
 
 
 def _produce_lost_batch(workload: Workload) -> int:
-    """A batch nobody will have: it goes with its topic before it was drained."""
+    """Produce a batch nobody will have: it goes with its topic before it was drained."""
     kept = (workload.contents.rows, workload.contents.dead_letters, workload.contents.tombstones)
     workload.produce_batch()
     workload.contents.rows, workload.contents.dead_letters, workload.contents.tombstones = kept
@@ -153,7 +153,7 @@ def _recreate(workload: Workload) -> None:
 
 
 def accept(workload: Workload, ended: str, *, of_earlier: int = BATCH) -> History:
-    """The operator takes the topic as it is for the table's next generation, and it is drained."""
+    """Take the topic as it is for the table's next generation, as an operator does, and drain it."""
     with workload.lab.connections() as connections:
         seen = compare_source(workload.lab.pipeline, connections)
         assert seen.has_changed, "the command would leave it alone"

@@ -40,7 +40,7 @@ class Damaged:
     may_read_again: tuple[int, ...] = (0,)
 
     def case(self, catalog: str) -> Case:
-        """The case as all hostile ones are."""
+        """Return the case as all hostile ones are."""
         return Case(
             name=f"log/{self.name}",
             title=self.title,

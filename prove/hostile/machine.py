@@ -214,7 +214,7 @@ def _flow(workload: Workload) -> None:
 
 
 def _describe_failures(failed: list[str]) -> str:
-    """How runs failed, which only a conflict may be the cause of."""
+    """Return how runs failed, which only a conflict may be the cause of."""
     assert all(code in CONFLICTS for code in failed), failed
     history = [f"{number} ended with {code}" for code, number in Counter(failed).items()]
     return ", ".join(history) or "none failed"

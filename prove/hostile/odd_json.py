@@ -63,7 +63,7 @@ class Family:
     columns: Mapping[str, str] = field(default_factory=dict)
 
     def records(self) -> list[bytes]:
-        """Its records, the same every time."""
+        """Return its records, the same every time."""
         return self.make(random.Random(f"{SEED} {self.name}"))
 
 
@@ -247,7 +247,7 @@ def _wide(rng: random.Random) -> list[bytes]:
 
 
 def _plain(rng: random.Random) -> bytes:
-    """A record there is nothing to say about, but for the braces and blanks in it."""
+    """Return a record there is nothing to say about, but for the braces and blanks in it."""
     return _object(
         rng, {"n": str(rng.randrange(1000)), "word": rng.choice(('"a"', '"}{"', '"\\n"', "null"))}
     ).encode()

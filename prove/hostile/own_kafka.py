@@ -23,7 +23,7 @@ class OwnKafka(Protocol):
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where they answer."""
+        """Return where they answer."""
         ...
 
 

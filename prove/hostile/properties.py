@@ -60,7 +60,7 @@ class ByHand:
     was_read: bool = True
 
     def case(self, catalog: str) -> Case:
-        """The case as all hostile ones are."""
+        """Return the case as all hostile ones are."""
         return Case(
             name=f"properties/{self.name}",
             title=self.title,
@@ -127,7 +127,7 @@ def _is(value: str | None) -> Callable[[str], str | None]:
 
 
 def _move(by: int, offsets: str) -> str:
-    """The properties' next offsets with partition 0's moved."""
+    """Return the properties' next offsets with partition 0's moved."""
     document = json.loads(offsets)
     for generations in document.values():
         for partitions in generations.values():

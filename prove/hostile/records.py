@@ -61,7 +61,7 @@ def _drain_family(family: Family, testbed: Testbed) -> Findings:
 
 
 def _produce(workload: Workload, values: list[bytes]) -> dict[Place, bytes]:
-    """Half of them to each partition, so that neighbours stay neighbours."""
+    """Produce half of them to each partition, so that neighbours stay neighbours."""
     topic = other_topic(workload, max_message_bytes=LARGEST_BYTES)
     half = (len(values) + 1) // PARTITIONS
     placed = {(n // half, n % half): value for n, value in enumerate(values)}
@@ -109,7 +109,7 @@ def _by_place(tables: Iterator[pa.Table] | list[pa.Table]) -> dict[Place, list[d
 
 
 def _is_right(value: bytes, columns: pa.Schema, rows: Any, dead_letters: Any) -> bool:
-    """Whether the record is what the reference makes of it, in one place only."""
+    """True if the record is what the reference makes of it, in one place only."""
     wanted = expected_row(value, columns)
     if rows:
         row = {name: rows[0][name] for name in columns.names}

@@ -29,7 +29,7 @@ class CountedReads:
         self.inner.reach(name)
 
     def records(self) -> int:
-        """How many different offsets were read; a split that meets new fields reads its own twice."""
+        """Return how many different offsets were read; a split that meets new fields reads its own twice."""
         chunks = map(parse_range, self.file.read_text().split()) if self.file.exists() else ()
         return len(
             {(chunk.partition, offset) for chunk in chunks for offset in range(chunk.start, chunk.end)}

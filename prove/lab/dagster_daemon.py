@@ -71,7 +71,7 @@ class DagsterDaemon:
             return list(instance.get_runs(RunsFilter(job_name="drain", statuses=statuses or None)))
 
     def looks(self) -> Counter[str]:
-        """How often each location's backlog sensor has looked and not failed."""
+        """Return how often each location's backlog sensor has looked and not failed."""
         found: Counter[str] = Counter()
         with self.instance() as instance:
             for state in instance.all_instigator_state(instigator_type=InstigatorType.SENSOR):

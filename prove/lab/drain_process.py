@@ -85,7 +85,7 @@ class DrainProcess:
 
     @property
     def pid(self) -> int:
-        """The process's id."""
+        """Return the process's id."""
         assert self.process.pid is not None
         return self.process.pid
 
@@ -97,7 +97,7 @@ class DrainProcess:
         return -code if code < 0 else None
 
     def last_words(self) -> str:
-        """What one that has ended said, for who expected another end."""
+        """Return what one that has ended said, for who expected another end."""
         return str(self.receiver.recv()) if self.process.exitcode == 0 and self.receiver.poll() else "nothing"
 
     def answer(self) -> Answer:
@@ -142,7 +142,7 @@ class DrainProcess:
         self.process.join(FINISH_SECONDS)
 
     def _stacks(self) -> str:
-        """What each of its threads is doing; nothing of one that is stopped."""
+        """Return what each of its threads is doing; nothing of one that is stopped."""
         os.kill(self.pid, signal.SIGUSR1)
         time.sleep(1)
         return _stacks_of(self.folder, self.pid).read_text()

@@ -45,12 +45,12 @@ class Fault(StrEnum):
 
     @property
     def is_passed_on(self) -> bool:
-        """Whether the server is asked before the client is answered."""
+        """True if the server is asked before the client is answered."""
         return self.startswith("landed")
 
     @property
     def status(self) -> int | None:
-        """What the client is answered instead of the server's own status."""
+        """Return what the client is answered instead of the server's own status."""
         _, _, status = self.partition("answered ")
         return int(status[:3]) if status else None
 
@@ -113,7 +113,7 @@ class FaultProxy(HttpProxy):
         return status
 
     def faulted(self) -> list[Seen]:
-        """The requests a fault was applied to."""
+        """Return the requests a fault was applied to."""
         return [seen for seen in self.seen if seen.fault is not None]
 
     def serve(self, request: Request, client: Client) -> None:
@@ -136,7 +136,7 @@ class FaultProxy(HttpProxy):
             _falsify(fault, client)
 
     def _take(self, request: Request) -> Fault | None:
-        """The fault for this request, used up."""
+        """Return the fault for this request, used up."""
         if self._is_away:
             return Fault.CUT_BEFORE
         with self._lock:
@@ -160,7 +160,7 @@ class FaultProxy(HttpProxy):
 
 
 def is_table_commit(method: str, path: str) -> bool:
-    """Whether a request of the Iceberg REST protocol is the commit to a table."""
+    """True if a request of the Iceberg REST protocol is the commit to a table."""
     return method == "POST" and "/tables/" in path and not path.endswith("/metrics")
 
 

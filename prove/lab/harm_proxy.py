@@ -38,7 +38,7 @@ class Harm(StrEnum):
 
     @property
     def is_of_some(self) -> bool:
-        """Whether most requests are answered well."""
+        """True if most requests are answered well."""
         return self in {Harm.SOME_500, Harm.SOME_CUT, Harm.SOME_HALF}
 
 
@@ -83,7 +83,7 @@ class HarmProxy(HttpProxy):
             client.cut()
 
     def _harm_of(self, request: Request) -> Harm | None:
-        """The harm that this request meets; of some requests it spares one that is repeated."""
+        """Return the harm that this request meets; of some requests it spares one that is repeated."""
         what = (request.method, request.path)
         with self._lock:
             harm = self._harm

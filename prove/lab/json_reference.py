@@ -63,7 +63,7 @@ class Integer(str):
 
 
 def expected_row(value: bytes, schema: pa.Schema = SCHEMA) -> dict[str, Any] | None:
-    """The row, or None for a bad value; columns are of the types that records' own values lead to."""
+    """Return the row, or None for a bad value; columns are of the types that records' own values lead to."""
     try:
         return _struct(_parse(value), schema)
     except (Bad, ValueError, RecursionError):
@@ -193,7 +193,7 @@ def _means_something(value: Any) -> bool:
 
 
 def is_same(left: Any, right: Any) -> bool:
-    """Whether two rows are equal to the last bit and the last type."""
+    """True if two rows are equal to the last bit and the last type."""
     if isinstance(left, float) and isinstance(right, float):
         return left == right and math.copysign(1, left) == math.copysign(1, right)
     if isinstance(left, dict) and isinstance(right, dict):
@@ -204,7 +204,7 @@ def is_same(left: Any, right: Any) -> bool:
 
 
 def has_new_field(value: bytes) -> bool:
-    """Whether the record, when it is JSON, has a field with a value that a column can be added for."""
+    """True if the record, when it is JSON, has a field with a value that a column can be added for."""
     try:
         return _has_new(_parse(value), SCHEMA, RESERVED)
     except (Bad, ValueError, RecursionError):

@@ -36,7 +36,7 @@ class NewLab:
     def __call__(
         self, records: Iterable[Record | bytes | None] = (), *, partitions: int = 1, **settings: Any
     ) -> Lab:
-        """A pipeline over a new topic with these records; ``settings`` are the pipeline's."""
+        """Return a pipeline over a new topic with these records; ``settings`` are the pipeline's."""
         # Some tests set times of long ago, which retention would remove.
         topic = self.kafka.new_topic(partitions, retention_ms=-1)
         self.kafka.produce(topic, records)
@@ -75,7 +75,7 @@ def serve_from(lab: Lab, catalog_properties: dict[str, str], s3: S3) -> None:
 
 
 def column_types(lab: Lab, identifier: str = "") -> dict[str, str]:
-    """The columns that come from the JSON, with their types but without field ids."""
+    """Return the columns that come from the JSON, with their types but without field ids."""
     schema = lab.table(identifier).schema().as_arrow()
     return {field.name: str(field.type) for field in schema if not field.name.startswith("_")}
 

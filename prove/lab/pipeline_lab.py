@@ -61,12 +61,12 @@ class Lab:
 
     @property
     def config(self) -> SluiceConfig:
-        """The configuration as every command reads it."""
+        """Return the configuration as every command reads it."""
         return load_config(self.path)
 
     @property
     def pipeline(self) -> PipelineConfig:
-        """The only pipeline."""
+        """Return the only pipeline."""
         return self.config.pipelines[0]
 
     @contextmanager
@@ -129,11 +129,11 @@ class Lab:
 
     @property
     def tables(self) -> tuple[str, str]:
-        """The names of the table and of its dead-letter table."""
+        """Return the names of the table and of its dead-letter table."""
         return self.pipeline.table, dead_letters_of(self.pipeline.table)
 
     def table(self, identifier: str = "") -> Table:
-        """The pipeline's table, or another one, as it is now."""
+        """Return the pipeline's table, or another one, as it is now."""
         with self.connections() as connections:
             catalog = connections.open_catalog()
             table = load_table(catalog, identifier or self.pipeline.table)
@@ -148,7 +148,7 @@ class Lab:
         return 0 if table is None else sum(progress_of(table).next_offsets.values())
 
     def rows(self, identifier: str = "") -> pa.Table:
-        """Every row."""
+        """Return every row."""
         return self.table(identifier).scan().to_arrow()
 
     def stray_files(self) -> set[str]:
@@ -156,7 +156,7 @@ class Lab:
         return _unnamed([self.table(identifier) for identifier in self.tables])
 
     def books(self) -> Table | None:
-        """The books as they are now; None before the first fold."""
+        """Return the books as they are now; None before the first fold."""
         with self.connections() as connections:
             return load_fresh(connections, books_of(self.pipeline.table))
 

@@ -31,7 +31,7 @@ class SqlFault(StrEnum):
 
     @property
     def has_landed(self) -> bool:
-        """Whether the database has it, whatever the client was told."""
+        """True if the database has it, whatever the client was told."""
         return self in {SqlFault.FAILED_AFTER_COMMIT, SqlFault.KILLED_AFTER_COMMIT}
 
 
@@ -50,7 +50,7 @@ class SqlFaultAt:
 
     @property
     def filler(self) -> Path:
-        """The file that takes the disk's room."""
+        """Return the file that takes the disk's room."""
         return self.database.with_name("filler")
 
     def reach(self, name: str) -> None:

@@ -27,7 +27,7 @@ class TasksHere:
         self._outcomes: list[Any] = []
 
     def range(self, start: int, end: int, step: int, _partitions: int) -> TasksHere:
-        """The splits' numbers."""
+        """Return the splits' numbers."""
         return TasksHere(range(start, end, step))
 
     def mapInArrow(self, work: Callable[[Any], Any], _schema: str) -> TasksHere:  # noqa: N802  (Spark's name)
@@ -48,7 +48,7 @@ class TasksHere:
 
 
 def tasks_here(connections: Connections) -> Connections:
-    """The same connections without Spark: no session to connect to, nothing there to interrupt."""
+    """Return the same connections without Spark: no session to connect to, nothing there to interrupt."""
     return replace(
         connections,
         spark=lambda: cast("SparkSession", TasksHere()),

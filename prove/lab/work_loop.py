@@ -25,7 +25,7 @@ class WorkLoop:
 
     @property
     def is_running(self) -> bool:
-        """Whether a round is under way or will come."""
+        """True if a round is under way or will come."""
         return self._thread.is_alive()
 
     def wait_for(self, rounds: int) -> None:

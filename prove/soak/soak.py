@@ -49,7 +49,7 @@ class Soak:
     is_quick: bool = False
 
     def scenario(self) -> Scenario:
-        """The soak as the runner knows it."""
+        """Return the soak as the runner knows it."""
         return Scenario(
             name=self.name,
             group=f"random events against a live producer, on {CATALOG_NAMES[REST]}",
@@ -103,7 +103,7 @@ class Soak:
             yield workload, broker
 
     def _events(self, live: LiveWorkload) -> Iterator[tuple[str, str]]:
-        """Names of events that happened, and how they went."""
+        """Yield names of events that happened, and how they went."""
         deadline = time.monotonic() + 60 * self.minutes
         for number, (name, draw) in enumerate(drawn_events(self.seed), start=1):
             if time.monotonic() >= deadline:
@@ -119,7 +119,7 @@ class Soak:
 
 
 def drawn_events(seed: int) -> Iterator[tuple[str, random.Random]]:
-    """Names of events without end, each with a generator of its own for what it does in particular.
+    """Yield names of events without end, each with a generator of its own for what it does in particular.
 
     So how far one event got does not change what the next ones are.
     """
@@ -131,7 +131,7 @@ def drawn_events(seed: int) -> Iterator[tuple[str, random.Random]]:
 
 
 def soaks(seed: int) -> Iterator[Scenario]:
-    """The one of the full run and the one of the quick selection."""
+    """Yield the one of the full run and the one of the quick selection."""
     yield Soak("rest/soak", seed, FULL_MINUTES).scenario()
     yield Soak("rest/soak/short", seed, QUICK_MINUTES, is_quick=True).scenario()
 

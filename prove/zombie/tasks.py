@@ -85,7 +85,7 @@ def _speculate(workload: Workload) -> History:
 
 
 def _write_late(workload: Workload) -> int:
-    """How many files a task that was woken has written: whoever swept could not know of them."""
+    """Return how many files a task that was woken has written: whoever swept could not know of them."""
     deadline = time.monotonic() + WOKEN_SECONDS
     while (late := len(workload.lab.stray_files())) < LATE_FILES:
         assert time.monotonic() < deadline, f"it was woken and has written {late} files"
