@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from prove.crash.upkeep_jobs import COMPACTION, EXPIRY, MANIFESTS, ORPHANS
 from prove.lab.new_lab import progress, serve_from
 from prove.lab.pipeline_lab import orders
 from prove.lab.work_loop import looping
 from spark_jobs.books.entries import books_of
 from spark_jobs.books.fold import checkpoint
 from spark_jobs.commit.anchor import check_anchor
+from spark_jobs.upkeep.registry import KINDS
 from tests.support.upkeep_lab import BROKEN, drain_often, expect_whole, set_upkeep, tidy
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1800)]
 
 FIRST_DRAINS = 5
-# Only sometimes is there a swap left to do, and nothing is there to delete: prove has tables made for that.
-ONLY_IN_PROVE = ("act.", "orphans.before-delete")
 
 
 @pytest.fixture(params=["sqlite", pytest.param("rest", marks=pytest.mark.rest)])
@@ -95,9 +93,9 @@ def test_upkeep_killed_between_its_phases(new_lab: NewLab) -> None:
     set_upkeep(lab, compact_above=5, keep_snapshots=2)
     drain_often(lab, new_lab, FIRST_DRAINS)
     times = FIRST_DRAINS
-    for job in (COMPACTION, MANIFESTS, EXPIRY, ORPHANS):
-        for place in (point for point in job.points if not point.startswith(ONLY_IN_PROVE)):
-            lab.kill_at(place, work=job.work)
+    for kind in KINDS:
+        for place in kind.fail_points:
+            lab.kill_at(place, work=kind.name)
             drain_often(lab, new_lab, 1)
             times += 1
     result = tidy(lab, "compaction")
