@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import pyarrow as pa
 
     from spark_jobs.schema.evidence import Evidence
 
@@ -57,7 +57,7 @@ class Decoded:
         at_fault = {value.index for value in bad}
         kept = [position for position, row in enumerate(self.indices) if row not in at_fault]
         return Decoded(
-            self.table.take(kept),
+            self.table.take(pa.array(kept, pa.int64())),  # typed: none may be left
             [self.indices[position] for position in kept],
             tuple(sorted((*self.bad, *bad), key=lambda value: value.index)),
         )
