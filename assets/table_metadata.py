@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dagster import MetadataValue, TableColumn, TableRecord, TableSchema
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
     from spark_jobs.drain.batch_run import BatchResult
     from spark_jobs.drain.drain import DrainResult
+    from spark_jobs.recovery.recovered import RecoveryResult
 
 # A run that caught up a long backlog lists its newest batches only: this is kept in Dagster's database.
 BATCHES_SHOWN = 20
@@ -82,10 +83,18 @@ def _figures(result: DrainResult) -> dict[str, MetadataValue]:
         "stopped": MetadataValue.text(result.stopped),
         **_held(result),
         **_lag_or_pause(result),
-        "recovery": MetadataValue.json(dataclasses.asdict(result.recovery)),
+        "recovery": MetadataValue.json(_recovery(result.recovery)),
         **({"valid_through": MetadataValue.timestamp(valid_through / 1000)} if valid_through else {}),
         **{f"{step}_ms": MetadataValue.int(total) for step, total in durations.items()},
     }
+
+
+def _recovery(recovery: RecoveryResult) -> dict[str, Any]:
+    fields = dataclasses.asdict(recovery)
+    for kind in ("adopted", "held"):
+        batches = getattr(recovery, kind)
+        fields[kind] = tuple({**dataclasses.asdict(batch), "ranges": str(batch.ranges)} for batch in batches)
+    return fields
 
 
 def _held(result: DrainResult) -> dict[str, MetadataValue]:
@@ -109,7 +118,7 @@ def _lists(result: DrainResult) -> dict[str, MetadataValue]:
                     {
                         "batch": batch.batch_id,
                         "snapshot": str(batch.snapshot_id),
-                        "offsets": batch.ranges,
+                        "offsets": str(batch.ranges),
                         "rows": batch.balance.rows,
                         "dead_letters": batch.balance.dead_letters,
                         "ms": sum(batch.durations_ms.values()),

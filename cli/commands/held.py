@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -38,7 +38,7 @@ def list_held(pipeline: str, as_json: bool) -> int:
 
         held = held_batches(chosen, connections)
     if as_json:
-        output.json_line({"pipeline": chosen.name, "held": [dataclasses.asdict(each) for each in held]})
+        output.json_line({"pipeline": chosen.name, "held": [_fields(each) for each in held]})
     elif not held:
         output.say(f"{chosen.name}: no batch is held")
     else:
@@ -82,11 +82,15 @@ def discard_held(pipeline: str, attempt: str | None, reason: str, as_json: bool)
     _print_decided(chosen.name, "discarded", gone, "; drains go on after them", as_json=as_json)
 
 
+def _fields(batch: AdoptedBatch | HeldBatch) -> dict[str, Any]:
+    return {**dataclasses.asdict(batch), "ranges": str(batch.ranges)}
+
+
 def _print_decided(
     pipeline: str, decided: str, batch: AdoptedBatch | HeldBatch, what_now: str, *, as_json: bool
 ) -> None:
     if as_json:
-        output.json_line({"pipeline": pipeline, decided: dataclasses.asdict(batch)})
+        output.json_line({"pipeline": pipeline, decided: _fields(batch)})
         return
     rows = output.count(batch.balance.rows, "row")
     output.say(f"{pipeline}: {decided} {rows} of {batch.ranges}{what_now}")
@@ -98,7 +102,7 @@ def _print(pipeline: str, held: tuple[HeldBatch, ...]) -> None:
         [
             (
                 each.attempt,
-                each.ranges,
+                str(each.ranges),
                 each.balance.rows,
                 each.balance.dead_letters,
                 _when(each),

@@ -203,11 +203,15 @@ def _run(pipeline: PipelineConfig, connections: Connections, plan: ReplayPlan, r
     result = replay(pipeline, connections, plan.ranges, reason=reason, on_progress=progress)
     output.say(_last_line(result))
     return {
-        "batches": [dataclasses.asdict(batch) for batch in result.batches],
+        "batches": [_fields(batch) for batch in result.batches],
         "rows": result.balance.rows,
         "dead_letters": result.balance.dead_letters,
         "tombstones": result.balance.tombstones,
     }
+
+
+def _fields(batch: BatchResult) -> dict[str, Any]:
+    return {**dataclasses.asdict(batch), "ranges": str(batch.ranges)}
 
 
 def _last_line(result: ReplayResult) -> str:

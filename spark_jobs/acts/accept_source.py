@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from spark_jobs.acts.act import logged_act
+from spark_jobs.acts.act import batch_of_act, land_act, summary_of_act
 from spark_jobs.acts.new_source import Accepted, follow_source
 from spark_jobs.audit.row_check import row_check
 from spark_jobs.commit.anchor import check_anchor
+from spark_jobs.commit.batch_commit import BatchIntent
 from spark_jobs.commit.dead_letter_commit import commit_dead_letters
-from spark_jobs.commit.landing import Intent, land
 from spark_jobs.commit.swap import stage_append
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.drain.leaders import cut_below
@@ -39,12 +39,11 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
-    from spark_jobs.commit.landing import Committed
+    from spark_jobs.commit.landing import CatalogAccess
     from spark_jobs.commit.swap import Swap
     from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.config.start import Start
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.protocol.batch import Batch
     from spark_jobs.protocol.progress import Progress
     from spark_jobs.protocol.source import SourceState
 
@@ -117,38 +116,45 @@ def accept_source(
     found = partial(connections.admin.offsets_for_times, pipeline.topic)
     starts = None if comparison.continues else resolve_start(start, comparison.source, found)
 
-    def stage(batch: Batch, summary: Mapping[str, str], table: Table) -> Swap:
+    table = load_drained(pipeline, connections)
+    batch = batch_of_act(pipeline.name, table, connections, BatchKind.ACCEPT)
+    intent = _AcceptCommit(batch, pipeline.name, comparison, starts, summary_of_act(connections, reason))
+    committed = land_act(connections, table, intent, reason)
+    progress = committed.progress
+    return Accepted(progress.generation, starts is None, progress.next_offsets, committed.snapshot_id)
+
+
+@dataclass(frozen=True)
+class _AcceptCommit(BatchIntent):
+    """The table's progress with the identity of the source it was compared with."""
+
+    pipeline: str
+    comparison: SourceComparison
+    starts: Mapping[int, int] | None
+    summary: Mapping[str, str]
+    fail_point: ClassVar[str] = "accept"
+
+    def stage(self, table: Table, connections: CatalogAccess) -> Swap:
+        """Stage it on the table just loaded."""
         progress = progress_of(table)
-        _refuse_moved(pipeline, comparison, progress)
+        self._refuse_moved(progress)
         check_anchor(table)
         # What the table owes is of the generation that ends here.
-        commit_dead_letters(
-            connections.open_catalog, pipeline.table, progress, summary, connections.fail_points
+        commit_dead_letters(connections, self.identifier, progress, self.summary)
+        following = follow_source(progress, self.comparison.source, self.starts).recorded(self.attempt)
+        return stage_append(table, (), following, {**self.summary, **batch_summary(self.batch)})
+
+    def _refuse_moved(self, progress: Progress) -> None:
+        compared = self.comparison.progress
+        if (progress.generation, progress.next_offsets) == (compared.generation, compared.next_offsets):
+            return
+        raise CommitConflict(
+            "the table moved while its source was being compared",
+            code="moved-while-compared",
+            hint="Another run drained or another operator accepted: look again with ./sluice source.",
+            pipeline=self.pipeline,
+            table=self.identifier,
         )
-        there = follow_source(progress, comparison.source, starts).recorded(batch.attempt, {}, {})
-        return stage_append(table, (), there, {**summary, **batch_summary(batch)})
-
-    def commit(batch: Batch, summary: Mapping[str, str]) -> Committed:
-        intent = Intent(pipeline.table, batch.attempt, "accept", partial(stage, batch, summary))
-        return land(connections.open_catalog, intent, connections.fail_points)
-
-    table = load_drained(pipeline, connections)
-    committed = logged_act(pipeline.name, table, connections, BatchKind.ACCEPT, reason=reason, commit=commit)
-    there = committed.progress
-    return Accepted(there.generation, starts is None, there.next_offsets, committed.snapshot_id)
-
-
-def _refuse_moved(pipeline: PipelineConfig, comparison: SourceComparison, progress: Progress) -> None:
-    compared = comparison.progress
-    if (progress.generation, progress.next_offsets) == (compared.generation, compared.next_offsets):
-        return
-    raise CommitConflict(
-        "the table moved while its source was being compared",
-        code="moved-while-compared",
-        hint="Another run drained or another operator accepted: look again with ./sluice source.",
-        pipeline=pipeline.name,
-        table=pipeline.table,
-    )
 
 
 def _is_cut(connections: Connections, progress: Progress, source: SourceState, partition: int) -> bool:
@@ -160,7 +166,7 @@ def _is_cut(connections: Connections, progress: Progress, source: SourceState, p
 
 
 def _out_of_reach(source: SourceState, progress: Progress, partition: int) -> str | None:
-    """Why the table's last offset of a partition cannot be in the topic, or no longer is."""
+    """Return why the table's last offset of a partition cannot be in the topic; None when it may be."""
     end = progress.next_offsets[partition]
     if partition not in source.end:
         return f"the topic has no partition {partition}"
@@ -183,13 +189,13 @@ def _last_drained(progress: Progress, source: SourceState, partition: int, end: 
 def _compare(
     pipeline: PipelineConfig, table: Table, reader: RangeReader, window: OffsetRange
 ) -> tuple[int, int]:
-    """How many rows the table has of the window, and how many of them the topic has so."""
+    """Return how many rows the table has of the window, and how many of them the topic has so."""
     generation = progress_of(table).generation
     rows = table.scan(row_filter=is_in_range(window, generation)).to_arrow().sort_by(OFFSET)
     offsets = rows.column(OFFSET).to_numpy()
     same = 0
     for chunk in reader.read(window):
-        there = np.intersect1d(offsets, np.asarray(chunk.offsets))
-        differing = np.intersect1d(there, row_check(pipeline, table).differing_offsets(chunk, rows))
-        same += len(there) - len(differing)
+        found = np.intersect1d(offsets, np.asarray(chunk.offsets))
+        differing = np.intersect1d(found, row_check(pipeline, table).differing_offsets(chunk, rows))
+        same += len(found) - len(differing)
     return len(offsets), same

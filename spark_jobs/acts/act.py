@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from spark_jobs import __version__
-from spark_jobs.commit.batch_commit import commit_change
+from spark_jobs.commit.batch_commit import ChangeCommit, batch_of_change
+from spark_jobs.commit.landing import Intent, land
 from spark_jobs.drain.batch_run import Steps
-from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.batch import Batch
 from spark_jobs.protocol.commit_summary import actor_summary
-from spark_jobs.protocol.offsets import OffsetRanges
+from spark_jobs.protocol.offsets import NO_RANGES
 from spark_jobs.txlog.entries import FlushComplete, IcebergSnapshotCreated, OffsetCommit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from pyiceberg.table import Table
 
     from spark_jobs.commit.landing import Committed
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.protocol.batch import BatchKind
+    from spark_jobs.protocol.batch import Batch, BatchKind
+    from spark_jobs.protocol.offsets import OffsetRanges
     from spark_jobs.protocol.progress import Progress
     from spark_jobs.txlog.entries import Entry
 
-NO_RANGES = OffsetRanges(())
+
+class ActIntent(Intent, Protocol):
+    """What an act lands, under the name of a batch without files."""
+
+    @property
+    def batch(self) -> Batch:
+        """The batch by whose name it is committed and logged."""
 
 
 def act(
@@ -43,47 +49,39 @@ def act(
     ``ranges`` are the offsets the act speaks of. Raises ``CommitStateUnknown`` when the outcome could not be
     established (look, then do it again: acts are safe to repeat) and what ``change`` raises.
     """
-    fail_points = connections.fail_points
-
-    def commit(batch: Batch, summary: Mapping[str, str]) -> Committed:
-        return commit_change(connections.open_catalog, batch, change, summary, fail_points)
-
-    return logged_act(pipeline_name, table, connections, kind, reason=reason, commit=commit, ranges=ranges)
+    batch = batch_of_act(pipeline_name, table, connections, kind, ranges)
+    change_commit = ChangeCommit(batch, change, summary_of_act(connections, reason))
+    return land_act(connections, table, change_commit, reason)
 
 
-def logged_act(
+def batch_of_act(
     pipeline_name: str,
     table: Table,
     connections: Connections,
     kind: BatchKind,
-    *,
-    reason: str,
-    commit: Callable[[Batch, Mapping[str, str]], Committed],
     ranges: OffsetRanges = NO_RANGES,
-) -> Committed:
-    """Do ``commit`` between the log's first and last word about it; its summary says who and why."""
-    progress = progress_of(table)
-    batch = Batch(
-        pipeline=pipeline_name,
-        table=".".join(table.name()),
-        topic=progress.topic,
-        generation=progress.generation,
-        ranges=ranges,
-        attempt=connections.new_attempt(),
-        ingested_at_us=connections.now_us(),
-        kind=kind,
-        epoch=progress.replay_epoch,
-    )
-    steps, table_uuid = Steps(), str(table.metadata.table_uuid)
+) -> Batch:
+    """Return the batch by whose name the act is committed and logged."""
+    attempt, now_us = connections.new_attempt(), connections.now_us()
+    return batch_of_change(table, kind, pipeline=pipeline_name, attempt=attempt, now_us=now_us, ranges=ranges)
+
+
+def summary_of_act(connections: Connections, reason: str) -> dict[str, str]:
+    """Return what the act's commit says of who does it and why."""
+    return actor_summary(connections.actor, connections.run_id, version=__version__, reason=reason)
+
+
+def land_act(connections: Connections, table: Table, intent: ActIntent, reason: str) -> Committed:
+    """Land the act between the log's first and last word about it."""
+    batch, steps, table_uuid = intent.batch, Steps(), str(table.metadata.table_uuid)
 
     def log(entry: Entry) -> None:
         connections.txlog.append(table_uuid, batch, entry)
         connections.fail_points.reach(f"act.after-{entry.phase.kebab}")
 
     log(_begun(batch, connections, reason))
-    summary = actor_summary(connections.actor, connections.run_id, version=__version__, reason=reason)
     with steps.step("commit"):
-        committed = commit(batch, summary)
+        committed = land(connections, intent)
     log(IcebergSnapshotCreated(committed.snapshot_id, connections.run_id, connections.now_us()))
     log(FlushComplete(steps.durations_ms, None, connections.run_id, connections.now_us()))
     return committed

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def held_batches(pipeline: PipelineConfig, connections: Connections) -> tuple[HeldBatch, ...]:
-    """The batches that wait for an operator, oldest first; reads only."""
+    """Return the batches that wait for an operator, oldest first; reads only."""
     table = load_fresh(connections, pipeline.table)
     if table is None:
         return ()
@@ -116,7 +116,7 @@ def discard(
 
 
 def _landed(connections: Connections, chosen: Attempt) -> AdoptedBatch | None:
-    """The batch as the log knows it, whoever committed it."""
+    """Return the batch as the log knows it, whoever committed it."""
     for attempt in connections.txlog.read(chosen.table_uuid, [chosen.uuid]):
         written, created = attempt.entry(ParquetWritten), attempt.entry(IcebergSnapshotCreated)
         if attempt.batch and written and created and created.snapshot_id is not None:

@@ -23,7 +23,7 @@ class Accepted:
 
 
 def follow_source(progress: Progress, source: SourceState, starts: Mapping[int, int] | None) -> Progress:
-    """The progress with the identity of ``source``; at ``starts`` it opens the next generation.
+    """Return the progress with the identity of ``source``; at ``starts`` it opens the next generation.
 
     Dead letters it owes must be in their table: those of a generation that ended cannot be added later.
     """

@@ -37,7 +37,7 @@ class EarlierState:
 
 
 def state_at(table: Table, snapshot_id: int) -> EarlierState:
-    """The state at a snapshot that main or the last commit descends from.
+    """Return the state at a snapshot that main or the last commit descends from.
 
     Raises ``ConfigError``: ``no-history`` on a catalog that shows none, ``no-such-snapshot``, and
     ``not-our-snapshot`` when another writer added rows by then; what it took out or changed is as it is.
@@ -66,7 +66,7 @@ def state_at(table: Table, snapshot_id: int) -> EarlierState:
 
 
 def snapshot_at(table: Table, at_ms: int) -> int:
-    """The last snapshot before or at a time (milliseconds since the epoch) among main's ancestors.
+    """Return the last of main's ancestors before or at a time (milliseconds since the epoch).
 
     Raises ``ConfigError`` (``no-such-snapshot``) when all of them are later.
     """
@@ -78,7 +78,7 @@ def snapshot_at(table: Table, at_ms: int) -> int:
 
 
 def _after(table: Table, snapshot_id: int) -> list[Snapshot]:
-    """What came after the snapshot up to our last commit or, for one made since by compaction, up to main."""
+    """Return what came after it up to the last commit or, for one that compaction made since, up to main."""
     _require_history(table)
     for head in (progress_of(table).anchor, table.metadata.current_snapshot_id):
         since: list[Snapshot] = []
@@ -90,7 +90,7 @@ def _after(table: Table, snapshot_id: int) -> list[Snapshot]:
 
 
 def _ancestors(table: Table, snapshot_id: int) -> Iterator[Snapshot]:
-    """The snapshot, then its parent, and so on as far as they are kept."""
+    """Yield the snapshot, then its parent, and so on as far as they are kept."""
     snapshot = table.metadata.snapshot_by_id(snapshot_id)
     while snapshot is not None:
         yield snapshot

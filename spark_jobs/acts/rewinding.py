@@ -31,7 +31,7 @@ class Rewind:
 
 
 def plan_rewind(progress: Progress, next_offsets: Mapping[int, int], source: SourceState) -> Rewind:
-    """From ``progress`` back to ``next_offsets``; a partition that was not known then begins at its start."""
+    """Plan back to ``next_offsets``; a partition that was not known then begins at its start."""
     back = {
         p: min(next_offsets.get(p, progress.starts.get(p, 0)), offset)
         for p, offset in progress.next_offsets.items()
@@ -39,12 +39,16 @@ def plan_rewind(progress: Progress, next_offsets: Mapping[int, int], source: Sou
     undone = OffsetRanges.of(
         OffsetRange(p, back[p], offset) for p, offset in progress.next_offsets.items() if back[p] < offset
     )
-    lost = (
+    return Rewind(back, undone, lost_of(undone, source))
+
+
+def lost_of(undone: OffsetRanges, source: SourceState) -> OffsetRanges:
+    """Return the part of the ranges that Kafka has no more."""
+    return OffsetRanges.of(
         OffsetRange(r.partition, r.start, min(r.end, source.low.get(r.partition, r.end)))
         for r in undone
         if source.low.get(r.partition, r.end) > r.start
     )
-    return Rewind(back, undone, OffsetRanges.of(lost))
 
 
 def refuse_lost(rewind: Rewind, *, pipeline: str, table: str) -> None:
@@ -64,13 +68,13 @@ def refuse_lost(rewind: Rewind, *, pipeline: str, table: str) -> None:
 def rewound(
     progress: Progress, rewind: Rewind, last_drain: LastDrain | None, *, attempt: str, reason: str
 ) -> Progress:
-    """The progress that goes into the rollback's commit, under the attempt's name.
+    """Return the progress that goes into the rollback's commit, under the attempt's name.
 
     Drains and replays that were planned before are fenced; the dead letters of what is undone are owed to go.
     """
     next_offsets = {**rewind.next_offsets, **rewind.lost.ends}
     kept = kept_below(progress.skipped, progress.generation, rewind.next_offsets)
-    owed = PendingDeadLetters(attempt, rewind.undone.starts, rewind.undone.ends, (), replaces=True)
+    owed = PendingDeadLetters(attempt, rewind.undone, (), replaces=True)
     return replace(
         progress,
         next_offsets=next_offsets,

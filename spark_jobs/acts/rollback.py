@@ -7,14 +7,14 @@ and the books keep it as history. Drains and replays that were planned before ar
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from spark_jobs.acts.act import logged_act
+from spark_jobs.acts.act import batch_of_act, land_act, summary_of_act
 from spark_jobs.acts.past_states import EarlierState, snapshot_at, state_at
-from spark_jobs.acts.rewinding import Rewind, plan_rewind, refuse_lost, rewound
+from spark_jobs.acts.rewinding import Rewind, lost_of, plan_rewind, refuse_lost, rewound
 from spark_jobs.commit.anchor import check_properties
+from spark_jobs.commit.batch_commit import BatchIntent
 from spark_jobs.commit.dead_letter_commit import commit_dead_letters
-from spark_jobs.commit.landing import Intent, land
 from spark_jobs.commit.rewind import stage_rewind
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.lake.tables import progress_of
@@ -30,11 +30,10 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
-    from spark_jobs.commit.landing import Committed
+    from spark_jobs.commit.landing import CatalogAccess
     from spark_jobs.commit.swap import Swap
     from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.protocol.batch import Batch
     from spark_jobs.protocol.offsets import OffsetRanges
     from spark_jobs.protocol.source import SourceState
 
@@ -69,42 +68,40 @@ def rollback(
     table = load_drained(pipeline, connections)
     to_snapshot = snapshot_at(table, to_time_ms or 0) if to_snapshot is None else to_snapshot
     source = connections.admin.source_state(pipeline.topic)
-    planned = _plan(pipeline, table, to_snapshot, source, force=force)[1]
-    done: list[Rewind] = []
-
-    def commit(batch: Batch, summary: Mapping[str, str]) -> Committed:
-        def stage(table: Table) -> Swap:
-            earlier, rewind = _plan(pipeline, table, to_snapshot, source, force=force)
-            done.append(rewind)
-            progress = progress_of(table)
-            commit_dead_letters(
-                connections.open_catalog, pipeline.table, progress, summary, connections.fail_points
-            )
-            there = rewound(progress, rewind, earlier.last_drain, attempt=batch.attempt, reason=reason)
-            starts, ends = rewind.undone.starts, rewind.undone.ends
-            full = {**summary, **batch_summary(replace(batch, ranges=rewind.undone))}
-            return stage_rewind(table, to_snapshot, there.recorded(batch.attempt, starts, ends), full)
-
-        intent = Intent(pipeline.table, batch.attempt, "rollback", stage)
-        return land(connections.open_catalog, intent, connections.fail_points)
-
-    committed = logged_act(
-        pipeline.name,
-        table,
-        connections,
-        BatchKind.ROLLBACK,
-        reason=reason,
-        commit=commit,
-        ranges=planned.undone,
-    )
-    summary = actor_summary(connections.actor, connections.run_id)
-    commit_dead_letters(
-        connections.open_catalog, pipeline.table, committed.progress, summary, connections.fail_points
-    )
+    _, planned = _plan(pipeline, table, to_snapshot, source, force=force)
+    batch = batch_of_act(pipeline.name, table, connections, BatchKind.ROLLBACK, planned.undone)
+    summary = summary_of_act(connections, reason)
+    intent = _RollbackCommit(batch, pipeline, to_snapshot, source, summary, reason, force)
+    committed = land_act(connections, table, intent, reason)
+    who = actor_summary(connections.actor, connections.run_id)
+    commit_dead_letters(connections, pipeline.table, committed.progress, who)
     tell_at_once(pipeline, connections)
-    return RolledBack(
-        to_snapshot, committed.snapshot_id, done[-1].undone, done[-1].lost, committed.progress.next_offsets
-    )
+    undone = committed.progress.ranges_of(batch.attempt)
+    next_offsets = committed.progress.next_offsets
+    return RolledBack(to_snapshot, committed.snapshot_id, undone, lost_of(undone, source), next_offsets)
+
+
+@dataclass(frozen=True)
+class _RollbackCommit(BatchIntent):
+    """Main set back to a snapshot, with the progress of then; planned anew on every table it is staged on."""
+
+    pipeline: PipelineConfig
+    to_snapshot: int
+    source: SourceState
+    summary: Mapping[str, str]
+    reason: str
+    force: bool
+    fail_point: ClassVar[str] = "rollback"
+
+    def stage(self, table: Table, connections: CatalogAccess) -> Swap:
+        """Stage it on the table just loaded."""
+        earlier, rewind = _plan(self.pipeline, table, self.to_snapshot, self.source, force=self.force)
+        progress = progress_of(table)
+        commit_dead_letters(connections, self.identifier, progress, self.summary)
+        back = rewound(progress, rewind, earlier.last_drain, attempt=self.attempt, reason=self.reason)
+        recorded = back.recorded(self.attempt, rewind.undone)
+        full = {**self.summary, **batch_summary(replace(self.batch, ranges=rewind.undone))}
+        return stage_rewind(table, self.to_snapshot, recorded, full)
 
 
 def _plan(

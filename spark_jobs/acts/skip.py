@@ -34,13 +34,13 @@ def skip(
     table = load_drained(pipeline, connections)
     source = connections.admin.source_state(pipeline.topic)
     check_identity(progress_of(table), source, table=pipeline.table)
-    for wanted in ranges:
-        _check_end(pipeline, source, wanted)
+    for part in ranges:
+        _check_end(pipeline, source, part)
 
     def change(progress: Progress) -> Progress:
-        for wanted in ranges:
-            next_offset = progress.next_offsets.get(wanted.partition, source.low[wanted.partition])
-            _check_start(pipeline, wanted, next_offset)
+        for part in ranges:
+            next_offset = progress.next_offsets.get(part.partition, source.low[part.partition])
+            _check_start(pipeline, part, next_offset)
         return replace(
             progress,
             next_offsets={**progress.next_offsets, **ranges.ends},
@@ -52,13 +52,13 @@ def skip(
     return act(pipeline.name, table, connections, BatchKind.SKIP, reason=reason, change=change, ranges=ranges)
 
 
-def _check_end(pipeline: PipelineConfig, source: SourceState, wanted: OffsetRange) -> None:
-    end = source.end.get(wanted.partition)
-    if end is not None and wanted.start < wanted.end <= end:
+def _check_end(pipeline: PipelineConfig, source: SourceState, part: OffsetRange) -> None:
+    end = source.end.get(part.partition)
+    if end is not None and part.start < part.end <= end:
         return
     raise ConfigError(
-        f"{wanted} is not a range of the topic: "
-        + (f"it has no partition {wanted.partition}" if end is None else f"partition ends at offset {end}"),
+        f"{part} is not a range of the topic: "
+        + (f"it has no partition {part.partition}" if end is None else f"partition ends at offset {end}"),
         code="beyond-the-end",
         hint="Write P:START-END with START below END; END is the first offset that is drained again.",
         pipeline=pipeline.name,
@@ -66,12 +66,12 @@ def _check_end(pipeline: PipelineConfig, source: SourceState, wanted: OffsetRang
     )
 
 
-def _check_start(pipeline: PipelineConfig, wanted: OffsetRange, next_offset: int) -> None:
-    if wanted.start == next_offset:
+def _check_start(pipeline: PipelineConfig, part: OffsetRange, next_offset: int) -> None:
+    if part.start == next_offset:
         return
-    is_drained = wanted.start < next_offset
+    is_drained = part.start < next_offset
     raise ConfigError(
-        f"partition {wanted.partition} stands at offset {next_offset}, not at {wanted.start}",
+        f"partition {part.partition} stands at offset {next_offset}, not at {part.start}",
         code="not-next-offset",
         hint=(
             "What is below that offset has been drained or skipped already; rows are taken out with"

@@ -52,11 +52,11 @@ def dead_letter_offsets(
         offsets = scan.to_arrow().column(OFFSET).to_numpy()
     there = None if dead_letters is None else progress_of(dead_letters)
     owed = still_owed(progress_of(table), there)
-    if owed is None or window.partition not in owed.ends:
+    replaced = next((r for r in owed.ranges if r.partition == window.partition), None) if owed else None
+    if owed is None or replaced is None:
         return np.sort(offsets)
     if owed.replaces:
-        start, end = owed.starts[window.partition], owed.ends[window.partition]
-        offsets = offsets[(offsets < start) | (offsets >= end)]
+        offsets = offsets[(offsets < replaced.start) | (offsets >= replaced.end)]
     return np.sort(np.concatenate([offsets, *_offsets_owed(table, owed, window)]))
 
 

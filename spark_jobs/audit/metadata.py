@@ -98,11 +98,11 @@ def _findings(
 def _commit_findings(pipeline: PipelineConfig, table: Table) -> Iterator[Finding]:
     """Batches that do not balance, and commits that do not begin where the one before ended."""
     facts = table_facts(table, schema_since_ms=0)
-    starts, ends = _ranges_by_attempt(table)
+    progress = progress_of(table)
     for batch in facts.batches:
         if batch.unaccounted:
-            known = starts.get(batch.attempt, {})
-            ranges = " ".join(f"{p}:{start}-{ends[batch.attempt][p]}" for p, start in known.items())
+            # Of the last commits: older ones are not told any more.
+            ranges = str(progress.ranges_of(batch.attempt))
             yield Finding(
                 f"{batch.unaccounted:,} of its {batch.offsets:,} offsets or rows are unaccounted for",
                 f"attempt {batch.attempt}",
@@ -111,12 +111,6 @@ def _commit_findings(pipeline: PipelineConfig, table: Table) -> Iterator[Finding
     for hole in facts.holes:
         mend = f"{mends.command('audit', pipeline.name)} names the records, ./sluice replay brings them"
         yield Finding("the offsets are not contiguous", hole, mend)
-
-
-def _ranges_by_attempt(table: Table) -> tuple[dict[str, dict[int, int]], dict[str, dict[int, int]]]:
-    """Of the last commits: older ones are not told any more."""
-    commits = progress_of(table).last_commits
-    return {c.attempt: c.starts for c in commits}, {c.attempt: c.ends for c in commits}
 
 
 def _attempts(pipeline: PipelineConfig, connections: Connections) -> tuple[Attempt, ...]:

@@ -54,13 +54,7 @@ def checkpoint(pipeline: PipelineConfig, connections: Connections) -> Checkpoint
     entries = [entry for entry in map(entry_of, attempts) if entry is not None]
     if not entries:
         return CheckpointResult(books, 0, 0, None, objects_before, objects_before, bytes_before, bytes_before)
-    entered = enter(
-        connections.open_catalog,
-        books,
-        entries,
-        fold=connections.new_attempt(),
-        fail_points=connections.fail_points,
-    )
+    entered = enter(connections, books, entries, fold=connections.new_attempt())
     connections.fail_points.reach("checkpoint.after-entered")
     log.delete_attempts(table_uuid, (entry.attempt for entry in entries))
     connections.fail_points.reach("checkpoint.after-delete")

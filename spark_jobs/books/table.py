@@ -18,7 +18,7 @@ from pyiceberg.schema import assign_fresh_schema_ids
 
 from spark_jobs.books.columns import PARTITION_BY, STARTED_AT, books_schema, entry_from_row, rows_of
 from spark_jobs.commit.birth import give_birth
-from spark_jobs.commit.landing import Intent, land
+from spark_jobs.commit.landing import land
 from spark_jobs.commit.swap import stage_append
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.data_files import to_data_file
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from spark_jobs.books.entries import BookEntry
+    from spark_jobs.commit.landing import CatalogAccess
     from spark_jobs.commit.swap import Swap
-    from spark_jobs.protocol.fail_points import FailPoints
     from spark_jobs.protocol.written_file import WrittenFile
 
 ROW_GROUP_BYTES = 16 * 1024 * 1024
@@ -55,32 +55,17 @@ class Entered:
     snapshot_id: int | None
 
 
-def enter(
-    open_catalog: Callable[[], Catalog],
-    identifier: str,
-    entries: Sequence[BookEntry],
-    *,
-    fold: str,
-    fail_points: FailPoints,
-) -> Entered:
+def enter(connections: CatalogAccess, identifier: str, entries: Sequence[BookEntry], *, fold: str) -> Entered:
     """Add the entries that are not in the books ``identifier`` yet; ``fold`` is this commit's own uuid.
 
     Which ones are there is looked up again on the table of every try, so two folds at once, or one that is
     repeated after its outcome was unknown, add each attempt once. Raises what ``land`` raises.
     """
-    files = _FilesOf(entries, fold)
-    table = _open_books(open_catalog, identifier)
-    if not files.missing(table):
+    intent = _FoldCommit(identifier, entries, fold)
+    if not intent.missing(_open_books(connections.open_catalog, identifier)):
         return Entered(0, None)
-
-    def stage(table: Table) -> Swap:
-        data_files = [to_data_file(file, table.metadata) for file in files.write(table)]
-        fail_points.reach("checkpoint.after-files")
-        recorded = progress_of(table).recorded(fold, {}, {})
-        return stage_append(table, data_files, recorded, attempt_summary(fold))
-
-    committed = land(open_catalog, Intent(identifier, fold, "checkpoint", stage), fail_points)
-    return Entered(files.written_rows, committed.snapshot_id)
+    committed = land(connections, intent)
+    return Entered(intent.written_rows, committed.snapshot_id)
 
 
 def newest_first(books: Table, which: BooleanExpression) -> Iterator[BookEntry]:
@@ -126,13 +111,23 @@ def _open_books(open_catalog: Callable[[], Catalog], identifier: str) -> Table:
         close_catalog(catalog)
 
 
-class _FilesOf:
-    """The files of one fold: for the entries that a table lacks, written again when others are lacking."""
+class _FoldCommit:
+    """One fold: files for the entries that the table lacks, written again when others are lacking."""
 
-    def __init__(self, entries: Sequence[BookEntry], fold: str) -> None:
+    fail_point = "checkpoint"
+
+    def __init__(self, identifier: str, entries: Sequence[BookEntry], fold: str) -> None:
+        self.identifier = identifier
+        self.attempt = fold
         self._entries = {entry.attempt: entry for entry in entries}
-        self._fold = fold
         self._written: dict[frozenset[str], list[WrittenFile]] = {}
+
+    def stage(self, table: Table, connections: CatalogAccess) -> Swap:
+        """Stage it on the table just loaded."""
+        data_files = [to_data_file(file, table.metadata) for file in self.write(table)]
+        connections.fail_points.reach("checkpoint.after-files")
+        recorded = progress_of(table).recorded(self.attempt)
+        return stage_append(table, data_files, recorded, attempt_summary(self.attempt))
 
     @property
     def written_rows(self) -> int:
@@ -159,7 +154,7 @@ class _FilesOf:
         writer = SplitWriter(
             table.metadata,
             table.io,
-            file_prefix=f"{self._fold}-{len(self._written)}",
+            file_prefix=f"{self.attempt}-{len(self._written)}",
             row_group_bytes=ROW_GROUP_BYTES,
             max_open_files=MAX_OPEN_FILES,
         )

@@ -1,1 +1,21 @@
-"""Getting a change into a table, and finding out whether it landed. The only room that swaps or sweeps."""
+"""The commit: how written files and a table's progress become one snapshot, once, whatever is killed or late.
+
+The chain of types, from what a job knows to what the table has::
+
+    Batch + ParquetWritten ──► DrainCommit, ReplayCommit ─┐    (batch_commit)
+    Batch + a change       ──► ChangeCommit ──────────────┤    (batch_commit; acts add their own)
+    PendingDeadLetters     ──► the dead letters' commit ──┤    (dead_letter_commit)
+                                                          ▼
+                                                       Intent  plain values: a table's name, an attempt
+                                                          │
+         a table just loaded ──► stage(table) ────────────┤    checked and staged anew after every conflict
+                                                          ▼
+                                                        Swap   manifests written, the catalog knows nothing
+                                                          │
+                                                  send, once   compared with main's snapshot (swap)
+                                                          ▼
+                                                     Committed found in the table by its attempt (landing)
+
+``landing.land`` takes an intent all the way. A table is born by ``birth``; what can never land is deleted by
+``sweep``; ``anchor`` tells whether main is still what the last commit left.
+"""

@@ -1,8 +1,8 @@
-"""Whether main is still the state the last commit left: rule before any work on a table.
+"""Whether main is still the state that the last commit left: checked before any work on a table.
 
 A rollback or a rewrite by another tool keeps the table's properties, so that the next offsets look right
-while rows are missing. Snapshots of ours and ``replace`` ones (compaction) after the anchor are fine.
-Properties that were set by hand are told by the last commit's summary: it has the offsets and a digest.
+while rows are missing. Snapshots of Sluice's and ``replace`` ones (compaction) after the anchor are fine.
+Properties that were set by hand are found out by the last commit's summary: it has the offsets and a digest.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pyiceberg.table.snapshots import Operation, ancestors_of
 from spark_jobs.lake.data_files import whole_number
 from spark_jobs.lake.tables import progress_of, summary_of
 from spark_jobs.protocol import mends
+from spark_jobs.protocol.commit_summary import digest
 from spark_jobs.protocol.errors import CorruptLog, SourceChanged
-from spark_jobs.protocol.progress import digest
 from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
 
 if TYPE_CHECKING:
@@ -100,9 +100,9 @@ def is_harmless(snapshot: Snapshot) -> bool:
 
 
 def may_be_meant(snapshot: Snapshot) -> bool:
-    """Whether another writer's snapshot took out or changed rows: a DELETE, a time-to-live, an UPDATE.
+    """True if another writer's snapshot took out or changed rows: a DELETE, a time-to-live, an UPDATE.
 
-    A person may take it over. Rows that were added have no offsets of ours and never belong here.
+    A person may take it over. Rows that were added have no offsets and never belong here.
     """
     return snapshot.summary is not None and snapshot.summary.operation in {
         Operation.DELETE,
@@ -141,7 +141,7 @@ def _raise_rewritten(table: Table, progress: Progress, snapshot: Snapshot) -> No
 
 
 def _has_traces_of_last_commit(table: Table, progress: Progress) -> bool:
-    """Whether the files' bounds prove that a row of the last commit is there, and none past the offsets.
+    """True if the files' bounds prove that main has a row of the last commit, and none past the offsets.
 
     A commit is atomic: one of its rows shows that main has all of it. Commits without a row leave no
     trace, so the answer may be a false alarm and never a false comfort.
@@ -149,7 +149,7 @@ def _has_traces_of_last_commit(table: Table, progress: Progress) -> bool:
     drained = _last_drained(progress)
     if drained is None:
         return True
-    starts = drained.starts
+    starts = drained.ranges.starts
     has_trace = False
     for bounds in _file_bounds(table, progress.generation):
         partitions = range(bounds.first_partition, bounds.last_partition + 1)
@@ -162,20 +162,20 @@ def _has_traces_of_last_commit(table: Table, progress: Progress) -> bool:
 
 
 def _last_drained(progress: Progress) -> CommitRecord | None:
-    """The last commit that brought rows past all others; acts and replays since leave no such trace."""
+    """Return the last commit that brought rows past all others; acts and replays since leave no trace."""
     last = progress.last_drain
     return next(
         (
             c
             for c in reversed(progress.last_commits)
-            if c.ends and (last is None or c.attempt == last.attempt)
+            if c.ranges.ranges and (last is None or c.attempt == last.attempt)
         ),
         None,
     )
 
 
 def _file_bounds(table: Table, generation: int) -> Iterator[_Bounds]:
-    """The bounds of every data file whose rows are all of this generation."""
+    """Return the bounds of every data file whose rows are all of this generation."""
     snapshot = table.metadata.current_snapshot()
     schema = table.schema()
     partition, offset, born = (schema.find_field(name).field_id for name in (PARTITION, OFFSET, GENERATION))

@@ -144,12 +144,12 @@ def _without_reserved(schema: Schema, identifier: str) -> Schema:
 
 
 def _refuse_older_dead_letters(catalog: Catalog, table: Table, identifier: str, progress: Progress) -> None:
-    there = progress_of(table)
-    if not is_of_another_table(there, progress):
+    found = progress_of(table)
+    if not is_of_another_table(found, progress):
         return
     # Another run may have taken both tables on since ``progress`` was read; what is read now is no older.
     data = load_table(catalog, identifier)
-    if data is None or is_of_another_table(there, progress_of(data)):
+    if data is None or is_of_another_table(found, progress_of(data)):
         raise ConfigError(
             "the dead-letter table is that of an earlier table of this name",
             code="dead-letters-of-another-table",

@@ -9,55 +9,55 @@ if TYPE_CHECKING:
     from spark_jobs.protocol.progress import PendingDeadLetters, Progress
 
 
-def is_of_another_table(there: Progress, progress: Progress) -> bool:
-    """Whether the dead letters belong to an earlier data table of this name: they are ahead, unexplained.
+def is_of_another_table(letters: Progress, progress: Progress) -> bool:
+    """True if the dead letters belong to an earlier data table of this name: they are ahead, unexplained.
 
-    ``progress`` is no older than ``there``; a rollback or a new source sets it back before they follow.
+    ``progress`` is no older than ``letters``; a rollback or a new source sets it back before they follow.
     """
-    if there.topic != progress.topic or there.generation > progress.generation:
+    if letters.topic != progress.topic or letters.generation > progress.generation:
         return True
-    if there.generation < progress.generation or there.replay_epoch < progress.replay_epoch:
+    if letters.generation < progress.generation or letters.replay_epoch < progress.replay_epoch:
         return False
-    known = there.next_offsets
+    known = letters.next_offsets
     return any(offset > progress.next_offsets.get(partition, offset) for partition, offset in known.items())
 
 
-def still_owed(progress: Progress, there: Progress | None) -> PendingDeadLetters | None:
-    """What the data table owes its dead-letter table, whose progress is ``there``, if that has not come in.
+def still_owed(progress: Progress, letters: Progress | None) -> PendingDeadLetters | None:
+    """Return what the data table owes its dead-letter table, whose progress is ``letters``, until it is in.
 
     It stays named in the data table until the next commit to that.
     """
     pending = progress.pending_dead_letters
-    return None if pending is None or (there and there.has_landed(pending.attempt)) else pending
+    return None if pending is None or (letters and letters.has_landed(pending.attempt)) else pending
 
 
-def is_stale(there: Progress, progress: Progress, pending: PendingDeadLetters) -> bool:
-    """Whether the dead letters came in long ago and the data table's ``progress`` is from before that.
+def is_stale(letters: Progress, progress: Progress, pending: PendingDeadLetters) -> bool:
+    """True if the dead letters came in long ago and the data table's ``progress`` is from before that.
 
     No later batch is committed before them, so the dead-letter table shows it: in offsets it has reached, or,
     for those that replace others, in the epoch that their own commit would have brought.
     """
-    if there.generation != progress.generation:
-        return there.generation > progress.generation
+    if letters.generation != progress.generation:
+        return letters.generation > progress.generation
     if pending.replaces:
-        return there.replay_epoch >= progress.replay_epoch
-    known = there.next_offsets
-    is_past = any(known.get(partition, start) > start for partition, start in pending.starts.items())
-    return is_past or there.replay_epoch > progress.replay_epoch
+        return letters.replay_epoch >= progress.replay_epoch
+    known = letters.next_offsets
+    is_past = any(known.get(r.partition, r.start) > r.start for r in pending.ranges)
+    return is_past or letters.replay_epoch > progress.replay_epoch
 
 
-def with_dead_letters(there: Progress, progress: Progress, pending: PendingDeadLetters) -> Progress:
-    """The dead-letter table's progress once they are in; its offsets jump over batches that have none."""
-    is_same = there.generation == progress.generation
-    known = there.next_offsets if is_same else {}
-    ends = {} if pending.replaces else pending.ends
+def with_dead_letters(letters: Progress, progress: Progress, pending: PendingDeadLetters) -> Progress:
+    """Return the dead-letter table's progress once they are in; it jumps over batches that have none."""
+    is_same = letters.generation == progress.generation
+    known = letters.next_offsets if is_same else {}
+    ends = {} if pending.replaces else pending.ranges.ends
     # After a rollback the data table stands below: what is drained again must not look committed here.
     reached = {p: min(offset, progress.next_offsets.get(p, offset)) for p, offset in (known | ends).items()}
     advanced = replace(
         progress,
         next_offsets=reached,
-        earlier=there.earlier if is_same else {**there.earlier, there.generation: there.next_offsets},
-        last_commits=there.last_commits,
+        earlier=letters.earlier if is_same else {**letters.earlier, letters.generation: letters.next_offsets},
+        last_commits=letters.last_commits,
         pending_dead_letters=None,
     )
-    return advanced.recorded(pending.attempt, pending.starts, pending.ends)
+    return advanced.recorded(pending.attempt, pending.ranges)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pyiceberg.exceptions import CommitFailedException
 
@@ -53,32 +53,54 @@ class Committed:
     retries: int
 
 
-@dataclass(frozen=True, slots=True)
-class Intent:
-    """What should land: ``stage`` checks the table just loaded and raises when the commit is wrong by now."""
+class CatalogAccess(Protocol):
+    """What a commit needs of a job's connections."""
 
-    identifier: str
-    attempt: str
-    fail_point: str
-    stage: Callable[[Table], Swap]
+    @property
+    def open_catalog(self) -> Callable[[], Catalog]:
+        """Gives a new catalog object every time."""
+
+    @property
+    def fail_points(self) -> FailPoints:
+        """Where tests let it die."""
 
 
-def land(open_catalog: Callable[[], Catalog], intent: Intent, fail_points: FailPoints) -> Committed:
-    """Commit, or find that the attempt has landed already.
+class Intent(Protocol):
+    """What should land: plain values that become a swap on whatever the table is by then."""
+
+    @property
+    def identifier(self) -> str:
+        """Name of the table."""
+
+    @property
+    def attempt(self) -> str:
+        """The uuid by which the table knows whether it has landed."""
+
+    @property
+    def fail_point(self) -> str:
+        """What places on the commit's way are called by."""
+
+    def stage(self, table: Table, connections: CatalogAccess) -> Swap:
+        """Write the manifests for the table just loaded; raise when the commit is wrong by now."""
+
+
+def land(connections: CatalogAccess, intent: Intent) -> Committed:
+    """Commit, or find that the attempt has landed already; return the commit that landed.
 
     While only main moves (compaction, another writer) the same files are staged again on the new main.
     Raises what ``stage`` raises, ``CommitStateUnknown`` when a swap was sent and cannot be found, and
     ``RetryableError`` when none was sent.
     """
+    fail_points = connections.fail_points
     retries = 0
     is_sent = False
     while True:
-        catalog = _open(open_catalog, intent, is_sent=is_sent)
+        catalog = _open(connections, intent, is_sent=is_sent)
         try:
             table = _load(catalog, intent, is_sent=is_sent)
             if (landed := _landed(table, intent.attempt, retries)) is not None:
                 return landed
-            swap = _stage(intent, table)
+            swap = _stage(connections, intent, table)
             fail_points.reach(f"{intent.fail_point}.before-swap")
             is_sent = True
             try:
@@ -87,7 +109,7 @@ def land(open_catalog: Callable[[], Catalog], intent: Intent, fail_points: FailP
                 if retries >= MAX_CONFLICTS:
                     raise _too_many_conflicts(intent) from error
             except Exception as error:  # noqa: BLE001  (whatever it was, it may have landed)
-                return _read_back(open_catalog, intent, error, retries)
+                return _read_back(connections, intent, error, retries)
             else:
                 fail_points.reach(f"{intent.fail_point}.after-swap")
                 return Committed(swap.snapshot_id, swap.progress, metadata, retries)
@@ -97,22 +119,9 @@ def land(open_catalog: Callable[[], Catalog], intent: Intent, fail_points: FailP
         retries += 1
 
 
-def has_landed(open_catalog: Callable[[], Catalog], identifier: str, attempt: str) -> bool:
-    """Whether the attempt is among the table's last commits, asked through a new catalog object.
-
-    False means "not yet": a commit may still be on its way. Raises ``RetryableError``.
-    """
-    catalog = open_catalog()
+def _open(connections: CatalogAccess, intent: Intent, *, is_sent: bool) -> Catalog:
     try:
-        table = load_table(catalog, identifier)
-        return table is not None and progress_of(table).has_landed(attempt)
-    finally:
-        close_catalog(catalog)
-
-
-def _open(open_catalog: Callable[[], Catalog], intent: Intent, *, is_sent: bool) -> Catalog:
-    try:
-        return open_catalog()
+        return connections.open_catalog()
     except RetryableError as error:
         raise (_unknown(intent, error) if is_sent else error) from error
 
@@ -132,9 +141,9 @@ def _load(catalog: Catalog, intent: Intent, *, is_sent: bool) -> Table:
     return table
 
 
-def _stage(intent: Intent, table: Table) -> Swap:
+def _stage(connections: CatalogAccess, intent: Intent, table: Table) -> Swap:
     try:
-        return intent.stage(table)
+        return intent.stage(table, connections)
     except (SluiceError, AssertionError):
         raise
     except OSError as error:  # no catalog is asked here
@@ -145,14 +154,12 @@ def _stage(intent: Intent, table: Table) -> Swap:
         ) from error
 
 
-def _read_back(
-    open_catalog: Callable[[], Catalog], intent: Intent, failure: Exception, retries: int
-) -> Committed:
+def _read_back(connections: CatalogAccess, intent: Intent, failure: Exception, retries: int) -> Committed:
     """Look for the attempt a few times; a catalog that is away is asked again like one that shows nothing."""
     for pause in READ_BACK_PAUSES_SECONDS:
         time.sleep(pause)
         try:
-            catalog = open_catalog()
+            catalog = connections.open_catalog()
         except RetryableError:
             continue
         try:

@@ -41,7 +41,7 @@ MAX_OPEN_FILES = 16
 
 
 def kept_prefix(attempt: str) -> str:
-    """How the names of files begin that an attempt's replacing wrote again, whoever did it."""
+    """Return how the names of files begin that an attempt's replacing wrote again, whoever did it."""
     return f"{attempt}-kept-"
 
 
@@ -59,7 +59,7 @@ class Rewriter:
     def rewrite(
         self, table: Table, task: FileScanTask, replaced: ReplacedOffsets
     ) -> tuple[WrittenFile, ...] | None:
-        """Descriptions of the files that hold the rows that stay; None when all do: the file itself stays.
+        """Return the files that hold the rows that stay; None when all do: the file itself stays.
 
         Raises ``RetryableError`` when storage fails, ``ConfigError`` when it refuses.
         """
@@ -135,7 +135,7 @@ def stage_replace(
 
 
 def affected_files(table: Table, replaced: ReplacedOffsets) -> Iterator[FileScanTask]:
-    """The files that may hold rows of the ranges, with the delete files that apply to them."""
+    """Return the files that may hold rows of the ranges, with the delete files that apply to them."""
     if not replaced.ranges:
         return
     _refuse_equality_deletes(table)
@@ -145,7 +145,7 @@ def affected_files(table: Table, replaced: ReplacedOffsets) -> Iterator[FileScan
 
 
 def task_overlap(table: Table, task: FileScanTask, replaced: ReplacedOffsets) -> Overlap:
-    """How one planned file relates to the ranges."""
+    """Return how one planned file relates to the ranges."""
     return replaced.overlap(_bounds(table, task.file))
 
 
@@ -171,7 +171,7 @@ def _refuse_equality_deletes(table: Table) -> None:
 
 
 def _row_filter(replaced: ReplacedOffsets) -> str:
-    """Prunes by the span of all ranges; each file is then judged by itself."""
+    """Return a filter by the span of all ranges; each file is then judged by itself."""
     partitions = [r.partition for r in replaced.ranges]
     return (
         f"{GENERATION} = {replaced.generation}"
@@ -182,7 +182,7 @@ def _row_filter(replaced: ReplacedOffsets) -> str:
 
 
 def _bounds(table: Table, file: DataFile) -> FileBounds | None:
-    """None when the statistics do not cover every row's coordinates."""
+    """Return a file's bounds; None when its statistics do not cover every row's coordinates."""
     pairs = []
     for name in (GENERATION, PARTITION, OFFSET):
         field_id = table.schema().find_field(name).field_id
@@ -194,7 +194,7 @@ def _bounds(table: Table, file: DataFile) -> FileBounds | None:
 
 
 def _count(table: Table, task: FileScanTask, replaced: ReplacedOffsets) -> tuple[int, int]:
-    """How many rows stay and how many are in the ranges; reads three columns."""
+    """Return how many rows stay and how many are in the ranges; reads three columns."""
     rows_there = leaving = 0
     for rows in rows_of_file(table.io, task, table.schema().select(GENERATION, PARTITION, OFFSET)):
         rows_there += len(rows)

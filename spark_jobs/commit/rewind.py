@@ -30,7 +30,7 @@ def stage_rewind(table: Table, snapshot_id: int, progress: Progress, summary: Ma
     The snapshot must be in the table's metadata.
     """
     main = table.metadata.refs[MAIN_BRANCH]
-    there = table.metadata.model_copy(
+    earlier = table.metadata.model_copy(
         update={
             "refs": {
                 **table.metadata.refs,
@@ -39,7 +39,7 @@ def stage_rewind(table: Table, snapshot_id: int, progress: Progress, summary: Ma
             "current_snapshot_id": snapshot_id,
         }
     )
-    as_it_was = Table(table.name(), there, table.metadata_location, table.io, table.catalog)
+    as_it_was = Table(table.name(), earlier, table.metadata_location, table.io, table.catalog)
     swap = stage_append(as_it_was, (), progress, summary)
     return replace(swap, requirements=tuple(_with_main(r, main.snapshot_id) for r in swap.requirements))
 

@@ -109,7 +109,7 @@ def _stage(table: Table, snapshot: Producer, progress: Progress, summary: Mappin
 
 
 def _not_before(metadata: TableMetadata, update: TableUpdate) -> TableUpdate:
-    """The same, a snapshot later than the table's last change: clocks differ, and may be set back.
+    """Return the same with a snapshot later than the table's last change: clocks differ, or are set back.
 
     Java refuses a table whose times run backwards by more than a minute: catalog servers the commit, engines
     to read it.
@@ -121,7 +121,7 @@ def _not_before(metadata: TableMetadata, update: TableUpdate) -> TableUpdate:
 
 
 def _without_past(table: Table) -> Table:
-    """The same table with no snapshot but the current one, which is all that the next one is built on.
+    """Return the table with no snapshot but the current one, which is all that the next is built on.
 
     A PyIceberg transaction copies the whole metadata more than ten times, snapshot by snapshot: with a
     hundred of them that was four fifths of a commit's time.

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
     from spark_jobs.drain.batch_plan import Plan
     from spark_jobs.protocol.batch import Balance
+    from spark_jobs.protocol.offsets import OffsetRanges
     from spark_jobs.txlog.entries import Entry
 
 
@@ -24,7 +25,7 @@ class BatchResult:
     batch_id: str
     attempt: str
     snapshot_id: int
-    ranges: str
+    ranges: OffsetRanges
     balance: Balance
     bytes_read: int
     data_files: int
@@ -58,10 +59,14 @@ class BatchRun:
     plan: Plan
     steps: Steps = field(default_factory=Steps)
 
+    @property
+    def table_uuid(self) -> str:
+        """That of the table the batch was planned for."""
+        return str(self.plan.table.metadata.table_uuid)
+
     def log(self, entry: Entry) -> None:
         """Write one phase to the transaction log."""
-        table_uuid = str(self.plan.table.metadata.table_uuid)
-        self.connections.txlog.append(table_uuid, self.plan.batch, entry)
+        self.connections.txlog.append(self.table_uuid, self.plan.batch, entry)
         self.reach(f"after-{entry.phase.kebab}")
 
     def reach(self, place: str) -> None:

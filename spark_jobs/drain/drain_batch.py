@@ -10,8 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_jobs import __version__
-from spark_jobs.commit.batch_commit import commit_batch, commit_replay, request_of
+from spark_jobs.commit.batch_commit import commit_of
 from spark_jobs.commit.dead_letter_commit import commit_dead_letters
+from spark_jobs.commit.landing import land
 from spark_jobs.drain.batch_run import BatchResult, BatchRun
 from spark_jobs.drain.breaker import stop_above_share
 from spark_jobs.drain.gate import GateVerdict, can_reject, held_error, judge_written, log_held
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
-    from spark_jobs.commit.batch_commit import CommitRequest
     from spark_jobs.commit.landing import Committed
     from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
@@ -75,26 +75,20 @@ def drain_batch(pipeline: PipelineConfig, connections: Connections, plan: Plan) 
         written, verdict = _through_gates(run, written)
     with run.steps.step("log-written"):
         logged = _log_written(run, written, verdict)
-    request = request_of(
-        str(plan.table.metadata.table_uuid),
-        plan.batch,
-        logged,
-        committed_at_ms=connections.now_us() // 1000,
-    )
     with run.steps.step("commit"):
-        committed = _commit(run, request)
+        committed = _commit(run, logged)
     with run.steps.step("dead-letters"):
-        dead_letter_snapshot_id = _commit_dead_letters(run, request, committed)
+        dead_letter_snapshot_id = _commit_dead_letters(run, logged, committed)
     _warn_of_tombstones(run, written)
     # Files that a replay wrote for a swap that another commit came before are strays as well.
     if written.has_strays or (plan.batch.kind is BatchKind.REPLAY and committed.retries):
-        sweep_strays(pipeline, connections, request.table_uuid, plan.batch.attempt)
+        sweep_strays(pipeline, connections, run.table_uuid, plan.batch.attempt)
     run.log(
         FlushComplete(
             run.steps.durations_ms, dead_letter_snapshot_id, connections.run_id, connections.now_us()
         )
     )
-    return _result(run, written, request, committed.snapshot_id)
+    return _result(run, written, logged, committed.snapshot_id)
 
 
 def _warn_of_tombstones(run: BatchRun, written: Written) -> None:
@@ -227,10 +221,10 @@ def _log_written(run: BatchRun, written: Written, verdict: GateVerdict) -> Parqu
     return entry
 
 
-def _commit(run: BatchRun, request: CommitRequest) -> Committed:
+def _commit(run: BatchRun, logged: ParquetWritten) -> Committed:
     connections = run.connections
-    commit = commit_replay if request.batch.kind is BatchKind.REPLAY else commit_batch
-    committed = commit(connections.open_catalog, request, connections.fail_points)
+    at_ms = connections.now_us() // 1000
+    committed = land(connections, commit_of(run.table_uuid, run.plan.batch, logged, committed_at_ms=at_ms))
     run.reach("after-commit")
     run.log(
         IcebergSnapshotCreated(
@@ -240,32 +234,25 @@ def _commit(run: BatchRun, request: CommitRequest) -> Committed:
     return committed
 
 
-def _commit_dead_letters(run: BatchRun, request: CommitRequest, committed: Committed) -> int | None:
+def _commit_dead_letters(run: BatchRun, logged: ParquetWritten, committed: Committed) -> int | None:
     """The data commit has promised them: if this fails, recovery finishes it before any new batch."""
-    connections = run.connections
-    owed = commit_dead_letters(
-        connections.open_catalog,
-        request.identifier,
-        committed.progress,
-        request.summary,
-        connections.fail_points,
-    )
+    owed = commit_dead_letters(run.connections, run.plan.batch.table, committed.progress, logged.summary)
     run.reach("after-dead-letters")
     return owed.snapshot_id if owed else None
 
 
-def _result(run: BatchRun, written: Written, request: CommitRequest, snapshot_id: int) -> BatchResult:
+def _result(run: BatchRun, written: Written, logged: ParquetWritten, snapshot_id: int) -> BatchResult:
     batch = run.plan.batch
     return BatchResult(
         batch_id=batch.batch_id,
         attempt=batch.attempt,
         snapshot_id=snapshot_id,
-        ranges=str(batch.ranges),
+        ranges=batch.ranges,
         balance=total(written.balances.values()),
         bytes_read=written.bytes_read,
         data_files=len(written.data_files),
         file_bytes=written.file_bytes,
-        valid_through_ms=CommitSummary(request.summary).valid_through_ms,
+        valid_through_ms=CommitSummary(logged.summary).valid_through_ms,
         durations_ms=run.steps.durations_ms,
         cpu_us=written.cpu_us,
         peak_task_rss_bytes=written.peak_task_rss_bytes,

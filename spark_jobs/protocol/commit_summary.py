@@ -7,12 +7,13 @@ that is known before the commit.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_jobs.protocol.batch import Balance, BatchKind
-from spark_jobs.protocol.progress import PREFIX, digest
+from spark_jobs.protocol.progress import PREFIX, PROPERTY_ANCHOR
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,6 +71,16 @@ def progress_summary(progress: Progress, properties: Mapping[str, str]) -> dict[
         _NEXT_OFFSETS: _by_partition(progress.next_offsets),
         _PROPERTIES_DIGEST: digest(properties),
     }
+
+
+def digest(properties: Mapping[str, str]) -> str:
+    """Return a digest of the ``sluice.*`` properties, by which one that is set by hand later is found out.
+
+    The first 16 hex digits of their SHA-256, whatever the spacing of JSON in them. The anchor is left out: it
+    is the id of the very snapshot whose summary keeps the digest.
+    """
+    kept = {n: _plain_text(v) for n, v in properties.items() if n.startswith(PREFIX) and n != PROPERTY_ANCHOR}
+    return hashlib.sha256(_compact(kept).encode()).hexdigest()[:16]
 
 
 def actor_summary(
@@ -219,3 +230,14 @@ def _by_partition(offsets: Mapping[int, int]) -> str:
 
 def _offsets(text: str) -> dict[int, int]:
     return {int(partition): int(offset) for partition, offset in json.loads(text).items()}
+
+
+def _plain_text(value: str) -> str:
+    try:
+        return _compact(json.loads(value))
+    except ValueError:
+        return value
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), sort_keys=True)

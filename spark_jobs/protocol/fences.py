@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def has_passed(progress: Progress, batch: Batch) -> bool:
-    """Whether the batch's commit is refused for ever.
+    """True if the batch's commit is refused for ever.
 
     A drain's when the table moved beyond one of its starts, a replay's when the table's epoch did: its
     offsets are behind the table's from the beginning.
@@ -28,7 +28,7 @@ def has_passed(progress: Progress, batch: Batch) -> bool:
 
 
 def stands_at_starts(progress: Progress, batch: Batch) -> bool:
-    """Whether the table's next offsets are the batch's starts; partitions unknown to it do not object.
+    """True if the table's next offsets are the batch's starts; partitions unknown to it do not object.
 
     Never for a replay, which is behind them. After a rollback the table comes to the same offsets again: a
     batch of before is refused all the same, since its files may have been swept meanwhile.
@@ -41,7 +41,7 @@ def stands_at_starts(progress: Progress, batch: Batch) -> bool:
 
 
 def may_replay(progress: Progress, batch: Batch) -> bool:
-    """Whether the table is still in the epoch the replay was planned in, and has drained its offsets."""
+    """True if the table is still in the epoch the replay was planned in, and has drained its offsets."""
     planned_in = (batch.topic, batch.generation, batch.epoch)
     is_in_epoch = (progress.topic, progress.generation, progress.replay_epoch) == planned_in
     return is_in_epoch and all(end <= progress.next_offsets.get(p, 0) for p, end in batch.ranges.ends.items())

@@ -35,7 +35,7 @@ class OffsetRange:
         return f"{self.partition}:{self.start}-{self.end}"
 
     def overlaps(self, other: OffsetRange) -> bool:
-        """Whether any offset is in both ranges; ranges of different partitions never overlap."""
+        """True if any offset is in both ranges; ranges of different partitions never overlap."""
         return self.partition == other.partition and max(self.start, other.start) < min(self.end, other.end)
 
     def cut(self, max_records: int) -> Iterator[OffsetRange]:
@@ -82,7 +82,7 @@ class OffsetRanges:
 
     @classmethod
     def between(cls, starts: Mapping[int, int], ends: Mapping[int, int]) -> OffsetRanges:
-        """One range per partition of ``ends``; both maps go from partition to offset, ``ends`` exclusive."""
+        """Return a range per partition of ``ends``; both map a partition to an offset, ``ends`` exclusive."""
         return cls.of(OffsetRange(p, starts[p], end) for p, end in ends.items())
 
     @property
@@ -110,8 +110,11 @@ class OffsetRanges:
         return " ".join(str(r) for r in self.ranges)
 
 
+NO_RANGES = OffsetRanges(())
+
+
 def merge(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
-    """Union as the fewest ranges, ordered by partition and start; touching ranges become one."""
+    """Return the union as the fewest ranges, ordered by partition and start; touching ranges become one."""
     merged: list[OffsetRange] = []
     for r in sorted(r for r in ranges if len(r)):
         last = merged[-1] if merged else None
@@ -123,7 +126,7 @@ def merge(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
 
 
 def gaps(whole: OffsetRange, parts: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
-    """The ranges of ``whole`` that no part covers, in order."""
+    """Return the ranges of ``whole`` that no part covers, in order."""
     missing: list[OffsetRange] = []
     position = whole.start
     for part in merge(p for p in parts if p.overlaps(whole)):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.protocol.json_codec import JsonCodec
+from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
 from spark_jobs.protocol.skips import Skip
 from spark_jobs.protocol.written_file import WrittenFile  # noqa: TC001  (the codec reads field types)
 
@@ -42,20 +42,27 @@ PROPERTY_PENDING_DEAD_LETTERS = "sluice.pending-dead-letters"
 
 @dataclass(frozen=True, slots=True)
 class CommitRecord:
-    """One landed attempt: offsets by partition before (``starts``) and after (``ends``, exclusive)."""
+    """One landed attempt and the offsets it brought; no ranges when it brought none."""
 
     attempt: str
-    starts: dict[int, int]
-    ends: dict[int, int]
+    ranges: OffsetRanges
 
 
 @dataclass(frozen=True, slots=True)
 class PendingDeadLetters:
     """Dead-letter files a landed data commit owes to the dead-letter table.
 
-    With ``replaces`` the dead letters that are there of the offsets ``[starts, ends)`` go in the same commit.
+    With ``replaces`` the dead letters that are there of the offsets ``ranges`` go in the same commit.
     """
 
+    attempt: str
+    ranges: OffsetRanges
+    files: tuple[WrittenFile, ...]
+    replaces: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredDeadLetters:
     attempt: str
     starts: dict[int, int]
     ends: dict[int, int]
@@ -63,7 +70,7 @@ class PendingDeadLetters:
     replaces: bool = False
 
 
-_PENDING_DEAD_LETTERS = JsonCodec(PendingDeadLetters)
+_STORED_DEAD_LETTERS = JsonCodec(_StoredDeadLetters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,24 +129,28 @@ class Progress:
     leader_epochs: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def has_landed(self, attempt: str) -> bool:
-        """Whether this attempt's commit is among the last ones of the table."""
+        """True if this attempt's commit is among the last ones of the table."""
         return any(commit.attempt == attempt for commit in self.last_commits)
 
-    def recorded(self, attempt: str, starts: Mapping[int, int], ends: Mapping[int, int]) -> Progress:
-        """The same with one more landed attempt."""
-        record = CommitRecord(attempt, dict(starts), dict(ends))
-        return replace(self, last_commits=(*self.last_commits, record)[-LAST_COMMITS_KEPT:])
+    def ranges_of(self, attempt: str) -> OffsetRanges:
+        """Return the offsets that one of the last commits brought; none for an older one."""
+        return next((commit.ranges for commit in self.last_commits if commit.attempt == attempt), NO_RANGES)
+
+    def recorded(self, attempt: str, ranges: OffsetRanges = NO_RANGES) -> Progress:
+        """Return the same with one more landed attempt."""
+        commits = (*self.last_commits, CommitRecord(attempt, ranges))
+        return replace(self, last_commits=commits[-LAST_COMMITS_KEPT:])
 
     def advanced(
         self, batch: Batch, dead_letters: PendingDeadLetters | None, last_drain: LastDrain | None = None
     ) -> Progress:
-        """Progress after ``batch`` lands; the caller sets ``anchor`` once it knows the snapshot id."""
+        """Return the progress after ``batch`` lands; who stages it sets ``anchor`` to the snapshot's id."""
         starts, ends = batch.ranges.starts, batch.ranges.ends
         # A batch may land after the table was given another source, whose leaders are counted anew.
         is_same = (batch.cluster_id, batch.topic_id) == (self.cluster_id, self.topic_id)
         epochs = {p: (ends[p], epoch) for p, epoch in batch.leader_epochs.items() if is_same}
         return replace(
-            self.recorded(batch.attempt, starts, ends),
+            self.recorded(batch.attempt, batch.ranges),
             next_offsets={**self.next_offsets, **ends},
             starts={**starts, **self.starts},
             leader_epochs={**self.leader_epochs, **epochs},
@@ -148,21 +159,22 @@ class Progress:
         )
 
     def replayed(self, batch: Batch, dead_letters: PendingDeadLetters) -> Progress:
-        """Progress after a replay lands: the next offsets stay, every other replay of its epoch is fenced."""
+        """Return the progress after a replay lands: offsets stay, others of its epoch are fenced."""
         return replace(
-            self.recorded(batch.attempt, batch.ranges.starts, batch.ranges.ends),
+            self.recorded(batch.attempt, batch.ranges),
             replay_epoch=self.replay_epoch + 1,
             pending_dead_letters=dead_letters,
         )
 
     def to_properties(self) -> dict[str, str]:
-        """The table properties of this progress; every key is written every time."""
+        """Return the table properties; every key is written every time, but for ids that are None."""
         generations = {**self.earlier, self.generation: self.next_offsets}
+        commits = [[c.attempt, c.ranges.starts, c.ranges.ends] for c in self.last_commits]
         properties = {
             PROPERTY_FORMAT_VERSION: str(FORMAT_VERSION),
             PROPERTY_OFFSETS: _dumps({self.topic: generations}),
-            PROPERTY_LAST_COMMITS: _dumps([[c.attempt, c.starts, c.ends] for c in self.last_commits]),
-            PROPERTY_PENDING_DEAD_LETTERS: _dumps(_plain(self.pending_dead_letters)),
+            PROPERTY_LAST_COMMITS: _dumps(commits),
+            PROPERTY_PENDING_DEAD_LETTERS: _dumps(_plain(_stored(self.pending_dead_letters))),
             PROPERTY_STARTS: _dumps(self.starts),
             PROPERTY_LAST_DRAIN: _dumps(_plain(self.last_drain)),
             PROPERTY_REPLAY_EPOCH: str(self.replay_epoch),
@@ -182,17 +194,8 @@ class Progress:
 
 
 def has_progress(properties: Mapping[str, str]) -> bool:
-    """Whether the table was made by Sluice."""
+    """True if the table was made by Sluice."""
     return PROPERTY_FORMAT_VERSION in properties
-
-
-def digest(properties: Mapping[str, str]) -> str:
-    """What a commit says of the properties it leaves: whoever sets one of them by hand does not change it.
-
-    However JSON is spaced. Without the anchor, which is the very snapshot that says it.
-    """
-    ours = {n: _plain_text(v) for n, v in properties.items() if n.startswith(PREFIX) and n != PROPERTY_ANCHOR}
-    return hashlib.sha256(_dumps(ours).encode()).hexdigest()[:16]
 
 
 def progress_from_properties(properties: Mapping[str, str], *, table: str) -> Progress:
@@ -232,7 +235,7 @@ def _parse(properties: Mapping[str, str]) -> Progress:
         topic_id=properties.get(PROPERTY_TOPIC_ID),
         earlier=generations,
         last_commits=tuple(
-            CommitRecord(attempt, _offsets(starts), _offsets(ends))
+            CommitRecord(attempt, OffsetRanges.between(_offsets(starts), _offsets(ends)))
             for attempt, starts, ends in json.loads(properties[PROPERTY_LAST_COMMITS])
         ),
         anchor=int(anchor) if anchor is not None else None,
@@ -252,15 +255,8 @@ def _parse(properties: Mapping[str, str]) -> Progress:
     )
 
 
-def _plain(value: PendingDeadLetters | LastDrain | Pause | None) -> dict[str, Any] | None:
+def _plain(value: _StoredDeadLetters | LastDrain | Pause | None) -> dict[str, Any] | None:
     return None if value is None else asdict(value)
-
-
-def _plain_text(value: str) -> str:
-    try:
-        return _dumps(json.loads(value))
-    except ValueError:
-        return value
 
 
 def _optional(kind: type[_T], text: str) -> _T | None:
@@ -269,7 +265,17 @@ def _optional(kind: type[_T], text: str) -> _T | None:
 
 
 def _pending(text: str) -> PendingDeadLetters | None:
-    return None if text.strip() == "null" else _PENDING_DEAD_LETTERS.from_json(text)
+    if text.strip() == "null":
+        return None
+    stored = _STORED_DEAD_LETTERS.from_json(text)
+    ranges = OffsetRanges.between(stored.starts, stored.ends)
+    return PendingDeadLetters(stored.attempt, ranges, stored.files, stored.replaces)
+
+
+def _stored(owed: PendingDeadLetters | None) -> _StoredDeadLetters | None:
+    if owed is None:
+        return None
+    return _StoredDeadLetters(owed.attempt, owed.ranges.starts, owed.ranges.ends, owed.files, owed.replaces)
 
 
 def _offsets(value: Mapping[str, int]) -> dict[int, int]:

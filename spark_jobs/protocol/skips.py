@@ -25,7 +25,7 @@ class Skip:
 def with_skipped(
     skips: Iterable[Skip], generation: int, ranges: Iterable[OffsetRange], reason: str
 ) -> tuple[Skip, ...]:
-    """These and the ranges; what follows on the one before it for the same reason becomes one with it."""
+    """Add the ranges; what follows on the one before it for the same reason becomes one with it."""
     joined = list(skips)
     for r in ranges:
         before = joined[-1] if joined else None
@@ -42,7 +42,7 @@ def with_skipped(
 
 
 def kept_below(skips: Iterable[Skip], generation: int, next_offsets: Mapping[int, int]) -> tuple[Skip, ...]:
-    """What is still skipped when a generation stands at ``next_offsets`` again: the rest will be drained."""
+    """Return what stays skipped when a generation stands at ``next_offsets`` again: the rest is drained."""
     kept: list[Skip] = []
     for skip in skips:
         limit = next_offsets.get(skip.partition, 0) if skip.generation == generation else skip.end
@@ -53,7 +53,7 @@ def kept_below(skips: Iterable[Skip], generation: int, next_offsets: Mapping[int
 
 
 def skipped_ranges(skips: Iterable[Skip], generation: int, partition: int) -> tuple[OffsetRange, ...]:
-    """The skipped ranges of one partition in one generation."""
+    """Return the skipped ranges of one partition in one generation."""
     return tuple(
         OffsetRange(skip.partition, skip.start, skip.end)
         for skip in skips
@@ -62,7 +62,7 @@ def skipped_ranges(skips: Iterable[Skip], generation: int, partition: int) -> tu
 
 
 def cut_at_skips(whole: OffsetRange, skipped: Iterable[OffsetRange]) -> Iterator[tuple[OffsetRange, bool]]:
-    """``whole`` in pieces that are skipped or not skipped as a whole, in order, with which of the two."""
+    """Yield ``whole`` in order, in pieces that are skipped wholly or not at all, with which of the two."""
     drained = gaps(whole, skipped)
     pieces = [(r, False) for r in drained] + [(r, True) for r in gaps(whole, drained)]
     yield from sorted(pieces)

@@ -32,7 +32,7 @@ class SourceState:
     leader_epochs: dict[int, int] = field(default_factory=dict)
 
     def lag(self, next_offsets: Mapping[int, int]) -> int:
-        """Offsets from the next to the last stable ones; a partition not named counts from its earliest."""
+        """Count the offsets up to the last stable ones; a partition not named counts from its earliest."""
         return sum(max(0, end - next_offsets.get(p, self.low[p])) for p, end in self.end.items())
 
 
@@ -62,7 +62,7 @@ def check_identity(progress: Progress, source: SourceState, *, table: str | None
 
 
 def has_other_ids(progress: Progress, source: SourceState) -> bool:
-    """Whether the topic or its cluster is another one than the table was filled from, by their ids."""
+    """True if the topic or its cluster is another one than the table was filled from, by their ids."""
     return _differ(progress.cluster_id, source.cluster_id) or _differ(progress.topic_id, source.topic_id)
 
 

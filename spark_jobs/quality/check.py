@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.config.suites import When
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.offsets import OffsetRanges
+from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
 from spark_jobs.quality.judge import columns_of, judge
 from spark_jobs.quality.results import SuiteResult, merged, suite_result_from_json
 from spark_jobs.quality.rows import rows_of_ranges
@@ -70,9 +70,7 @@ def _committed(progress: Progress, since: Mapping[int, int] | None) -> OffsetRan
         starts = {p: min(since.get(p, progress.starts.get(p, 0)), end) for p, end in ends.items()}
         if newer := OffsetRanges.between(starts, ends):
             return newer
-    drained = progress.last_drain.attempt if progress.last_drain else None
-    commit = next((each for each in progress.last_commits if each.attempt == drained), None)
-    return OffsetRanges.between(commit.starts, commit.ends) if commit else OffsetRanges(())
+    return progress.ranges_of(progress.last_drain.attempt) if progress.last_drain else NO_RANGES
 
 
 def _cut(ranges: OffsetRanges, most_records: int) -> Iterator[OffsetRanges]:

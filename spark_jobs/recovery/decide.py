@@ -72,7 +72,7 @@ def decide(
 
 
 def _is_known_landed(attempt: Attempt, progress: Progress) -> bool:
-    """By the table's word, or by the log's as far as the table's offsets do not contradict it.
+    """True if it has landed by the table's word, or by the log's where the table's offsets agree.
 
     A table that was restored from a backup has not landed what its log remembers.
     """

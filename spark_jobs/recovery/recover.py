@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_jobs.commit.anchor import check_anchor, check_properties
-from spark_jobs.commit.batch_commit import commit_batch, request_of
+from spark_jobs.commit.batch_commit import commit_of
 from spark_jobs.commit.dead_letter_commit import commit_dead_letters
+from spark_jobs.commit.landing import land
 from spark_jobs.commit.sweep import sweep_files
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.lake.locations import data_location
@@ -22,7 +23,7 @@ from spark_jobs.lake.tables import dead_letters_of, progress_of, snapshot_of
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.commit_summary import actor_summary, adoption_summary, publication_summary
 from spark_jobs.protocol.errors import CommitConflict, SourceChanged
-from spark_jobs.protocol.offsets import OffsetRanges
+from spark_jobs.protocol.offsets import NO_RANGES
 from spark_jobs.protocol.source import check_identity
 from spark_jobs.recovery.decide import Decision, decide
 from spark_jobs.recovery.recovered import LeftAttempt, RecoveryResult, adopted_batch, held_batch
@@ -114,7 +115,7 @@ class _Recovery:
         self._held: list[HeldBatch] = []
 
     def result(self) -> RecoveryResult:
-        """What was settled."""
+        """Return what was settled."""
         return RecoveryResult(
             tuple(self._marked),
             tuple(self._adopted),
@@ -125,7 +126,7 @@ class _Recovery:
         )
 
     def load(self, identifier: str) -> Table | None:
-        """The table through a new catalog object."""
+        """Load the table through a new catalog object."""
         return load_fresh(self._connections, identifier)
 
     def interrupt(self, attempt: Attempt) -> None:
@@ -141,9 +142,7 @@ class _Recovery:
         connections = self._connections
         summary = actor_summary(connections.actor, connections.run_id)
         try:
-            committed = commit_dead_letters(
-                connections.open_catalog, self._pipeline.table, progress, summary, connections.fail_points
-            )
+            committed = commit_dead_letters(connections, self._pipeline.table, progress, summary)
         except CommitConflict:
             return None  # another run finished them and went on: what was loaded here is old
         self._reach("after-dead-letters")
@@ -178,7 +177,7 @@ class _Recovery:
             self._adopt(attempt, attempt.batch, table)
 
     def _leave(self, attempt: Attempt, reason: str) -> None:
-        ranges = attempt.batch.ranges if attempt.batch else OffsetRanges(())
+        ranges = attempt.batch.ranges if attempt.batch else NO_RANGES
         self._left.append(LeftAttempt(attempt.uuid, reason, ranges))
 
     def _mark(self, attempt: Attempt, batch: Batch, table: Table) -> None:
@@ -198,13 +197,13 @@ class _Recovery:
             summary |= publication_summary(published.actor, published.reason)
         adopted = replace(written, summary=summary)
         at_ms = connections.now_us() // 1000
-        request = request_of(attempt.table_uuid, batch, adopted, committed_at_ms=at_ms)
+        intent = commit_of(attempt.table_uuid, batch, adopted, committed_at_ms=at_ms)
         try:
             check_anchor(table)
             source = connections.admin.source_state(batch.topic)
             check_identity(progress_of(table), source, table=batch.table)
             self._reach("before-adoption")
-            committed = commit_batch(connections.open_catalog, request, connections.fail_points)
+            committed = land(connections, intent)
         except (CommitConflict, SourceChanged) as error:
             # Neither is final here: the next recovery marks or sweeps it, the drain reports a changed source.
             self._leave(attempt, f"adoption was refused: {error.message}")
@@ -266,7 +265,7 @@ def _decide(attempt: Attempt, table: Table) -> Verdict:
 
 
 def _is_paused(table: Table, batch: Batch, verdict: Verdict) -> bool:
-    """A pause holds back what a drain would commit; replays and what has landed are settled."""
+    """True if a pause holds the attempt back: what a drain would commit, no replay, nothing that landed."""
     is_drain = batch.kind is BatchKind.DRAIN and verdict.decision is Decision.ADOPT
     return is_drain and progress_of(table).paused is not None
 

@@ -26,7 +26,7 @@ class AdoptedBatch:
     batch_id: str
     attempt: str
     snapshot_id: int
-    ranges: str
+    ranges: OffsetRanges
     balance: Balance
     data_files: int
     file_bytes: int
@@ -51,7 +51,7 @@ class HeldBatch:
 
     batch_id: str
     attempt: str
-    ranges: str
+    ranges: OffsetRanges
     balance: Balance
     file_bytes: int
     suites: str
@@ -80,7 +80,7 @@ class RecoveryResult:
     held: tuple[HeldBatch, ...] = ()
 
     def then(self, later: RecoveryResult) -> RecoveryResult:
-        """Both recoveries of one run; what is still left is what the later one left."""
+        """Return both recoveries of one run; what is still left is what the later one left."""
         return RecoveryResult(
             self.marked + later.marked,
             self.adopted + later.adopted,
@@ -92,13 +92,13 @@ class RecoveryResult:
 
 
 def held_batch(attempt: Attempt, batch: Batch) -> HeldBatch:
-    """What the log says about a held attempt."""
+    """Return what the log says about a held attempt."""
     written, held = attempt.entry(ParquetWritten), attempt.entry(Held)
     suites = [suite_result_from_json(each) for each in held.failed] if held else []
     return HeldBatch(
         batch_id=batch.batch_id,
         attempt=batch.attempt,
-        ranges=str(batch.ranges),
+        ranges=batch.ranges,
         balance=total(written.balances.values()) if written else Balance(),
         file_bytes=written.file_bytes if written else 0,
         suites=held.suite if held else "?",
@@ -108,12 +108,12 @@ def held_batch(attempt: Attempt, batch: Batch) -> HeldBatch:
 
 
 def adopted_batch(batch: Batch, written: ParquetWritten, snapshot_id: int) -> AdoptedBatch:
-    """What a commit from the files of an earlier run brought."""
+    """Return what a commit from the files of an earlier run brought."""
     return AdoptedBatch(
         batch_id=batch.batch_id,
         attempt=batch.attempt,
         snapshot_id=snapshot_id,
-        ranges=str(batch.ranges),
+        ranges=batch.ranges,
         balance=total(written.balances.values()),
         data_files=len(written.data_files),
         file_bytes=written.file_bytes,

@@ -5,17 +5,15 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-from spark_jobs.commit.batch_commit import commit_change
+from spark_jobs.commit.batch_commit import ChangeCommit, batch_of_change
+from spark_jobs.commit.landing import land
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.batch import Batch, BatchKind
+from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.commit_summary import actor_summary
-from spark_jobs.protocol.offsets import OffsetRanges
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from pyiceberg.table import Table
 
     from spark_jobs.connections.connect import Connections
     from spark_jobs.protocol.progress import Progress
@@ -39,24 +37,7 @@ def reanchor(
     if progress.anchor == table.metadata.current_snapshot_id and change(progress) == progress:
         return
     summary = actor_summary(connections.actor, connections.run_id)
-    commit_change(
-        connections.open_catalog,
-        _batch(table, progress, connections),
-        change,
-        summary,
-        connections.fail_points,
+    batch = batch_of_change(
+        table, BatchKind.REANCHOR, pipeline="", attempt=uuid.uuid4().hex, now_us=connections.now_us()
     )
-
-
-def _batch(table: Table, progress: Progress, connections: Connections) -> Batch:
-    return Batch(
-        pipeline="",
-        table=".".join(table.name()),
-        topic=progress.topic,
-        generation=progress.generation,
-        ranges=OffsetRanges(()),
-        attempt=uuid.uuid4().hex,
-        ingested_at_us=connections.now_us(),
-        kind=BatchKind.REANCHOR,
-        epoch=progress.replay_epoch,
-    )
+    land(connections, ChangeCommit(batch, change, summary))

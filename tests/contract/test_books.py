@@ -11,7 +11,6 @@ from spark_jobs.books.entries import BookEntry, books_of, entry_of
 from spark_jobs.books.table import covering, enter, newest_first
 from spark_jobs.lake.row_filters import equals
 from spark_jobs.protocol.batch import Balance
-from spark_jobs.protocol.fail_points import NoFailPoints
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.txlog.entries import Attempt
 from tests.support.log_entries import TABLE_UUID, finished_phases, make_batch
@@ -35,7 +34,7 @@ def entry(attempt: str, start: int, at_us: int = LATE_2025_US) -> BookEntry:
 def fold(lake: Lake, *entries: BookEntry) -> int:
     """Enter them under a commit of their own; rows added."""
     books = books_of(lake.name())
-    return enter(lake.open, books, entries, fold=uuid.uuid4().hex, fail_points=NoFailPoints()).rows
+    return enter(lake.access(), books, entries, fold=uuid.uuid4().hex).rows
 
 
 def all_entries(lake: Lake) -> list[BookEntry]:

@@ -10,6 +10,7 @@ import pytest
 
 from spark_jobs.commit.anchor import check_anchor, check_properties
 from spark_jobs.protocol.errors import CorruptLog, SourceChanged
+from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import (
     PROPERTY_LAST_COMMITS,
     PROPERTY_LEADER_EPOCHS,
@@ -166,7 +167,7 @@ def test_any_property_set_by_hand_is_an_error(lake: Lake, name: str, value: str 
     """Each reads well and is not what was committed: owed dead letters would be forgotten, and swept."""
     lake.make_table()
     lake.drain(0, 10)
-    owed = PendingDeadLetters("a", {0: 0}, {0: 10}, ())
+    owed = PendingDeadLetters("a", OffsetRanges.between({0: 0}, {0: 10}), ())
     lake.act(lambda progress: replace(progress, replay_epoch=1, pending_dead_letters=owed))
     check_properties(lake.load())
     with lake.load().transaction() as transaction:

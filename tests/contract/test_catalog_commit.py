@@ -12,13 +12,12 @@ from pydantic import BaseModel
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID
 
-from spark_jobs.commit.batch_commit import commit_batch
-from spark_jobs.commit.landing import has_landed
+from spark_jobs.commit.landing import land
 from spark_jobs.commit.swap import stage_append
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import CommitConflict, SourceChanged
 from spark_jobs.protocol.fail_points import NoFailPoints
-from tests.support.lake import Lake, sends_of
+from tests.support.lake import Access, Lake, sends_of
 
 if TYPE_CHECKING:
     from typing import Any
@@ -38,7 +37,7 @@ def test_a_batch_lands_with_its_offsets(lake: Lake) -> None:
     assert progress_of(table) == committed.progress
     assert committed.snapshot_id == committed.progress.anchor == table.metadata.current_snapshot_id
     assert committed.progress.next_offsets == {0: 10}
-    assert has_landed(lake.open, lake.name(), request.batch.attempt)
+    assert lake.has_landed(request.batch.attempt)
     snapshot = table.current_snapshot()
     assert snapshot is not None
     assert snapshot.summary is not None
@@ -104,7 +103,7 @@ def test_every_commit_compares_main_and_the_table(lake: Lake) -> None:
             return sends_of(lake.open(), seen)
 
         before = lake.load().metadata
-        commit_batch(recorded, lake.request(start, start + 10, files=files), NoFailPoints())
+        land(Access(recorded, NoFailPoints()), lake.request(start, start + 10, files=files))
         (requirements,) = seen
         refs = [r for r in requirements if isinstance(r, AssertRefSnapshotId)]
         assert [(r.ref, r.snapshot_id) for r in refs] == [("main", before.current_snapshot_id)]
@@ -143,7 +142,7 @@ def test_a_conflict_deletes_nothing(lake: Lake) -> None:
         lake.commit(loser)
     assert caught.value.code == "offsets-moved"
     io = lake.load().io
-    assert all(io.new_input(file.path).exists() for file in loser.data_files)
+    assert all(io.new_input(file.path).exists() for file in loser.written.data_files)
 
 
 def test_main_moved_by_others_keeps_the_same_files(lake: Lake) -> None:
@@ -154,7 +153,7 @@ def test_main_moved_by_others_keeps_the_same_files(lake: Lake) -> None:
     assert committed.retries == 1
     assert lake.offsets() == list(range(10))
     paths = {task.file.file_path for task in lake.load().scan().plan_files()}
-    assert paths == {file.path for file in request.data_files}
+    assert paths == {file.path for file in request.written.data_files}
 
 
 def test_rows_of_others_that_come_between_are_not_built_upon(lake: Lake) -> None:
@@ -212,4 +211,4 @@ def test_attempts_are_told_apart(lake: Lake) -> None:
     mine, theirs = (lake.request(0, 10, attempt=uuid.uuid4().hex) for _ in range(2))
     assert mine.batch.batch_id == theirs.batch.batch_id
     lake.commit(theirs)
-    assert not has_landed(lake.open, lake.name(), mine.batch.attempt)
+    assert not lake.has_landed(mine.batch.attempt)

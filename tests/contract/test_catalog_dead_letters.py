@@ -9,7 +9,6 @@ import pytest
 from spark_jobs.commit.dead_letter_commit import commit_dead_letters
 from spark_jobs.lake.tables import dead_letters_of, progress_of
 from spark_jobs.protocol.errors import CommitConflict
-from spark_jobs.protocol.fail_points import NoFailPoints
 
 if TYPE_CHECKING:
     from tests.support.lake import Lake
@@ -18,7 +17,7 @@ DEAD = "t_dead_letters"
 
 
 def _bring(lake: Lake, progress: object) -> object:
-    return commit_dead_letters(lake.open, lake.name(), progress, {}, NoFailPoints())  # type: ignore[arg-type]
+    return commit_dead_letters(lake.access(), lake.name(), progress, {})  # type: ignore[arg-type]
 
 
 def test_nothing_owed_is_nothing_done(sqlite_lake: Lake) -> None:

@@ -13,13 +13,10 @@ import pytest
 
 from prove.lab.fault_proxy import Fault, FaultProxy, is_table_commit
 from spark_jobs.commit import landing
-from spark_jobs.commit.batch_commit import commit_batch
-from spark_jobs.commit.landing import has_landed
 from spark_jobs.lake import rest_catalog, sql_catalog
 from spark_jobs.lake.catalog import close_catalog, open_catalog
 from spark_jobs.protocol.errors import CommitStateUnknown, ConfigError, RetryableError
-from spark_jobs.protocol.fail_points import NoFailPoints
-from tests.support.lake import Lake, Once
+from tests.support.lake import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,8 +75,8 @@ def test_a_commit_that_did_not_land_is_unknown_and_done_again(
     said = "made up by the proxy" if fault is Fault.REFUSED_503 else "ConnectionError"
     assert said in caught.value.message
     assert [seen.method for seen in proxy.faulted()] == ["POST"]
-    assert not has_landed(lake.open, lake.name(), request.batch.attempt)
-    assert all(lake.load().io.new_input(file.path).exists() for file in request.data_files)
+    assert not lake.has_landed(request.batch.attempt)
+    assert all(lake.load().io.new_input(file.path).exists() for file in request.written.data_files)
     lake.drain(0, 10)
     assert lake.offsets() == list(range(10))
 
@@ -95,7 +92,7 @@ def test_what_lands_after_the_read_back_is_refused_or_found(proxied: tuple[Lake,
     lake.drain(0, 10)
     time.sleep(2.5)
     assert lake.offsets() == list(range(10))
-    assert not has_landed(lake.open, lake.name(), request.batch.attempt)
+    assert not lake.has_landed(request.batch.attempt)
 
 
 @pytest.mark.usefixtures("short_read_back")
@@ -105,7 +102,7 @@ def test_a_catalog_gone_at_read_back_leaves_the_outcome_unknown(proxied: tuple[L
     request = lake.request(0, 10)
     proxy.arm(Fault.CUT_BEFORE, is_table_commit)
     with pytest.raises(CommitStateUnknown):
-        commit_batch(lake.open, request, Once("commit.before-swap", proxy.stop))
+        lake.commit(request, proxy.stop)
     assert [seen.method for seen in proxy.faulted()] == ["POST"]
 
 
@@ -115,7 +112,7 @@ def test_a_catalog_gone_before_the_swap_is_worth_a_retry(proxied: tuple[Lake, Fa
     request = lake.request(0, 10)
     proxy.stop()
     with pytest.raises(RetryableError) as caught:
-        commit_batch(lake.open, request, NoFailPoints())
+        lake.commit(request)
     assert caught.value.code == "catalog-away"
 
 
@@ -171,7 +168,7 @@ def test_a_locked_catalog_commits_nothing_and_shows_nothing(
         writer.execute("BEGIN IMMEDIATE")
         with pytest.raises(CommitStateUnknown):
             lake.commit(request)
-        assert not has_landed(lake.open, lake.name(), request.batch.attempt)
+        assert not lake.has_landed(request.batch.attempt)
     lake.drain(0, 10)
     assert lake.offsets() == list(range(10))
 

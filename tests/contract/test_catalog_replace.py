@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,7 +13,7 @@ from pyiceberg.table.snapshots import Operation
 
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.dead_letter_commit import commit_dead_letters
-from spark_jobs.commit.landing import Intent, land
+from spark_jobs.commit.landing import land
 from spark_jobs.commit.replace import Rewriter, stage_replace
 from spark_jobs.commit.replacing import ReplacedOffsets
 from spark_jobs.lake.data_files import to_data_file
@@ -22,8 +22,7 @@ from spark_jobs.lake.named_files import named_of
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.protocol.fail_points import NoFailPoints
-from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import PendingDeadLetters
 from spark_jobs.schema.arrow_schema import file_schema
 from spark_jobs.storage.file_listing import find_files
@@ -40,7 +39,31 @@ if TYPE_CHECKING:
     from spark_jobs.commit.landing import Committed
     from spark_jobs.commit.swap import Swap
     from spark_jobs.protocol.fail_points import FailPoints
+    from spark_jobs.protocol.written_file import WrittenFile
     from tests.support.lake import Lake
+
+
+@dataclass(frozen=True)
+class Replacing:
+    """A replay without an epoch."""
+
+    identifier: str
+    attempt: str
+    replaced: ReplacedOffsets
+    files: list[WrittenFile]
+    rewriter: Rewriter
+    fail_point: ClassVar[str] = "replay"
+
+    def stage(self, table: Table, _connections: object) -> Swap:
+        check_anchor(table)
+        return stage_replace(
+            table,
+            self.replaced,
+            [to_data_file(file, table.metadata) for file in self.files],
+            progress=progress_of(table).recorded(self.attempt),
+            summary={"sluice.attempt": self.attempt},
+            rewriter=self.rewriter,
+        )
 
 
 def replace_rows(
@@ -54,18 +77,8 @@ def replace_rows(
     attempt = uuid.uuid4().hex
     replaced = ReplacedOffsets.of(generation, (OffsetRange(*r) for r in ranges))
     files = write_rows(lake.load(), 0, offsets, attempt) if offsets else []
-    rewriter = Rewriter(attempt)
-
-    def stage(table: Table) -> Swap:
-        check_anchor(table)
-        added = [to_data_file(file, table.metadata) for file in files]
-        progress = progress_of(table).recorded(attempt, {0: 0}, {0: 0})
-        return stage_replace(
-            table, replaced, added, progress=progress, summary={"sluice.attempt": attempt}, rewriter=rewriter
-        )
-
-    points = Once("replay.before-swap", before_swap) if before_swap else NoFailPoints()
-    return land(lake.open, Intent(lake.name(), attempt, "replay", stage), points)
+    points = Once("replay.before-swap", before_swap) if before_swap else None
+    return land(lake.access(points), Replacing(lake.name(), attempt, replaced, files, Rewriter(attempt)))
 
 
 def paths(lake: Lake) -> set[str]:
@@ -118,7 +131,7 @@ def test_whole_files_are_dropped_and_others_stay_as_they_are(lake: Lake) -> None
     before = progress_of(lake.load())
     committed = replace_rows(lake, (0, 10, 20), offsets=(10, 12))
     assert lake.offsets() == [*range(10), 10, 12, *range(20, 30)]
-    kept = {file.path for request in (first, third) for file in request.data_files}
+    kept = {file.path for request in (first, third) for file in request.written.data_files}
     assert kept < paths(lake)
     table = lake.load()
     snapshot = table.current_snapshot()
@@ -176,7 +189,8 @@ def test_a_null_partition_is_replaced_too(sqlite_lake: Lake) -> None:
     ]
     writer.write(pa.Table.from_pylist(empty, schema=file_schema(table)))
     request = lake.request(10, 20, files=False)
-    lake.commit(replace(request, data_files=tuple(writer.close())))
+    written = replace(request.written, data_files=tuple(writer.close()))
+    lake.commit(replace(request, written=written))
     replace_rows(lake, (0, 12, 18))
     assert lake.offsets() == [*range(12), 18, 19]
     replace_rows(lake, (0, 0, 20))
@@ -274,10 +288,10 @@ def test_who_pays_a_debt_that_is_paid_leaves_no_file(lake: Lake) -> None:
 
     def pay(fail_points: FailPoints | None = None) -> None:
         progress = progress_of(lake.load())
-        commit_dead_letters(lake.open, lake.name(), progress, {}, fail_points or NoFailPoints())
+        commit_dead_letters(lake.access(fail_points), lake.name(), progress, {})
 
     pay()
-    owed = PendingDeadLetters(uuid.uuid4().hex, {0: 4}, {0: 6}, (), replaces=True)
+    owed = PendingDeadLetters(uuid.uuid4().hex, OffsetRanges.between({0: 4}, {0: 6}), (), replaces=True)
     lake.act(lambda p: replace(p, pending_dead_letters=owed, replay_epoch=p.replay_epoch + 1))
     pay(Once("dead-letters.before-swap", pay))
     table = lake.load("t_dead_letters")

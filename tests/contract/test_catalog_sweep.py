@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from spark_jobs.commit.batch_commit import CommitRequest
+    from spark_jobs.commit.batch_commit import DrainCommit
+    from spark_jobs.protocol.written_file import WrittenFile
     from tests.support.lake import Lake
 
 
@@ -83,14 +84,14 @@ def test_a_file_named_by_another_scheme_is_not_swept(lake_with_history: Lake, tm
     assert scene.lake.offsets() == [*range(4), *range(5, 10)]
 
 
-def named_as(request: CommitRequest, spelling: Callable[[str], str]) -> CommitRequest:
+def named_as(request: DrainCommit, spelling: Callable[[str], str]) -> DrainCommit:
     """The same files under other names for their places."""
-    owed = request.pending_dead_letters
-    assert owed is not None
+
+    def respelled(files: tuple[WrittenFile, ...]) -> tuple[WrittenFile, ...]:
+        return tuple(replace(file, path=spelling(file.path)) for file in files)
+
+    written = request.written
+    data_files, dead_letter_files = respelled(written.data_files), respelled(written.dead_letter_files)
     return replace(
-        request,
-        data_files=tuple(replace(file, path=spelling(file.path)) for file in request.data_files),
-        pending_dead_letters=replace(
-            owed, files=tuple(replace(file, path=spelling(file.path)) for file in owed.files)
-        ),
+        request, written=replace(written, data_files=data_files, dead_letter_files=dead_letter_files)
     )

@@ -11,7 +11,6 @@ from prove.lab.new_lab import by_offset, progress
 from prove.lab.pipeline_lab import orders
 from prove.lab.work_loop import looping
 from spark_jobs.acts.held import discard, held_batches, publish
-from spark_jobs.replay.ranges import parse_range
 
 if TYPE_CHECKING:
     from prove.lab.new_lab import NewLab
@@ -44,7 +43,7 @@ def _next_held(lab: Lab, drains: WorkLoop) -> HeldBatch:
 
 
 def _offsets(batches: list[HeldBatch]) -> set[tuple[int, int]]:
-    ranges = (parse_range(text) for batch in batches for text in batch.ranges.split())
+    ranges = (each for batch in batches for each in batch.ranges)
     return {(r.partition, offset) for r in ranges for offset in range(r.start, r.end)}
 
 

@@ -90,7 +90,7 @@ def test_a_damaged_data_file_is_named_with_its_range(
 def test_another_tables_file_in_its_place_is_noticed(landed: Scene) -> None:
     """Its size may be right or wrong: the rows are counted too."""
     nine, other = _data_file(landed.lake.load(), 9), landed.lake.request(30, 33)
-    content = Path(normalise_path(other.data_files[0].path)).read_bytes()
+    content = Path(normalise_path(other.written.data_files[0].path)).read_bytes()
     nine.write_bytes(content)
     assert "bytes, the metadata says" in _only(_audit(landed)).what
 
@@ -149,7 +149,8 @@ def test_batches_that_do_not_balance_and_offsets_with_holes_are_named(landed: Sc
     """By what the snapshots' summaries say."""
     counted = {"sluice.balance": json.dumps({"0": [8, 1, 0, 0]}), "sluice.records": "10"}
     request = landed.lake.request(30, 40)
-    landed.lake.commit(replace(request, summary={**request.summary, **counted}))
+    written = replace(request.written, summary={**request.written.summary, **counted})
+    landed.lake.commit(replace(request, written=written))
     unbalanced = _only(_audit(landed))
     assert "3 of its 10 offsets or rows are unaccounted for" in unbalanced.what
     assert unbalanced.mend == './sluice replay p --range 0:30-40 --reason "..."'

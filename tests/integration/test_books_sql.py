@@ -13,7 +13,6 @@ import pytest
 from spark_jobs.books.entries import BookEntry, entry_of
 from spark_jobs.books.table import enter
 from spark_jobs.protocol.batch import Balance
-from spark_jobs.protocol.fail_points import NoFailPoints
 from spark_jobs.txlog.entries import Attempt
 from tests.support.lake import Lake
 from tests.support.log_entries import TABLE_UUID, finished_phases, make_batch
@@ -43,7 +42,7 @@ def lake(sqlite_catalog_properties: dict[str, str]) -> Lake:
 
 def ask(lake: Lake, sql: str, *entries: BookEntry) -> list[tuple[Any, ...]]:
     """What the query says of books with these entries."""
-    enter(lake.open, lake.name("sluice_batches"), entries, fold="fold", fail_points=NoFailPoints())
+    enter(lake.access(), lake.name("sluice_batches"), entries, fold="fold")
     sluice_batches = lake.load("sluice_batches").scan().to_arrow()
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")

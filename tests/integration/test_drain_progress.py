@@ -93,7 +93,7 @@ def test_a_long_backlog_is_many_commits_of_which_the_last_twenty_are_kept(new_la
     table = lab.table()
     commits = progress(lab).last_commits
     assert [commit.attempt for commit in commits] == [batch.attempt for batch in result.batches[-20:]]
-    assert (commits[0].starts, commits[-1].ends) == ({0: 3}, {0: 63})
+    assert (commits[0].ranges.starts, commits[-1].ranges.ends) == ({0: 3}, {0: 63})
     assert len(table.metadata.snapshots) == 22
     folder = lab.path.parent / "home" / "lake"
     location = table.location().removeprefix("file://")

@@ -52,7 +52,7 @@ def test_a_batch_that_does_not_is_held_and_later_ones_wait(new_lab: NewLab) -> N
     new_lab.produce(lab, sales(20, 5, price=900.0))
     held = lab.drain()
     assert (held.stopped, held.lag_records, len(held.batches)) == ("held", 5, 0)
-    assert held.held[0].ranges == "0:20-25"
+    assert str(held.held[0].ranges) == "0:20-25"
     assert "not met by 5 of 5 rows (first at 0:20, 0:21, 0:22)" in held.held[0].story
     files = lab.stray_files()
     assert len(files) == 1

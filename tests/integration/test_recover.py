@@ -81,7 +81,7 @@ def test_unfinished_writing_is_left_then_swept(scene: Scene, phases: int) -> Non
 def test_missing_file_is_not_adopted(scene: Scene) -> None:
     """A commit would name a file that is gone, so the range is done again."""
     request = scene.leave(0, 10, 4)
-    scene.lake.load().io.delete(request.data_files[0].path)
+    scene.lake.load().io.delete(request.written.data_files[0].path)
     assert "missing" in scene.recover().left[0].reason
     assert scene.lake.next_offset() == 0
 
@@ -89,7 +89,7 @@ def test_missing_file_is_not_adopted(scene: Scene) -> None:
 def test_cut_file_is_not_adopted(scene: Scene) -> None:
     """A file of the wrong size is not committed."""
     request = scene.leave(0, 10, 4)
-    output = scene.lake.load().io.new_output(request.data_files[0].path)
+    output = scene.lake.load().io.new_output(request.written.data_files[0].path)
     with output.create(overwrite=True) as stream:
         stream.write(b"PAR1")
     assert len(scene.recover().left) == 1

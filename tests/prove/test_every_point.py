@@ -68,13 +68,17 @@ def _phases(file: str) -> set[str]:
 
 def _swaps() -> set[str]:
     """What commits are called."""
-    intents = (
-        call
+    return {
+        _text(statement.value)
         for path in ROOM.rglob("*.py")
-        for call in _calls(path)
-        if isinstance(call.func, ast.Name) and call.func.id == "Intent"
-    )
-    return {_text(intent.args[2]) for intent in intents}
+        for statement in ast.walk(ast.parse(path.read_text()))
+        if isinstance(statement, ast.AnnAssign | ast.Assign) and statement.value is not None
+        if "fail_point" in {getattr(target, "id", "") for target in _targets(statement)}
+    }
+
+
+def _targets(statement: ast.AnnAssign | ast.Assign) -> list[ast.expr]:
+    return statement.targets if isinstance(statement, ast.Assign) else [statement.target]
 
 
 def _text(argument: ast.expr) -> str:

@@ -14,16 +14,18 @@ from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 
-from spark_jobs.commit.batch_commit import CommitRequest, commit_batch, commit_change
+from spark_jobs.commit.batch_commit import ChangeCommit, DrainCommit
 from spark_jobs.commit.birth import create_table
+from spark_jobs.commit.landing import land
 from spark_jobs.lake.catalog import open_catalog
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
-from spark_jobs.protocol.batch import Batch, BatchKind
+from spark_jobs.protocol.batch import Balance, Batch, BatchKind
 from spark_jobs.protocol.fail_points import NoFailPoints
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
-from spark_jobs.protocol.progress import PendingDeadLetters, Progress
+from spark_jobs.protocol.progress import Progress
 from spark_jobs.schema.arrow_schema import file_schema
+from spark_jobs.txlog.entries import ParquetWritten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
     from spark_jobs.commit.landing import Committed
     from spark_jobs.protocol.fail_points import FailPoints
+    from spark_jobs.protocol.written_file import WrittenFile
 
 TOPIC = "flights"
 DAY = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -41,6 +44,14 @@ SCHEMA = Schema(
     NestedField(2, "name", StringType(), required=False),
     NestedField(3, "at", TimestamptzType(), required=False),
 )
+
+
+@dataclass(frozen=True)
+class Access:
+    """What a commit needs of a job's connections."""
+
+    open_catalog: Callable[[], Catalog]
+    fail_points: FailPoints
 
 
 @dataclass(frozen=True)
@@ -81,7 +92,7 @@ class Lake:
         attempt: str | None = None,
         dead_letters: Sequence[int] = (),
         files: bool = True,
-    ) -> CommitRequest:
+    ) -> DrainCommit:
         """A batch [start, end) of one partition, its rows and dead letters written, nothing committed."""
         ranges = OffsetRanges((OffsetRange(partition, start, end),))
         loaded = self.load(table)
@@ -96,30 +107,37 @@ class Lake:
             epoch=progress_of(loaded).rollbacks,
         )
         offsets = [o for o in range(start, end) if o not in dead_letters]
-        return CommitRequest(
-            self.name(table),
-            str(loaded.metadata.table_uuid),
-            batch,
-            tuple(write_rows(loaded, partition, offsets, batch.attempt)) if files else (),
-            self._pending(batch, partition, dead_letters) if dead_letters else None,
-            {"sluice.actor": "test"},
+        data_files = tuple(write_rows(loaded, partition, offsets, batch.attempt)) if files else ()
+        written = ParquetWritten(
+            data_files=data_files,
+            dead_letter_files=self._dead_letters(batch, partition, dead_letters) if dead_letters else (),
+            rows=len(offsets) if files else 0,
+            bytes_read=100,
+            file_bytes=sum(file.bytes for file in data_files),
+            balances={partition: _balance(ranges.records, len(offsets) if files else 0, len(dead_letters))},
+            summary={"sluice.actor": "test"},
         )
+        return DrainCommit(batch, str(loaded.metadata.table_uuid), written, committed_at_ms=0)
 
-    def _pending(self, batch: Batch, partition: int, offsets: Sequence[int]) -> PendingDeadLetters:
+    def _dead_letters(self, batch: Batch, partition: int, offsets: Sequence[int]) -> tuple[WrittenFile, ...]:
         table = self.load(dead_letters_of(batch.table).rpartition(".")[2])
-        files = write_dead_letters(table, partition, offsets, batch.attempt)
-        return PendingDeadLetters(batch.attempt, batch.ranges.starts, batch.ranges.ends, tuple(files))
+        return tuple(write_dead_letters(table, partition, offsets, batch.attempt))
 
-    def commit(self, request: CommitRequest, before_swap: Callable[[], None] | None = None) -> Committed:
-        points = NoFailPoints() if before_swap is None else Once("commit.before-swap", before_swap)
-        return commit_batch(self.open, request, points)
+    def commit(self, request: DrainCommit, before_swap: Callable[[], None] | None = None) -> Committed:
+        return land(self.access(Once("commit.before-swap", before_swap) if before_swap else None), request)
+
+    def access(self, fail_points: FailPoints | None = None) -> Access:
+        return Access(self.open, fail_points or NoFailPoints())
+
+    def has_landed(self, attempt: str, table: str = "t") -> bool:
+        return progress_of(self.load(table)).has_landed(attempt)
 
     def drain(self, start: int, end: int, **more: Any) -> Committed:
         return self.commit(self.request(start, end, **more))
 
     def act(self, change: Callable[[Progress], Progress], fail_points: FailPoints | None = None) -> Committed:
         batch = Batch("p", self.name(), TOPIC, 0, OffsetRanges(()), uuid.uuid4().hex, 1, kind=BatchKind.PAUSE)
-        return commit_change(self.open, batch, change, {}, fail_points or NoFailPoints())
+        return land(self.access(fail_points), ChangeCommit(batch, change, {}))
 
     def compact(self) -> None:
         """A ``replace`` snapshot as compaction by another engine leaves it: without our summary."""
@@ -156,12 +174,17 @@ class Once:
         return NoFailPoints, ()
 
 
+def _balance(offsets: int, rows: int, dead_letters: int) -> Balance:
+    """What is neither is a tombstone."""
+    return Balance(rows, dead_letters, offsets - rows - dead_letters)
+
+
 def _as_replace(update: AddSnapshotUpdate) -> AddSnapshotUpdate:
     replaced = update.snapshot.model_copy(update={"summary": Summary(Operation.REPLACE)})
     return update.model_copy(update={"snapshot": replaced})
 
 
-def write_rows(table: Table, partition: int, offsets: Sequence[int], attempt: str) -> list[dict[str, Any]]:
+def write_rows(table: Table, partition: int, offsets: Sequence[int], attempt: str) -> list[WrittenFile]:
     """Write one row for each offset through the writer of a task."""
     rows = [
         {"id": o, "name": f"n{o}", "at": DAY + dt.timedelta(hours=o), **_coordinates(partition, o)}
@@ -172,13 +195,13 @@ def write_rows(table: Table, partition: int, offsets: Sequence[int], attempt: st
 
 def write_dead_letters(
     table: Table, partition: int, offsets: Sequence[int], attempt: str
-) -> list[dict[str, Any]]:
+) -> list[WrittenFile]:
     """Write one dead letter for each offset."""
     rows = [{"value": b"{", "error": "not JSON", **_coordinates(partition, o)} for o in offsets]
     return _write(table, rows, attempt)
 
 
-def _write(table: Table, rows: list[dict[str, Any]], attempt: str) -> list[dict[str, Any]]:
+def _write(table: Table, rows: list[dict[str, Any]], attempt: str) -> list[WrittenFile]:
     prefix = f"{attempt}-0-{uuid.uuid4().hex[:8]}"
     writer = SplitWriter(
         table.metadata, table.io, file_prefix=prefix, row_group_bytes=1 << 20, max_open_files=8

@@ -48,7 +48,7 @@ def dead_rows_of(dead: tuple[History, ...]) -> dict[int, str]:
     for history in dead:
         pending = pending_of(history)
         assert pending is not None
-        start, end = pending.starts.get(0, 0), pending.ends.get(0, 0)
+        start, end = pending.ranges.starts.get(0, 0), pending.ranges.ends.get(0, 0)
         if pending.replaces:
             rows = {offset: row for offset, row in rows.items() if not start <= offset < end}
         for _file in pending.files:

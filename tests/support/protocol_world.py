@@ -127,14 +127,13 @@ def progress_of(history: History) -> Progress:
         return make_progress()
     before, attempt = progress_of(history[:-1]), history[-1].attempt
     batch = batch_of(attempt)
-    starts, ends = batch.ranges.starts, batch.ranges.ends
     if batch.kind is BatchKind.DRAIN:
-        owed = PendingDeadLetters(attempt, starts, ends, _described(dead_files_of(attempt)))
+        owed = PendingDeadLetters(attempt, batch.ranges, _described(dead_files_of(attempt)))
         return before.advanced(batch, owed if owed.files else None)
     if batch.kind is BatchKind.REPLAY:
-        owed = PendingDeadLetters(attempt, starts, ends, _described(dead_files_of(attempt)), replaces=True)
+        owed = PendingDeadLetters(attempt, batch.ranges, _described(dead_files_of(attempt)), replaces=True)
         return before.replayed(batch, owed)
-    return _after_act(before, batch).recorded(attempt, starts, ends)
+    return _after_act(before, batch).recorded(attempt, batch.ranges)
 
 
 def dead_files_of(attempt: str) -> frozenset[str]:

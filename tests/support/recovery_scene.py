@@ -13,17 +13,16 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.connect import Connections
 from spark_jobs.lake.locations import data_location
 from spark_jobs.lake.tables import dead_letters_of
-from spark_jobs.protocol.batch import Balance
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.recovery.recover import recover
 from spark_jobs.storage.file_listing import list_files
-from spark_jobs.txlog.entries import FlushStart, ParquetWritten
+from spark_jobs.txlog.entries import FlushStart
 from spark_jobs.txlog.store import TxlogStore
 from tests.support.lake import TOPIC, Lake
 from tests.support.log_entries import buffer_snapshot, offset_commit
 
 if TYPE_CHECKING:
-    from spark_jobs.commit.batch_commit import CommitRequest
+    from spark_jobs.commit.batch_commit import DrainCommit
     from spark_jobs.recovery.recovered import RecoveryResult
 
 PLANNED_US = 1_767_225_600_000_000
@@ -78,36 +77,20 @@ class Scene:
         points = FailAt(point)
         return recover(self.pipeline, replace(self.connections, fail_points=points, now_us=lambda: now_us))
 
-    def leave(self, start: int, end: int, phases: int, **more: Any) -> CommitRequest:
+    def leave(self, start: int, end: int, phases: int, **more: Any) -> DrainCommit:
         """A run that planned [start, end), wrote its files and died after this many phases, uncommitted."""
         request = self.lake.request(start, end, **more)
         self.log(request, phases)
         return request
 
-    def log(self, request: CommitRequest, phases: int) -> None:
+    def log(self, request: DrainCommit, phases: int) -> None:
         """Write the first phases of a batch."""
         batch, table = request.batch, self.lake.load()
-        pending = request.pending_dead_letters
-        dead_letters = pending.files if pending else ()
-        balance = Balance(
-            rows=sum(file.rows for file in request.data_files),
-            dead_letters=sum(file.rows for file in dead_letters),
-        )
-        balance = replace(balance, tombstones=batch.ranges.records - balance.offsets)
-        files_bytes = sum(file.bytes for file in request.data_files)
         entries = (
             offset_commit(batch),
             buffer_snapshot(),
             FlushStart(batch.attempt, data_location(table), data_location(self.dead_letter_table())),
-            ParquetWritten(
-                request.data_files,
-                dead_letters,
-                balance.rows,
-                100,
-                files_bytes,
-                {0: balance},
-                {"sluice.actor": "dead"},
-            ),
+            replace(request.written, summary={"sluice.actor": "dead"}),
         )
         for entry in entries[:phases]:
             self.connections.txlog.append(request.table_uuid, batch, entry)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from spark_jobs.commit.dead_letters import is_of_another_table, still_owed
+from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import PendingDeadLetters, Progress
 from tests.support.log_entries import written_file
 
@@ -32,11 +33,16 @@ def test_dead_letters_ahead_are_of_another_table(there: dict[str, object], is_an
     assert is_of_another_table(replace(DATA, **there), DATA) is is_another
 
 
+RANGES = OffsetRanges.between({0: 0}, {0: 20})
+
+
 def test_what_is_owed_is_owed_until_it_landed() -> None:
     """The data table goes on naming it until its own next commit."""
-    pending = PendingDeadLetters("attempt-1", {0: 0}, {0: 20}, (written_file("dead.parquet"),))
+    pending = PendingDeadLetters(
+        "attempt-1", OffsetRanges.between({0: 0}, {0: 20}), (written_file("dead.parquet"),)
+    )
     owing = replace(DATA, pending_dead_letters=pending)
     assert still_owed(DATA, None) is None
     assert still_owed(owing, None) is pending
-    assert still_owed(owing, DATA.recorded("attempt-0", {}, {})) is pending
-    assert still_owed(owing, DATA.recorded("attempt-1", {}, {})) is None
+    assert still_owed(owing, DATA.recorded("attempt-0")) is pending
+    assert still_owed(owing, DATA.recorded("attempt-1")) is None

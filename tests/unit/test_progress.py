@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from spark_jobs.acts.new_source import follow_source
 from spark_jobs.protocol.batch import Batch
 from spark_jobs.protocol.errors import CorruptLog
-from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import (
     LAST_COMMITS_KEPT,
     PROPERTY_FORMAT_VERSION,
@@ -31,7 +31,10 @@ from tests.support.log_entries import written_file
 
 OFFSETS = st.dictionaries(st.integers(0, 500), st.integers(0, 2**62), max_size=5)
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
-COMMITS = st.builds(CommitRecord, NAMES, OFFSETS, OFFSETS)
+RANGES = st.dictionaries(
+    st.integers(0, 500), st.tuples(st.integers(0, 2**62), st.integers(0, 2**31)), max_size=5
+).map(lambda spans: OffsetRanges.of(OffsetRange(p, start, start + n) for p, (start, n) in spans.items()))
+COMMITS = st.builds(CommitRecord, NAMES, RANGES)
 FILES = st.lists(st.builds(WrittenFile), max_size=2).map(tuple)
 PROGRESS = st.builds(
     Progress,
@@ -43,8 +46,7 @@ PROGRESS = st.builds(
     earlier=st.dictionaries(st.integers(1, 6), OFFSETS, max_size=3),
     last_commits=st.lists(COMMITS, max_size=3).map(tuple),
     anchor=st.none() | st.integers(0, 2**62),
-    pending_dead_letters=st.none()
-    | st.builds(PendingDeadLetters, NAMES, OFFSETS, OFFSETS, FILES, st.booleans()),
+    pending_dead_letters=st.none() | st.builds(PendingDeadLetters, NAMES, RANGES, FILES, st.booleans()),
     starts=OFFSETS,
     last_drain=st.none() | st.builds(LastDrain),
     replay_epoch=st.integers(0, 2**40),
@@ -72,11 +74,13 @@ def _batch(attempt: str, start: int, end: int) -> Batch:
 
 def test_a_batch_moves_its_partitions_and_is_remembered() -> None:
     """Partitions it does not cover stay, dead letters it owes are named, those paid before are forgotten."""
-    owed = PendingDeadLetters("b", {0: 5}, {0: 9}, (written_file("x"),))
-    before = Progress("orders", 1, {0: 5, 3: 1}, last_commits=(CommitRecord("a", {0: 0}, {0: 5}),))
-    after = before.advanced(_batch("b", 5, 9), owed)
+    batch, earlier = _batch("b", 5, 9), _batch("a", 0, 5)
+    owed = PendingDeadLetters("b", batch.ranges, (written_file("x"),))
+    before = Progress("orders", 1, {0: 5, 3: 1}, last_commits=(CommitRecord("a", earlier.ranges),))
+    after = before.advanced(batch, owed)
     assert after.next_offsets == {0: 9, 3: 1}
-    assert after.last_commits == (CommitRecord("a", {0: 0}, {0: 5}), CommitRecord("b", {0: 5}, {0: 9}))
+    assert after.last_commits == (CommitRecord("a", earlier.ranges), CommitRecord("b", batch.ranges))
+    assert (after.ranges_of("b"), after.ranges_of("c")) == (batch.ranges, NO_RANGES)
     assert after.has_landed("a")
     assert after.has_landed("b")
     assert not after.has_landed("c")

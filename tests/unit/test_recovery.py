@@ -236,7 +236,7 @@ def test_a_replay_lands_only_in_its_epoch_on_drained_offsets() -> None:
     assert not may_replay(replace(there, replay_epoch=4), batch)
     assert not may_replay(replace(there, generation=1), batch)
     assert not may_replay(replace(there, next_offsets={0: 9}), batch)
-    after = there.replayed(batch, PendingDeadLetters(batch.attempt, {0: 0}, {0: 10}, (), replaces=True))
+    after = there.replayed(batch, PendingDeadLetters(batch.attempt, batch.ranges, (), replaces=True))
     assert after.next_offsets == there.next_offsets
     assert not may_replay(after, batch)
     assert has_passed(after, batch)

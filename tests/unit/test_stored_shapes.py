@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from spark_jobs.protocol.batch import Balance
+from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import PendingDeadLetters, Progress, progress_from_properties
 from spark_jobs.protocol.written_file import WrittenFile
 from spark_jobs.txlog.entries import ParquetWritten, entry_to_json, fold
@@ -61,7 +62,7 @@ def test_fields_that_a_newer_version_adds_are_passed_over() -> None:
 
 def test_owed_dead_letters_are_written_and_read_as_ever() -> None:
     """The property holds the same JSON, keys in order of their names; fields added later are passed over."""
-    owed = PendingDeadLetters("a", {0: 0}, {0: 1}, (WRITTEN_FILE,))
+    owed = PendingDeadLetters("a", OffsetRanges.between({0: 0}, {0: 1}), (WRITTEN_FILE,))
     properties = Progress("t", 0, {0: 1}, pending_dead_letters=owed).to_properties()
     value = {
         "attempt": "a",
