@@ -32,7 +32,7 @@ AT = "2026-01-01T00:00:00Z"
 def small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
     """A first batch's split holds about 100 records, a later one's as many as their size allows."""
     for module in ("batch_plan", "table_columns"):
-        monkeypatch.setattr(f"spark_jobs.{module}.MAX_SPLIT_BYTES", 100 * FIRST_GUESS_BYTES_PER_RECORD)
+        monkeypatch.setattr(f"spark_jobs.drain.{module}.MAX_SPLIT_BYTES", 100 * FIRST_GUESS_BYTES_PER_RECORD)
 
 
 @pytest.fixture
