@@ -96,12 +96,9 @@ def replay_asset(pipeline: PipelineConfig) -> AssetsDefinition:
                     "replaced %s: %s of %s offsets", batch.ranges, f"{done:,}", f"{whole:,}"
                 ),
             )
-        balance = result.balance
         return MaterializeResult(
             metadata={
-                "rows": MetadataValue.int(balance.rows),
-                "dead_letters": MetadataValue.int(balance.dead_letters),
-                "tombstones": MetadataValue.int(balance.tombstones),
+                **{term: MetadataValue.int(n) for term, n in result.balance.items() if term != "gaps"},
                 "offsets": MetadataValue.int(sum(len(r) for r in result.ranges)),
                 "commits": MetadataValue.int(len(result.batches)),
                 "bytes_read": MetadataValue.int(sum(batch.bytes_read for batch in result.batches)),

@@ -28,9 +28,11 @@ BATCHES_SHOWN = 20
 def batch_line(batch: BatchResult) -> str:
     """Return one line of the run's log."""
     balance = batch.balance
+    further = "".join(f", {offsets:,} {term}" for term, offsets in balance.further.items())
     return (
         f"committed {balance.rows:,} rows, {balance.dead_letters:,} dead letters, "
-        f"{balance.tombstones:,} tombstones in {sum(batch.durations_ms.values()):,} ms: {batch.ranges}"
+        f"{balance.tombstones:,} tombstones{further}"
+        f" in {sum(batch.durations_ms.values()):,} ms: {batch.ranges}"
     )
 
 
@@ -69,13 +71,9 @@ def _figures(result: DrainResult) -> dict[str, MetadataValue]:
     for batch in result.batches:
         for step, milliseconds in batch.durations_ms.items():
             durations[step] = durations.get(step, 0) + milliseconds
-    balance = result.balance
     valid_through = result.valid_through_ms
     return {
-        "rows": MetadataValue.int(balance.rows),
-        "dead_letters": MetadataValue.int(balance.dead_letters),
-        "tombstones": MetadataValue.int(balance.tombstones),
-        "gaps": MetadataValue.int(balance.gaps),
+        **{term: MetadataValue.int(offsets) for term, offsets in result.balance.items()},
         "bytes_read": MetadataValue.int(sum(batch.bytes_read for batch in result.batches)),
         "data_files": MetadataValue.int(sum(batch.data_files for batch in result.batches)),
         "file_bytes": MetadataValue.int(sum(batch.file_bytes for batch in result.batches)),

@@ -20,6 +20,8 @@ from spark_jobs.protocol.errors import SluiceError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from spark_jobs.protocol.batch import Balance
+
 PIPE_WIDTH = 160  # a pipe has no width; 80 would cut table names in logs
 
 
@@ -96,6 +98,15 @@ def print_traceback(error: BaseException) -> None:
 def count(number: int, one: str, many: str | None = None) -> str:
     """``1 record``, ``2 records``."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def counts(balance: Balance) -> str:
+    """Return what became of records: ``2 rows, 1 dead letter, 0 tombstones``; a further term by its name."""
+    further = "".join(f", {offsets:,} {term}" for term, offsets in balance.further.items())
+    return (
+        f"{count(balance.rows, 'row')}, {count(balance.dead_letters, 'dead letter')}, "
+        f"{count(balance.tombstones, 'tombstone')}{further}"
+    )
 
 
 def seconds(milliseconds: float) -> str:

@@ -39,11 +39,8 @@ def command(pipeline: str) -> int:
 
 def print_batch(batch: BatchResult) -> None:
     """Print one line of what a batch brought."""
-    balance = batch.balance
     output.say(
-        f"  {batch.batch_id}: {output.count(balance.rows, 'row')}, "
-        f"{output.count(balance.dead_letters, 'dead letter')}, "
-        f"{output.count(balance.tombstones, 'tombstone')} "
+        f"  {batch.batch_id}: {output.counts(batch.balance)} "
         f"in {output.seconds(sum(batch.durations_ms.values()))}, snapshot {batch.snapshot_id}"
     )
 
@@ -60,11 +57,9 @@ def last_line(result: DrainResult) -> str:
         if not result.next_offsets:
             return f"nothing to do: the topic has no record yet, so there is no table {result.table} either"
         return f"nothing to do: {result.table} has everything up to the topic's last stable offsets; {lag}"
-    balance = result.balance
     adopted = f"{output.count(len(result.recovery.adopted), 'batch', 'batches')} adopted, "
     return (
         f"{result.stopped}: {adopted if result.recovery.adopted else ''}"
         f"{output.count(len(result.batches), 'batch', 'batches')} drained "
-        f"({output.count(balance.rows, 'row')}, {output.count(balance.dead_letters, 'dead letter')}, "
-        f"{output.count(balance.tombstones, 'tombstone')}); {lag}"
+        f"({output.counts(result.balance)}); {lag}"
     )

@@ -61,7 +61,7 @@ def _to_json(line: HistoryLine) -> dict[str, Any]:
     entry = dataclasses.asdict(line.entry)
     entry |= {
         "ranges": [[r.partition, r.start, r.end] for r in line.entry.ranges],
-        "balance": dataclasses.asdict(line.entry.balance),
+        "balance": line.entry.balance,
         "skipped": line.entry.skipped,
         "started_at": when(line.entry.started_at_us),
         "finished_at": when(line.entry.finished_at_us),

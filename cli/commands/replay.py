@@ -204,9 +204,7 @@ def _run(pipeline: PipelineConfig, connections: Connections, plan: ReplayPlan, r
     output.say(_last_line(result))
     return {
         "batches": [_fields(batch) for batch in result.batches],
-        "rows": result.balance.rows,
-        "dead_letters": result.balance.dead_letters,
-        "tombstones": result.balance.tombstones,
+        **{term: offsets for term, offsets in result.balance.items() if term != "gaps"},
     }
 
 
@@ -215,9 +213,7 @@ def _fields(batch: BatchResult) -> dict[str, Any]:
 
 
 def _last_line(result: ReplayResult) -> str:
-    balance = result.balance
     return (
         f"replayed {' '.join(map(str, result.ranges))} in {output.count(len(result.batches), 'commit')}: "
-        f"{output.count(balance.rows, 'row')}, {output.count(balance.dead_letters, 'dead letter')}, "
-        f"{output.count(balance.tombstones, 'tombstone')}"
+        f"{output.counts(result.balance)}"
     )

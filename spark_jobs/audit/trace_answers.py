@@ -67,16 +67,19 @@ def judge_rowless(kafka: KafkaSays, booked: Balance | None, there: int) -> Judge
 
 
 def _judge_by_balance(kafka: KafkaSays, booked: Balance, removed: int) -> Judgement:
-    counted = f"its batch counted {booked.tombstones} tombstones and {booked.gaps} gaps in the partition"
+    others = "".join(f", {offsets} {term}" for term, offsets in booked.further.items())
+    counted = (
+        f"its batch counted {booked.tombstones} tombstones and {booked.gaps} gaps{others} in the partition"
+    )
     if kafka is KafkaSays.NOTHING and booked.gaps:
         return Judgement(Where.GAP, f"Kafka has no readable record there, and {counted}")
-    if removed > 0 and booked.tombstones + booked.gaps == 0:
+    rowless = booked.offsets - booked.rows - booked.dead_letters
+    if removed > 0 and rowless == 0:
         return Judgement(Where.REMOVED, f"{_counted(removed)}, and {counted}")
     if removed > 0:
         return Judgement(Where.UNKNOWN, f"it was removed or never a row: {_counted(removed)}, but {counted}")
-    where = {(True, True): Where.EMPTY, (True, False): Where.TOMBSTONE, (False, True): Where.GAP}.get(
-        (booked.tombstones > 0, booked.gaps > 0), Where.MISSING
-    )
+    alone = {booked.tombstones: Where.TOMBSTONE, booked.gaps: Where.GAP}
+    where = alone.get(rowless, Where.EMPTY) if rowless else Where.MISSING
     return Judgement(where, f"no row or dead letter of its batch lacks, and {counted}")
 
 

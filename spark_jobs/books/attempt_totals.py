@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from spark_jobs.protocol.batch import BatchKind
+from spark_jobs.protocol.batch import Balance, BatchKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 BATCH_BOUNDS = (1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 COMMIT_BOUNDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 COMMIT_STEP = "commit"
-COUNTED = ("rows", "dead_letters", "tombstones", "bytes_read", "file_bytes", "data_files")
+COUNTED = ("bytes_read", "file_bytes", "data_files")
 
 
 @dataclass(slots=True)
@@ -47,11 +47,12 @@ class Distribution:
 
 @dataclass(slots=True)
 class Totals:
-    """``landed`` commits by kind, attempts ``given_up``, and the sums of ``COUNTED`` over landed ones."""
+    """Landed commits by kind, attempts given up, and sums of ``balance`` and ``COUNTED`` over the landed."""
 
     landed: Counter[str] = field(default_factory=Counter)
     given_up: int = 0
     counts: Counter[str] = field(default_factory=Counter)
+    balance: Balance = field(default_factory=Balance)
     batches: Distribution = field(default_factory=lambda: Distribution(BATCH_BOUNDS))
     commits: Distribution = field(default_factory=lambda: Distribution(COMMIT_BOUNDS))
 
@@ -61,15 +62,8 @@ class Totals:
             self.given_up += 1
             return
         self.landed[entry.kind] += 1
-        balance = entry.balance
-        self.counts.update(
-            rows=balance.rows,
-            dead_letters=balance.dead_letters,
-            tombstones=balance.tombstones,
-            bytes_read=entry.bytes_read,
-            file_bytes=entry.file_bytes,
-            data_files=entry.data_files,
-        )
+        self.balance += entry.balance
+        self.counts.update({name: getattr(entry, name) for name in COUNTED})
         # An adopted batch was timed by nobody; an act writes nothing that would take time.
         if entry.durations_ms and BatchKind(entry.kind).writes_files:
             self.batches.add([sum(entry.durations_ms.values()) / 1000])
@@ -81,6 +75,7 @@ class Totals:
             Counter(self.landed),
             self.given_up,
             Counter(self.counts),
+            self.balance,
             self.batches.copy(),
             self.commits.copy(),
         )

@@ -20,7 +20,7 @@ from pyiceberg.types import (
 )
 
 from spark_jobs.books.entries import BookEntry
-from spark_jobs.protocol.batch import Balance
+from spark_jobs.protocol.batch import TERMS, Balance
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.schema.arrow_schema import file_schema
 
@@ -44,7 +44,6 @@ _AS_IN_ENTRY = (
     ),
     *("reason", "actor", "run_id", "sluice_version"),
 )
-_SUMS = ("rows", "dead_letters", "tombstones", "gaps")
 
 
 def _list_of_structs(first_id: int, *names: str) -> IcebergType:
@@ -66,7 +65,7 @@ COLUMNS: tuple[tuple[str, IcebergType, str], ...] = (
     ("topic", StringType(), "Kafka topic"),
     ("generation", IntegerType(), "the source's generation, as in _kafka_generation"),
     ("ranges", _list_of_structs(1000, "partition", "start", "end"), "offsets by partition, ends exclusive"),
-    ("balance", _list_of_structs(1100, "partition", *_SUMS), "what became of the offsets, by partition"),
+    ("balance", _list_of_structs(1100, "partition", *TERMS), "what became of the offsets, by partition"),
     ("landed", BooleanType(), "whether its commit is in the table; false for one that was given up"),
     ("offsets", LongType(), "offsets covered: rows + dead_letters + tombstones + gaps + skipped when landed"),
     ("rows", LongType(), "rows written"),
@@ -105,6 +104,19 @@ def books_schema() -> Schema:
     )
 
 
+def further_columns(entries: Iterable[BookEntry]) -> list[tuple[tuple[str, ...], IcebergType]]:
+    """Return the columns, below ``balance``, of the terms that books have from their first entry with one."""
+    terms = {term for entry in entries for term in entry.balance.further}
+    return [(("balance", "element", term), LongType()) for term in sorted(terms)]
+
+
+def further_terms(table: Table) -> tuple[str, ...]:
+    """Return the terms beside the four that the books have."""
+    balance = table.schema().find_type("balance.element")
+    names = (field.name for field in balance.fields) if isinstance(balance, StructType) else ()
+    return tuple(name for name in names if name not in {"partition", *TERMS})
+
+
 def rows_of(table: Table, entries: Iterable[BookEntry]) -> pa.Table:
     """The entries as rows of the books as they are, ordered by the time they began.
 
@@ -116,7 +128,7 @@ def rows_of(table: Table, entries: Iterable[BookEntry]) -> pa.Table:
 
 def entry_from_row(row: dict[str, Any]) -> BookEntry:
     """Read a row (as ``to_pylist`` gives it) back."""
-    balances = {each["partition"]: Balance(*(each[name] for name in _SUMS)) for each in row["balance"] or ()}
+    balances = {each["partition"]: _balance_of(each) for each in row["balance"] or ()}
     ranges = (OffsetRange(each["partition"], each["start"], each["end"]) for each in row["ranges"] or ())
     through = _microseconds(row["valid_through"])
     return BookEntry(
@@ -137,12 +149,11 @@ def _row(entry: BookEntry) -> dict[str, Any]:
     through = entry.valid_through_ms
     return {
         **{name: getattr(entry, name) for name in _AS_IN_ENTRY},
-        **{name: getattr(sums, name) for name in _SUMS},
+        **{name: sums[name] for name in TERMS},
         "table_name": entry.table,
         "ranges": [{"partition": r.partition, "start": r.start, "end": r.end} for r in entry.ranges],
         "balance": [
-            {"partition": partition, **{name: getattr(balance, name) for name in _SUMS}}
-            for partition, balance in sorted(entry.balances.items())
+            {"partition": partition, **balance} for partition, balance in sorted(entry.balances.items())
         ],
         "landed": entry.is_landed,
         "skipped": entry.skipped,
@@ -152,6 +163,13 @@ def _row(entry: BookEntry) -> dict[str, Any]:
         "finished_at": entry.finished_at_us,
         "valid_through": through * 1000 if through is not None else None,
     }
+
+
+def _balance_of(each: dict[str, Any]) -> Balance:
+    """What the books did not have a column for yet is null, and no term of that batch."""
+    return Balance(
+        (term, offsets) for term, offsets in each.items() if term != "partition" and offsets is not None
+    )
 
 
 def _microseconds(moment: dt.datetime | None) -> int | None:

@@ -16,12 +16,20 @@ import pyarrow.compute as pc
 from pyiceberg.expressions import And
 from pyiceberg.schema import assign_fresh_schema_ids
 
-from spark_jobs.books.columns import PARTITION_BY, STARTED_AT, books_schema, entry_from_row, rows_of
+from spark_jobs.books.columns import (
+    PARTITION_BY,
+    STARTED_AT,
+    books_schema,
+    entry_from_row,
+    further_columns,
+    rows_of,
+)
 from spark_jobs.commit.birth import give_birth
 from spark_jobs.commit.landing import land
 from spark_jobs.commit.swap import stage_append
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.data_files import to_data_file
+from spark_jobs.lake.evolution import evolve_table
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.lake.row_filters import equals, is_among, is_between
 from spark_jobs.lake.tables import load_table, progress_of
@@ -62,7 +70,10 @@ def enter(connections: CatalogAccess, identifier: str, entries: Sequence[BookEnt
     repeated after its outcome was unknown, add each attempt once. Raises what ``land`` raises.
     """
     intent = _FoldCommit(identifier, entries, fold)
-    if not intent.missing(_open_books(connections.open_catalog, identifier)):
+    books = _open_books(connections.open_catalog, identifier)
+    if further := further_columns(entries):
+        books = evolve_table(connections.open_catalog, identifier, further)
+    if not intent.missing(books):
         return Entered(0, None)
     committed = land(connections, intent)
     return Entered(intent.written_rows, committed.snapshot_id)

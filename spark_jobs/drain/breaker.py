@@ -30,12 +30,11 @@ def stop_above_share(run: BatchRun, written: Written) -> None:
     """
     limit = run.pipeline.dead_letters.stop_above
     sums = total(written.balances.values())
-    records = sums.rows + sums.dead_letters + sums.tombstones
-    if limit is None or sums.dead_letters < FEWEST_DEAD_LETTERS or sums.dead_letters <= limit * records:
+    if limit is None or sums.dead_letters < FEWEST_DEAD_LETTERS or sums.dead_letters <= limit * sums.records:
         return
     name = run.pipeline.name
     raise BadRecord(
-        f"{sums.dead_letters:,} of {records:,} records would become dead letters, more than {limit:.2%};"
+        f"{sums.dead_letters:,} of {sums.records:,} records would become dead letters, more than {limit:.2%};"
         f" the first: {_first_dead_letter(run, written)}",
         code="too-many-dead-letters",
         hint="Nothing was committed. See what the records became with"

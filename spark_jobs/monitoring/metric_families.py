@@ -47,6 +47,7 @@ FAMILIES = {
         Family("sluice_rows_written_total", COUNTER, f"Rows written {_SINCE_BIRTH}."),
         Family("sluice_dead_letters_total", COUNTER, f"Records that became dead letters {_SINCE_BIRTH}."),
         Family("sluice_tombstones_total", COUNTER, f"Records without a value {_SINCE_BIRTH}."),
+        Family("sluice_offsets_total", COUNTER, f"What became of offsets, {_SINCE_BIRTH}.", ("term",)),
         Family("sluice_read_bytes_total", COUNTER, f"Bytes of keys and values read {_SINCE_BIRTH}."),
         Family("sluice_written_bytes_total", COUNTER, f"Bytes of files written {_SINCE_BIRTH}."),
         Family("sluice_written_files_total", COUNTER, f"Data files written {_SINCE_BIRTH}."),

@@ -164,11 +164,13 @@ def _add_totals(families: dict[str, Any], name: str, found: TableTotals) -> None
     totals, lifetime = found.totals, found.lifetime
     for kind, number in sorted(totals.landed.items()):
         families["sluice_batches_total"].add_metric([name, kind], number)
+    for term, offsets in totals.balance.items():
+        families["sluice_offsets_total"].add_metric([name, term], offsets)
     counters = {
         "sluice_attempts_given_up_total": totals.given_up,
-        "sluice_rows_written_total": totals.counts["rows"],
-        "sluice_dead_letters_total": totals.counts["dead_letters"],
-        "sluice_tombstones_total": totals.counts["tombstones"],
+        "sluice_rows_written_total": totals.balance.rows,
+        "sluice_dead_letters_total": totals.balance.dead_letters,
+        "sluice_tombstones_total": totals.balance.tombstones,
         "sluice_read_bytes_total": totals.counts["bytes_read"],
         "sluice_written_bytes_total": totals.counts["file_bytes"],
         "sluice_written_files_total": totals.counts["data_files"],

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from pydantic_core import core_schema
+
 from spark_jobs.protocol.offsets import (  # noqa: TC001  (the log reads field types)
     OffsetRange,
     OffsetRanges,
@@ -14,6 +16,10 @@ from spark_jobs.protocol.offsets import (  # noqa: TC001  (the log reads field t
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from pydantic import GetCoreSchemaHandler
+
+TERMS = ("rows", "dead_letters", "tombstones", "gaps")
 
 
 class BatchKind(StrEnum):
@@ -79,30 +85,62 @@ class Split:
     ranges: tuple[OffsetRange, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Balance:
-    """Where the offsets of one partition's range went: they must all be accounted for.
+class Balance(dict[str, int]):
+    """Where the offsets of one partition's range went, by name: they must all be accounted for.
 
-    ``gaps`` are offsets that hold no readable record: control markers, aborted transactions, compaction.
+    The four ``TERMS`` are always there. ``gaps`` are offsets that hold no readable record: control markers,
+    aborted transactions, compaction; every other term counts records. One that is not among the four is
+    written, kept and shown under its name wherever the four are. Never changed once it is made.
     """
 
-    rows: int = 0
-    dead_letters: int = 0
-    tombstones: int = 0
-    gaps: int = 0
+    def __init__(self, terms: Mapping[str, int] | Iterable[tuple[str, int]] = (), /, **named: int) -> None:
+        super().__init__(dict.fromkeys(TERMS, 0))
+        self.update(terms, **named)
+
+    @property
+    def rows(self) -> int:
+        """Records that became rows."""
+        return self["rows"]
+
+    @property
+    def dead_letters(self) -> int:
+        """Records that became dead letters."""
+        return self["dead_letters"]
+
+    @property
+    def tombstones(self) -> int:
+        """Records without a value."""
+        return self["tombstones"]
+
+    @property
+    def gaps(self) -> int:
+        """Offsets without a readable record."""
+        return self["gaps"]
+
+    @property
+    def further(self) -> dict[str, int]:
+        """The terms that are not among the four."""
+        return {name: offsets for name, offsets in self.items() if name not in TERMS}
 
     @property
     def offsets(self) -> int:
         """Number of offsets accounted for."""
-        return self.rows + self.dead_letters + self.tombstones + self.gaps
+        return sum(self.values())
+
+    @property
+    def records(self) -> int:
+        """Number of readable records."""
+        return self.offsets - self.gaps
 
     def __add__(self, other: Balance) -> Balance:
-        return Balance(
-            self.rows + other.rows,
-            self.dead_letters + other.dead_letters,
-            self.tombstones + other.tombstones,
-            self.gaps + other.gaps,
-        )
+        return Balance({name: self.get(name, 0) + other.get(name, 0) for name in (self | other)})
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: object, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        """Its JSON: the map itself."""
+        return core_schema.no_info_after_validator_function(cls, handler.generate_schema(dict[str, int]))
 
 
 def total(balances: Iterable[Balance]) -> Balance:

@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_jobs.protocol.batch import Balance, BatchKind
+from spark_jobs.protocol.batch import TERMS, Balance, BatchKind
 from spark_jobs.protocol.progress import PREFIX, PROPERTY_ANCHOR
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ _GENERATION = "sluice.generation"
 _NEXT_OFFSETS = "sluice.next-offsets"
 _PROPERTIES_DIGEST = "sluice.properties-digest"
 _BALANCE = "sluice.balance"
+_BALANCE_TERMS = "sluice.balance-terms"
 _RECORDS = "sluice.records"
 _BYTES_READ = "sluice.bytes-read"
 _VALID_THROUGH = "sluice.valid-through"
@@ -100,9 +101,11 @@ def counts_summary(
     valid_through_ms: int | None,
 ) -> dict[str, str]:
     """Return what became of the batch's offsets, by partition, and what the consumers counted."""
-    balance = {p: [b.rows, b.dead_letters, b.tombstones, b.gaps] for p, b in sorted(balances.items())}
+    four = {p: [balance[term] for term in TERMS] for p, balance in sorted(balances.items())}
+    further = {p: balance.further for p, balance in sorted(balances.items()) if balance.further}
     summary = {
-        _BALANCE: json.dumps(balance, separators=(",", ":")),
+        _BALANCE: json.dumps(four, separators=(",", ":")),
+        **({_BALANCE_TERMS: json.dumps(further, separators=(",", ":"))} if further else {}),
         _RECORDS: str(batch.ranges.records),
         _BYTES_READ: str(bytes_read),
         _KAFKA: json.dumps(kafka, separators=(",", ":")),
@@ -188,8 +191,13 @@ class CommitSummary:
     @property
     def balances(self) -> tuple[Balance, ...] | None:
         """What became of the offsets, partition by partition; None for a commit that drains nothing."""
-        text = self.words.get(_BALANCE)
-        return None if text is None else tuple(Balance(*counts) for counts in json.loads(text).values())
+        if (text := self.words.get(_BALANCE)) is None:
+            return None
+        further = json.loads(self.words.get(_BALANCE_TERMS, "{}"))
+        return tuple(
+            Balance(zip(TERMS, four, strict=True), **further.get(partition, {}))
+            for partition, four in json.loads(text).items()
+        )
 
     @property
     def records(self) -> int:

@@ -72,7 +72,9 @@ class RowMaker:
             dead_letters = dead_letter_table(
                 shaped.bad, records, self.origin, self.batch_id, self.dead_letter_schema
             )
-        balance = Balance(shaped.table.num_rows, dead_letters.num_rows, tombstones)
+        balance = Balance(
+            rows=shaped.table.num_rows, dead_letters=dead_letters.num_rows, tombstones=tombstones
+        )
         return ChunkRows(shaped.table, dead_letters, balance)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.books.entries import BookEntry, books_of, entry_of
 from spark_jobs.books.table import covering, enter, newest_first
+from spark_jobs.books.totals import sum_books
 from spark_jobs.lake.row_filters import equals
 from spark_jobs.protocol.batch import Balance
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
@@ -48,7 +49,7 @@ def test_entries_come_back(lake: Lake) -> None:
     full = replace(
         entry("b", 0, LATE_2025_US + 1),
         ranges=ranges,
-        balances={0: Balance(1, 1, 1, 1), 3: Balance(gaps=2)},
+        balances={0: Balance(rows=1, dead_letters=1, tombstones=1, gaps=1), 3: Balance(gaps=2)},
         durations_ms={"log": 3, "commit": 2**33},
         dead_letter_snapshot_id=2**62,
         reason='it\'s "why"',
@@ -57,6 +58,16 @@ def test_entries_come_back(lake: Lake) -> None:
     bare = replace(entry("a", 0), is_landed=False, balances={}, finished_at_us=None, snapshot_id=None)
     assert fold(lake, bare, full) == 2
     assert all_entries(lake) == [full, bare]
+
+
+def test_books_take_a_term_of_the_balance_that_they_have_no_column_for(lake: Lake) -> None:
+    """From its first entry on; the entries before it are as they were, and totals have it by its name."""
+    four = entry("a", 0)
+    five = replace(entry("b", 10, LATE_2025_US + 1), balances={0: Balance(rows=7, filtered=3)})
+    assert [fold(lake, four), fold(lake, five)] == [1, 1]
+    assert all_entries(lake) == [five, four]
+    totals, _ = sum_books(lake.load(BOOKS), TABLE_UUID, ())
+    assert totals.balance == four.balance + five.balance
 
 
 def test_an_attempt_is_entered_once(lake: Lake) -> None:

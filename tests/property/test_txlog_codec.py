@@ -15,7 +15,14 @@ from spark_jobs.txlog.names import object_name
 
 integers = st.integers(0, 2**63)
 texts = st.text(max_size=20)
-balances = st.builds(Balance, rows=integers, dead_letters=integers, tombstones=integers, gaps=integers)
+balances = st.builds(
+    Balance,
+    st.dictionaries(texts, integers, max_size=2),
+    rows=integers,
+    dead_letters=integers,
+    tombstones=integers,
+    gaps=integers,
+)
 json_objects = st.dictionaries(texts, st.none() | st.booleans() | integers | texts, max_size=3)
 
 

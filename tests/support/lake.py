@@ -176,7 +176,7 @@ class Once:
 
 def _balance(offsets: int, rows: int, dead_letters: int) -> Balance:
     """What is neither is a tombstone."""
-    return Balance(rows, dead_letters, offsets - rows - dead_letters)
+    return Balance(rows=rows, dead_letters=dead_letters, tombstones=offsets - rows - dead_letters)
 
 
 def _as_replace(update: AddSnapshotUpdate) -> AddSnapshotUpdate:

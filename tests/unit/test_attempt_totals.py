@@ -58,7 +58,7 @@ def test_what_never_landed_adds_nothing_but_itself() -> None:
     totals.add(entry(kind="pause"))
     assert (totals.landed, totals.given_up) == ({"drain": 1, "pause": 1}, 1)
     assert (totals.batches.count, totals.batches.seconds, totals.commits.seconds) == (1, 1.0, 0.2)
-    assert totals.counts["rows"] == 16
+    assert totals.balance.rows == 16
 
 
 def test_a_copy_is_added_to_alone() -> None:
@@ -66,7 +66,7 @@ def test_a_copy_is_added_to_alone() -> None:
     kept = Totals()
     kept.add(entry(commit=1))
     kept.copy().add(entry(commit=1))
-    assert (kept.landed["drain"], kept.batches.count, kept.counts["rows"]) == (1, 1, 8)
+    assert (kept.landed["drain"], kept.batches.count, kept.balance.rows) == (1, 1, 8)
 
 
 def test_figures_of_librdkafka_are_taken_from_its_last_words() -> None:

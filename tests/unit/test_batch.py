@@ -32,15 +32,20 @@ def test_other_work_has_another_name() -> None:
 
 def test_balances_add_up() -> None:
     """Field by field; all of them together are the offsets accounted for."""
-    both = Balance(1, 2, 3, 4) + Balance(rows=10, gaps=5)
-    assert both == Balance(11, 2, 3, 9)
+    both = Balance(rows=1, dead_letters=2, tombstones=3, gaps=4) + Balance(rows=10, gaps=5)
+    assert both == Balance(rows=11, dead_letters=2, tombstones=3, gaps=9)
     assert both.offsets == 25
     assert total([]) == Balance()
-    assert total([Balance(1), Balance(0, 1), Balance(0, 0, 1)]) == Balance(1, 1, 1, 0)
+    assert total([Balance(rows=1), Balance(dead_letters=1), Balance(tombstones=1)]) == Balance(
+        rows=1, dead_letters=1, tombstones=1
+    )
 
 
 def test_a_batch_balances_only_partition_by_partition() -> None:
     """Too many offsets of one partition never make up for too few of another."""
-    assert unbalanced(RANGES, {0: Balance(6, 1, 1, 2), 1: Balance(4)}) == {}
-    assert unbalanced(RANGES, {0: Balance(9), 1: Balance(5)}) == {0: 1, 1: -1}
-    assert unbalanced(RANGES, {0: Balance(10)}) == {1: 4}
+    assert (
+        unbalanced(RANGES, {0: Balance(rows=6, dead_letters=1, tombstones=1, gaps=2), 1: Balance(rows=4)})
+        == {}
+    )
+    assert unbalanced(RANGES, {0: Balance(rows=9), 1: Balance(rows=5)}) == {0: 1, 1: -1}
+    assert unbalanced(RANGES, {0: Balance(rows=10)}) == {1: 4}

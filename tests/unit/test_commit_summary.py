@@ -47,7 +47,7 @@ BATCH = Batch("p", "db.t", "flights", 2, RANGES, "a-1", 1_000)
 
 def test_every_word_is_written_as_versions_before_read_it() -> None:
     """Keys and values of a drain's commit, letter by letter."""
-    balances = {10: Balance(4), 0: Balance(1, 2, 3, 0)}
+    balances = {10: Balance(rows=4), 0: Balance(rows=1, dead_letters=2, tombstones=3)}
     counts = counts_summary(BATCH, balances, bytes_read=77, kafka={"rtt": 5}, valid_through_ms=1_234)
     assert counts == {
         "sluice.balance": '{"0":[1,2,3,0],"10":[4,0,0,0]}',
@@ -88,7 +88,7 @@ def test_every_word_of_people_is_written_as_before() -> None:
 def test_what_is_written_is_read_back() -> None:
     """Reader and writers agree about every word that a decision or a screen goes by."""
     progress = Progress("flights", 2, {0: 9, 10: 4})
-    balances = {0: Balance(1, 2, 3, 0), 10: Balance(4)}
+    balances = {0: Balance(rows=1, dead_letters=2, tombstones=3), 10: Balance(rows=4)}
     summary = CommitSummary(
         {
             **counts_summary(BATCH, balances, bytes_read=77, kafka={"rtt": 5}, valid_through_ms=1_234),

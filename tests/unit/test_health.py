@@ -137,7 +137,9 @@ def test_dead_letters_are_judged_by_their_share_of_a_day() -> None:
     assert not look(facts, "dead_letters").passed
     lenient = PIPELINE.model_copy(update={"dead_letters": DeadLetterSettings(stop_above=0.05)})
     assert look(facts, "dead_letters", lenient).passed
-    one = replace(WELL, table=replace(TABLE, batches=(replace(bad, balance=Balance(9999, 1)),)))
+    one = replace(
+        WELL, table=replace(TABLE, batches=(replace(bad, balance=Balance(rows=9999, dead_letters=1)),))
+    )
     assert look(one, "dead_letters").passed
     assert not look(one, "dead_letters", checked(dead_letters=CheckSetting(limit=0.0))).passed
 

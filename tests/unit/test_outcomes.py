@@ -18,11 +18,19 @@ from tests.support.log_entries import written_file
 COUNTS = st.integers(0, 2**53)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 FILES = st.lists(st.builds(WrittenFile, path=TEXT), max_size=2).map(tuple)
+BALANCES = st.builds(
+    Balance,
+    st.dictionaries(TEXT, COUNTS, max_size=2),
+    rows=COUNTS,
+    dead_letters=COUNTS,
+    tombstones=COUNTS,
+    gaps=COUNTS,
+)
 OUTCOMES = st.builds(
     SplitOutcome,
     split_id=COUNTS,
     kind=st.sampled_from(OutcomeKind),
-    balances=st.dictionaries(st.integers(0, 999), st.builds(Balance, COUNTS, COUNTS, COUNTS, COUNTS)),
+    balances=st.dictionaries(st.integers(0, 999), BALANCES),
     data_files=FILES,
     dead_letter_files=FILES,
     bytes_read=COUNTS,

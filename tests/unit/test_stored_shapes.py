@@ -43,7 +43,9 @@ LOG_OBJECT = (
 def test_a_log_object_is_written_and_read_as_ever() -> None:
     """Versions that run beside each other adopt each other's batches."""
     batch = make_batch(end=4)
-    entry = ParquetWritten((WRITTEN_FILE,), (), 3, 100, 900, {0: Balance(3, 1)}, {"sluice.actor": "ada"})
+    entry = ParquetWritten(
+        (WRITTEN_FILE,), (), 3, 100, 900, {0: Balance(rows=3, dead_letters=1)}, {"sluice.actor": "ada"}
+    )
     assert entry_to_json(entry, batch, "table") == LOG_OBJECT
     attempt = fold("table", batch.attempt, {"4-ParquetWritten.json": LOG_OBJECT})
     assert (attempt.batch, attempt.entries) == (batch, (entry,))
