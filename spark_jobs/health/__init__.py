@@ -1,1 +1,1 @@
-"""The built-in checks: facts of topic, table and log, and their judgement."""
+"""How a table is: facts from its metadata for the checks, judged with its pipeline's limits."""
