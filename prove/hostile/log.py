@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from prove.hostile.case import ADOPTED, Case, History, drain_one_batch, repair
 from prove.workload import BATCH, REST, SQLITE
-from spark_jobs.txlog.names import PHASE_NUMBERS, Phase
+from spark_jobs.txlog.phases import PHASE_NUMBERS, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.txlog.entries import Closed, Swept
-from spark_jobs.txlog.names import PHASE_NUMBERS, Phase
+from spark_jobs.txlog.phases import PHASE_NUMBERS, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator

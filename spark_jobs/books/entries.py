@@ -19,7 +19,7 @@ from spark_jobs.txlog.entries import (
     OffsetCommit,
     ParquetWritten,
 )
-from spark_jobs.txlog.names import PHASE_NUMBERS, Phase
+from spark_jobs.txlog.phases import PHASE_NUMBERS, Phase
 
 if TYPE_CHECKING:
     from spark_jobs.protocol.offsets import OffsetRanges

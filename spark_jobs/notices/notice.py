@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_jobs.protocol.batch import BatchKind, total
 from spark_jobs.txlog.entries import FlushComplete, IcebergSnapshotCreated, Notified, ParquetWritten
-from spark_jobs.txlog.names import PHASE_NUMBERS, Phase
+from spark_jobs.txlog.phases import PHASE_NUMBERS, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

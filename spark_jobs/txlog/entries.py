@@ -16,7 +16,7 @@ from spark_jobs.protocol.batch import Balance, Batch  # noqa: TC001  (the codec 
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.protocol.json_codec import JsonCodec
 from spark_jobs.protocol.written_file import WrittenFile  # noqa: TC001  (the codec reads field types)
-from spark_jobs.txlog.names import Phase, phase_of, reached_phase
+from spark_jobs.txlog.phases import Phase, phase_of, reached_phase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -23,7 +23,7 @@ from spark_jobs.storage.errors import is_refusal
 from spark_jobs.storage.file_listing import StoredFile, list_files
 from spark_jobs.storage.paths import is_inside
 from spark_jobs.txlog.entries import Attempt, entry_to_json, fold
-from spark_jobs.txlog.names import Phase, has_mark, is_complete, is_finished, is_settled, object_name
+from spark_jobs.txlog.phases import Phase, has_mark, is_complete, is_finished, is_settled, object_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -11,7 +11,7 @@ from spark_jobs.protocol.batch import Balance, Batch, BatchKind
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.written_file import WrittenFile
 from spark_jobs.txlog.entries import _ENTRY_TYPES, entry_to_json, fold
-from spark_jobs.txlog.names import object_name
+from spark_jobs.txlog.phases import object_name
 
 integers = st.integers(0, 2**63)
 texts = st.text(max_size=20)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from prove.crash.matrix import crash_cells
 from prove.crash.nemeses import Kill
-from spark_jobs.txlog.names import Phase
+from spark_jobs.txlog.phases import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,7 +19,7 @@ from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.fences import may_replay, stands_at_starts
 from spark_jobs.recovery.decide import decide
 from spark_jobs.txlog.entries import Published
-from spark_jobs.txlog.names import is_settled
+from spark_jobs.txlog.phases import is_settled
 from spark_jobs.txlog.states import is_held, is_waiting
 from tests.support.protocol_dead_letters import (
     check_dead_letters,

@@ -9,7 +9,7 @@ from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.fences import has_passed
 from spark_jobs.recovery.decide import Decision
 from spark_jobs.txlog.entries import Closed, FlushComplete, FlushStart, IcebergSnapshotCreated, Swept
-from spark_jobs.txlog.names import reached_phase
+from spark_jobs.txlog.phases import reached_phase
 from tests.support.log_entries import offset_commit
 from tests.support.protocol_dead_letters import DeadLetterSteps, dead_files, finishing, pending_of
 from tests.support.protocol_world import (

@@ -22,7 +22,7 @@ from spark_jobs.txlog.entries import (
     ParquetWritten,
     Published,
 )
-from spark_jobs.txlog.names import Phase, has_mark, object_name, reached_phase
+from spark_jobs.txlog.phases import Phase, has_mark, object_name, reached_phase
 from tests.support.log_entries import (
     TABLE_UUID,
     held_written,

@@ -17,7 +17,7 @@ from spark_jobs.txlog.entries import (
     entry_to_json,
     fold,
 )
-from spark_jobs.txlog.names import object_name
+from spark_jobs.txlog.phases import object_name
 from tests.support.log_entries import TABLE_UUID, finished_phases, make_batch, offset_commit
 
 

@@ -16,7 +16,7 @@ from spark_jobs.txlog.entries import (
     entry_to_json,
     fold,
 )
-from spark_jobs.txlog.names import Phase, is_finished, is_settled, object_name, reached_phase
+from spark_jobs.txlog.phases import Phase, is_finished, is_settled, object_name, reached_phase
 from tests.support.log_entries import TABLE_UUID, finished_phases, make_batch, offset_commit
 
 if TYPE_CHECKING:
