@@ -7,16 +7,13 @@ time. ``allow_retries=False`` speaks to one of Dagster's three retry mechanisms,
 from __future__ import annotations
 
 import traceback
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from dagster import Failure, MetadataValue
 
 from spark_jobs.config.secrets import scrub
 from spark_jobs.protocol.errors import SluiceError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NO_RETRY_TAGS = {"dagster/max_retries": "0", "dagster/retry_on_asset_or_op_failure": "false"}
 

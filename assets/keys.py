@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from dagster import AssetKey
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from spark_jobs.config.settings import PipelineConfig
-    from spark_jobs.upkeep.kind import UpkeepKind
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.upkeep.kind import UpkeepKind
 
 GROUP_TOPICS = "topics"
 GROUP_TABLES = "tables"

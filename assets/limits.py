@@ -6,10 +6,7 @@ courtesy, the commit's compare-and-swap is the guard.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.config.settings import PipelineConfig
 
 # One process start, about 3 s, is then paid at most every five minutes by a flow that fills batches.
 DRAIN_BUDGET_SECONDS = 300.0

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dagster import AssetSpec, multi_asset
 
 from assets.keys import dagster_owners, step_name, table_key
+from spark_jobs.config.settings import PipelineConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from dagster import AssetKey, AssetsDefinition, BackfillPolicy, PartitionsDefinition
-
-    from spark_jobs.config.settings import PipelineConfig
 
 
 def pipeline_asset(

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dagster import MetadataValue, TableColumn, TableRecord, TableSchema
 
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.drain.batch_run import BatchResult
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.tables import load_table
+from spark_jobs.recovery.recovered import RecoveryResult
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyiceberg.table import Table
 
-    from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.drain.batch_run import BatchResult
     from spark_jobs.drain.drain import DrainResult
-    from spark_jobs.recovery.recovered import RecoveryResult
 
 # A run that caught up a long backlog lists its newest batches only: this is kept in Dagster's database.
 BATCHES_SHOWN = 20

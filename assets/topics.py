@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from dagster import AssetSpec
 
 from assets.keys import GROUP_TOPICS, topic_key
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.config.settings import PipelineConfig
 
 
 def topic_assets(pipelines: Iterable[PipelineConfig]) -> list[AssetSpec]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,8 +41,6 @@ from servers.environment import clean_environment
 from servers.java import java_home
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bench.lab import Lab
     from bench.report import Row
 

@@ -10,7 +10,8 @@ import gc
 import multiprocessing
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from multiprocessing.connection import Connection
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.json
@@ -18,10 +19,6 @@ import pyarrow.parquet as pq
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from bench.records import PARTITIONS
-
-if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-    from pathlib import Path
 
 PROCESSES = 2
 

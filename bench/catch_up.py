@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 from bench.bare_loop import run_bare_loop
-from bench.drain_process import run_drains
+from bench.drain_process import MeasuredDrain, run_drains
 from bench.records import ORDERS, PARTITIONS, fill, generate
 from prove.lab.kafka_server import KafkaBroker
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from bench.bare_loop import BareResult
-    from bench.drain_process import MeasuredDrain
     from bench.lab import Lab
     from bench.records import Shape
     from servers.spark_connect import SparkConnectServer

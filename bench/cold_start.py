@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -20,8 +21,6 @@ from bench.drain_process import run_drains
 from bench.records import generate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from bench.lab import Lab
 
 PROJECT = Path(__file__).resolve().parents[1]

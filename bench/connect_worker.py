@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,6 @@ from servers.java import java_home
 from servers.process import free_ports, is_listening
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from bench.lab import Lab
 
 CONNECT_LOCK = Path(__file__).with_name("jars-connect.lock")

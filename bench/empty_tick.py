@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -15,9 +17,6 @@ from spark_jobs.config.file import load_config
 from spark_jobs.monitoring.survey import Surveyor, table_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from dagster import DagsterInstance
 
 LOOKS = 10

@@ -13,8 +13,10 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -28,9 +30,6 @@ from spark_jobs.lake.catalog import close_catalog, open_catalog
 from spark_jobs.lake.catalog_names import java_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
     from pyiceberg.catalog import Catalog
 
     from bench.connect_worker import ConnectWorker

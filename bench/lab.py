@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -16,9 +18,6 @@ from servers.spark_connect import SparkConnectSettings, start_spark_connect
 from spark_jobs.connections.endpoints import Endpoints, write_endpoints
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from servers.kafka import KafkaServer
     from servers.spark_connect import SparkConnectServer
 

@@ -16,7 +16,9 @@ from bench.records import generate
 from prove.lab.tasks_here import tasks_here
 from resources.connections import open_connections
 from spark_jobs.config.file import load_config
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh
+from spark_jobs.drain.batch_run import BatchResult
 from spark_jobs.drain.drain import drain
 from spark_jobs.upkeep.due import upkeep_due
 from spark_jobs.upkeep.read_figures import table_figures
@@ -24,9 +26,7 @@ from spark_jobs.upkeep.upkeep import run_upkeep
 
 if TYPE_CHECKING:
     from bench.lab import Lab
-    from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.drain.batch_run import BatchResult
 
 TOPIC = "many"
 RECORDS = 20

@@ -10,14 +10,11 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import yaml
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PROJECT = Path(__file__).resolve().parents[1]
 GROWTH_OF_PIPELINES = 10

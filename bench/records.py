@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import multiprocessing
 import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from confluent_kafka import Producer
 
 from prove.lab.kafka_server import KafkaBroker
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 PARTITIONS = 4
 PRODUCERS = 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,18 +17,16 @@ from bench.kafka_connect import cpu_us_per_row
 from bench.many_commits import GOAL_RATIO as MANY_COMMITS_GOAL_RATIO
 from bench.memory import GOAL_GROWTH
 from bench.pipelines import GOAL_GROWTH as PIPELINES_GOAL_GROWTH
+from bench.pipelines import PipelinesResult
 from bench.small_batches import GOAL_FIRST_SECONDS, GOAL_LATER_SECONDS
 from bench.tick import GOAL_P50_SECONDS, GOAL_P95_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from bench.catch_up import CatchUpResult
     from bench.cold_start import ColdStartResult
     from bench.kafka_connect import KafkaConnectResult, Sunk
     from bench.many_commits import ManyCommitsResult
     from bench.memory import MemoryResult
-    from bench.pipelines import PipelinesResult
     from bench.small_batches import SmallBatchesResult
     from bench.splits import SplitsResult
     from bench.tick import TickResult

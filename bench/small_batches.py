@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from bench.drain_process import run_drains
+from bench.drain_process import DrainProcess, MeasuredBatch, run_drains
 from bench.records import fill, generate
 
 if TYPE_CHECKING:
-    from bench.drain_process import DrainProcess, MeasuredBatch
     from bench.lab import Lab
 
 TOPIC = "small"

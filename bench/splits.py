@@ -10,12 +10,11 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bench.drain_process import run_drains
+from bench.drain_process import MeasuredDrain, run_drains
 from bench.records import fill, fill_partition, generate
 from prove.lab.kafka_server import KafkaBroker
 
 if TYPE_CHECKING:
-    from bench.drain_process import MeasuredDrain
     from bench.lab import Lab
 
 TOPIC, WARM_UP = "splits", "splits-warm-up"

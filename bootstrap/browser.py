@@ -9,10 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
 
 BROWSER = "chromium"
 BROWSER_TESTS = "tests/browser"

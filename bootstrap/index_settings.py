@@ -6,10 +6,7 @@ pip's own settings count, wherever the user keeps them: one place to name a mirr
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
 
 UV_NAMES = {
     "index-url": "UV_DEFAULT_INDEX",

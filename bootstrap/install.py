@@ -12,16 +12,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bootstrap.child_environment import child_environment
 from bootstrap.index_settings import parse_pip_settings, uv_variables
 from bootstrap.places import BUILD_LOCK, JARS_LOCK, LOCKS, RUN_JAR_SETS, UV_LOCK, Places, lock_key, lock_path
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NETWORK_HINT = (
     "Set-up did not finish. Behind a proxy or with a mirror: HTTPS_PROXY, PIP_INDEX_URL and PIP_CERT\n"

@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from bootstrap.browser import ensure_browser, is_asked_for
 from bootstrap.child_environment import child_environment
 from bootstrap.install import SetupError, ensure_installed, fetch_jars
 from bootstrap.places import BENCH_JARS_LOCK, ROOT, TEST_JARS_LOCK, Places, user_cache
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 SOURCES = (
     "sluice",

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import signal
 import sys
-from typing import TYPE_CHECKING
+from types import FrameType
 
 from cli.app import main
-
-if TYPE_CHECKING:
-    from types import FrameType
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -8,16 +8,14 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from spark_jobs.protocol.errors import SluiceError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 EXIT_INTERRUPTED = 130
 EXIT_UNEXPECTED = 70

@@ -8,19 +8,16 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from spark_jobs.config.secrets import scrub
+from spark_jobs.protocol.batch import Balance
 from spark_jobs.protocol.errors import SluiceError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from spark_jobs.protocol.batch import Balance
 
 PIPE_WIDTH = 160  # a pipe has no width; 80 would cut table names in logs
 

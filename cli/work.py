@@ -5,18 +5,17 @@ from __future__ import annotations
 import getpass
 import socket
 import uuid
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from cli import output
 from resources.connections import open_connections
 from spark_jobs.config.file import load_config
+from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from spark_jobs.audit.audit import AuditResult
-    from spark_jobs.config.settings import PipelineConfig, SluiceConfig
     from spark_jobs.connections.connect import Connections
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dagster import Definitions, in_process_executor
 
 from assets.checks import table_checks
@@ -22,9 +20,7 @@ from orchestration.upkeep_sensor import upkeep_sensor
 from orchestration.windows_sensor import windows_sensor
 from resources.sluice import Sluice
 from resources.spark import SparkSessions
-
-if TYPE_CHECKING:
-    from spark_jobs.config.settings import SluiceConfig
+from spark_jobs.config.settings import SluiceConfig
 
 
 def build_definitions(config: SluiceConfig) -> Definitions:

@@ -5,6 +5,7 @@ Their steps run in the run's own process (`Definitions(executor=...)`): a second
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dagster import AssetSelection, define_asset_job
@@ -19,8 +20,6 @@ from assets.limits import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dagster import AssetChecksDefinition
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 

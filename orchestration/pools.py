@@ -7,16 +7,14 @@ first for dead.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from assets.limits import pools_of
+from spark_jobs.config.settings import PipelineConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from dagster import DagsterInstance
-
-    from spark_jobs.config.settings import PipelineConfig
 
 
 def announce_pools(instance: DagsterInstance, pipelines: Iterable[PipelineConfig]) -> None:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.start import StartKind
 from spark_jobs.upkeep.figures import SMALL
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from spark_jobs.config.settings import PipelineConfig
 
 FIRST_RETRY_SECONDS = 10.0
 LONGEST_RETRY_SECONDS = 300.0

@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,8 +25,6 @@ from servers.environment import clean_environment
 from servers.java import java_home
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from prove.scenario import Outcome, Scenario
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "RELIABILITY.md"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,6 @@ from spark_jobs.lake.tables import summary_of
 from spark_jobs.protocol.batch import BatchKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyiceberg.table import Table
 
     from prove.workload import Workload

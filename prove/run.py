@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 import traceback
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ from prove.lab.left_out import LeftOut
 from prove.scenario import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from prove.scenario import Scenario
     from prove.workload import Testbed
 

@@ -5,15 +5,14 @@ The command, the report and the runner know scenarios only; what a scenario does
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from prove.workload import CATALOG_NAMES, SQLITE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from collections.abc import Set as AbstractSet
-
     from prove.workload import Testbed
 
 

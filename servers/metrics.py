@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from servers.environment import clean_environment
 from servers.java import java_home
 from servers.process import Launch, ServerProcess, free_ports, is_listening
 from spark_jobs.config.settings import DEFAULT_METRICS_PORT
 from spark_jobs.protocol.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 METRICS = "metrics"
 

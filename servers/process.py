@@ -15,15 +15,12 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from spark_jobs.protocol.errors import RetryableError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 # Linux hands out ports from 32,768 on, macOS from 49,152.
 SERVER_PORTS = range(20_000, 32_000)

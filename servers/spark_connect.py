@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyspark
 
@@ -14,9 +14,6 @@ from servers.jars import jar_paths
 from servers.java import FRUGAL_OPTIONS, java_home
 from servers.process import Launch, ServerProcess, is_listening
 from spark_jobs.protocol.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 TASK_ATTEMPTS = 4  # `local[n]` alone never tries a failed task again

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
 
 from cli import output
 from cli.work import connections_for, load_pipeline, verdict
+from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from spark_jobs.audit.audit import AuditResult
     from spark_jobs.audit.files import FileCounts
-    from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 
 NUMBERS = (
     "records",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -11,6 +12,7 @@ from pyiceberg.serializers import FromInputFile
 from cli import output
 from resources.spark import PipelineSpark
 from spark_jobs.config.secrets import resolve
+from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.connections.lake import open_catalog
 from spark_jobs.connections.properties import resolve_kafka_properties
 from spark_jobs.kafka.admin import KafkaAdmin
@@ -21,16 +23,12 @@ from spark_jobs.lake.tables import load_table
 from spark_jobs.preview.reachability import Target, try_from_task, try_storage
 from spark_jobs.protocol.errors import ConfigError, SluiceError
 from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.source import SourceState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
-
-    from spark_jobs.config.settings import PipelineConfig, SluiceConfig
-    from spark_jobs.protocol.source import SourceState
 
 Found = TypeVar("Found")
 QUEUE_BYTES = 1 << 20

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import click
 
@@ -11,16 +11,10 @@ from cli import output
 from cli.work import pipelines_named
 from spark_jobs.checks.registry import BY_NAME
 from spark_jobs.config.file import load_config
-from spark_jobs.monitoring.checkup import check_up
+from spark_jobs.health.judge import CheckResult
+from spark_jobs.monitoring.checkup import Health, check_up
 from spark_jobs.monitoring.survey import Surveyor
 from spark_jobs.protocol.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from spark_jobs.health.judge import CheckResult
-    from spark_jobs.monitoring.checkup import Health
-
 
 _HELP = f"""Judge PIPELINE (or --all) by the built-in checks; reads only, so it is safe to repeat.
 

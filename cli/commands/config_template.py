@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 from spark_jobs.config.templates import safe_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 _PLAIN = re.compile(r"[A-Za-z0-9_$][A-Za-z0-9_./${}@-]*(:\d+)?")
 

@@ -22,12 +22,12 @@ from spark_jobs.config.file import (
     home_folder,
     load_config,
 )
+from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.storage.state_files import write_whole
 
 if TYPE_CHECKING:
     from cli.stand.running import Servers
-    from spark_jobs.config.settings import SluiceConfig
 
 
 @click.command("demo")

@@ -9,11 +9,11 @@ import click
 from cli import output
 from cli.commands.pause import paused_line
 from cli.work import connections_for, load_pipeline
+from spark_jobs.drain.batch_run import BatchResult
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import BatchHeld
 
 if TYPE_CHECKING:
-    from spark_jobs.drain.batch_run import BatchResult
     from spark_jobs.drain.drain import DrainResult
 
 UNTIL_CAUGHT_UP_SECONDS = float(7 * 24 * 3600)

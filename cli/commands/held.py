@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from cli import output
 from cli.work import connections_for, load_pipeline
-
-if TYPE_CHECKING:
-    from spark_jobs.recovery.recovered import AdoptedBatch, HeldBatch
+from spark_jobs.recovery.recovered import AdoptedBatch, HeldBatch
 
 _reason = click.option("--reason", required=True, help="Why; kept with the table and in the log.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import click
 
 from cli import output
 from cli.work import connections_for, load_pipeline
-
-if TYPE_CHECKING:
-    from spark_jobs.protocol.progress import Pause
+from spark_jobs.protocol.progress import Pause
 
 
 @click.command("pause")

@@ -8,10 +8,10 @@ import click
 
 from cli import output
 from cli.work import connections_for, load_pipeline
+from spark_jobs.schema.evidence import FieldEvidence
 
 if TYPE_CHECKING:
     from spark_jobs.preview.preview import Preview
-    from spark_jobs.schema.evidence import FieldEvidence
 
 DEFAULT_RECORDS = 5_000
 EXAMPLES = 10

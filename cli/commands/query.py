@@ -7,6 +7,7 @@ import datetime as dt
 import json
 import math
 import sys
+from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,6 @@ from cli.work import connections_for, load_pipeline
 from spark_jobs.lake.moments import parse_moment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from spark_jobs.query.query import Answer
 
 SHOWN_ROWS = 200

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from cli import output
 from cli.work import connections_for, pipelines_named
 from spark_jobs.config.file import load_config
-
-if TYPE_CHECKING:
-    from spark_jobs.recovery.recovered import RecoveryResult
+from spark_jobs.recovery.recovered import RecoveryResult
 
 
 @click.command("recover")

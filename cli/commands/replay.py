@@ -11,14 +11,14 @@ import click
 
 from cli import output
 from cli.work import connections_for, load_pipeline
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.drain.batch_run import BatchResult
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.replay.ranges import cut_at, parse_range
 
 if TYPE_CHECKING:
-    from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.drain.batch_run import BatchResult
     from spark_jobs.replay.diff import ReplayDiff
     from spark_jobs.replay.plan import ReplayPlan
     from spark_jobs.replay.replay import ReplayResult

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from cli import output
 from cli.stand.run_record import already_running, read_up
 from spark_jobs.config.file import load_config
+from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.protocol.errors import ConfigError
-
-if TYPE_CHECKING:
-    from spark_jobs.config.settings import SluiceConfig
 
 OWN_ENTRIES = frozenset(
     {

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from spark_jobs.checks.check import stalled_after_seconds
 from spark_jobs.protocol import mends
-
-if TYPE_CHECKING:
-    from spark_jobs.protocol.errors import SluiceError
-    from spark_jobs.protocol.progress import Pause
-    from spark_jobs.recovery.recovered import HeldBatch
+from spark_jobs.protocol.errors import SluiceError
+from spark_jobs.protocol.progress import Pause
+from spark_jobs.recovery.recovered import HeldBatch
 
 
 class StateWord(StrEnum):

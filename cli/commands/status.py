@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import click
 
@@ -13,12 +12,10 @@ from cli import output
 from cli.commands.state_word import PipelineFacts, PipelineState, judge
 from cli.stand.run_record import read_up
 from spark_jobs.config.file import load_config
+from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.broker_topics import refresh_topics
 from spark_jobs.monitoring.survey import Surveyed, Surveyor
 from spark_jobs.protocol.errors import SluiceError
-
-if TYPE_CHECKING:
-    from spark_jobs.config.settings import SluiceConfig
 
 
 @click.command("status")

@@ -12,13 +12,13 @@ from cli.commands.status import look
 from cli.stand.run_record import hold
 from cli.stand.sample_topics import create_sample_topics
 from spark_jobs.config.file import load_config
+from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.broker_topics import list_topics
 from spark_jobs.connections.properties import resolve_kafka_properties
 from spark_jobs.protocol.errors import SluiceError
 
 if TYPE_CHECKING:
     from cli.stand.running import Servers
-    from spark_jobs.config.settings import SluiceConfig
 
 STATUS_EVERY_SECONDS = 30.0
 WATCH_EVERY_SECONDS = 1.0

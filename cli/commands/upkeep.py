@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import textwrap
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cli import output
 from cli.work import connections_for, load_pipeline
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.errors import RetryableError
+from spark_jobs.upkeep.kind import UpkeepKind
 from spark_jobs.upkeep.registry import BY_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from spark_jobs.books.fold import CheckpointResult
-    from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.upkeep.kind import UpkeepKind
     from spark_jobs.upkeep.upkeep import TableUpkeep, UpkeepResult
 
 LOG = "log"

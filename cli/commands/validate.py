@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -11,13 +12,9 @@ from cli import output
 from spark_jobs.config.file import read_config
 from spark_jobs.config.problems import ConfigProblem
 from spark_jobs.config.quantities import format_duration, format_size
+from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.connections.broker_topics import refresh_topics
 from spark_jobs.protocol.errors import ConfigError, SluiceError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 
 
 @click.command(name="validate")

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
+from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.monitoring.survey import Problem, Surveyed, Surveyor
 from spark_jobs.protocol.errors import RetryableError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from spark_jobs.config.settings import SluiceConfig
 
 POLL_SECONDS = 0.5
 SAY_EVERY_SECONDS = 10.0

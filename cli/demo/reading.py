@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,8 +14,6 @@ from servers.java import java_home
 from spark_jobs.lake.catalog_names import spark_catalog_conf
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyiceberg.table import Table
 
 EXAMPLE_QUESTION = "Which carriers left latest, on average?"

@@ -5,19 +5,16 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from cli import output
 from cli.demo.landed import Landed, read_landed
 from cli.demo.reading import EXAMPLE_QUERY, EXAMPLE_QUESTION, run_example, snippets
 from cli.work import connections_for, verdict
 from spark_jobs.audit.audit import AuditResult, audit
+from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.connections.lake import open_catalog
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.tables import load_table
-
-if TYPE_CHECKING:
-    from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 
 EXAMPLE_TABLE = "lake.flights"
 JSON_FIELDS = (

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from cli import output
 from cli.work import connections_for, verdict
 from spark_jobs.audit.audit import audit
+from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.monitoring.checkup import check_up
 from spark_jobs.monitoring.survey import Surveyor
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.replay.replay import replay
 from spark_jobs.upkeep.registry import BY_NAME
 from spark_jobs.upkeep.upkeep import run_upkeep
-
-if TYPE_CHECKING:
-    from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 
 PIPELINE = "weather"
 RANGE = OffsetRange(0, 1000, 3000)

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from cli.app import COMMANDS, common_options, sluice
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cli.app import Entry
+from cli.app import COMMANDS, Entry, common_options, sluice
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "COMMANDS.md"
 PROGRAM = "./sluice"

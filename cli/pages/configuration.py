@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pydantic.json_schema import GenerateJsonSchema
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
 
 from cli.commands.config_template import render_config
 from spark_jobs.config.settings import (
@@ -23,11 +25,6 @@ from spark_jobs.config.settings import (
 from spark_jobs.config.suites import Suite
 from spark_jobs.config.written import WrittenCatalog, WrittenFile, WrittenPipeline, WrittenTeamFile
 from spark_jobs.config.written_checks import WrittenChecks
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-    from pydantic.json_schema import JsonSchemaValue
-    from pydantic_core import core_schema
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 _HEADER = "| key | value | default | meaning |\n|---|---|---|---|"

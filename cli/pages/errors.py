@@ -5,16 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from spark_jobs.protocol import errors as error_kinds
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import KINDS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "ERRORS.md"

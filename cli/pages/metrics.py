@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from spark_jobs.monitoring.metric_families import FAMILIES
-
-if TYPE_CHECKING:
-    from spark_jobs.monitoring.metric_families import Family
+from spark_jobs.monitoring.metric_families import FAMILIES, Family
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "METRICS.md"
 _HEAD = """# Metrics

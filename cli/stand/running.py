@@ -7,11 +7,12 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from cli import output
 from servers.dagster import DAEMON, WEBSERVER, DagsterServers, DagsterSettings, start_dagster
@@ -24,13 +25,9 @@ from servers.process import Launch, ServerProcess, free_ports, stop_recorded
 from servers.spark_connect import SparkConnectServer, SparkConnectSettings, start_spark_connect
 from spark_jobs.config.redaction import is_secret_key
 from spark_jobs.config.secrets import resolve
+from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.endpoints import Endpoints, clear_endpoints, write_endpoints
 from spark_jobs.protocol.errors import RetryableError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from spark_jobs.config.settings import SluiceConfig
 
 KAFKA, SPARK, STREAM = "kafka", "spark-connect", "sample-stream"
 # Dagster first, so that its runs end while what they use still answers. All within 15 s, kills included.

@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib.metadata
 import zipfile
 import zlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,8 +25,6 @@ from spark_jobs.kafka.errors import translate
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     import pyarrow as pa
     from confluent_kafka import Message
 

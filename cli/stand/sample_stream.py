@@ -10,13 +10,10 @@ import os
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from cli.stand.sample_data import FLIGHTS, WEATHER, Delivery, SampleRecord, SampleTopic, read_sample
 from cli.stand.sample_topics import end_offsets
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 TICK_SECONDS = 0.1
 RECORDS_PER_TICK = {FLIGHTS: 20, WEATHER: 2}

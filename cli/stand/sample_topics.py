@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -12,9 +12,6 @@ from cli.stand.sample_data import SAMPLE_TOPICS
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.kafka.client_properties import admin_properties, new_client
 from spark_jobs.kafka.errors import ClientTroubles, translate
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 ADMIN_SECONDS = 20
 RETENTION_BYTES = 512 << 20  # a partition: the stream may run for weeks on a laptop

@@ -5,6 +5,7 @@ The places are the product's own fail points; a job that does not reach one of t
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +36,6 @@ from prove.crash.promises import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from prove.crash.promises import Outcomes, Promise
     from prove.workload import Workload
 

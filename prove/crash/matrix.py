@@ -9,6 +9,7 @@ an audit counts.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from http import HTTPStatus
@@ -38,8 +39,6 @@ from prove.scenario import Findings, Scenario, scenario_on
 from prove.workload import NESSIE, REST, SQLITE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from prove.checker import Counts
     from prove.crash.jobs import Job
     from prove.crash.nemeses import Nemesis

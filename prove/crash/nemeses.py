@@ -7,7 +7,8 @@ nothing must not pass.
 from __future__ import annotations
 
 import signal
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -21,9 +22,6 @@ from spark_jobs.books.entries import books_of
 from spark_jobs.protocol.fail_points import NoFailPoints
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from contextlib import AbstractContextManager
-
     from prove.crash.jobs import Job
     from prove.crash.promises import Promise
     from prove.lab.drain_process import Answer

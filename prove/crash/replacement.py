@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,6 @@ from spark_jobs.replay.ranges import parse_range
 from spark_jobs.schema.metadata_columns import INGESTED_AT
 
 if TYPE_CHECKING:
-    from collections.abc import Set as AbstractSet
-
     from prove.workload import Workload
 
 ArrivalTimes = dict[tuple[int, int], datetime]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,6 @@ from prove.crash.replacement import arrival_times, is_replaced, places_owed
 from prove.workload import BATCH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from prove.crash.jobs import Job
     from prove.crash.promises import Promise
     from prove.crash.replacement import ArrivalTimes

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -33,10 +36,6 @@ from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.protocol.offsets import OffsetRange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-
     from prove.lab.brokers import Brokers
     from prove.scenario import Scenario
     from prove.workload import Workload

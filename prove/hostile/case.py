@@ -6,12 +6,13 @@ A case's ``inject`` brings the harm and repairs it; the ``History`` that it retu
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from prove.checker import check
-from prove.lab.clock import NO_JUMP
+from prove.lab.clock import NO_JUMP, ClockJump
 from prove.scenario import Findings, Scenario, scenario_on
 from prove.workload import SQLITE
 from spark_jobs.acts.skip import skip
@@ -20,12 +21,9 @@ from spark_jobs.protocol.fail_points import NoFailPoints
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
-    from prove.lab.clock import ClockJump
     from prove.lab.drain_process import Answer, DrainProcess
     from prove.workload import Testbed, Workload
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,6 @@ from prove.workload import BATCH, REST
 from spark_jobs.protocol.fail_points import NoFailPoints
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from prove.scenario import Scenario
     from prove.workload import Workload
 

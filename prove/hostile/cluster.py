@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,6 @@ from prove.lab.pipeline_lab import orders
 from prove.workload import BATCH, PARTITIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from prove.scenario import Scenario
     from prove.workload import Workload
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,6 @@ from prove.lab.pipeline_lab import PIPELINE, orders
 from prove.workload import BATCH, REST, SQLITE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from pyiceberg.table import Table
 
     from prove.scenario import Findings, Scenario

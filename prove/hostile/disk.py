@@ -5,8 +5,10 @@ What a full disk does to the embedded catalog's own file is in the crash matrix.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prove.hostile.case import judge
@@ -17,9 +19,6 @@ from prove.scenario import scenario_on
 from prove.workload import BATCH, SQLITE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from prove.scenario import Findings, Scenario
     from prove.workload import Testbed, Workload
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Producer
@@ -25,8 +26,6 @@ from spark_jobs.acts.accept_source import accept_source, compare_source
 from spark_jobs.config.start import Start
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from prove.scenario import Scenario
     from prove.workload import Workload
 

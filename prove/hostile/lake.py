@@ -5,6 +5,7 @@ The other engine is PyIceberg as anybody may use it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -28,8 +29,6 @@ from prove.workload import BATCH, REST, SQLITE
 from spark_jobs.acts.rollback import rollback
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from pyiceberg.table import Table
 
     from prove.scenario import Scenario

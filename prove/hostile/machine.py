@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -30,8 +31,6 @@ from servers.kafka import start_kafka
 from servers.spark_connect import start_spark_connect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from prove.scenario import Findings, Scenario
     from prove.workload import Testbed, Workload
     from servers.kafka import KafkaServer

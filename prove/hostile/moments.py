@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -14,9 +15,6 @@ from prove.workload import BATCH
 from spark_jobs.protocol.fail_points import NoFailPoints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-
     from prove.workload import Workload
 
 GOES_ON = "it takes longer, and is done once"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from prove.hostile.case import History, judge
@@ -11,10 +14,6 @@ from prove.scenario import Findings, Scenario, scenario_on
 from prove.workload import SQLITE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-
     from prove.workload import Testbed, Workload
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from prove.hostile.case import History, judge
 from prove.hostile.kafka import other_topic
-from prove.hostile.odd_json import FAMILIES, MIB
+from prove.hostile.odd_json import FAMILIES, MIB, Family
 from prove.lab.json_reference import expected_row, is_same
 from prove.lab.kafka_server import Record
 from prove.scenario import scenario_on
@@ -18,11 +19,8 @@ from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.schema.arrow_schema import json_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     import pyarrow as pa
 
-    from prove.hostile.odd_json import Family
     from prove.scenario import Findings, Scenario
     from prove.workload import Testbed, Workload
 

@@ -5,6 +5,7 @@ The catalog server reaches the store undisturbed: it is the job's own way to it 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,8 +16,6 @@ from prove.lab.harm_proxy import Harm
 from prove.workload import REST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from prove.scenario import Scenario
     from prove.workload import Workload
 

@@ -9,8 +9,10 @@ import os
 import signal
 import time
 import uuid
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from confluent_kafka.admin import AdminClient
@@ -20,9 +22,6 @@ from prove.lab.server_folder import ServerFolder
 from servers.kafka import spelled_cluster_id, start_kafka
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from servers.kafka import KafkaServer, KafkaSettings
 
 FIRST = 1

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path  # noqa: TC003  (travels to tasks)
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from spark_jobs.protocol.fail_points import FailPoints
 from spark_jobs.replay.ranges import parse_range
-
-if TYPE_CHECKING:
-    from spark_jobs.protocol.fail_points import FailPoints
 
 _CHUNK = "split.decode-"
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dagster import DagsterEventType, DagsterInstance, DagsterRunStatus, RunsFilter
@@ -16,9 +18,6 @@ from servers.dagster import DagsterSettings, prepare_dagster_home, start_dagster
 from servers.process import free_ports
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from dagster import DagsterRun, EventLogEntry
 
     from prove.lab.pipeline_lab import Lab

@@ -9,7 +9,11 @@ import subprocess
 import time
 import traceback
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prove.lab.clock import NO_JUMP, ClockJump
@@ -23,26 +27,21 @@ from spark_jobs.acts.held import discard, publish
 from spark_jobs.acts.rollback import rollback
 from spark_jobs.books.fold import checkpoint
 from spark_jobs.config.file import load_config
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.start import Start
 from spark_jobs.drain.drain import drain
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.tables import load_table
 from spark_jobs.protocol.errors import SluiceError
+from spark_jobs.protocol.fail_points import FailPoints
+from spark_jobs.recovery.recovered import RecoveryResult
 from spark_jobs.replay.ranges import parse_range
 from spark_jobs.replay.replay import replay
 from spark_jobs.upkeep.registry import BY_NAME
 from spark_jobs.upkeep.upkeep import run_upkeep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from multiprocessing.connection import Connection
-    from multiprocessing.context import ForkServerProcess
-    from pathlib import Path
-
-    from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.protocol.fail_points import FailPoints
-    from spark_jobs.recovery.recovered import RecoveryResult
 
 FINISH_SECONDS = 120.0
 UNNAMED = "unnamed"

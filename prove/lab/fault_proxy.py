@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-from prove.lab.http_proxy import HttpProxy, Response
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from prove.lab.http_proxy import Client, Request
+from prove.lab.http_proxy import Client, HttpProxy, Request, Response
 
 
 class Fault(StrEnum):

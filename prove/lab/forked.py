@@ -6,12 +6,10 @@ An import of pyspark and pyiceberg costs more than most of what such a process d
 from __future__ import annotations
 
 import multiprocessing
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from multiprocessing.connection import Connection
-    from multiprocessing.context import ForkServerProcess
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
+from typing import Any
 
 # The server takes its modules from whoever asks first, so everybody asks for the same.
 _IMPORTED = ["prove.lab.warm", "prove.lab.drain_process"]

@@ -5,12 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-from prove.lab.http_proxy import HttpProxy, Response
-
-if TYPE_CHECKING:
-    from prove.lab.http_proxy import Client, Request
+from prove.lab.http_proxy import Client, HttpProxy, Request, Response
 
 LATE_SECONDS = 0.3
 SILENCE_SECONDS = 15.0  # longer than the clients wait

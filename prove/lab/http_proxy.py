@@ -10,12 +10,10 @@ import http.client
 import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import Protocol, Self
 from urllib.parse import urlsplit, urlunsplit
-
-if TYPE_CHECKING:
-    from email.message import Message
 
 UPSTREAM_TIMEOUT_SECONDS = 60
 

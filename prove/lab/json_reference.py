@@ -8,13 +8,11 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 TIMESTAMPTZ = pa.timestamp("us", "UTC")
 POINT = pa.struct([("x", pa.int64()), ("at", TIMESTAMPTZ), ("names", pa.list_(pa.string()))])

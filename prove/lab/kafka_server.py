@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from confluent_kafka import KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from prove.lab.server_folder import ServerFolder
 from servers.kafka import KafkaServer, KafkaSettings, free_kafka_ports, start_kafka
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from prove.lab.server_folder import ServerFolder
 
 _TIMEOUT_SECONDS = 60.0
 _ATTEMPT_SECONDS = 20.0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from prove.lab.rest_catalog import TEST_LOCK, CatalogServer
 from prove.lab.s3 import REGION
+from prove.lab.server_folder import ServerFolder
 from servers.environment import clean_environment
 from servers.jars import jar_paths
 from servers.java import FRUGAL_OPTIONS, java_21
@@ -15,7 +16,6 @@ from servers.process import free_ports, is_listening
 
 if TYPE_CHECKING:
     from prove.lab.s3 import S3
-    from prove.lab.server_folder import ServerFolder
 
 
 def start_nessie(folder: ServerFolder, s3: S3) -> CatalogServer:

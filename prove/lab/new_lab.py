@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -14,9 +16,6 @@ from spark_jobs.lake.tables import dead_letters_of, summary_of
 from spark_jobs.protocol.progress import PREFIX, Progress, progress_from_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
     from pyiceberg.table.snapshots import Snapshot
 
     from prove.lab.kafka_server import KafkaBroker

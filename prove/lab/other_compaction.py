@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prove.lab.forked import fork
@@ -11,9 +13,6 @@ from spark_jobs.config.file import load_config
 from spark_jobs.spark.procedures import call_procedure, table_argument
 
 if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-    from pathlib import Path
-
     from prove.lab.pipeline_lab import Lab
 
 FINISH_SECONDS = 120.0

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prove.lab.s3 import REGION
+from prove.lab.server_folder import ServerFolder
 from servers.environment import LOG_SETTINGS, clean_environment
 from servers.jars import jar_paths
 from servers.java import FRUGAL_OPTIONS, java_home
@@ -15,7 +16,6 @@ from servers.process import ServerProcess, free_ports, is_listening
 
 if TYPE_CHECKING:
     from prove.lab.s3 import S3
-    from prove.lab.server_folder import ServerFolder
 
 TEST_LOCK = Path(__file__).with_name("jars-test.lock")
 

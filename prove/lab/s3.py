@@ -5,15 +5,12 @@ from __future__ import annotations
 import sys
 import urllib.request
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from prove.lab.kafka_server import unique_name
+from prove.lab.server_folder import ServerFolder
 from servers.environment import clean_environment
 from servers.java import java_home
 from servers.process import ServerProcess, free_ports, is_listening
-
-if TYPE_CHECKING:
-    from prove.lab.server_folder import ServerFolder
 
 REGION = "us-east-1"
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import pyspark
 
@@ -22,9 +22,6 @@ from servers.jars import jar_paths
 from servers.java import FRUGAL_OPTIONS, java_home
 from servers.process import ServerProcess, free_ports, is_listening
 from servers.spark_connect import SERVER_CLASS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 WORKERS = 2
 LOOPBACK = "127.0.0.1"

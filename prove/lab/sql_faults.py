@@ -11,7 +11,7 @@ import signal
 import sqlite3
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path  # noqa: TC003  (pickled with the faults)
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine, event

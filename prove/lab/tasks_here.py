@@ -5,6 +5,7 @@ Everything of a batch is real but where its tasks run.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -12,8 +13,6 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import SparkSession
 
     from spark_jobs.connections.connect import Connections

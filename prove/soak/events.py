@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import signal
 import time
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from prove.crash.jobs import CHECKPOINT, DRAIN, RECOVERY, RECOVERY_OF_HALF, REPLAY, ROLLBACK
@@ -18,9 +20,6 @@ from spark_jobs.protocol.fail_points import NoFailPoints
 from spark_jobs.upkeep.registry import KINDS
 
 if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable, Mapping
-
     from prove.crash.jobs import Job
     from prove.soak.live_workload import LiveWorkload
 

@@ -7,21 +7,20 @@ import random
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from prove.lab.fault_proxy import FaultProxy
+from prove.lab.harm_proxy import HarmProxy
 from prove.lab.new_lab import progress
 from prove.lab.pipeline_lab import orders
 from prove.lab.work_loop import looping
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from prove.lab.brokers import Brokers
     from prove.lab.drain_process import DrainProcess
-    from prove.lab.fault_proxy import FaultProxy
-    from prove.lab.harm_proxy import HarmProxy
     from prove.workload import Workload
 
 PAUSE_SECONDS = 0.15

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
@@ -27,8 +28,6 @@ from spark_jobs.replay.settle import settle_left_replays
 from spark_jobs.txlog.store import CLOSING_AFTER_US
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from prove.lab.brokers import Brokers
     from prove.workload import Testbed, Workload
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,6 @@ from prove.scenario import Findings, Scenario, scenario_on
 from prove.workload import BATCH, CATALOG_NAMES, REST, SQLITE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from prove.workload import Testbed, Workload
 
 MANY = 20

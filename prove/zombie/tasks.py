@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -22,8 +23,6 @@ from prove.zombie.runs import CHANGES_NOTHING
 from spark_jobs.txlog.store import CLOSING_AFTER_US
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from prove.lab.drain_process import DrainProcess
     from prove.scenario import Findings, Scenario
     from prove.workload import Testbed, Workload

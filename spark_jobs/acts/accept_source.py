@@ -7,6 +7,7 @@ does one that lost its end and grew again, whatever stands there now.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -20,6 +21,8 @@ from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.batch_commit import BatchIntent
 from spark_jobs.commit.dead_letter_commit import commit_dead_letters
 from spark_jobs.commit.swap import stage_append
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.config.start import Start
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.drain.leaders import cut_below
 from spark_jobs.drain.start_offsets import resolve_start
@@ -30,22 +33,17 @@ from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.commit_summary import batch_summary
 from spark_jobs.protocol.errors import CommitConflict
 from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.skips import cut_at_skips, skipped_ranges
-from spark_jobs.protocol.source import has_other_ids
+from spark_jobs.protocol.source import SourceState, has_other_ids
 from spark_jobs.schema.metadata_columns import OFFSET
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from pyiceberg.table import Table
 
     from spark_jobs.commit.landing import CatalogAccess
     from spark_jobs.commit.swap import Swap
-    from spark_jobs.config.settings import PipelineConfig
-    from spark_jobs.config.start import Start
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.protocol.progress import Progress
-    from spark_jobs.protocol.source import SourceState
 
 COMPARED_OFFSETS = 100  # by partition, the last ones the table has
 

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from spark_jobs import __version__
 from spark_jobs.commit.batch_commit import ChangeCommit, batch_of_change
 from spark_jobs.commit.landing import Intent, land
 from spark_jobs.drain.batch_run import Steps
+from spark_jobs.protocol.batch import Batch, BatchKind
 from spark_jobs.protocol.commit_summary import actor_summary
-from spark_jobs.protocol.offsets import NO_RANGES
-from spark_jobs.txlog.entries import FlushComplete, IcebergSnapshotCreated, OffsetCommit
+from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
+from spark_jobs.protocol.progress import Progress
+from spark_jobs.txlog.entries import Entry, FlushComplete, IcebergSnapshotCreated, OffsetCommit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyiceberg.table import Table
 
     from spark_jobs.commit.landing import Committed
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.protocol.batch import Batch, BatchKind
-    from spark_jobs.protocol.offsets import OffsetRanges
-    from spark_jobs.protocol.progress import Progress
-    from spark_jobs.txlog.entries import Entry
 
 
 class ActIntent(Intent, Protocol):

@@ -10,28 +10,25 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_jobs.acts.act import act
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import tell_at_once
 from spark_jobs.protocol import mends
-from spark_jobs.protocol.batch import BatchKind
+from spark_jobs.protocol.batch import Batch, BatchKind
 from spark_jobs.protocol.errors import CommitConflict, ConfigError
 from spark_jobs.protocol.fences import stands_at_starts
+from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.skips import with_skipped
 from spark_jobs.recovery.recover import recover
-from spark_jobs.recovery.recovered import adopted_batch, held_batch
-from spark_jobs.txlog.entries import IcebergSnapshotCreated, ParquetWritten, Published
+from spark_jobs.recovery.recovered import AdoptedBatch, HeldBatch, adopted_batch, held_batch
+from spark_jobs.txlog.entries import Attempt, IcebergSnapshotCreated, ParquetWritten, Published
 from spark_jobs.txlog.states import is_waiting
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.protocol.batch import Batch
-    from spark_jobs.protocol.progress import Progress
-    from spark_jobs.recovery.recovered import AdoptedBatch, HeldBatch
-    from spark_jobs.txlog.entries import Attempt
 
 
 def held_batches(pipeline: PipelineConfig, connections: Connections) -> tuple[HeldBatch, ...]:

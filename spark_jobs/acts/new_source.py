@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from spark_jobs.protocol.progress import Progress
-    from spark_jobs.protocol.source import SourceState
+from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.source import SourceState
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,6 @@ from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.progress import LastDrain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from spark_jobs.protocol.errors import OffsetsUnavailable
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
-from spark_jobs.protocol.progress import LastDrain, PendingDeadLetters
+from spark_jobs.protocol.progress import LastDrain, PendingDeadLetters, Progress
 from spark_jobs.protocol.skips import kept_below, with_skipped
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from spark_jobs.protocol.progress import Progress
-    from spark_jobs.protocol.source import SourceState
+from spark_jobs.protocol.source import SourceState
 
 
 @dataclass(frozen=True, slots=True)

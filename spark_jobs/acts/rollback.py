@@ -6,6 +6,7 @@ and the books keep it as history. Drains and replays that were planned before ar
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -16,6 +17,7 @@ from spark_jobs.commit.anchor import check_properties
 from spark_jobs.commit.batch_commit import BatchIntent
 from spark_jobs.commit.dead_letter_commit import commit_dead_letters
 from spark_jobs.commit.rewind import stage_rewind
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import tell_at_once
@@ -23,19 +25,15 @@ from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.commit_summary import actor_summary, batch_summary
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.protocol.source import check_identity
+from spark_jobs.protocol.offsets import OffsetRanges
+from spark_jobs.protocol.source import SourceState, check_identity
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyiceberg.table import Table
 
     from spark_jobs.commit.landing import CatalogAccess
     from spark_jobs.commit.swap import Swap
-    from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.protocol.offsets import OffsetRanges
-    from spark_jobs.protocol.source import SourceState
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,20 +6,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_jobs.acts.act import act
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.skips import with_skipped
-from spark_jobs.protocol.source import check_identity
+from spark_jobs.protocol.source import SourceState, check_identity
 
 if TYPE_CHECKING:
     from spark_jobs.commit.landing import Committed
-    from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
-    from spark_jobs.protocol.progress import Progress
-    from spark_jobs.protocol.source import SourceState
 
 
 def skip(

@@ -6,6 +6,7 @@ would miss records that nobody lost.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,17 +15,14 @@ import pyarrow.parquet as pq
 from spark_jobs.commit.dead_letters import still_owed
 from spark_jobs.lake.row_filters import is_in_range
 from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
+from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.progress import PendingDeadLetters
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
-
-    from spark_jobs.protocol.offsets import OffsetRange
-    from spark_jobs.protocol.progress import PendingDeadLetters
 
 # A busy table is committed to every few seconds, and loaded in milliseconds.
 _TRIES = 5

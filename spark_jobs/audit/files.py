@@ -6,6 +6,7 @@ footers only.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -22,8 +23,6 @@ from spark_jobs.protocol import mends
 from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from pyiceberg.manifest import DataFile, ManifestFile
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from spark_jobs.protocol import mends
-from spark_jobs.protocol.batch import BatchKind
-from spark_jobs.txlog.entries import Closed, Swept
+from spark_jobs.protocol.batch import Batch, BatchKind
+from spark_jobs.protocol.offsets import OffsetRanges
+from spark_jobs.protocol.progress import Progress
+from spark_jobs.txlog.entries import Attempt, Closed, Swept
 from spark_jobs.txlog.phases import PHASE_NUMBERS, Phase
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
-
-    from spark_jobs.protocol.batch import Batch
-    from spark_jobs.protocol.offsets import OffsetRanges
-    from spark_jobs.protocol.progress import Progress
-    from spark_jobs.txlog.entries import Attempt
-
 
 _COMPLETE = PHASE_NUMBERS[Phase.FLUSH_COMPLETE]
 

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_jobs.audit.files import FileCounts, audit_files
 from spark_jobs.audit.findings import Finding, log_findings, replay_command
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.health.table_facts import main_history, table_facts
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of, summary_of
 from spark_jobs.protocol import mends
+from spark_jobs.txlog.entries import Attempt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from pyiceberg.table import Table
 
-    from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.txlog.entries import Attempt
 
 MAX_FINDINGS = 1_000
 # Upkeep may delete, while this reads, what the metadata it began with names.

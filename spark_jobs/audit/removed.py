@@ -7,21 +7,19 @@ tell any more, and what is missing stays missing.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from spark_jobs.health.table_facts import main_history, removals
 from spark_jobs.lake.row_filters import is_in_range
+from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.schema.metadata_columns import OFFSET
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numpy.typing import NDArray
     from pyiceberg.table import Table
-
-    from spark_jobs.protocol.offsets import OffsetRange
 
 
 def removed_by_others(

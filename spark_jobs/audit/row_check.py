@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.records.decoded import Decoded
+from spark_jobs.records.decoder import PlainDecoder
 from spark_jobs.records.formats import format_of
 from spark_jobs.records.records import Origin
 from spark_jobs.records.row_comparison import equal_values
@@ -21,9 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyiceberg.table import Table
 
-    from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.kafka.reader import Chunk
-    from spark_jobs.records.decoder import PlainDecoder
 
 # Not Kafka's: they differ between a record and the row that was made of it at another time.
 _NOT_COMPARED = {GENERATION, INGESTED_AT}

@@ -11,16 +11,15 @@ from pyiceberg.expressions import And
 from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import FileFormat
 
+from spark_jobs.checks.facts import Removal
 from spark_jobs.health.table_facts import main_history, removals
 from spark_jobs.lake.row_filters import equals, is_in_range
+from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import FileScanTask, Table
-
-    from spark_jobs.checks.facts import Removal
-    from spark_jobs.protocol.offsets import OffsetRange
 
 _COORDINATES = (GENERATION, PARTITION, OFFSET)
 

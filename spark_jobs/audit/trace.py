@@ -11,7 +11,8 @@ from spark_jobs.audit.trace_answers import Judgement, KafkaSays, Where, judge_ro
 from spark_jobs.books.entries import BookEntry, books_of
 from spark_jobs.books.history import HistoryLine, State, line_of
 from spark_jobs.books.table import covering
-from spark_jobs.config.settings import KeyFormat
+from spark_jobs.checks.facts import Removal
+from spark_jobs.config.settings import KeyFormat, PipelineConfig
 from spark_jobs.connections.tables import load_drained, load_fresh
 from spark_jobs.kafka.reader import open_reader
 from spark_jobs.lake.row_filters import equals
@@ -20,16 +21,13 @@ from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import ConfigError, SourceChanged
 from spark_jobs.protocol.offsets import OffsetRange
-from spark_jobs.protocol.source import check_identity
+from spark_jobs.protocol.source import SourceState, check_identity
 from spark_jobs.schema.metadata_columns import KEY
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from spark_jobs.checks.facts import Removal
-    from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.protocol.source import SourceState
 
 _RECORD_BYTES = 1 << 20
 _PASSED_OVER = {BatchKind.SKIP, BatchKind.DISCARD}

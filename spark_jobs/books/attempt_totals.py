@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from spark_jobs.books.entries import BookEntry
 from spark_jobs.protocol.batch import Balance, BatchKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from spark_jobs.books.entries import BookEntry
 
 # Seconds. A batch is anything from an empty one to the longest a run may last.
 BATCH_BOUNDS = (1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,9 +27,6 @@ from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.schema.arrow_schema import file_schema
 
 if TYPE_CHECKING:
-    import datetime as dt
-    from collections.abc import Iterable
-
     from pyiceberg.table import Table
 
 STARTED_AT = "started_at"

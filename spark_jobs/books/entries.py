@@ -7,12 +7,13 @@ attempt's log alone, so that folding it twice gives the same entry.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from spark_jobs.protocol.batch import Balance, BatchKind, total
 from spark_jobs.protocol.commit_summary import CommitSummary
 from spark_jobs.protocol.names import BOOKS_TABLE
+from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.txlog.entries import (
+    Attempt,
     Closed,
     FlushComplete,
     IcebergSnapshotCreated,
@@ -20,10 +21,6 @@ from spark_jobs.txlog.entries import (
     ParquetWritten,
 )
 from spark_jobs.txlog.phases import PHASE_NUMBERS, Phase
-
-if TYPE_CHECKING:
-    from spark_jobs.protocol.offsets import OffsetRanges
-    from spark_jobs.txlog.entries import Attempt
 
 # Listing a table's log costs one request per thousand objects, and 150 attempts have 900. Each fold adds a
 # small file to the books, so it takes as many attempts as that allows.

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.books.entries import books_of, entry_of
 from spark_jobs.books.table import enter
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.notices.notice import owes_notice
 from spark_jobs.notices.sender import send_owed, warn_of_owed
+from spark_jobs.txlog.entries import Attempt
 
 if TYPE_CHECKING:
-    from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.txlog.entries import Attempt
 
 # Bounds what is held in memory; what is left over is the next fold's.
 MAX_FOLDED_ATTEMPTS = 1_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
@@ -10,21 +11,19 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.books.entries import BookEntry, books_of, entry_of
 from spark_jobs.books.table import newest_first
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.row_filters import equals
 from spark_jobs.lake.tables import load_table
+from spark_jobs.txlog.entries import Attempt
 from spark_jobs.txlog.states import is_held
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table
 
-    from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.txlog.entries import Attempt
 
 
 class State(StrEnum):

@@ -8,6 +8,7 @@ keep: nothing depends on the books but history.
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from spark_jobs.books.columns import (
     further_columns,
     rows_of,
 )
+from spark_jobs.books.entries import BookEntry
 from spark_jobs.commit.birth import give_birth
 from spark_jobs.commit.landing import land
 from spark_jobs.commit.swap import stage_append
@@ -35,19 +37,16 @@ from spark_jobs.lake.row_filters import equals, is_among, is_between
 from spark_jobs.lake.tables import load_table, progress_of
 from spark_jobs.protocol.commit_summary import attempt_summary
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.written_file import WrittenFile
 from spark_jobs.schema.partitioning import partition_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from pyiceberg.catalog import Catalog
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table
 
-    from spark_jobs.books.entries import BookEntry
     from spark_jobs.commit.landing import CatalogAccess
     from spark_jobs.commit.swap import Swap
-    from spark_jobs.protocol.written_file import WrittenFile
 
 ROW_GROUP_BYTES = 16 * 1024 * 1024
 # A fold is of one pipeline's last attempts: two months, or three after a long rest.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,8 +14,6 @@ from spark_jobs.lake.row_filters import equals
 from spark_jobs.protocol.batch import TERMS, Balance, BatchKind
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from pyiceberg.table import Table
 
 _COLUMNS = ("attempt", "kind", "landed", "durations_ms", *TERMS, *COUNTED)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
+from spark_jobs.checks.facts import HealthFacts
 from spark_jobs.protocol import mends
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from spark_jobs.checks.facts import HealthFacts
 
 MINUTE_SECONDS = 60
 DAY_SECONDS = 24 * 3600

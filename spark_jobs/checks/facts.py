@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from spark_jobs.protocol.batch import Balance
-    from spark_jobs.protocol.errors import SluiceError
-    from spark_jobs.protocol.progress import Pause
+from spark_jobs.protocol.batch import Balance
+from spark_jobs.protocol.errors import SluiceError
+from spark_jobs.protocol.progress import Pause
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from spark_jobs.checks.check import Check
+from spark_jobs.checks.check import Check
 
 FOLDER = "spark_jobs.checks.built_in"
 

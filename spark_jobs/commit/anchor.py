@@ -7,6 +7,7 @@ Properties that were set by hand are found out by the last commit's summary: it 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
@@ -18,15 +19,12 @@ from spark_jobs.lake.tables import progress_of, summary_of
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.commit_summary import digest
 from spark_jobs.protocol.errors import CorruptLog, SourceChanged
+from spark_jobs.protocol.progress import CommitRecord, Progress
 from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
-
-    from spark_jobs.protocol.progress import CommitRecord, Progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -16,20 +17,16 @@ from spark_jobs.protocol.batch import Batch, BatchKind
 from spark_jobs.protocol.commit_summary import CommitSummary, batch_summary
 from spark_jobs.protocol.errors import CommitConflict, SourceChanged
 from spark_jobs.protocol.fences import may_replay, stands_at_starts
-from spark_jobs.protocol.offsets import NO_RANGES
-from spark_jobs.protocol.progress import LastDrain, PendingDeadLetters
+from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
+from spark_jobs.protocol.progress import LastDrain, PendingDeadLetters, Progress
+from spark_jobs.txlog.entries import ParquetWritten
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
 
     from spark_jobs.commit.landing import CatalogAccess
     from spark_jobs.commit.swap import Swap
-    from spark_jobs.protocol.offsets import OffsetRanges
-    from spark_jobs.protocol.progress import Progress
-    from spark_jobs.txlog.entries import ParquetWritten
 
 
 @dataclass(frozen=True)

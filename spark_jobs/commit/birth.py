@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,18 +18,15 @@ from spark_jobs.commit.dead_letters import is_of_another_table
 from spark_jobs.commit.swap import send, stage_birth
 from spark_jobs.lake.catalog_errors import catalog_error
 from spark_jobs.protocol.errors import ConfigError, SluiceError
+from spark_jobs.protocol.progress import Progress
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS, dead_letter_schema, with_metadata_columns
 from spark_jobs.schema.partitioning import partition_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from pyiceberg.catalog import Catalog
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
-
-    from spark_jobs.protocol.progress import Progress
 from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
 
 # The level: Parquet with zstd 1 costs about 0.3 µs a row; higher levels cost more than they save here.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -19,16 +20,14 @@ from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
 from spark_jobs.protocol.commit_summary import offsets_summary
 from spark_jobs.protocol.errors import CommitConflict
+from spark_jobs.protocol.progress import PendingDeadLetters, Progress
+from spark_jobs.protocol.written_file import WrittenFile
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyiceberg.table import Table
 
     from spark_jobs.commit.landing import CatalogAccess
     from spark_jobs.commit.swap import Swap
-    from spark_jobs.protocol.progress import PendingDeadLetters, Progress
-    from spark_jobs.protocol.written_file import WrittenFile
 
 _log = logging.getLogger(__name__)
 

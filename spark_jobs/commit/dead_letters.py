@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from spark_jobs.protocol.progress import PendingDeadLetters, Progress
+from spark_jobs.protocol.progress import PendingDeadLetters, Progress
 
 
 def is_of_another_table(letters: Progress, progress: Progress) -> bool:

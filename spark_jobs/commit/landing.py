@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,18 +20,16 @@ from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.catalog_errors import catalog_error, first_line
 from spark_jobs.lake.tables import load_table, progress_of, snapshot_of
 from spark_jobs.protocol.errors import CommitStateUnknown, RetryableError, SluiceError, SourceChanged
+from spark_jobs.protocol.fail_points import FailPoints
+from spark_jobs.protocol.progress import Progress
 from spark_jobs.storage.errors import manifest_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
 
     from spark_jobs.commit.swap import Swap
-    from spark_jobs.protocol.fail_points import FailPoints
-    from spark_jobs.protocol.progress import Progress
 
 MAX_CONFLICTS = 20
 _FIRST_PAUSE_SECONDS = 0.02

@@ -8,6 +8,7 @@ files these are is asked of the very snapshot that the swap is compared with.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -21,20 +22,18 @@ from spark_jobs.lake.data_files import to_data_file, whole_number
 from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.written_file import WrittenFile
 from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
 from spark_jobs.storage.errors import storage_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     import pyarrow as pa
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import FileScanTask, Table
     from pyiceberg.table.update.snapshot import UpdateSnapshot
 
     from spark_jobs.commit.swap import Swap
-    from spark_jobs.protocol.progress import Progress
-    from spark_jobs.protocol.written_file import WrittenFile
 
 ROW_GROUP_BYTES = 32 * 1024 * 1024
 MAX_OPEN_FILES = 16

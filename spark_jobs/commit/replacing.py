@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from spark_jobs.protocol.offsets import OffsetRange, merge
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class Overlap(StrEnum):

@@ -6,6 +6,7 @@ unchanged. The new, empty snapshot has the old one for its parent, and so exactl
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,14 +15,12 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import AssertRefSnapshotId
 
 from spark_jobs.commit.swap import stage_append
+from spark_jobs.protocol.progress import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyiceberg.table.update import TableRequirement
 
     from spark_jobs.commit.swap import Swap
-    from spark_jobs.protocol.progress import Progress
 
 
 def stage_rewind(table: Table, snapshot_id: int, progress: Progress, summary: Mapping[str, str]) -> Swap:

@@ -7,6 +7,7 @@ replacement both land; without, it deletes the manifests after a 409 and does no
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -16,18 +17,15 @@ from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, Asser
 
 from spark_jobs.lake.tables import no_snapshot
 from spark_jobs.protocol.commit_summary import progress_summary
+from spark_jobs.protocol.progress import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from pyiceberg.catalog import Catalog
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import CommitTableResponse
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.update import TableRequirement, TableUpdate
     from pyiceberg.table.update.snapshot import UpdateSnapshot
-
-    from spark_jobs.protocol.progress import Progress
 
 _log = logging.getLogger(__name__)
 

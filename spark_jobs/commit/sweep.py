@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from spark_jobs.lake.locations import data_location, delete_file
@@ -9,14 +10,10 @@ from spark_jobs.lake.named_files import named_of, unnamed_files
 from spark_jobs.storage.errors import storage_error
 from spark_jobs.storage.file_listing import find_files
 from spark_jobs.storage.paths import normalise_path
-from spark_jobs.txlog.entries import FlushStart
+from spark_jobs.txlog.entries import Attempt, FlushStart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from pyiceberg.table import Table
-
-    from spark_jobs.txlog.entries import Attempt
 
 
 def sweep_files(attempt: Attempt, tables: Sequence[Table], *, before_delete: Callable[[], None]) -> int:

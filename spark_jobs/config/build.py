@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from spark_jobs.config.document import Document, Path
 from spark_jobs.config.frozen import Frozen
 from spark_jobs.config.kafka_keys import ALIASES
 from spark_jobs.config.problems import ConfigProblem, Finding
@@ -18,14 +20,8 @@ from spark_jobs.config.settings import (
 )
 from spark_jobs.config.templates import first_clash, safe_name, table_of
 from spark_jobs.config.validation import validate
-from spark_jobs.config.written import WrittenFile, WrittenTeamFile
+from spark_jobs.config.written import WrittenFile, WrittenPipeline, WrittenTeamFile
 from spark_jobs.storage.paths import is_inside
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from spark_jobs.config.document import Document, Path
-    from spark_jobs.config.written import WrittenPipeline
 
 _STORAGE_PROPERTIES = ("write.data.path", "write.metadata.path")
 

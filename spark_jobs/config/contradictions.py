@@ -5,16 +5,14 @@ These look at the raw content, so that a file with a wrong type elsewhere still 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spark_jobs.config.kafka_keys import validate_kafka_properties
 from spark_jobs.config.problems import Finding
 from spark_jobs.config.property_references import malformed_reference
 from spark_jobs.protocol.progress import PREFIX
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _SOURCES = ("topic", "topics", "topics_regex")
 _CATALOG_KINDS = ("uri", "type", "py-catalog-impl")

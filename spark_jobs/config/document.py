@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from spark_jobs.config.problems import ConfigProblem
-
-if TYPE_CHECKING:
-    from spark_jobs.config.problems import Finding
+from spark_jobs.config.problems import ConfigProblem, Finding
 
 Path = tuple[str, ...]
 

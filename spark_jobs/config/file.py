@@ -5,18 +5,15 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from spark_jobs.config.build import build_config
+from spark_jobs.config.document import Document
 from spark_jobs.config.problems import ConfigProblem
+from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.config.templates import expand
 from spark_jobs.config.topic_list import read_topics
 from spark_jobs.config.yaml_document import parse_document
 from spark_jobs.protocol.errors import ConfigError
-
-if TYPE_CHECKING:
-    from spark_jobs.config.document import Document
-    from spark_jobs.config.settings import SluiceConfig
 
 DEFAULT_FILE_NAME = "sluice.yaml"
 ENVIRONMENT_CONFIG = "SLUICE_CONFIG"

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from spark_jobs.config.kafka_key_names import KAFKA_PROPERTY_NAMES
 from spark_jobs.config.problems import Finding
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # Without any one of these, records are lost or doubled silently: `auto.offset.reset` by default skips what
 # retention took and ends as if nothing were missing; `check.crcs` is off by default; uncommitted records may

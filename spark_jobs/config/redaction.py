@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 from urllib.parse import unquote
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 MASK = "***"
 

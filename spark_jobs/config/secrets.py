@@ -8,16 +8,13 @@ and passwords inside URLs under any key.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from spark_jobs.config.property_references import substitute
 from spark_jobs.config.redaction import MASK, is_secret_key, url_passwords
 from spark_jobs.protocol.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _PUBLIC_KEYS = frozenset(
     {

@@ -8,16 +8,17 @@ unresolved. Pure.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, field_serializer
 
-from spark_jobs.checks.check import Severity  # noqa: TC001  (pydantic needs it at run time)
+from spark_jobs.checks.check import Severity
 from spark_jobs.config.frozen import Frozen, Layer, WrittenAs, key
-from spark_jobs.config.problems import ConfigProblem  # noqa: TC001  (pydantic needs it at run time)
+from spark_jobs.config.problems import ConfigProblem
 from spark_jobs.config.redaction import redact_properties, redact_urls
-from spark_jobs.config.start import StartText  # noqa: TC001  (pydantic needs it at run time)
+from spark_jobs.config.start import StartText
 from spark_jobs.config.suites import Suite, Suites, When
 from spark_jobs.config.values import (
     Columns,
@@ -35,9 +36,6 @@ from spark_jobs.config.values import (
     choice,
 )
 from spark_jobs.config.written_checks import WrittenChecks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 DEFAULT_METRICS_PORT = 9464
 DEAD_LETTERS_SUFFIX = "_dead_letters"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
@@ -19,9 +20,6 @@ from spark_jobs.config.expectation_names import (
 from spark_jobs.config.frozen import Layer, key
 from spark_jobs.config.problems import UnreadableValueError
 from spark_jobs.config.values import PipelineName, choice
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 _NAMED_COLUMN = ("column", "column_A", "column_B")
 

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from spark_jobs.config.problems import ConfigProblem
-from spark_jobs.config.settings import DEAD_LETTERS_SUFFIX, PipelineConfig, PipelineTemplate
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from spark_jobs.config.settings import SluiceConfig
+from spark_jobs.config.settings import DEAD_LETTERS_SUFFIX, PipelineConfig, PipelineTemplate, SluiceConfig
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]")
 

@@ -7,13 +7,10 @@ pipeline the next time one of these runs and the code location is reloaded.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from spark_jobs.storage.state_files import write_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 def read_topics(home: str) -> tuple[str, ...]:

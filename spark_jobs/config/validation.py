@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
 from spark_jobs.config.contradictions import check_main_file, check_team_file
+from spark_jobs.config.document import Document
 from spark_jobs.config.frozen import WrittenAs
-from spark_jobs.config.problems import Finding, UnreadableValueError
+from spark_jobs.config.problems import ConfigProblem, Finding, UnreadableValueError
 from spark_jobs.config.written import WrittenFile, WrittenTeamFile
-
-if TYPE_CHECKING:
-    from pydantic.fields import FieldInfo
-    from pydantic_core import ErrorDetails
-
-    from spark_jobs.config.document import Document
-    from spark_jobs.config.problems import ConfigProblem
 
 _Model = TypeVar("_Model", bound=WrittenTeamFile)
 

@@ -7,7 +7,9 @@ a program gives, stays as it is.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Annotated
 
 from pydantic import BeforeValidator, SecretStr, WithJsonSchema
 
@@ -16,10 +18,6 @@ from spark_jobs.config.problems import UnreadableValueError
 from spark_jobs.config.quantities import DAY_SECONDS, parse_duration_seconds, parse_size_bytes
 from spark_jobs.config.type_names import check_type_name
 from spark_jobs.protocol.names import BOOKS_TABLE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from enum import StrEnum
 
 _TABLE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+")
 _TOPIC = r"[A-Za-z0-9._-]{1,249}"

@@ -6,13 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, create_model
 
-from spark_jobs.checks.check import LimitKind
+from spark_jobs.checks.check import Check, LimitKind
 from spark_jobs.checks.registry import CHECKS
 from spark_jobs.config.frozen import Frozen
 from spark_jobs.config.values import Count, Duration, Share, nothing_is_empty
-
-if TYPE_CHECKING:
-    from spark_jobs.checks.check import Check
 
 
 class WrittenCheck(Frozen):

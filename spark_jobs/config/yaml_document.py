@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
-from spark_jobs.config.document import Document
+from spark_jobs.config.document import Document, Path
 from spark_jobs.config.problems import ConfigProblem
-
-if TYPE_CHECKING:
-    from spark_jobs.config.document import Path
 
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _EXPECTATIONS = "expectations"

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from spark_jobs.config.file import with_listed_topics
+from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.config.topic_list import write_topics
 from spark_jobs.connections.properties import resolve_kafka_properties
 from spark_jobs.kafka.admin import KafkaAdmin
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from spark_jobs.config.settings import SluiceConfig
 
 
 def list_topics(home: str, properties: Mapping[str, str]) -> tuple[str, ...]:

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.properties import resolve_connection_properties
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.lake.catalog import open_catalog
-from spark_jobs.protocol.fail_points import NoFailPoints
+from spark_jobs.protocol.fail_points import FailPoints, NoFailPoints
 from spark_jobs.txlog.store import TxlogStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
-
-    from spark_jobs.config.settings import SluiceConfig
-    from spark_jobs.protocol.fail_points import FailPoints
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spark_jobs.config.secrets import resolve
+from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.lake import catalog
 from spark_jobs.txlog.store import TxlogStore
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-
-    from spark_jobs.config.settings import SluiceConfig
 
 
 def open_catalog(config: SluiceConfig) -> Catalog:

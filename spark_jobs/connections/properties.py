@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from spark_jobs.config.secrets import resolve
+from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.endpoints import read_endpoints
 from spark_jobs.protocol.errors import ConfigError
-
-if TYPE_CHECKING:
-    from spark_jobs.config.settings import SluiceConfig
 
 
 def resolve_connection_properties(

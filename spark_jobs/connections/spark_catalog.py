@@ -6,13 +6,11 @@ command line or UI, and two pipelines' servers need no configuration of their ow
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spark_jobs.config.secrets import resolve
+from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.lake.catalog_names import spark_catalog_conf
-
-if TYPE_CHECKING:
-    from spark_jobs.config.settings import SluiceConfig
 
 # The kind of work whose session knows the catalog; tasks of drains read and write without Spark's help.
 UPKEEP = "upkeep"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError
@@ -11,7 +12,6 @@ from spark_jobs.protocol.errors import ConfigError
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
 from spark_jobs.lake.tables import load_table
 

@@ -5,21 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.drain.planning import bytes_per_record, plan_splits
 from spark_jobs.drain.table_columns import MAX_SPLIT_BYTES
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.batch import Batch, BatchKind
+from spark_jobs.protocol.batch import Batch, BatchKind, Split
+from spark_jobs.protocol.offsets import OffsetRanges
+from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.source import SourceState
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
     from spark_jobs.drain.table_columns import Tables
-    from spark_jobs.protocol.batch import Split
-    from spark_jobs.protocol.offsets import OffsetRanges
-    from spark_jobs.protocol.progress import Progress
-    from spark_jobs.protocol.source import SourceState
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.protocol.batch import Balance
+from spark_jobs.protocol.offsets import OffsetRanges
+from spark_jobs.txlog.entries import Entry
 
-    from spark_jobs.config.settings import PipelineConfig
+if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
     from spark_jobs.drain.batch_plan import Plan
-    from spark_jobs.protocol.batch import Balance
-    from spark_jobs.protocol.offsets import OffsetRanges
-    from spark_jobs.txlog.entries import Entry
 
 
 @dataclass(frozen=True, slots=True)

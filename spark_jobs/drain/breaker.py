@@ -6,18 +6,15 @@ A format that changed makes every record a dead letter: each is kept, and the ta
 from __future__ import annotations
 
 from textwrap import shorten
-from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
+from spark_jobs.drain.batch_run import BatchRun
+from spark_jobs.drain.written import Written
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import total
 from spark_jobs.protocol.errors import BadRecord
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
-
-if TYPE_CHECKING:
-    from spark_jobs.drain.batch_run import BatchRun
-    from spark_jobs.drain.written import Written
 
 # A few bad records of a small batch are a large share of it, and no change of format.
 FEWEST_DEAD_LETTERS = 10

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_jobs.commit.anchor import check_anchor
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.drain.batch_plan import plan_of
+from spark_jobs.drain.batch_run import BatchResult
 from spark_jobs.drain.halving import drain_whole_or_halved
 from spark_jobs.drain.leaders import cut_below
 from spark_jobs.drain.narrowing import resumed
@@ -24,20 +27,16 @@ from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import NoticeSender
 from spark_jobs.protocol.batch import Balance, total
 from spark_jobs.protocol.errors import BatchHeld, SluiceError
+from spark_jobs.protocol.offsets import OffsetRanges
+from spark_jobs.protocol.progress import Pause, Progress
 from spark_jobs.protocol.refusal import drain_refusal
+from spark_jobs.protocol.source import SourceState
 from spark_jobs.recovery.recover import recover
 from spark_jobs.recovery.recovered import HeldBatch, RecoveryResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
     from spark_jobs.drain.batch_plan import Plan
-    from spark_jobs.drain.batch_run import BatchResult
-    from spark_jobs.protocol.offsets import OffsetRanges
-    from spark_jobs.protocol.progress import Pause, Progress
-    from spark_jobs.protocol.source import SourceState
 
 _log = logging.getLogger(__name__)
 

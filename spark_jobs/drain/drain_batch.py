@@ -6,6 +6,7 @@ Between any two lines the process may be killed: the log says what was begun, th
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,12 +14,13 @@ from spark_jobs import __version__
 from spark_jobs.commit.batch_commit import commit_of
 from spark_jobs.commit.dead_letter_commit import commit_dead_letters
 from spark_jobs.commit.landing import land
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.drain.batch_run import BatchResult, BatchRun
 from spark_jobs.drain.breaker import stop_above_share
 from spark_jobs.drain.gate import GateVerdict, can_reject, held_error, judge_written, log_held
 from spark_jobs.drain.split_task import SplitSource, SplitTask, run_split, table_target
 from spark_jobs.drain.table_columns import add_observed_columns
-from spark_jobs.drain.written import add_up, summary_of, verify
+from spark_jobs.drain.written import Written, add_up, summary_of, verify
 from spark_jobs.lake.locations import data_location
 from spark_jobs.protocol.batch import BatchKind, total
 from spark_jobs.protocol.commit_summary import CommitSummary, gate_summary
@@ -28,7 +30,7 @@ from spark_jobs.records.records import Origin
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.recovery.recover import sweep_strays
 from spark_jobs.schema.arrow_schema import arrow_schema, json_columns
-from spark_jobs.spark.outcomes import OutcomeKind
+from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome
 from spark_jobs.spark.tasks import run_on_spark
 from spark_jobs.txlog.entries import (
     BufferSnapshot,
@@ -40,16 +42,11 @@ from spark_jobs.txlog.entries import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyiceberg.table import Table
 
     from spark_jobs.commit.landing import Committed
-    from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
     from spark_jobs.drain.batch_plan import Plan
-    from spark_jobs.drain.written import Written
-    from spark_jobs.spark.outcomes import SplitOutcome
 
 _log = logging.getLogger(__name__)
 

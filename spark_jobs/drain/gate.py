@@ -6,27 +6,24 @@ Nothing here commits, deletes or decides for good: a failing batch is held, with
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_jobs.config.suites import OnFailure
+from spark_jobs.config.suites import OnFailure, Suite
 from spark_jobs.connections.tables import load_fresh
+from spark_jobs.drain.batch_run import BatchRun
+from spark_jobs.drain.written import Written
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import BatchHeld, ConfigError, SourceChanged
 from spark_jobs.quality.judge import columns_of, judge
+from spark_jobs.quality.results import SuiteResult
 from spark_jobs.quality.rows import rows_of_files
 from spark_jobs.txlog.entries import Held
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyiceberg.table import Table
-
-    from spark_jobs.config.suites import Suite
-    from spark_jobs.drain.batch_run import BatchRun
-    from spark_jobs.drain.written import Written
-    from spark_jobs.quality.results import SuiteResult
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,22 +7,21 @@ was at. So halves are run, good ones are committed, and the record that dies alo
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.drain.batch_run import BatchResult
 from spark_jobs.drain.drain_batch import drain_batch
 from spark_jobs.drain.narrowing import first_half, rest
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import BadRecord, SluiceError
+from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.spark.tasks import is_crash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
     from spark_jobs.drain.batch_plan import Plan
-    from spark_jobs.drain.batch_run import BatchResult
-    from spark_jobs.protocol.offsets import OffsetRanges
 
 _log = logging.getLogger(__name__)
 

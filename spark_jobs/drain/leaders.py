@@ -6,18 +6,14 @@ partition has an epoch, and says where the log of an earlier one ends in its own
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from spark_jobs.kafka.reader import open_reader
 from spark_jobs.protocol.errors import OffsetsUnavailable, RetryableError
 from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.refusal import has_new_leader
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from spark_jobs.protocol.progress import Progress
-    from spark_jobs.protocol.source import SourceState
+from spark_jobs.protocol.source import SourceState
 
 CHUNK_BYTES = 1 << 20
 

@@ -7,12 +7,9 @@ what it tried, and the next run goes on from there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 def resumed(planned: OffsetRanges, tried: Iterable[OffsetRanges]) -> OffsetRanges:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from spark_jobs.protocol.batch import Split
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+from spark_jobs.protocol.progress import LastDrain
 from spark_jobs.protocol.refusal import check_starts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from spark_jobs.protocol.progress import LastDrain
-    from spark_jobs.protocol.source import SourceState
+from spark_jobs.protocol.source import SourceState
 
 # Until a batch has shown what a record of the topic weighs.
 FIRST_GUESS_BYTES_PER_RECORD = 512

@@ -11,31 +11,29 @@ import sys
 import time
 import uuid
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.lake.parquet_writer import SplitWriter
-from spark_jobs.protocol.batch import Balance
+from spark_jobs.protocol.batch import Balance, Split
 from spark_jobs.protocol.errors import SluiceError, error_to_json
+from spark_jobs.protocol.fail_points import FailPoints
+from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.written_file import WrittenFile
+from spark_jobs.records.decoder import Decoder
 from spark_jobs.records.row_maker import NewFieldsSeen, RowMaker
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
 
     from spark_jobs.kafka.reader import Chunk
-    from spark_jobs.protocol.batch import Split
-    from spark_jobs.protocol.fail_points import FailPoints
-    from spark_jobs.protocol.offsets import OffsetRange
-    from spark_jobs.protocol.written_file import WrittenFile
-    from spark_jobs.records.decoder import Decoder
 
 MAX_OPEN_FILES = 16
 

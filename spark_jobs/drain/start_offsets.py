@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
-from spark_jobs.config.start import StartKind
+from spark_jobs.config.start import Start, StartKind
 from spark_jobs.protocol.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from spark_jobs.config.start import Start
-    from spark_jobs.protocol.source import SourceState
+from spark_jobs.protocol.source import SourceState
 
 
 def resolve_start(

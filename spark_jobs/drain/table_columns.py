@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_jobs.commit.birth import create_dead_letter_table, create_table
-from spark_jobs.config.settings import KeyFormat
+from spark_jobs.config.settings import KeyFormat, PipelineConfig
 from spark_jobs.config.start import StartKind
 from spark_jobs.drain.planning import FIRST_GUESS_BYTES_PER_RECORD, plan_ranges, plan_splits
 from spark_jobs.drain.split_task import SplitSource, observe_split
@@ -17,23 +18,20 @@ from spark_jobs.lake.evolution import evolve_table
 from spark_jobs.lake.tables import load_table, progress_of
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.formats import format_of
 from spark_jobs.schema.additions import declared_additions, observed_additions
 from spark_jobs.schema.declared import check_columns
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.iceberg_types import declared_fields, iceberg_schema
 from spark_jobs.schema.inference import choose_types
+from spark_jobs.spark.outcomes import SplitOutcome
 from spark_jobs.spark.tasks import run_on_spark
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyiceberg.table import Table
 
-    from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.protocol.source import SourceState
-    from spark_jobs.spark.outcomes import SplitOutcome
 
 MAX_SPLIT_BYTES = 256 * 1024 * 1024
 # Where nothing is to be drained yet, types come from the last records before the start.

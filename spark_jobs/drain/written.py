@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_jobs import __version__
+from spark_jobs.drain.batch_run import BatchRun
 from spark_jobs.drain.valid_through import valid_through_ms
 from spark_jobs.kafka import statistics as kafka_statistics
 from spark_jobs.protocol.batch import Balance, BatchKind, total, unbalanced
 from spark_jobs.protocol.commit_summary import actor_summary, counts_summary
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.protocol.source import check_identity
+from spark_jobs.protocol.written_file import WrittenFile
+from spark_jobs.spark.outcomes import SplitOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from spark_jobs.drain.batch_plan import Plan
-    from spark_jobs.drain.batch_run import BatchRun
-    from spark_jobs.protocol.written_file import WrittenFile
-    from spark_jobs.spark.outcomes import SplitOutcome
 
 
 @dataclass(frozen=True, slots=True)

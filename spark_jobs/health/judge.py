@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from spark_jobs.checks.check import Case, Severity, Verdict
+from spark_jobs.checks.check import Case, Check, Severity, Verdict
+from spark_jobs.checks.facts import HealthFacts
 from spark_jobs.checks.registry import BY_NAME, CHECKS
-from spark_jobs.config.settings import CheckSetting
-
-if TYPE_CHECKING:
-    from spark_jobs.checks.check import Check
-    from spark_jobs.checks.facts import HealthFacts
-    from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.config.settings import CheckSetting, PipelineConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pyiceberg.schema import index_by_id, index_name_by_id
@@ -10,17 +11,14 @@ from pyiceberg.table.snapshots import Operation, ancestors_of
 from spark_jobs.checks.facts import BatchCounts, Removal, TableFacts
 from spark_jobs.lake.tables import progress_of, summary_of
 from spark_jobs.protocol.batch import total
+from spark_jobs.protocol.commit_summary import CommitSummary
 from spark_jobs.schema.changes import Column, schema_changes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
-
-    from spark_jobs.protocol.commit_summary import CommitSummary
 
 
 def table_facts(table: Table, *, schema_since_ms: int) -> TableFacts:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import wait
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -27,9 +28,6 @@ from spark_jobs.protocol.errors import ConfigError, SluiceError
 from spark_jobs.protocol.source import SourceState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-    from concurrent.futures import Future
-
     from confluent_kafka.admin import ListOffsetsResultInfo, TopicDescription  # type: ignore[attr-defined]
 
 _Key = TypeVar("_Key")

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from confluent_kafka import KafkaException
 
 from spark_jobs.config.kafka_keys import ALIASES, FIXED_PROPERTIES, validate_kafka_properties
+from spark_jobs.kafka.statistics import ClientStatistics
 from spark_jobs.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from spark_jobs.kafka.errors import ClientTroubles
-    from spark_jobs.kafka.statistics import ClientStatistics
 
 _Client = TypeVar("_Client")
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.offsets import OffsetRange
 
 # After a leader moved, the new one may for a moment not show all that the old one did.
 SHORT_LOG_GRACE_SECONDS = 5.0

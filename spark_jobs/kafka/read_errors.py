@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from spark_jobs.kafka.cursor import Cursor
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import OffsetsUnavailable, RetryableError
-
-if TYPE_CHECKING:
-    from spark_jobs.kafka.cursor import Cursor
 
 
 def retention_passed(topic: str, cursor: Cursor, offset: int, low: int) -> OffsetsUnavailable:

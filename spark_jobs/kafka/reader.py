@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from operator import lt
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -19,11 +20,7 @@ from spark_jobs.kafka.errors import ClientTroubles, is_damage, is_no_topic, is_s
 from spark_jobs.kafka.read_errors import log_cut, log_truncated, out_of_order, retention_passed, stalled
 from spark_jobs.kafka.statistics import INTERVAL_MS, ClientStatistics
 from spark_jobs.protocol.errors import SluiceError, SourceChanged
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.offsets import OffsetRange
 
 __all__ = ["Chunk", "RangeReader", "open_reader"]
 

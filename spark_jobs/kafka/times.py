@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from spark_jobs.kafka.client_properties import consumer_properties, new_client
 from spark_jobs.kafka.closing import close_consumer
 from spark_jobs.kafka.errors import ClientTroubles
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # Brokers give at least one batch whatever the limit: enough for the first record, and little else.
 _QUEUE_BYTES = 256 * 1024

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spark_jobs.lake.moments import iso_of_ms
+from spark_jobs.lake.moments import Moment, iso_of_ms
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
-
-    from spark_jobs.lake.moments import Moment
 
 
 def snapshot_at(table: Table, moment: Moment) -> Snapshot:

@@ -7,6 +7,7 @@ own; a ``.pyiceberg.yaml`` or ``PYICEBERG_*`` variables of the user's are not co
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -25,8 +26,6 @@ from spark_jobs.lake.rest_catalog import PatientRestCatalog
 from spark_jobs.protocol.errors import ConfigError, SluiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyiceberg.catalog import Catalog
 
 _SETTINGS_ERRORS = (

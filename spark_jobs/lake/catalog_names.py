@@ -7,13 +7,10 @@ passes through. Rows marked None are PyIceberg's alone; Spark then uses its plat
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
 
 from spark_jobs.protocol.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 SPARK_CATALOG_CLASS = "org.apache.iceberg.spark.SparkCatalog"
 JDBC_CATALOG_CLASS = "org.apache.iceberg.jdbc.JdbcCatalog"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pyiceberg.exceptions import NoSuchTableError
@@ -12,8 +13,6 @@ from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.protocol.progress import has_progress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 

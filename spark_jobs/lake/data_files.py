@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.conversions import from_bytes, to_bytes
@@ -13,8 +14,6 @@ from spark_jobs.protocol.errors import SourceChanged
 from spark_jobs.protocol.written_file import WrittenFile
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.types import PrimitiveType
 

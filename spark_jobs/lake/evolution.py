@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from pyiceberg.table.update import AssertTableUUID
@@ -14,8 +15,6 @@ from spark_jobs.lake.tables import load_table
 from spark_jobs.protocol.errors import RetryableError, SourceChanged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from pyiceberg.catalog import Catalog
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table

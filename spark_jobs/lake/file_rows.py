@@ -6,6 +6,7 @@ as an empty one (apache/iceberg-python#3833).
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,6 @@ from pyiceberg.io.pyarrow import _read_all_delete_files, expression_to_pyarrow
 from spark_jobs.schema.arrow_schema import arrow_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.io import FileIO
     from pyiceberg.schema import Schema

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from spark_jobs.lake.tables import progress_of
@@ -10,8 +11,6 @@ from spark_jobs.storage.errors import manifests_readable
 from spark_jobs.storage.paths import normalise_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
 

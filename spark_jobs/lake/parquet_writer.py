@@ -19,6 +19,7 @@ from pyiceberg.typedef import Record
 
 from spark_jobs.lake.data_files import to_written_file
 from spark_jobs.lake.partition_fan_out import fan_out
+from spark_jobs.protocol.written_file import WrittenFile
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.storage.errors import storage_error
 
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from pyiceberg.io.fileformat import FileFormatWriter
     from pyiceberg.partitioning import PartitionKey
     from pyiceberg.table.metadata import TableMetadata
-
-    from spark_jobs.protocol.written_file import WrittenFile
 
 
 # What a column of a few rows takes beside its values, measured: its buffers are padded, and are objects.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,6 @@ import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
 

@@ -5,18 +5,16 @@ PyIceberg declares its predicates' arguments as it serialises them, not as it ta
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, In, LessThan
 
+from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pyiceberg.expressions import BooleanExpression
-
-    from spark_jobs.protocol.offsets import OffsetRange
 
 
 def equals(column: str, value: Any) -> BooleanExpression:

@@ -6,6 +6,7 @@ which for a slow taker is the whole table. It also shows a null list of structs 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,8 +17,6 @@ from pyiceberg.schema import Schema
 from spark_jobs.lake.file_rows import rows_of_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyiceberg.table import DataScan
 
 

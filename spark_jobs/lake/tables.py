@@ -10,14 +10,12 @@ from spark_jobs.config.settings import DEAD_LETTERS_SUFFIX
 from spark_jobs.lake.catalog_errors import catalog_error
 from spark_jobs.protocol.commit_summary import CommitSummary
 from spark_jobs.protocol.errors import ConfigError, SourceChanged
-from spark_jobs.protocol.progress import has_progress, progress_from_properties
+from spark_jobs.protocol.progress import Progress, has_progress, progress_from_properties
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
-
-    from spark_jobs.protocol.progress import Progress
 
 
 def load_table(catalog: Catalog, identifier: str) -> Table | None:

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spark_jobs.checks.facts import AuditNote
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.json_codec import JsonCodec
 from spark_jobs.storage.state_files import write_whole
 
 if TYPE_CHECKING:
-    from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
 
 NEWEST_OFFSETS = 1_000_000

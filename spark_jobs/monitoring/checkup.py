@@ -7,30 +7,32 @@ one record read of each partition that waits. Only ``spark_jobs.monitoring.audit
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from spark_jobs.checks.check import LATELY_SECONDS
-from spark_jobs.checks.facts import HealthFacts
+from spark_jobs.checks.facts import HealthFacts, TableFacts
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.properties import resolve_kafka_properties
 from spark_jobs.drain.planning import bytes_per_record
-from spark_jobs.health.judge import judge
+from spark_jobs.health.judge import CheckResult, judge
 from spark_jobs.health.retention import Waiting, headroom_ms, retention_of
 from spark_jobs.monitoring.audit_notes import read_note
-from spark_jobs.monitoring.survey import TOPIC_READERS, Surveyed, held_batches, table_state
+from spark_jobs.monitoring.survey import (
+    TOPIC_READERS,
+    Surveyed,
+    Surveyor,
+    TableState,
+    held_batches,
+    table_state,
+)
 from spark_jobs.protocol.errors import SluiceError
+from spark_jobs.protocol.source import SourceState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyiceberg.table import Table
-
-    from spark_jobs.checks.facts import TableFacts
-    from spark_jobs.config.settings import PipelineConfig
-    from spark_jobs.health.judge import CheckResult
-    from spark_jobs.monitoring.survey import Surveyor, TableState
-    from spark_jobs.protocol.source import SourceState
 
 
 @dataclass(frozen=True, slots=True)

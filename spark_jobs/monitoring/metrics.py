@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -20,24 +21,20 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from spark_jobs.books.attempt_totals import Distribution
+from spark_jobs.checks.facts import HealthFacts
+from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.lake import open_catalog, open_log
 from spark_jobs.lake.catalog import close_catalog
-from spark_jobs.monitoring.checkup import check_up
+from spark_jobs.monitoring.checkup import Health, check_up
 from spark_jobs.monitoring.metric_families import COUNTER, FAMILIES, GAUGE
-from spark_jobs.monitoring.survey import Surveyor
+from spark_jobs.monitoring.survey import Surveyor, TableState
 from spark_jobs.monitoring.totals import TotalsReader
 from spark_jobs.protocol.errors import SluiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from pyiceberg.catalog import Catalog
 
-    from spark_jobs.books.attempt_totals import Distribution
-    from spark_jobs.checks.facts import HealthFacts
-    from spark_jobs.config.settings import SluiceConfig
-    from spark_jobs.monitoring.checkup import Health
-    from spark_jobs.monitoring.survey import TableState
     from spark_jobs.monitoring.totals import TableTotals
 
 CACHE_SECONDS = 15.0

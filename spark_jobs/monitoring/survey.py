@@ -7,6 +7,7 @@ All topics are asked about in one round, tables are read side by side; a pipelin
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -14,25 +15,22 @@ from typing import TYPE_CHECKING, TypeVar
 
 from spark_jobs.books.entries import books_of
 from spark_jobs.config.secrets import scrub
+from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.connections.properties import resolve_kafka_properties
 from spark_jobs.monitoring.upkeep_survey import FigureCache, UpkeepState
 from spark_jobs.notices.notice import owes_notice
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import RetryableError, SluiceError
-from spark_jobs.protocol.progress import progress_from_properties
+from spark_jobs.protocol.progress import Progress, progress_from_properties
 from spark_jobs.protocol.refusal import drain_refusal
+from spark_jobs.protocol.source import SourceState
+from spark_jobs.recovery.recovered import HeldBatch
+from spark_jobs.txlog.entries import Attempt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from pyiceberg.table import Table
 
-    from spark_jobs.config.settings import PipelineConfig, SluiceConfig
     from spark_jobs.kafka.admin import KafkaAdmin
-    from spark_jobs.protocol.progress import Progress
-    from spark_jobs.protocol.source import SourceState
-    from spark_jobs.recovery.recovered import HeldBatch
-    from spark_jobs.txlog.entries import Attempt
     from spark_jobs.txlog.store import TxlogStore
 
 # Reading a table is mostly parsing; a few threads hide the waiting of remote catalogs.

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from spark_jobs.books.attempt_totals import Totals
-from spark_jobs.books.entries import books_of, entry_of
+from spark_jobs.books.entries import BookEntry, books_of, entry_of
 from spark_jobs.books.totals import sum_books
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.kafka.statistics import RTT_P99_US
 from spark_jobs.lake.tables import load_table
 from spark_jobs.protocol.commit_summary import CommitSummary
@@ -22,8 +23,6 @@ from spark_jobs.txlog.entries import IcebergSnapshotCreated, ParquetWritten
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
-    from spark_jobs.books.entries import BookEntry
-    from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.txlog.store import TxlogStore
 
 

@@ -6,12 +6,12 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.txlog.entries import Attempt
+from spark_jobs.upkeep.figures import TableFigures
+
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-
-    from spark_jobs.config.settings import PipelineConfig
-    from spark_jobs.txlog.entries import Attempt
-    from spark_jobs.upkeep.figures import TableFigures
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from spark_jobs.protocol.batch import BatchKind, total
-from spark_jobs.txlog.entries import FlushComplete, IcebergSnapshotCreated, Notified, ParquetWritten
+from spark_jobs.txlog.entries import Attempt, FlushComplete, IcebergSnapshotCreated, Notified, ParquetWritten
 from spark_jobs.txlog.phases import PHASE_NUMBERS, Phase
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from spark_jobs.txlog.entries import Attempt
 
 NOTICE_FORMAT = 1
 # Caches that nobody could tell for a day have expired or been dropped by a person; the log must not grow on.

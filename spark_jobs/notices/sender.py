@@ -10,27 +10,25 @@ import logging
 import math
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from spark_jobs.config.secrets import remember, resolve
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.lake.data_files import partition_path
 from spark_jobs.notices.notice import is_expired, notice_of, owes_notice
 from spark_jobs.notices.webhook import Delivery, Posted, post
 from spark_jobs.protocol.errors import ConfigError, SluiceError
-from spark_jobs.txlog.entries import Notified, ParquetWritten
+from spark_jobs.txlog.entries import Attempt, Notified, ParquetWritten
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
-
     from pyiceberg.table import Table
 
-    from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.txlog.entries import Attempt
 
 _log = logging.getLogger(__name__)
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import requests
 
 from spark_jobs import __version__
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 5.0

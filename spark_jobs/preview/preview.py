@@ -5,13 +5,14 @@ In this process, without Spark: what a first batch decides from all of its recor
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.config.settings import KeyFormat
+from spark_jobs.config.settings import KeyFormat, PipelineConfig
 from spark_jobs.config.start import StartKind
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.drain.planning import FIRST_GUESS_BYTES_PER_RECORD, plan_ranges, water_fill
@@ -20,6 +21,7 @@ from spark_jobs.kafka.reader import open_reader
 from spark_jobs.lake.evolution import evolved_schema
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import total
+from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.formats import format_of
 from spark_jobs.records.records import Origin
 from spark_jobs.records.row_maker import RowMaker
@@ -27,7 +29,7 @@ from spark_jobs.schema.additions import declared_additions, observed_additions
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.iceberg_types import declared_fields, iceberg_schema, known_fields
-from spark_jobs.schema.inference import choose_types
+from spark_jobs.schema.inference import Field, choose_types
 from spark_jobs.schema.metadata_columns import (
     KEY,
     METADATA_COLUMNS,
@@ -39,17 +41,12 @@ from spark_jobs.schema.metadata_columns import (
 from spark_jobs.schema.partitioning import partition_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
 
-    from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
     from spark_jobs.kafka.chunks import Chunk
-    from spark_jobs.protocol.source import SourceState
-    from spark_jobs.schema.inference import Field
 
 CHUNK_BYTES = 2 << 20
 MAX_BYTES = 256 << 20  # of values held at once

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,8 +18,6 @@ from spark_jobs.protocol.errors import ConfigError, SluiceError, error_from_json
 from spark_jobs.storage.file_listing import list_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
     from pyspark.sql import SparkSession
 
 CONTENT = b"sluice check\n"

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
+from pydantic import GetCoreSchemaHandler
 from pydantic_core import core_schema
 
-from spark_jobs.protocol.offsets import (  # noqa: TC001  (the log reads field types)
+from spark_jobs.protocol.offsets import (
     OffsetRange,
     OffsetRanges,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from pydantic import GetCoreSchemaHandler
 
 TERMS = ("rows", "dead_letters", "tombstones", "gaps")
 

@@ -9,18 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from spark_jobs.protocol.batch import TERMS, Balance, BatchKind
-from spark_jobs.protocol.progress import PREFIX, PROPERTY_ANCHOR
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from spark_jobs.protocol.batch import Batch
-    from spark_jobs.protocol.offsets import OffsetRanges
-    from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.batch import TERMS, Balance, Batch, BatchKind
+from spark_jobs.protocol.offsets import OffsetRanges
+from spark_jobs.protocol.progress import PREFIX, PROPERTY_ANCHOR, Progress
 
 _ATTEMPT = "sluice.attempt"
 _KIND = "sluice.kind"

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from spark_jobs.protocol.batch import BatchKind
-
-if TYPE_CHECKING:
-    from spark_jobs.protocol.batch import Batch
-    from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.batch import Batch, BatchKind
+from spark_jobs.protocol.progress import Progress
 
 
 def has_passed(progress: Progress, batch: Batch) -> bool:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from pydantic import GetCoreSchemaHandler
 from pydantic_core import core_schema
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from pydantic import GetCoreSchemaHandler
 
 
 @dataclass(frozen=True, slots=True, order=True)

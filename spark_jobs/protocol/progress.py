@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, astuple, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from spark_jobs.protocol.batch import Batch
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.protocol.json_codec import JsonCodec
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
 from spark_jobs.protocol.skips import Skip
-from spark_jobs.protocol.written_file import WrittenFile  # noqa: TC001  (the codec reads field types)
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from spark_jobs.protocol.batch import Batch
+from spark_jobs.protocol.written_file import WrittenFile
 
 _T = TypeVar("_T")
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import OffsetsUnavailable, SluiceError
-from spark_jobs.protocol.source import check_identity
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from spark_jobs.protocol.progress import Progress
-    from spark_jobs.protocol.source import SourceState
+from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.source import SourceState, check_identity
 
 
 def drain_refusal(

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import SourceChanged
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.suites import When
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
+from spark_jobs.protocol.progress import Progress
 from spark_jobs.quality.judge import columns_of, judge
 from spark_jobs.quality.results import SuiteResult, merged, suite_result_from_json
 from spark_jobs.quality.rows import rows_of_ranges
@@ -16,13 +19,9 @@ from spark_jobs.txlog.entries import Held
 from spark_jobs.txlog.states import is_waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from pyiceberg.table import Table
 
-    from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.protocol.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ nested values are JSON text, so that every expectation can compare and count the
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     import pandas as pd
 
 LARGEST_EXACT_FLOAT = 2**53

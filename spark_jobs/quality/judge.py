@@ -7,24 +7,21 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from spark_jobs.config.secrets import scrub
-from spark_jobs.config.suites import OnFailure
+from spark_jobs.config.suites import Expectation, OnFailure, Suite
 from spark_jobs.quality.frames import to_arguments, to_frame, top_level
 from spark_jobs.quality.results import FAILING_ROWS_SHOWN, ExpectationResult, FailingRow, SuiteResult
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyiceberg.schema import Schema
-
-    from spark_jobs.config.suites import Expectation, Suite
 
 VALUE_CHARACTERS = 80
 ERROR_CHARACTERS = 300

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spark_jobs.protocol.json_codec import JsonCodec
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 FAILING_ROWS_SHOWN = 20
 

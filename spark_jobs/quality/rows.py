@@ -6,6 +6,7 @@ commit first. They are not read by PyIceberg's scan, which takes a null list of 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,18 +15,15 @@ from pyiceberg.table import FileScanTask
 
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.file_rows import ALWAYS_TRUE, rows_of_file
+from spark_jobs.protocol.offsets import OffsetRanges
+from spark_jobs.protocol.written_file import WrittenFile
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
 from spark_jobs.storage.errors import storage_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table
-
-    from spark_jobs.protocol.offsets import OffsetRanges
-    from spark_jobs.protocol.written_file import WrittenFile
 
 
 def rows_of_files(table: Table, files: Sequence[WrittenFile], columns: Sequence[str]) -> pa.Table:

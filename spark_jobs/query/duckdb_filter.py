@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from duckdb._sources.nodes import Binary, Col, In, Lit, Postfix, exact_value
@@ -20,8 +21,6 @@ from pyiceberg.expressions import (
 from pyiceberg.expressions import In as IsIn
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from duckdb._sources.nodes import Node
     from pyiceberg.expressions import BooleanExpression
 

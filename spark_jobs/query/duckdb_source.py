@@ -7,6 +7,7 @@ DuckDB evaluates itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,6 @@ from spark_jobs.lake.table_stream import scan_schema, stream
 from spark_jobs.query.duckdb_filter import row_filter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from duckdb import DuckDBPyConnection
     from duckdb._sources.nodes import Node
     from pyiceberg.table import DataScan

@@ -7,6 +7,7 @@ beyond its memory lies in a temporary folder until the query is over.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 import duckdb
 import pyarrow as pa
 
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_drained, load_fresh
 from spark_jobs.lake.as_of import snapshot_at
 from spark_jobs.lake.moments import Moment
@@ -24,12 +26,9 @@ from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.query.duckdb_source import TableSource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from duckdb import DuckDBPyConnection
     from pyiceberg.table import DataScan, Table
 
-    from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
 
 DEAD_LETTERS = "dead_letters"

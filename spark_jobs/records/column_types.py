@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import pyarrow as pa
 
-from spark_jobs.schema.inference import DeclaredType, Field, ListOf, MapOf, Primitive, StructOf
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from spark_jobs.schema.inference import FieldType
+from spark_jobs.schema.inference import DeclaredType, Field, FieldType, ListOf, MapOf, Primitive, StructOf
 
 _PRIMITIVES = (
     (pa.string(), Primitive.STRING),

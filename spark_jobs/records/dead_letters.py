@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from spark_jobs.records.origin_columns import headers_column, origin_columns, pick
+from spark_jobs.records.records import Origin, Records
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from spark_jobs.records.decoded import BadValue
-    from spark_jobs.records.records import Origin, Records
 
 
 def dead_letter_table(

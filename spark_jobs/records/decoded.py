@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from spark_jobs.schema.evidence import Evidence
+from spark_jobs.schema.evidence import Evidence
 
 
 class Phase(StrEnum):

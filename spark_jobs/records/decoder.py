@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from spark_jobs.records.records import Records
+from spark_jobs.schema.evidence import Evidence
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from spark_jobs.records.decoded import Decoded
-    from spark_jobs.records.records import Records
-    from spark_jobs.schema.evidence import Evidence
 
 
 class Decoder(Protocol):

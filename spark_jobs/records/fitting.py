@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from decimal import Context, Decimal, Inexact, InvalidOperation
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +15,7 @@ import pyarrow as pa
 from spark_jobs.records.column_types import fields_of
 from spark_jobs.records.json_parsing import FractionLiteral, HugeIntegerLiteral, json_kind, says_something
 from spark_jobs.records.timestamps import parse_date, parse_local, parse_time, parse_zoned
-from spark_jobs.schema.inference import name_clash
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from spark_jobs.schema.inference import Field
+from spark_jobs.schema.inference import Field, name_clash
 
 Fit: TypeAlias = Callable[[Any], Any]
 

@@ -5,17 +5,13 @@ A format is a file of this room with its decoders, and a row here. Nobody else i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.records.decoder import Decoder, PlainDecoder
 from spark_jobs.records.json import JsonDecoder
 from spark_jobs.records.json_plain import PlainJsonDecoder
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from spark_jobs.config.settings import PipelineConfig
-    from spark_jobs.records.decoder import Decoder, PlainDecoder
 
 
 @dataclass(frozen=True, slots=True)

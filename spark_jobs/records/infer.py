@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from spark_jobs.records.nesting import is_too_deep
 from spark_jobs.records.timestamps import parse_zoned
 from spark_jobs.schema.evidence import Evidence, FieldEvidence, Kind, Sighting
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _EXAMPLE_CHARACTERS = 60
 _MAX_LONG = 2**63 - 1

@@ -6,8 +6,9 @@ by record, and its good records are decoded once more, so that one bad record co
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -19,15 +20,10 @@ from spark_jobs.records.json_arrow_reader import are_objects, read_chunk, read_s
 from spark_jobs.records.json_parsing import BLANKS, NotAnObjectError, parse_object
 from spark_jobs.records.keys import add_keys_and_headers
 from spark_jobs.records.origin_columns import pick
-from spark_jobs.schema.inference import evolve
+from spark_jobs.records.records import Records
+from spark_jobs.schema.evidence import Evidence
+from spark_jobs.schema.inference import Field, evolve
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from spark_jobs.records.records import Records
-    from spark_jobs.schema.evidence import Evidence
-    from spark_jobs.schema.inference import Field
 
 # A call of the reader costs as much as 200 records, a record looked at by itself as much as 10.
 _BLOCK_RECORDS = 250

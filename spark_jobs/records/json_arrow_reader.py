@@ -10,8 +10,9 @@ are missing or too many (times are read as text and cast, which is strict).
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +20,6 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from spark_jobs.records.nesting import MAX_NESTING, SHORT_BYTES, is_too_deep
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 # The years 1 to 9999, which every reader of the tables can show; Arrow's cast takes year 0 too.
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896

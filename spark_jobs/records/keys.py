@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pyarrow as pa
 
 from spark_jobs.records.decoded import BadValue, Decoded, Phase
 from spark_jobs.records.origin_columns import headers_column, pick
+from spark_jobs.records.records import Records
 from spark_jobs.schema.metadata_columns import HEADERS, KEY
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from spark_jobs.records.records import Records
 
 
 def add_keys_and_headers(decoded: Decoded, records: Records, columns: pa.Schema) -> Decoded:

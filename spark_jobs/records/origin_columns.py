@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from spark_jobs.records.records import Origin, Records
+from spark_jobs.records.records import Origin, Records
 
 _T = TypeVar("_T")
 

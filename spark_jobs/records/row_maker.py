@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,17 +12,14 @@ import pyarrow as pa
 from spark_jobs.protocol.batch import Balance
 from spark_jobs.records.dead_letters import dead_letter_table
 from spark_jobs.records.decoded import BadValue, Phase
+from spark_jobs.records.decoder import Decoder
+from spark_jobs.records.records import Origin, Records
 from spark_jobs.records.shape import shape
 from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from contextlib import AbstractContextManager
-
     from spark_jobs.kafka.reader import Chunk
     from spark_jobs.records.decoded import Decoded
-    from spark_jobs.records.decoder import Decoder
-    from spark_jobs.records.records import Origin, Records
 
 
 class NewFieldsSeen(Exception):

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
 from spark_jobs.records.decoded import BadValue, Decoded, Phase
 from spark_jobs.records.origin_columns import is_unshowable, origin_columns, pick
+from spark_jobs.records.records import Origin, Records
 from spark_jobs.schema.metadata_columns import TIMESTAMP
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from spark_jobs.records.records import Origin, Records
 
 
 def shape(decoded: Decoded, records: Records, origin: Origin, schema: pa.Schema) -> Decoded:

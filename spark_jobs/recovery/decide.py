@@ -9,21 +9,15 @@ never a reason to delete: the commit may be on its way.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-from spark_jobs.protocol.batch import unbalanced
+from spark_jobs.protocol.batch import Batch, unbalanced
 from spark_jobs.protocol.fences import has_passed, stands_at_starts
-from spark_jobs.txlog.entries import FlushComplete, IcebergSnapshotCreated, ParquetWritten
+from spark_jobs.protocol.progress import Progress
+from spark_jobs.txlog.entries import Attempt, FlushComplete, IcebergSnapshotCreated, ParquetWritten
 from spark_jobs.txlog.states import is_held
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from spark_jobs.protocol.batch import Batch
-    from spark_jobs.protocol.progress import Progress
-    from spark_jobs.txlog.entries import Attempt
 
 
 class Decision(StrEnum):

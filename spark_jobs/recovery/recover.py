@@ -8,6 +8,7 @@ it is done.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,20 +17,31 @@ from spark_jobs.commit.batch_commit import commit_of
 from spark_jobs.commit.dead_letter_commit import commit_dead_letters
 from spark_jobs.commit.landing import land
 from spark_jobs.commit.sweep import sweep_files
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.lake.locations import data_location
 from spark_jobs.lake.named_files import named_of
 from spark_jobs.lake.tables import dead_letters_of, progress_of, snapshot_of
-from spark_jobs.protocol.batch import BatchKind
+from spark_jobs.protocol.batch import Batch, BatchKind
 from spark_jobs.protocol.commit_summary import actor_summary, adoption_summary, publication_summary
 from spark_jobs.protocol.errors import CommitConflict, SourceChanged
 from spark_jobs.protocol.offsets import NO_RANGES
+from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import check_identity
-from spark_jobs.recovery.decide import Decision, decide
-from spark_jobs.recovery.recovered import LeftAttempt, RecoveryResult, adopted_batch, held_batch
+from spark_jobs.protocol.written_file import WrittenFile
+from spark_jobs.recovery.decide import Decision, Verdict, decide
+from spark_jobs.recovery.recovered import (
+    AdoptedBatch,
+    HeldBatch,
+    LeftAttempt,
+    RecoveryResult,
+    adopted_batch,
+    held_batch,
+)
 from spark_jobs.storage.errors import storage_error
 from spark_jobs.storage.paths import normalise_path
 from spark_jobs.txlog.entries import (
+    Attempt,
     Closed,
     FlushComplete,
     IcebergSnapshotCreated,
@@ -41,18 +53,9 @@ from spark_jobs.txlog.entries import (
 from spark_jobs.txlog.store import CLOSING_AFTER_US
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyiceberg.table import Table
 
-    from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.protocol.batch import Batch
-    from spark_jobs.protocol.progress import Progress
-    from spark_jobs.protocol.written_file import WrittenFile
-    from spark_jobs.recovery.decide import Verdict
-    from spark_jobs.recovery.recovered import AdoptedBatch, HeldBatch
-    from spark_jobs.txlog.entries import Attempt
 
 
 def recover(pipeline: PipelineConfig, connections: Connections) -> RecoveryResult:

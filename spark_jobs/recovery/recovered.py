@@ -6,17 +6,12 @@ Made from the transaction log alone. Pure.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from spark_jobs.protocol import mends
-from spark_jobs.protocol.batch import Balance, total
+from spark_jobs.protocol.batch import Balance, Batch, total
+from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.quality.results import suite_result_from_json
-from spark_jobs.txlog.entries import Held, ParquetWritten
-
-if TYPE_CHECKING:
-    from spark_jobs.protocol.batch import Batch
-    from spark_jobs.protocol.offsets import OffsetRanges
-    from spark_jobs.txlog.entries import Attempt
+from spark_jobs.txlog.entries import Attempt, Held, ParquetWritten
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.replace import affected_files, task_overlap
 from spark_jobs.commit.replacing import Overlap, ReplacedOffsets
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.drain.leaders import cut_below
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.offsets import OffsetRange
-from spark_jobs.protocol.source import check_identity
+from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.source import SourceState, check_identity
 from spark_jobs.replay.ranges import cut_at, require_held, window_bounds, window_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyiceberg.table import Table
 
-    from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.protocol.progress import Progress
-    from spark_jobs.protocol.source import SourceState
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
 
 from spark_jobs.drain.planning import water_fill
 from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges, merge
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from spark_jobs.protocol.source import SourceState
+from spark_jobs.protocol.source import SourceState
 
 _RANGE = re.compile(r"(\d+):(\d+)-(\d+)")
 

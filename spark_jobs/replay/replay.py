@@ -6,29 +6,28 @@ its offsets and moves no offset, so it needs another fence: the table's replay e
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.drain.batch_plan import plan_of
+from spark_jobs.drain.batch_run import BatchResult
 from spark_jobs.drain.drain_batch import drain_batch
 from spark_jobs.drain.planning import bytes_per_record
 from spark_jobs.drain.table_columns import ensure_tables
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import NoticeSender
 from spark_jobs.protocol.batch import Balance, BatchKind, total
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+from spark_jobs.recovery.recovered import RecoveryResult
 from spark_jobs.replay.plan import plan_replay
 from spark_jobs.replay.ranges import cut_into_batches
 from spark_jobs.replay.settle import settle_left_replays
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
     from spark_jobs.drain.batch_plan import Plan
-    from spark_jobs.drain.batch_run import BatchResult
-    from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
-    from spark_jobs.recovery.recovered import RecoveryResult
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,20 +9,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_jobs.acts.act import act
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.fences import has_passed
+from spark_jobs.protocol.progress import Progress
 from spark_jobs.recovery.recover import settle_replays
 from spark_jobs.recovery.recovered import RecoveryResult
+from spark_jobs.txlog.entries import Attempt
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.protocol.progress import Progress
-    from spark_jobs.txlog.entries import Attempt
 
 
 def settle_left_replays(

@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pyiceberg.types import IcebergType
 
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.iceberg_types import declared_fields, iceberg_type, known_fields
 from spark_jobs.schema.inference import evolve, name_clash
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
-
-    from spark_jobs.config.settings import PipelineConfig
-    from spark_jobs.schema.evidence import Evidence
 
 ColumnAddition: TypeAlias = tuple[tuple[str, ...], IcebergType]
 

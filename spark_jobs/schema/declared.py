@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS, with_metadata_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from pyiceberg.table import Table
 
 _PRIMITIVE: TypeAdapter[IcebergType] = TypeAdapter(IcebergType)

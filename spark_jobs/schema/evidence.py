@@ -5,7 +5,7 @@ Evidence merges in any order and grouping to the same result, so it can be gathe
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003  (the codec reads field types)
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
-from typing import TYPE_CHECKING
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -18,9 +18,6 @@ from pyiceberg.types import (
 from spark_jobs.schema.declared import iceberg_type as columns_type
 from spark_jobs.schema.inference import DeclaredType, Field, FieldType, ListOf, MapOf, Primitive, StructOf
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 _BY_NAME: dict[str, Primitive] = {primitive.value: primitive for primitive in Primitive}
 

@@ -6,14 +6,12 @@ of it is lost, and the column appears with its first value.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from spark_jobs.schema.evidence import Evidence, FieldEvidence, Kind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 RESERVED_COLUMNS = (
     "_kafka_topic",

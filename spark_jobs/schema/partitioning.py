@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.transforms import (
@@ -21,9 +22,6 @@ from spark_jobs.config.problems import UnreadableValueError
 from spark_jobs.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
-
     from pyiceberg.schema import Schema
     from pyiceberg.types import NestedField
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from spark_jobs.protocol.batch import Balance  # noqa: TC001  (the codec reads field types)
+from spark_jobs.protocol.batch import Balance
 from spark_jobs.protocol.json_codec import JsonCodec
-from spark_jobs.protocol.written_file import WrittenFile  # noqa: TC001  (the codec reads field types)
+from spark_jobs.protocol.written_file import WrittenFile
 
 
 class OutcomeKind(StrEnum):

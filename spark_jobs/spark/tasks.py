@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -12,8 +13,12 @@ from py4j.protocol import Py4JError
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 
-from spark_jobs.protocol.errors import CommitConflict, RetryableError, error_from_json
-from spark_jobs.spark.outcomes import OutcomeKind, outcome_from_json
+from spark_jobs.protocol.batch import Split
+from spark_jobs.protocol.errors import CommitConflict, RetryableError, SluiceError, error_from_json
+from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, outcome_from_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SPARK_FAILURES = (PySparkException, Py4JError)  # the second from a session in this process
 # The worker is gone, or asked for more memory than there is: trying the same records again ends the same.
@@ -24,15 +29,6 @@ _CRASH = re.compile(
     re.MULTILINE,
 )
 _CAUSE = re.compile(r"(?!org\.|java\.|Caused by)[\w.]*(Error|Exception)\b")  # Python's, not the JVM's
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from pyspark.sql import SparkSession
-
-    from spark_jobs.protocol.batch import Split
-    from spark_jobs.protocol.errors import SluiceError
-    from spark_jobs.spark.outcomes import SplitOutcome
 
 
 def run_on_spark(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyiceberg.table import Table
 
 # S3 answers an expired token with 400, and to HEAD, which has no body, with nothing else.

@@ -8,18 +8,16 @@ missing or cannot be read means that its phase is taken as not having happened, 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
-from spark_jobs.protocol.batch import Balance, Batch  # noqa: TC001  (the codec reads field types)
+from spark_jobs.protocol.batch import Balance, Batch
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.protocol.json_codec import JsonCodec
-from spark_jobs.protocol.written_file import WrittenFile  # noqa: TC001  (the codec reads field types)
+from spark_jobs.protocol.written_file import WrittenFile
 from spark_jobs.txlog.phases import Phase, phase_of, reached_phase
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 LOG_FORMAT_VERSION = 1
 

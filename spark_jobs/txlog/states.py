@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from spark_jobs.protocol.commit_summary import CommitSummary
 from spark_jobs.protocol.fences import stands_at_starts
-from spark_jobs.txlog.entries import ParquetWritten, Published
-
-if TYPE_CHECKING:
-    from spark_jobs.protocol.progress import Progress
-    from spark_jobs.txlog.entries import Attempt
+from spark_jobs.protocol.progress import Progress
+from spark_jobs.txlog.entries import Attempt, ParquetWritten, Published
 
 
 def is_held(attempt: Attempt) -> bool:

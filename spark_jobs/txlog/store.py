@@ -12,24 +12,19 @@ import errno
 import os
 import uuid
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
+from spark_jobs.protocol.batch import Batch
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.storage.errors import is_refusal
 from spark_jobs.storage.file_listing import StoredFile, list_files
 from spark_jobs.storage.paths import is_inside
-from spark_jobs.txlog.entries import Attempt, entry_to_json, fold
+from spark_jobs.txlog.entries import Attempt, Entry, entry_to_json, fold
 from spark_jobs.txlog.phases import Phase, has_mark, is_complete, is_finished, is_settled, object_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from spark_jobs.protocol.batch import Batch
-    from spark_jobs.txlog.entries import Entry
 
 # Longer than any run may last: after this long no process that could still write an attempt's files is alive.
 CLOSING_AFTER_US = 3600 * 1_000_000

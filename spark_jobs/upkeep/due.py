@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from spark_jobs.books.entries import is_due
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh
+from spark_jobs.upkeep.kind import Due
 from spark_jobs.upkeep.read_figures import table_figures
 from spark_jobs.upkeep.registry import due_upkeep
 from spark_jobs.upkeep.upkeep import tables_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.upkeep.kind import Due
 
 
 def upkeep_due(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from spark_jobs.config.settings import UpkeepSettings
+from spark_jobs.upkeep.figures import TableFigures
 
-    from spark_jobs.config.settings import UpkeepSettings
-    from spark_jobs.upkeep.figures import TableFigures
+if TYPE_CHECKING:
     from spark_jobs.upkeep.table_work import TableWork
 
 

@@ -7,13 +7,10 @@ adopted later, nor of another table that shares the folder.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from spark_jobs.storage.paths import is_inside, normalise_path
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 # In these lie manifests and manifest lists, whose names do not tell which attempt wrote them.
 _MANIFEST_SUFFIX = ".avro"

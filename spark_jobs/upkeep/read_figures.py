@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,6 @@ from spark_jobs.storage.errors import manifests_readable
 from spark_jobs.upkeep.figures import MEDIUM, MIB, MIN_FILES_TO_MERGE, SMALL, TableFigures
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
-
     from pyiceberg.manifest import DataFile, ManifestFile
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata

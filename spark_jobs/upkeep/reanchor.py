@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from spark_jobs.commit.batch_commit import ChangeCommit, batch_of_change
@@ -11,12 +12,10 @@ from spark_jobs.connections.tables import load_fresh
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.commit_summary import actor_summary
+from spark_jobs.protocol.progress import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.protocol.progress import Progress
 
 
 def reanchor(

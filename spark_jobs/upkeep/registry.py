@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
+from spark_jobs.config.settings import UpkeepSettings
 from spark_jobs.upkeep import kinds
-from spark_jobs.upkeep.kind import Due, State
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from spark_jobs.config.settings import UpkeepSettings
-    from spark_jobs.upkeep.figures import TableFigures
-    from spark_jobs.upkeep.kind import UpkeepKind
+from spark_jobs.upkeep.figures import TableFigures
+from spark_jobs.upkeep.kind import Due, State, UpkeepKind
 
 
 def find_kinds() -> tuple[UpkeepKind, ...]:

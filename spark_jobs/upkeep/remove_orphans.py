@@ -18,12 +18,11 @@ from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.storage.file_listing import modified_us
 from spark_jobs.storage.paths import is_local, normalise_path
 from spark_jobs.upkeep.kind import Done
-from spark_jobs.upkeep.orphans import OrphanFacts, Unfinished, judge_orphans, overlaps
+from spark_jobs.upkeep.orphans import OrphanFacts, Unfinished, Verdicts, judge_orphans, overlaps
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from spark_jobs.upkeep.orphans import Verdicts
     from spark_jobs.upkeep.table_work import TableWork
 
 # Making a table takes a second; after a day nobody is still at it.

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.books.entries import books_of
+from spark_jobs.config.settings import UpkeepSettings
 from spark_jobs.connections.tables import load_fresh
+from spark_jobs.protocol.progress import Progress
 from spark_jobs.spark.procedures import call_procedure, table_argument
+from spark_jobs.upkeep.figures import TableFigures
 from spark_jobs.upkeep.read_figures import table_figures
 from spark_jobs.upkeep.reanchor import reanchor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from pyiceberg.table import Table
 
-    from spark_jobs.config.settings import UpkeepSettings
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.protocol.progress import Progress
-    from spark_jobs.upkeep.figures import TableFigures
 
 
 @dataclass(frozen=True, slots=True)

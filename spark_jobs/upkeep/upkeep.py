@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_jobs.books.entries import books_of
 from spark_jobs.commit.anchor import check_anchor
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.lake.tables import dead_letters_of
 from spark_jobs.protocol.errors import RetryableError
+from spark_jobs.upkeep.figures import TableFigures
+from spark_jobs.upkeep.kind import Done, UpkeepKind
 from spark_jobs.upkeep.read_figures import table_figures
 from spark_jobs.upkeep.table_work import TableWork
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.upkeep.figures import TableFigures
-    from spark_jobs.upkeep.kind import Done, UpkeepKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from spark_jobs.checks.check import Case, Check, Severity, Verdict, no_table, spoken_duration
+from spark_jobs.checks.facts import AuditNote, TableFacts
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import total
-
-if TYPE_CHECKING:
-    from spark_jobs.checks.facts import AuditNote, TableFacts
 
 
 def judge(case: Case) -> Verdict:

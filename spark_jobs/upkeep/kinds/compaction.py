@@ -11,15 +11,13 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from spark_jobs.config.settings import UpkeepSettings
 from spark_jobs.protocol.errors import RetryableError
-from spark_jobs.upkeep.figures import MEDIUM, MIN_FILES_TO_MERGE, SMALL
-from spark_jobs.upkeep.kind import Done, UpkeepKind
+from spark_jobs.protocol.progress import Progress
+from spark_jobs.upkeep.figures import MEDIUM, MIN_FILES_TO_MERGE, SMALL, TableFigures, Tier
+from spark_jobs.upkeep.kind import Done, State, UpkeepKind
 
 if TYPE_CHECKING:
-    from spark_jobs.config.settings import UpkeepSettings
-    from spark_jobs.protocol.progress import Progress
-    from spark_jobs.upkeep.figures import TableFigures, Tier
-    from spark_jobs.upkeep.kind import State
     from spark_jobs.upkeep.table_work import TableWork
 
 # So many medium files for each small one that starts a compaction: rewriting them costs that much more.

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spark_jobs.upkeep.kind import Done, UpkeepKind
+from spark_jobs.upkeep.kind import Done, State, UpkeepKind
 
 if TYPE_CHECKING:
-    from spark_jobs.upkeep.kind import State
     from spark_jobs.upkeep.table_work import TableWork
 
 MIN_MANIFESTS = 2

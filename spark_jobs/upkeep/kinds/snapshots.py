@@ -7,18 +7,16 @@ a snapshot.
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from spark_jobs.upkeep.kind import Done, UpkeepKind
+from spark_jobs.config.settings import UpkeepSettings
+from spark_jobs.upkeep.figures import TableFigures
+from spark_jobs.upkeep.kind import Done, State, UpkeepKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyiceberg.table import Table
 
-    from spark_jobs.config.settings import UpkeepSettings
-    from spark_jobs.upkeep.figures import TableFigures
-    from spark_jobs.upkeep.kind import State
     from spark_jobs.upkeep.table_work import TableWork
 
 # Expiring one snapshot a minute would be a Spark job a minute: let some more come together first.
