@@ -144,6 +144,13 @@ def test_dead_letters_are_judged_by_their_share_of_a_day() -> None:
     assert not look(one, "dead_letters", checked(dead_letters=CheckSetting(limit=0.0))).passed
 
 
+def test_records_under_any_name_count_in_the_share_of_dead_letters() -> None:
+    """A term of the balance that nobody knew makes the day's records more, so the share smaller."""
+    filtered = BatchCounts("d", NOW - 1000, 400, Balance(rows=98, dead_letters=2, filtered=300), 98)
+    facts = replace(WELL, table=replace(TABLE, batches=(filtered,)))
+    assert look(facts, "dead_letters").numbers == {"dead_letters": 2, "records": 400, "share": 0.005}
+
+
 def test_complete_tells_unaccounted_offsets_holes_and_what_the_audit_found() -> None:
     """Any of the three fails it; rows that another writer removed are told apart and do not."""
     short = replace(BATCH, added_rows=7)

@@ -25,7 +25,7 @@ def judge(case: Case) -> Verdict:
         return no_table()
     since_ms = facts.now_ms - LATELY_SECONDS * 1000
     sums = total(b.balance for b in facts.table.batches if b.committed_at_ms >= since_ms)
-    records = sums.rows + sums.dead_letters + sums.tombstones
+    records = sums.records
     share = sums.dead_letters / records if records else 0.0
     chosen = (case.limit, case.dead_letters_stop_above)
     limit = next((share for share in chosen if share is not None), DEAD_LETTER_SHARE)
