@@ -106,6 +106,19 @@ def test_a_catalog_gone_at_read_back_leaves_the_outcome_unknown(proxied: tuple[L
     assert [seen.method for seen in proxy.faulted()] == ["POST"]
 
 
+def test_a_catalog_gone_after_a_409_leaves_the_outcome_unknown(
+    proxied: tuple[Lake, FaultProxy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The 409 may have landed: what is looked for next and cannot be seen is not "nothing was sent"."""
+    lake, proxy = proxied
+    request = lake.request(0, 10)
+    proxy.arm(Fault.LANDED_409, is_table_commit)
+    monkeypatch.setattr(landing, "_pause", lambda _retries: proxy.stop())
+    with pytest.raises(CommitStateUnknown):
+        lake.commit(request)
+    assert [seen.method for seen in proxy.faulted()] == ["POST"]
+
+
 def test_a_catalog_gone_before_the_swap_is_worth_a_retry(proxied: tuple[Lake, FaultProxy]) -> None:
     """Nothing was sent, so nothing can have landed."""
     lake, proxy = proxied

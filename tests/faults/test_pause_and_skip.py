@@ -14,6 +14,7 @@ from spark_jobs.acts.skip import skip
 from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.skips import Skip
+from spark_jobs.recovery.recover import recover
 from tests.support.lake import Once
 
 if TYPE_CHECKING:
@@ -49,13 +50,16 @@ def test_a_pause_stops_a_drain_before_its_next_batch_and_every_one_after(new_lab
 
 
 def test_a_resumed_pipeline_adopts_what_was_left_and_goes_on(new_lab: NewLab) -> None:
-    """Paused while a dead drain's files lay ready: they stay where they are until it is resumed."""
+    """Paused while a dead drain's files lay ready: no drain or recovery commits them until it is resumed."""
     lab = new_lab(orders(0, 20))
     lab.drain()
     new_lab.produce(lab, orders(20, 20))
     lab.kill_at("drain.after-parquet-written")
     _pause(lab)
     assert lab.drain().stopped == "paused"
+    with lab.connections() as connections:
+        (left,) = recover(lab.pipeline, connections).left
+    assert left.reason == "the pipeline is paused"
     assert lab.rows().num_rows == 20
     with lab.connections() as connections:
         ended = resume(lab.pipeline, connections, reason="it has moved")

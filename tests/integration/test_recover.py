@@ -142,6 +142,18 @@ def test_sweep_spares_what_is_named_or_owed(scene: Scene) -> None:
     assert sweep_files(attempt, tables, before_delete=lambda: None) == len(pending.files)
 
 
+def test_a_late_mark_spares_dead_letters_that_only_their_own_table_names(scene: Scene) -> None:
+    """The data table stops naming dead letters with its next batch; a mark after it sweeps none."""
+    request = scene.leave(0, 10, 4, dead_letters=[2])
+    scene.lake.commit(request)
+    scene.lake.drain(10, 20)
+    assert progress_of(scene.lake.load()).pending_dead_letters is None
+    result = scene.recover()
+    assert (result.marked, result.swept_files) == ((request.batch.attempt,), 0)
+    assert scene.dead_letter_table().scan().to_arrow()["_kafka_offset"].to_pylist() == [2]
+    assert scene.files() == scene.named()
+
+
 def test_only_one_of_two_complete_attempts_is_adopted(scene: Scene) -> None:
     """Two runs wrote the same range: the older one's files are committed, the other's are swept."""
     first, second = scene.leave(0, 10, 4), scene.leave(0, 10, 4)
