@@ -12,6 +12,7 @@ import logging
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 # A server forgets a session after an hour without work and refuses its id from then on; we count on.
 MAX_FORGOTTEN_SESSIONS = 1000
+SHIPPING_PAUSES_SECONDS = (0.2, 0.5, 1.0)  # the file is well below a megabyte
 TASK_ATTEMPTS = 4  # local masters otherwise never retry a task
 PARALLELISM = "spark.default.parallelism"
 REDACTION_REGEX = r"(?i)secret|password|passwd|token|credential|access[.-]?key|sasl|\buser(name)?\b|uri$"
@@ -138,7 +140,7 @@ class PipelineSpark:
                 # Left to the interpreter's end, closing waits for a thread that is gone by then.
                 atexit.register(client.close)
                 if code:
-                    session.addArtifacts(str(code), pyfile=True)
+                    ship_code(session, code, remote)
                 return session  # type: ignore[no-any-return]
         raise no_answer(remote, None)
 
@@ -158,6 +160,25 @@ class PipelineSpark:
         folder = Path(self.config.home) / "spark"
         folder.mkdir(parents=True, exist_ok=True)
         return folder
+
+
+def ship_code(session: Any, code: Path, remote: str) -> None:
+    """Give the session the job's code; it takes the same file again.
+
+    Two processes that attach to a new session at once meet while the server puts the file away: it refuses
+    one of them, and takes it from it a moment later. Raises ``RetryableError`` when it goes on refusing.
+    """
+    from pyspark.errors import PySparkException  # noqa: PLC0415  (half a second, never at import)
+
+    for pause_seconds in (*SHIPPING_PAUSES_SECONDS, None):
+        try:
+            session.addArtifacts(str(code), pyfile=True)
+        except PySparkException as error:
+            if pause_seconds is None:
+                raise no_answer(remote, error) from error
+            time.sleep(pause_seconds)
+        else:
+            return
 
 
 def _attach(url: str, conf: dict[str, str]) -> SparkSession:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from dagster import materialize
+from pyspark.errors import PySparkException
 
 from assets.tables import table_asset
 from resources.connections import open_connections
 from resources.sluice import Sluice
-from resources.spark import PARALLELISM, PipelineSpark, SparkSessions, _attach, spark_parallelism
+from resources.spark import PARALLELISM, PipelineSpark, SparkSessions, _attach, ship_code, spark_parallelism
 from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig, SparkSettings
 from spark_jobs.connections.spark_address import connect_url
 from spark_jobs.protocol.errors import ConfigError, RetryableError
@@ -93,6 +94,31 @@ def test_shipped_code_is_the_same_for_the_same_sources(tmp_path: Path) -> None:
     second.mkdir()
     one, two = package_zip(first), package_zip(second)
     assert (one.name, one.read_bytes()) == (two.name, two.read_bytes())
+
+
+@pytest.mark.parametrize(("refusals", "is_taken"), [(0, True), (1, True), (3, True), (9, False)])
+def test_code_that_another_process_ships_at_the_same_time_is_offered_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, refusals: int, is_taken: bool
+) -> None:
+    """A server that refuses it for a moment has it in the end; one that always does is away."""
+    offers: list[str] = []
+
+    class Busy:
+        def addArtifacts(self, path: str, *, pyfile: bool) -> None:  # noqa: N802  (PySpark's name)
+            assert pyfile
+            offers.append(path)
+            if len(offers) <= refusals:
+                raise PySparkException("Application error processing RPC")
+
+    monkeypatch.setattr("resources.spark.SHIPPING_PAUSES_SECONDS", (0.0, 0.0, 0.0))
+    code = tmp_path / "code.zip"
+    if is_taken:
+        ship_code(Busy(), code, SERVER)
+    else:
+        with pytest.raises(RetryableError) as caught:
+            ship_code(Busy(), code, SERVER)
+        assert caught.value.code == "spark-away"
+    assert offers == [str(code)] * min(refusals + 1, 4)
 
 
 def test_a_run_uses_the_sessions_that_dagster_injects(tmp_path: Path) -> None:
