@@ -10,10 +10,7 @@ from enum import StrEnum
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import core_schema
 
-from spark_jobs.protocol.offsets import (
-    OffsetRange,
-    OffsetRanges,
-)
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 
 TERMS = ("rows", "dead_letters", "tombstones", "gaps")
 
