@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import requests
 
-from prove.lab.server_folder import ServerFolder
 from servers.environment import LOG_SETTINGS, clean_environment
 from servers.jars import jar_paths
 from servers.java import java_home
-from servers.process import free_ports, is_listening
+from servers.process import ServerFolder, ServerProcess, free_ports, is_listening
 
 if TYPE_CHECKING:
     from bench.lab import Lab
@@ -108,7 +107,8 @@ def open_worker(lab: Lab) -> Iterator[ConnectWorker]:
     home = java_home()
     class_path = os.pathsep.join(str(path) for path in jar_paths(lock=CONNECT_LOCK))
     options = [f"-Xmx{_HEAP}", f"-Dlog4j2.configurationFile={LOG_SETTINGS}", "-cp", class_path]
-    process = folder.start(
+    process = ServerProcess(
+        folder,
         [
             str(home / "bin" / "java"),
             *options,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from resources.spark import PARALLELISM
-from servers.kafka import KafkaSettings, free_kafka_ports, start_kafka
-from servers.process import free_ports
+from servers.kafka import KafkaSettings, start_kafka
+from servers.process import ServerFolder, free_ports
 from servers.spark_connect import SparkConnectSettings, start_spark_connect
 from spark_jobs.connections.endpoints import Endpoints, write_endpoints
 
@@ -41,13 +41,10 @@ class Lab:
         """A new Connect server as ``./sluice up`` starts it: its workers have done nothing yet."""
         server = start_spark_connect(
             SparkConnectSettings(
+                ServerFolder(self.folder, name),
                 home=self.folder / name,
-                run_folder=self.folder / "run",
-                log_path=self.folder / "logs" / f"{name}.log",
                 port=free_ports(1)[0],
                 cores=os.cpu_count() or 1,
-                dies_with_parent=True,
-                name=name,
             )
         )
         try:
@@ -78,17 +75,7 @@ class Lab:
 @contextmanager
 def open_lab(folder: Path) -> Iterator[Lab]:
     """Start the broker in ``folder`` and stop it."""
-    port, controller_port = free_kafka_ports()
-    kafka = start_kafka(
-        KafkaSettings(
-            home=folder / "kafka",
-            run_folder=folder / "run",
-            log_path=folder / "logs" / "kafka.log",
-            port=port,
-            controller_port=controller_port,
-            dies_with_parent=True,
-        )
-    )
+    kafka = start_kafka(KafkaSettings(ServerFolder(folder, "kafka"), *free_ports(2)))
     try:
         yield Lab(folder, kafka)
     finally:

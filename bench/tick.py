@@ -89,7 +89,7 @@ def measure_tick(lab: Lab, rounds: int, empty_ticks: int = EMPTY_TICKS) -> TickR
     generate(lab.bootstrap_servers, TOPIC, RECORDS)
     with lab.spark("spark-tick") as spark:
         path = lab.configure("tick", TOPIC, spark, max_batch_records=RECORDS)
-        settings = DagsterSettings(path.parent / ".sluice", path, free_ports(1)[0], dies_with_parent=True)
+        settings = DagsterSettings(path.parent / ".sluice", path, free_ports(1)[0])
         servers = start_dagster(settings)
         try:
             with DagsterInstance.from_config(str(settings.dagster_home)) as instance:

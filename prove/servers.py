@@ -14,9 +14,8 @@ from prove.lab.kafka_server import start_test_kafka
 from prove.lab.nessie import start_nessie
 from prove.lab.rest_catalog import start_rest_catalog
 from prove.lab.s3 import start_s3, store_at
-from prove.lab.server_folder import ServerFolder
 from prove.workload import Testbed
-from servers.process import free_ports
+from servers.process import ServerFolder, free_ports
 from servers.spark_connect import SparkConnectSettings, start_spark_connect
 
 _CATALOGS = {"rest": start_rest_catalog, "nessie": start_nessie}
@@ -95,12 +94,5 @@ def running_servers(folder: Path, needs: Iterable[str]) -> Iterator[Testbed]:
 def spark_settings(folder: ServerFolder, *, cores: int = 2) -> SparkConnectSettings:
     """Return the settings of a Connect server that lives there."""
     return SparkConnectSettings(
-        home=folder.home,
-        run_folder=folder.run_folder,
-        log_path=folder.log_path,
-        port=free_ports(1)[0],
-        cores=cores,
-        jar_sets=("spark", "spark-s3"),
-        dies_with_parent=True,
-        name=folder.name,
+        folder, home=folder.home, port=free_ports(1)[0], cores=cores, jar_sets=("spark", "spark-s3")
     )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from servers.environment import clean_environment
 from servers.java import java_home
-from servers.process import Launch, ServerProcess, is_alive, is_listening, read_record
+from servers.process import ServerFolder, ServerProcess, is_alive, is_listening, read_record
 from spark_jobs.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ class DagsterSettings:
     config_path: Path | None
     port: int
     host: str = "127.0.0.1"
-    dies_with_parent: bool = False
     workspace_path: Path = WORKSPACE
 
     @property
@@ -133,7 +132,7 @@ def fail_left_over_runs(instance: DagsterInstance) -> int:
 
 
 def _refuse(settings: DagsterSettings) -> None:
-    record = read_record(settings.sluice_home / "run", DAEMON)
+    record = read_record(ServerFolder(settings.sluice_home, DAEMON))
     if record is not None and is_alive(record):
         raise ConfigError(
             "a Dagster daemon of this state folder runs already",
@@ -152,15 +151,10 @@ def _refuse(settings: DagsterSettings) -> None:
 def _start(settings: DagsterSettings, name: str, arguments: list[str]) -> ServerProcess:
     # The working folder holds no code: nothing in it can shadow our packages.
     return ServerProcess(
-        Launch(
-            name=name,
-            command=[sys.executable, *arguments],
-            run_folder=settings.sluice_home / "run",
-            log_path=settings.sluice_home / "logs" / f"{name}.log",
-            working_folder=settings.dagster_home,
-            environment=dagster_environment(settings),
-            dies_with_parent=settings.dies_with_parent,
-        )
+        ServerFolder(settings.sluice_home, name),
+        [sys.executable, *arguments],
+        dagster_environment(settings),
+        settings.dagster_home,
     )
 
 

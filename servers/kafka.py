@@ -7,8 +7,7 @@ import subprocess
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from confluent_kafka import KafkaException
@@ -17,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from servers.environment import LOG_SETTINGS, clean_environment
 from servers.jars import jar_paths
 from servers.java import FRUGAL_OPTIONS, java_home
-from servers.process import Launch, ServerProcess, free_ports, is_listening, last_line
+from servers.process import ServerFolder, ServerProcess, is_listening, last_line
 from spark_jobs.protocol.errors import ConfigError
 
 _START_TIMEOUT_SECONDS = 90.0
@@ -30,15 +29,12 @@ class KafkaSettings:
     ``properties`` are server.properties that win over ours.
     """
 
-    home: Path
-    run_folder: Path
-    log_path: Path
+    folder: ServerFolder
     port: int
     controller_port: int
+    _: KW_ONLY
     heap: str = "1g"
-    properties: Mapping[str, str] | None = None
-    dies_with_parent: bool = False
-    name: str = "kafka"
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,34 +48,19 @@ class KafkaServer:
 def start_kafka(settings: KafkaSettings) -> KafkaServer:
     """Format the storage when it is new, start the broker and wait until it answers."""
     _refuse_taken_ports(settings)
-    settings.home.mkdir(parents=True, exist_ok=True)
-    properties_path = settings.home / "server.properties"
+    folder = settings.folder
+    folder.home.mkdir(parents=True, exist_ok=True)
+    properties_path = folder.home / "server.properties"
     properties_path.write_text("".join(f"{key}={value}\n" for key, value in _properties(settings).items()))
     home = java_home()
     java, environment = str(home / "bin" / "java"), clean_environment(home)
-    if not (settings.home / "data" / "meta.properties").exists():
-        _format_storage(settings, java, environment)
+    if not (folder.home / "data" / "meta.properties").exists():
+        _format_storage(folder, java, environment)
     command = [java, f"-Xmx{settings.heap}", *_java_options(), "kafka.Kafka", str(properties_path)]
-    process = ServerProcess(
-        Launch(
-            name=settings.name,
-            command=command,
-            run_folder=settings.run_folder,
-            log_path=settings.log_path,
-            working_folder=settings.home,
-            environment=environment,
-            dies_with_parent=settings.dies_with_parent,
-        )
-    )
+    process = ServerProcess(folder, command, environment)
     bootstrap_servers = f"127.0.0.1:{settings.port}"
     process.wait_until(lambda: _answers(settings, bootstrap_servers), _START_TIMEOUT_SECONDS)
     return KafkaServer(bootstrap_servers, process)
-
-
-def free_kafka_ports() -> tuple[int, int]:
-    """Return a broker's and a controller's port."""
-    port, controller_port = free_ports(2)
-    return port, controller_port
 
 
 def spelled_cluster_id(identity: uuid.UUID) -> str:
@@ -110,7 +91,7 @@ def _properties(settings: KafkaSettings) -> dict[str, str]:
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
-        "log.dirs": str(settings.home / "data"),
+        "log.dirs": str(settings.folder.home / "data"),
         "auto.create.topics.enable": "false",
         "num.partitions": "1",
         "offsets.topic.replication.factor": "1",
@@ -129,24 +110,24 @@ def _properties(settings: KafkaSettings) -> dict[str, str]:
         "broker.heartbeat.interval.ms": "500",
         "controlled.shutdown.enable": "false",
         "metrics.jmx.exclude": ".*",
-        **(settings.properties or {}),
+        **settings.properties,
     }
 
 
-def _format_storage(settings: KafkaSettings, java: str, environment: Mapping[str, str]) -> None:
+def _format_storage(folder: ServerFolder, java: str, environment: Mapping[str, str]) -> None:
     cluster_id = spelled_cluster_id(uuid.uuid4())
     command = [java, "-XX:TieredStopAtLevel=1", *_java_options(), "kafka.tools.StorageTool", "format"]
-    arguments = ["--cluster-id", cluster_id, "--config", str(settings.home / "server.properties")]
-    settings.log_path.parent.mkdir(parents=True, exist_ok=True)
-    with settings.log_path.open("ab") as log:
+    arguments = ["--cluster-id", cluster_id, "--config", str(folder.home / "server.properties")]
+    folder.log_path.parent.mkdir(parents=True, exist_ok=True)
+    with folder.log_path.open("ab") as log:
         outcome = subprocess.run(
             [*command, *arguments], stdout=log, stderr=log, env=dict(environment), check=False
         )
     if outcome.returncode != 0:
         raise ConfigError(
-            f"Kafka's storage could not be formatted: {last_line(settings.log_path)}",
+            f"Kafka's storage could not be formatted: {last_line(folder.log_path)}",
             code="server-start",
-            hint=f"Check space and rights of {settings.home}; the whole log is {settings.log_path}.",
+            hint=f"Check space and rights of {folder.home}; the whole log is {folder.log_path}.",
         )
 
 
@@ -164,7 +145,7 @@ def _answers(settings: KafkaSettings, bootstrap_servers: str) -> bool:
     """True if it is this broker that answers: another program may have taken the port in between."""
     if not is_listening(settings.port):
         return False
-    written = (settings.home / "data" / "meta.properties").read_text().splitlines()
+    written = (settings.folder.home / "data" / "meta.properties").read_text().splitlines()
     properties: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
     client = AdminClient(properties | {"error_cb": lambda _error: None})
     try:

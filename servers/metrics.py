@@ -8,7 +8,7 @@ from pathlib import Path
 
 from servers.environment import clean_environment
 from servers.java import java_home
-from servers.process import Launch, ServerProcess, free_ports, is_listening
+from servers.process import ServerFolder, ServerProcess, free_ports, is_listening
 from spark_jobs.config.settings import DEFAULT_METRICS_PORT
 from spark_jobs.protocol.errors import ConfigError
 
@@ -36,17 +36,8 @@ def start_metrics(
     if config_path is not None:
         ours["SLUICE_CONFIG"] = str(config_path)
     command = [sys.executable, "-m", "cli", "metrics", "--host", host, "--port", str(number)]
-    process = ServerProcess(
-        Launch(
-            name=METRICS,
-            command=command,
-            run_folder=sluice_home / "run",
-            log_path=sluice_home / "logs" / f"{METRICS}.log",
-            working_folder=sluice_home,
-            environment=clean_environment(java_home()) | ours,
-            dies_with_parent=True,
-        )
-    )
+    environment = clean_environment(java_home()) | ours
+    process = ServerProcess(ServerFolder(sluice_home, METRICS), command, environment, sluice_home)
     return MetricsServer(f"http://{host}:{number}/metrics", process)
 
 

@@ -49,32 +49,50 @@ class ProcessRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
-    """What to start. ``run_folder`` takes the record, ``log_path`` standard output and error."""
+class ServerFolder:
+    """One server's place: those under one ``root`` share its folders of records and logs."""
 
+    root: Path
     name: str
-    command: Sequence[str]
-    run_folder: Path
-    log_path: Path
-    working_folder: Path
-    environment: Mapping[str, str]
-    dies_with_parent: bool = False
+
+    @property
+    def home(self) -> Path:
+        """Return the folder of the server's own files."""
+        return self.root / self.name
+
+    @property
+    def record_path(self) -> Path:
+        """Return the record of its process."""
+        return self.root / "run" / f"{self.name}.json"
+
+    @property
+    def log_path(self) -> Path:
+        """Return what takes its standard output and error."""
+        return self.root / "logs" / f"{self.name}.log"
 
 
 class ServerProcess:
-    """A child of this process and its record."""
+    """A child of this process, which it does not outlive, and its record."""
 
-    def __init__(self, launch: Launch) -> None:
-        self._launch = launch
-        self._child, self._lifeline = _spawn(launch)
+    def __init__(
+        self,
+        folder: ServerFolder,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        working_folder: Path | None = None,
+    ) -> None:
+        self._folder = folder
+        self._child, self._lifeline = _spawn(folder, command, environment, working_folder or folder.home)
         self.record = ProcessRecord(
-            name=launch.name,
+            name=folder.name,
             pid=self._child.pid,
             started=_start_time(self._child.pid) or "ended",
             boot=_boot(),
-            log_path=str(launch.log_path),
+            log_path=str(folder.log_path),
         )
-        _write_record(launch.run_folder, self.record)
+        draft = folder.record_path.with_name(f".{folder.name}.{os.getpid()}")
+        draft.write_text(json.dumps(asdict(self.record)))
+        draft.replace(folder.record_path)
 
     @property
     def pid(self) -> int:
@@ -104,7 +122,7 @@ class ServerProcess:
         if self._lifeline is not None:
             os.close(self._lifeline)
             self._lifeline = None
-        _forget(self._launch.run_folder, self.record)
+        _forget(self._folder, self.record)
 
     def kill(self) -> None:
         """Kill the group at once, as a crash would; the record stays."""
@@ -115,16 +133,16 @@ class ServerProcess:
     def _fail(self, message: str) -> None:
         self.stop(grace_seconds=2.0)
         raise RetryableError(
-            f"{message}: {last_line(self._launch.log_path)}",
+            f"{message}: {last_line(self._folder.log_path)}",
             code="server-start",
-            hint=f"The whole log is {self._launch.log_path}.",
+            hint=f"The whole log is {self._folder.log_path}.",
         )
 
 
-def read_record(run_folder: Path, name: str) -> ProcessRecord | None:
-    """Return the record of the server of this name, running or not."""
+def read_record(folder: ServerFolder) -> ProcessRecord | None:
+    """Return the record of the server, running or not."""
     try:
-        return ProcessRecord(**json.loads((run_folder / f"{name}.json").read_text()))
+        return ProcessRecord(**json.loads(folder.record_path.read_text()))
     except FileNotFoundError:
         return None
     except (ValueError, TypeError):
@@ -137,15 +155,15 @@ def is_alive(record: ProcessRecord) -> bool:
     return record.boot == _boot() and _start_time(record.pid) == record.started
 
 
-def stop_recorded(run_folder: Path, name: str, grace_seconds: float = 10.0) -> bool:
+def stop_recorded(folder: ServerFolder, grace_seconds: float = 10.0) -> bool:
     """Stop what the record names if it still is that process, forget it; False if it did not run."""
-    record = read_record(run_folder, name)
+    record = read_record(folder)
     if record is None:
         return False
     was_alive = is_alive(record)
     if was_alive:
         _stop_group(record.pid, lambda: is_alive(record), grace_seconds)
-    _forget(run_folder, record)
+    _forget(folder, record)
     return was_alive
 
 
@@ -194,27 +212,25 @@ def last_line(log_path: Path) -> str:
     return (telling or lines or ["the log is empty"])[-1]
 
 
-def _spawn(launch: Launch) -> tuple[subprocess.Popen[bytes], int | None]:
-    for folder in (launch.run_folder, launch.log_path.parent, launch.working_folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    command, stdin, lifeline = list(launch.command), subprocess.DEVNULL, None
-    if launch.dies_with_parent:
-        stdin, lifeline = os.pipe()
-        command = ["/bin/sh", "-c", _WATCHED, launch.name, *command]
+def _spawn(
+    folder: ServerFolder, command: Sequence[str], environment: Mapping[str, str], working_folder: Path
+) -> tuple[subprocess.Popen[bytes], int | None]:
+    for made in (folder.record_path.parent, folder.log_path.parent, working_folder):
+        made.mkdir(parents=True, exist_ok=True)
+    stdin, lifeline = os.pipe()
     try:
-        with launch.log_path.open("ab") as log:
+        with folder.log_path.open("ab") as log:
             child = subprocess.Popen(
-                command,
+                ["/bin/sh", "-c", _WATCHED, folder.name, *command],
                 stdin=stdin,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                cwd=launch.working_folder,
-                env=dict(launch.environment),
+                cwd=working_folder,
+                env=dict(environment),
                 start_new_session=True,
             )
     finally:
-        if launch.dies_with_parent:
-            os.close(stdin)
+        os.close(stdin)
     return child, lifeline
 
 
@@ -228,15 +244,9 @@ def _stop_group(pid: int, is_running: Callable[[], bool], grace_seconds: float) 
             time.sleep(_POLL_SECONDS)
 
 
-def _write_record(run_folder: Path, record: ProcessRecord) -> None:
-    draft = run_folder / f".{record.name}.{os.getpid()}"
-    draft.write_text(json.dumps(asdict(record)))
-    draft.replace(run_folder / f"{record.name}.json")
-
-
-def _forget(run_folder: Path, record: ProcessRecord) -> None:
-    if read_record(run_folder, record.name) == record:
-        (run_folder / f"{record.name}.json").unlink(missing_ok=True)
+def _forget(folder: ServerFolder, record: ProcessRecord) -> None:
+    if read_record(folder) == record:
+        folder.record_path.unlink(missing_ok=True)
 
 
 def _start_time(pid: int) -> str | None:

@@ -12,7 +12,7 @@ import pyspark
 from servers.environment import LOG_SETTINGS, clean_environment
 from servers.jars import jar_paths
 from servers.java import FRUGAL_OPTIONS, java_home
-from servers.process import Launch, ServerProcess, is_listening
+from servers.process import ServerFolder, ServerProcess, is_listening
 from spark_jobs.protocol.errors import ConfigError
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -27,16 +27,13 @@ _STARTED = b"Spark Connect server started at: "
 class SparkConnectSettings:
     """Where a Connect server lives and how large it is. ``conf`` wins over ours."""
 
+    folder: ServerFolder
     home: Path
-    run_folder: Path
-    log_path: Path
     port: int
     cores: int
     driver_memory: str = "1g"
     conf: Mapping[str, str] = field(default_factory=dict)
     jar_sets: tuple[str, ...] = ("spark",)
-    dies_with_parent: bool = False
-    name: str = "spark-connect"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,31 +56,20 @@ def start_spark_connect(settings: SparkConnectSettings) -> SparkConnectServer:
             code="port-taken",
             hint="Stop what listens there, or `./sluice down` if it is an earlier Sluice.",
         )
-    said_before = settings.log_path.stat().st_size if settings.log_path.exists() else 0
+    log_path = settings.folder.log_path
+    said_before = log_path.stat().st_size if log_path.exists() else 0
     spark_home = Path(pyspark.__file__).parent
     conf = [part for item in _conf(settings).items() for part in ("--conf", "=".join(item))]
-    process = ServerProcess(
-        Launch(
-            name=settings.name,
-            command=[
-                str(spark_home / "bin" / "spark-submit"),
-                *("--driver-memory", settings.driver_memory),
-                *("--class", SERVER_CLASS, *conf, "spark-internal"),
-            ],
-            run_folder=settings.run_folder,
-            log_path=settings.log_path,
-            working_folder=settings.home,
-            environment=clean_environment(java_home())
-            | {
-                "SPARK_HOME": str(spark_home),
-                "SPARK_CONF_DIR": str(settings.home / "conf"),
-                "SPARK_LOCAL_IP": "127.0.0.1",
-                "SPARK_LOCAL_DIRS": str(_made(settings.home / "local")),
-            },
-            dies_with_parent=settings.dies_with_parent,
-        )
-    )
-    process.wait_until(lambda: _has_started(settings.log_path, said_before), _START_TIMEOUT_SECONDS)
+    command = [str(spark_home / "bin" / "spark-submit"), "--driver-memory", settings.driver_memory]
+    command += ["--class", SERVER_CLASS, *conf, "spark-internal"]
+    environment = clean_environment(java_home()) | {
+        "SPARK_HOME": str(spark_home),
+        "SPARK_CONF_DIR": str(settings.home / "conf"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_DIRS": str(_made(settings.home / "local")),
+    }
+    process = ServerProcess(settings.folder, command, environment, settings.home)
+    process.wait_until(lambda: _has_started(log_path, said_before), _START_TIMEOUT_SECONDS)
     return SparkConnectServer(f"sc://127.0.0.1:{settings.port}", process)
 
 

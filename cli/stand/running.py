@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,9 +18,9 @@ from servers.dagster import DAEMON, WEBSERVER, DagsterServers, DagsterSettings, 
 from servers.environment import clean_environment
 from servers.jars import lake_jar_sets
 from servers.java import java_home
-from servers.kafka import KafkaServer, KafkaSettings, free_kafka_ports, start_kafka
+from servers.kafka import KafkaServer, KafkaSettings, start_kafka
 from servers.metrics import METRICS, start_metrics
-from servers.process import Launch, ServerProcess, free_ports, stop_recorded
+from servers.process import ServerFolder, ServerProcess, free_ports, stop_recorded
 from servers.spark_connect import SparkConnectServer, SparkConnectSettings, start_spark_connect
 from spark_jobs.config.redaction import is_secret_key
 from spark_jobs.config.secrets import resolve
@@ -50,14 +49,9 @@ class Servers:
         """Return the state folder."""
         return Path(self.config.home)
 
-    @property
-    def run_folder(self) -> Path:
-        """Return where processes are recorded."""
-        return self.home / "run"
-
-    def log_path(self, name: str) -> Path:
-        """Return the log of the server of that name."""
-        return self.home / "logs" / f"{name}.log"
+    def folder(self, name: str) -> ServerFolder:
+        """Return the place of the server of that name."""
+        return ServerFolder(self.home, name)
 
     def start_backends(self) -> None:
         """Start what the configuration does not name elsewhere, side by side: broker, Spark server."""
@@ -81,7 +75,6 @@ class Servers:
                 config_path=Path(source) if source else None,
                 port=port or free_ports(1)[0],
                 host=host,
-                dies_with_parent=True,
             )
         )
         self.processes |= {DAEMON: dagster.daemon, WEBSERVER: dagster.webserver}
@@ -94,17 +87,9 @@ class Servers:
     def start_stream(self) -> None:
         """Start the sample stream into the embedded broker."""
         bootstrap_servers = self.endpoints.kafka_bootstrap_servers or ""
-        self.processes[STREAM] = ServerProcess(
-            Launch(
-                name=STREAM,
-                command=[sys.executable, "-m", "cli.stand.sample_stream", bootstrap_servers],
-                run_folder=self.run_folder,
-                log_path=self.log_path(STREAM),
-                working_folder=PROJECT,
-                environment=clean_environment(java_home()),
-                dies_with_parent=True,
-            )
-        )
+        command = [sys.executable, "-m", "cli.stand.sample_stream", bootstrap_servers]
+        environment = clean_environment(java_home())
+        self.processes[STREAM] = ServerProcess(self.folder(STREAM), command, environment, PROJECT)
 
     def start_metrics(self) -> str | None:
         """Start the metrics endpoint and give its address; None when it is switched off."""
@@ -122,12 +107,12 @@ class Servers:
         for name, process in list(self.processes.items()):
             if not process.is_running and name == METRICS:
                 self.processes.pop(name).stop()
-                output.say(f"metrics are not served any more: the log is {self.log_path(name)}")
+                output.say(f"metrics are not served any more: the log is {self.folder(name).log_path}")
             elif not process.is_running:
                 raise RetryableError(
                     f"{name} ended by itself",
                     code="server-ended",
-                    hint=f"Its log is {self.log_path(name)}; start again with the same command.",
+                    hint=f"Its log is {self.folder(name).log_path}; start again with the same command.",
                 )
 
     def stop(self) -> None:
@@ -135,43 +120,26 @@ class Servers:
         clear_endpoints(self.config.home)
         for names in STOP_ORDER:
             stopping = [self.processes.pop(name) for name in names if name in self.processes]
-            _all_at_once([_stopper(process) for process in stopping])
+            with ThreadPoolExecutor(len(names)) as pool:
+                list(pool.map(lambda process: process.stop(STOP_GRACE_SECONDS), stopping))
 
     def _start_kafka(self) -> None:
-        port, controller_port = free_kafka_ports()
-        kafka: KafkaServer = _timed(
-            "Kafka broker",
-            lambda: start_kafka(
-                KafkaSettings(
-                    home=self.home / "kafka",
-                    run_folder=self.run_folder,
-                    log_path=self.log_path(KAFKA),
-                    port=port,
-                    controller_port=controller_port,
-                    dies_with_parent=True,
-                )
-            ),
-        )
+        settings = KafkaSettings(self.folder(KAFKA), *free_ports(2))
+        kafka: KafkaServer = _timed("Kafka broker", lambda: start_kafka(settings))
         self.processes[KAFKA] = kafka.process
         self.endpoints = Endpoints(kafka.bootstrap_servers, self.endpoints.spark_remote)
 
     def _start_spark(self) -> None:
         home = self.home / "spark"
-        spark: SparkConnectServer = _timed(
-            "Spark Connect server",
-            lambda: start_spark_connect(
-                SparkConnectSettings(
-                    home=home,
-                    run_folder=self.run_folder,
-                    log_path=self.log_path(SPARK),
-                    port=free_ports(1)[0],
-                    cores=os.cpu_count() or 1,
-                    conf=_spark_conf(home, resolve(self.config.spark.conf)),
-                    jar_sets=lake_jar_sets(self.config.catalog.properties),
-                    dies_with_parent=True,
-                )
-            ),
+        settings = SparkConnectSettings(
+            self.folder(SPARK),
+            home=home,
+            port=free_ports(1)[0],
+            cores=os.cpu_count() or 1,
+            conf=_spark_conf(home, resolve(self.config.spark.conf)),
+            jar_sets=lake_jar_sets(self.config.catalog.properties),
         )
+        spark: SparkConnectServer = _timed("Spark Connect server", lambda: start_spark_connect(settings))
         self.processes[SPARK] = spark.process
         self.endpoints = Endpoints(self.endpoints.kafka_bootstrap_servers, spark.remote)
 
@@ -189,9 +157,9 @@ def servers_of(config: SluiceConfig) -> Iterator[Servers]:
 
 def stop_left_over(config: SluiceConfig) -> list[str]:
     """Stop recorded servers whose starter is gone, by identity; gives the names of those that ran."""
-    run_folder, stopped = Path(config.home) / "run", []
+    home, stopped = Path(config.home), []
     for names in STOP_ORDER:
-        stopped += [name for name in names if stop_recorded(run_folder, name, STOP_GRACE_SECONDS)]
+        stopped += [name for name in names if stop_recorded(ServerFolder(home, name), STOP_GRACE_SECONDS)]
     clear_endpoints(config.home)
     return stopped
 
@@ -214,18 +182,6 @@ def _spark_conf(home: Path, conf: dict[str, str]) -> dict[str, str]:
         with os.fdopen(descriptor, "w", encoding="utf-8") as text:
             text.writelines(f"{key} {value}\n" for key, value in secrets.items())
     return {key: value for key, value in conf.items() if key not in secrets}
-
-
-def _stopper(process: ServerProcess) -> Callable[[], None]:
-    return lambda: process.stop(STOP_GRACE_SECONDS)
-
-
-def _all_at_once(actions: list[Callable[[], None]]) -> None:
-    threads = [threading.Thread(target=action) for action in actions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
 
 
 @contextmanager

@@ -30,8 +30,8 @@ from prove.hostile.own_kafka import own_kafka_case
 from prove.lab.brokers import own_broker
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import orders
-from prove.lab.server_folder import ServerFolder
 from prove.workload import BATCH
+from servers.process import ServerFolder
 from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.protocol.offsets import OffsetRange
 

@@ -23,11 +23,11 @@ from prove.lab.kafka_server import kafka_settings, unique_name
 from prove.lab.left_out import LeftOut
 from prove.lab.new_lab import configure
 from prove.lab.pipeline_lab import PIPELINE, orders
-from prove.lab.server_folder import ServerFolder
 from prove.scenario import scenario_on
 from prove.servers import spark_settings
 from prove.workload import SQLITE
 from servers.kafka import start_kafka
+from servers.process import ServerFolder
 from servers.spark_connect import start_spark_connect
 
 if TYPE_CHECKING:

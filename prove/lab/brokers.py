@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from confluent_kafka.admin import AdminClient
 
 from prove.lab.kafka_server import kafka_settings
-from prove.lab.server_folder import ServerFolder
 from servers.kafka import spelled_cluster_id, start_kafka
+from servers.process import ServerFolder
 
 if TYPE_CHECKING:
     from servers.kafka import KafkaServer, KafkaSettings
@@ -65,7 +65,7 @@ class Brokers:
 
     def log_of(self, topic: str, partition: int) -> Path:
         """Return the first segment of the first broker's log of a partition."""
-        return self.settings[FIRST].home / "data" / f"{topic}-{partition}" / f"{0:020}.log"
+        return self.settings[FIRST].folder.home / "data" / f"{topic}-{partition}" / f"{0:020}.log"
 
     def cut(self, topic: str, partition: int, size: int) -> None:
         """Kill the first, let the partition's log end after so many bytes, and start it again."""
@@ -115,7 +115,7 @@ def three_brokers(root: Path) -> Iterator[Brokers]:
 
 def _as_member(settings: KafkaSettings, node: int, first: KafkaSettings) -> KafkaSettings:
     """Return the settings of a broker that asks the first one's controller; format its storage."""
-    _format_as_member(settings.home, node, _cluster_id(first.home))
+    _format_as_member(settings.folder.home, node, _cluster_id(first.folder.home))
     properties = {
         "process.roles": "broker",
         "node.id": f"{node}",

@@ -49,7 +49,7 @@ class DagsterDaemon:
         entries = [{"python_module": {"module_name": module, "location_name": n}} for n in self.locations]
         workspace.write_text(json.dumps({"load_from": entries}))
         self.servers = start_dagster(
-            DagsterSettings(self.home, self.lab.path, port, dies_with_parent=True, workspace_path=workspace)
+            DagsterSettings(self.home, self.lab.path, port, workspace_path=workspace)
         )
 
     def kill(self) -> None:

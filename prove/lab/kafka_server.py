@@ -13,8 +13,8 @@ from confluent_kafka import KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from prove.lab.server_folder import ServerFolder
-from servers.kafka import KafkaServer, KafkaSettings, free_kafka_ports, start_kafka
+from servers.kafka import KafkaServer, KafkaSettings, start_kafka
+from servers.process import ServerFolder, free_ports
 
 _TIMEOUT_SECONDS = 60.0
 _ATTEMPT_SECONDS = 20.0
@@ -110,18 +110,7 @@ def unique_name(kind: str) -> str:
 
 def kafka_settings(folder: ServerFolder, **properties: str) -> KafkaSettings:
     """Return a small broker's settings; tests that kill their broker start it again with the same."""
-    port, controller_port = free_kafka_ports()
-    return KafkaSettings(
-        home=folder.home,
-        run_folder=folder.run_folder,
-        log_path=folder.log_path,
-        port=port,
-        controller_port=controller_port,
-        heap="512m",
-        properties=properties,
-        dies_with_parent=True,
-        name=folder.name,
-    )
+    return KafkaSettings(folder, *free_ports(2), heap="512m", properties=properties)
 
 
 def start_test_kafka(folder: ServerFolder) -> KafkaServer:

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from prove.lab.rest_catalog import TEST_LOCK, CatalogServer
 from prove.lab.s3 import REGION
-from prove.lab.server_folder import ServerFolder
 from servers.environment import clean_environment
 from servers.jars import jar_paths
 from servers.java import FRUGAL_OPTIONS, java_21
-from servers.process import free_ports, is_listening
+from servers.process import ServerFolder, ServerProcess, free_ports, is_listening
 
 if TYPE_CHECKING:
     from prove.lab.s3 import S3
@@ -23,7 +22,8 @@ def start_nessie(folder: ServerFolder, s3: S3) -> CatalogServer:
     port, management_port = free_ports(2)
     (jar,) = jar_paths("nessie", lock=TEST_LOCK)
     options = [f"-D{name}={value}" for name, value in _settings(s3, port, management_port).items()]
-    process = folder.start(
+    process = ServerProcess(
+        folder,
         [str(java_21() / "bin" / "java"), "-Xmx768m", *FRUGAL_OPTIONS, *options, "-jar", str(jar)],
         clean_environment(java_21()),
     )

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prove.lab.s3 import REGION
-from prove.lab.server_folder import ServerFolder
 from servers.environment import LOG_SETTINGS, clean_environment
 from servers.jars import jar_paths
 from servers.java import FRUGAL_OPTIONS, java_home
-from servers.process import ServerProcess, free_ports, is_listening
+from servers.process import ServerFolder, ServerProcess, free_ports, is_listening
 
 if TYPE_CHECKING:
     from prove.lab.s3 import S3
@@ -34,7 +33,8 @@ def start_rest_catalog(folder: ServerFolder, s3: S3) -> CatalogServer:
     home = java_home()
     class_path = os.pathsep.join(str(path) for path in jar_paths("rest", lock=TEST_LOCK))
     java = [str(home / "bin" / "java"), "-Xmx512m", *FRUGAL_OPTIONS]
-    process = folder.start(
+    process = ServerProcess(
+        folder,
         [
             *java,
             f"-Dlog4j2.configurationFile={LOG_SETTINGS}",

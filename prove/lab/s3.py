@@ -7,10 +7,9 @@ import urllib.request
 from dataclasses import dataclass
 
 from prove.lab.kafka_server import unique_name
-from prove.lab.server_folder import ServerFolder
 from servers.environment import clean_environment
 from servers.java import java_home
-from servers.process import ServerProcess, free_ports, is_listening
+from servers.process import ServerFolder, ServerProcess, free_ports, is_listening
 
 REGION = "us-east-1"
 
@@ -65,6 +64,6 @@ def start_s3(folder: ServerFolder) -> S3Server:
     """Start the store and wait until it listens."""
     (port,) = free_ports(1)
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    process = folder.start(command, clean_environment(java_home()))
+    process = ServerProcess(folder, command, clean_environment(java_home()))
     process.wait_until(lambda: is_listening(port), 60)
     return S3Server(f"http://127.0.0.1:{port}", process)

@@ -16,11 +16,10 @@ from types import MappingProxyType
 
 import pyspark
 
-from prove.lab.server_folder import ServerFolder
 from servers.environment import LOG_SETTINGS, clean_environment
 from servers.jars import jar_paths
 from servers.java import FRUGAL_OPTIONS, java_home
-from servers.process import ServerProcess, free_ports, is_listening
+from servers.process import ServerFolder, ServerProcess, free_ports, is_listening
 from servers.spark_connect import SERVER_CLASS
 
 WORKERS = 2
@@ -55,7 +54,7 @@ class _Starter:
         """Start a program of Spark's own."""
         script, *arguments = command
         folder = ServerFolder(self.root, name)
-        process = folder.start([str(_SPARK_HOME / "bin" / script), *arguments], self.environment)
+        process = ServerProcess(folder, [str(_SPARK_HOME / "bin" / script), *arguments], self.environment)
         self.stack.callback(process.stop)
         return process
 

@@ -19,11 +19,11 @@ from prove.checker import check
 from prove.hostile.moments import proxied
 from prove.lab.brokers import own_broker
 from prove.lab.kafka_server import unique_name
-from prove.lab.server_folder import ServerFolder
 from prove.scenario import Findings, Scenario
 from prove.soak.events import EVENTS
 from prove.soak.live_workload import LiveWorkload, live_workload
 from prove.workload import CATALOG_NAMES, REST
+from servers.process import ServerFolder
 from spark_jobs.replay.settle import settle_left_replays
 from spark_jobs.txlog.store import CLOSING_AFTER_US
 

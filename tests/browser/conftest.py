@@ -10,7 +10,7 @@ import pytest
 from dagster import DagsterRunStatus
 
 from assets.keys import GROUP_UPKEEP, replay_key
-from prove.lab.server_folder import ServerFolder
+from servers.process import ServerFolder
 from spark_jobs.replay.ranges import window_key
 from tests.support.browser import Page, open_browser
 from tests.support.dagster_scene import Scene, open_scene

@@ -29,7 +29,7 @@ PATIENCE_SECONDS = 200.0
 
 def start(folder: Path, lab: Lab) -> DagsterServers:
     """Daemon and webserver over the lab's configuration."""
-    return start_dagster(DagsterSettings(folder / "home", lab.path, free_ports(1)[0], dies_with_parent=True))
+    return start_dagster(DagsterSettings(folder / "home", lab.path, free_ports(1)[0]))
 
 
 def next_offset(lab: Lab) -> int:

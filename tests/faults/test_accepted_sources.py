@@ -9,7 +9,7 @@ import pytest
 from prove.lab.kafka_server import KafkaBroker, Record, start_test_kafka
 from prove.lab.new_lab import DEAD_LETTERS, configure, progress
 from prove.lab.pipeline_lab import orders
-from prove.lab.server_folder import ServerFolder
+from servers.process import ServerFolder
 from spark_jobs.acts.accept_source import SourceComparison, accept_source, compare_source
 from spark_jobs.config.start import Start
 from spark_jobs.protocol.errors import SourceChanged

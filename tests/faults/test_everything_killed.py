@@ -9,9 +9,8 @@ import pytest
 
 from prove.lab.kafka_server import KafkaBroker, kafka_settings
 from prove.lab.pipeline_lab import make_lab, orders
-from prove.lab.server_folder import ServerFolder
 from servers.kafka import start_kafka
-from servers.process import free_ports
+from servers.process import ServerFolder, free_ports
 from servers.spark_connect import SparkConnectSettings, start_spark_connect
 
 if TYPE_CHECKING:
@@ -27,14 +26,7 @@ def test_everything_killed_at_once(tmp_path: Path, capsys: pytest.CaptureFixture
     # Flushed at once: what an acknowledged record of a broker without replicas survives is the disk's matter.
     settings = kafka_settings(ServerFolder(tmp_path, "kafka"), **{"log.flush.interval.messages": "1"})
     folder = ServerFolder(tmp_path, "spark-connect")
-    spark_settings = SparkConnectSettings(
-        home=folder.home,
-        run_folder=folder.run_folder,
-        log_path=folder.log_path,
-        port=free_ports(1)[0],
-        cores=2,
-        dies_with_parent=True,
-    )
+    spark_settings = SparkConnectSettings(folder, home=folder.home, port=free_ports(1)[0], cores=2)
     kafka, spark = start_kafka(settings), start_spark_connect(spark_settings)
     try:
         broker = KafkaBroker(kafka.bootstrap_servers)

@@ -16,7 +16,7 @@ from prove.lab.brokers import Brokers, own_broker
 from prove.lab.kafka_server import KafkaBroker, Record
 from prove.lab.new_lab import NewLab, configure, progress
 from prove.lab.pipeline_lab import orders
-from prove.lab.server_folder import ServerFolder
+from servers.process import ServerFolder
 from spark_jobs.acts.accept_source import accept_source, compare_source
 from spark_jobs.acts.rollback import rollback
 from spark_jobs.acts.skip import skip

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 
 from prove.lab.brokers import Brokers, own_broker
 from prove.lab.kafka_server import KafkaBroker, Record
-from prove.lab.server_folder import ServerFolder
+from servers.process import ServerFolder
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable, RetryableError

@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog import load_catalog
 
 from prove.lab.kafka_server import KafkaBroker, Record, kafka_settings
-from prove.lab.server_folder import ServerFolder
 from servers.kafka import start_kafka
+from servers.process import ServerFolder
 from servers.spark_connect import SparkConnectSettings, start_spark_connect
 from spark_jobs.protocol.errors import RetryableError
 
@@ -78,15 +78,8 @@ def test_a_spark_server_of_somebody_else_is_not_taken_for_ours(
 ) -> None:
     """As with a broker; a run would send its secrets to it."""
     folder = ServerFolder(tmp_path, "spark-late")
-    settings = SparkConnectSettings(
-        home=folder.home,
-        run_folder=folder.run_folder,
-        log_path=folder.log_path,
-        port=int(spark_remote.rpartition(":")[2]),
-        cores=1,
-        dies_with_parent=True,
-        name="spark-late",
-    )
+    port = int(spark_remote.rpartition(":")[2])
+    settings = SparkConnectSettings(folder, home=folder.home, port=port, cores=1)
     monkeypatch.setattr("servers.spark_connect.is_listening", lambda _port: False)
     with pytest.raises(RetryableError, match="spark-late ended while starting"):
         start_spark_connect(settings)

@@ -16,6 +16,7 @@ from websockets.sync.client import connect
 from bootstrap.browser import BROWSER, MISSING
 from servers.environment import clean_environment
 from servers.java import java_home
+from servers.process import ServerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from websockets.sync.client import ClientConnection
 
-    from prove.lab.server_folder import ServerFolder
+    from servers.process import ServerFolder
 
 WIDTH, HEIGHT = 1500, 1280  # the whole graph fits
 START_SECONDS = 60.0
@@ -155,7 +156,7 @@ def open_browser(folder: ServerFolder) -> Iterator[Page]:
     assert executable is not None, MISSING.format(why="not tried by this test")
     port_file = folder.home / "DevToolsActivePort"
     command = [executable, *_ARGUMENTS, f"--window-size={WIDTH},{HEIGHT}", f"--user-data-dir={folder.home}"]
-    process = folder.start([*command, "about:blank"], clean_environment(java_home()))
+    process = ServerProcess(folder, [*command, "about:blank"], clean_environment(java_home()))
     try:
         process.wait_until(lambda: port_file.exists() and "\n" in port_file.read_text(), START_SECONDS)
         tab = _tab(int(port_file.read_text().splitlines()[0]))

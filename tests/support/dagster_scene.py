@@ -105,7 +105,7 @@ def open_scene(folder: Path, kafka: KafkaBroker, spark_remote: str) -> Iterator[
         freshness="5s",
         owners=["sales@example.com"],
     )
-    settings = DagsterSettings(folder / "home", lab.path, free_ports(1)[0], dies_with_parent=True)
+    settings = DagsterSettings(folder / "home", lab.path, free_ports(1)[0])
     servers = start_dagster(settings)
     try:
         yield Scene(servers.url, lab, settings.dagster_home)

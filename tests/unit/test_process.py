@@ -17,7 +17,7 @@ import pytest
 from servers.environment import clean_environment
 from servers.kafka import spelled_cluster_id
 from servers.process import (
-    Launch,
+    ServerFolder,
     ServerProcess,
     free_ports,
     is_alive,
@@ -31,16 +31,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def _launch(folder: Path, *command: str, dies_with_parent: bool = False) -> Launch:
-    return Launch(
-        name="server",
-        command=command,
-        run_folder=folder / "run",
-        log_path=folder / "logs" / "server.log",
-        working_folder=folder,
-        environment=os.environ,
-        dies_with_parent=dies_with_parent,
-    )
+def _start(root: Path, *command: str) -> ServerProcess:
+    return ServerProcess(ServerFolder(root, "server"), command, os.environ)
 
 
 def _wait_for_end(pid: int) -> bool:
@@ -55,40 +47,39 @@ def _wait_for_end(pid: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("dies_with_parent", [False, True])
-def test_stop_ends_the_whole_group(tmp_path: Path, dies_with_parent: bool) -> None:
+def test_stop_ends_the_whole_group(tmp_path: Path) -> None:
     """A stopped server's own children end with it and its record goes."""
     script = "sleep 60 & echo $!; wait"
-    server = ServerProcess(_launch(tmp_path, "sh", "-c", script, dies_with_parent=dies_with_parent))
+    server = _start(tmp_path, "sh", "-c", script)
     log = tmp_path / "logs" / "server.log"
     server.wait_until(lambda: log.read_text().strip() != "", 10)
-    record = read_record(tmp_path / "run", "server")
+    record = read_record(ServerFolder(tmp_path, "server"))
     assert record is not None
     assert record.pid == server.pid
     assert is_alive(record)
     server.stop()
     assert not is_alive(record)
     assert _wait_for_end(int(log.read_text()))
-    assert read_record(tmp_path / "run", "server") is None
+    assert read_record(ServerFolder(tmp_path, "server")) is None
 
 
 def test_a_stubborn_server_is_killed(tmp_path: Path) -> None:
     """What ignores SIGTERM ends by SIGKILL after the grace, also when only its record is known."""
-    server = ServerProcess(_launch(tmp_path, "sh", "-c", "trap '' TERM; echo up; while :; do sleep 1; done"))
+    server = _start(tmp_path, "sh", "-c", "trap '' TERM; echo up; while :; do sleep 1; done")
     server.wait_until((tmp_path / "logs" / "server.log").read_text, 10)
-    assert stop_recorded(tmp_path / "run", "server", grace_seconds=0.2)
+    assert stop_recorded(ServerFolder(tmp_path, "server"), grace_seconds=0.2)
     assert not server.is_running
-    assert not stop_recorded(tmp_path / "run", "server")
+    assert not stop_recorded(ServerFolder(tmp_path, "server"))
 
 
 def test_another_process_under_the_pid_is_left_alone(tmp_path: Path) -> None:
     """A record whose start time or boot is not the process's own stops nothing."""
-    server = ServerProcess(_launch(tmp_path, "sleep", "60"))
+    server = _start(tmp_path, "sleep", "60")
     path = tmp_path / "run" / "server.json"
     try:
         for stale in (replace(server.record, started="1"), replace(server.record, boot="an earlier one")):
             path.write_text(json.dumps({name: getattr(stale, name) for name in stale.__slots__}))
-            assert not stop_recorded(tmp_path / "run", "server")
+            assert not stop_recorded(ServerFolder(tmp_path, "server"))
             assert server.is_running
             assert not path.exists()
     finally:
@@ -98,7 +89,7 @@ def test_another_process_under_the_pid_is_left_alone(tmp_path: Path) -> None:
 def test_a_server_that_ends_is_one_line_with_its_log(tmp_path: Path) -> None:
     """The error names the telling line of the log and where the log is."""
     script = "echo 'java.net.BindException: in use'; echo '  at somewhere'; exit 3"
-    server = ServerProcess(_launch(tmp_path, "sh", "-c", script))
+    server = _start(tmp_path, "sh", "-c", script)
     with pytest.raises(RetryableError, match="exit code 3") as caught:
         server.wait_until(lambda: False, 10)
     assert "BindException: in use" in str(caught.value)
@@ -107,18 +98,17 @@ def test_a_server_that_ends_is_one_line_with_its_log(tmp_path: Path) -> None:
 
 def test_a_server_that_is_never_ready_is_stopped(tmp_path: Path) -> None:
     """After the timeout the child is gone."""
-    server = ServerProcess(_launch(tmp_path, "sleep", "60"))
+    server = _start(tmp_path, "sleep", "60")
     with pytest.raises(RetryableError, match="not ready"):
         server.wait_until(lambda: False, 0.1)
     assert not server.is_running
 
 
-def test_a_child_dies_with_a_killed_parent_when_asked(tmp_path: Path) -> None:
+def test_a_child_dies_with_a_killed_parent(tmp_path: Path) -> None:
     """Kill -9 of the parent ends the server, which ran under the recorded pid."""
     program = (
-        "import sys, time; from pathlib import Path; from tests.unit.test_process import _launch\n"
-        "from servers.process import ServerProcess\n"
-        "server = ServerProcess(_launch(Path(sys.argv[1]), 'sleep', '60', dies_with_parent=True))\n"
+        "import sys, time; from pathlib import Path; from tests.unit.test_process import _start\n"
+        "server = _start(Path(sys.argv[1]), 'sleep', '60')\n"
         "print(server.pid, flush=True); time.sleep(60)\n"
     )
     parent = subprocess.Popen(
