@@ -9,7 +9,7 @@ import click
 
 from cli import output
 from cli.work import connections_for, load_pipeline
-from spark_jobs.protocol.progress import Pause
+from spark_jobs.protocol.batch import Pause
 
 
 @click.command("pause")

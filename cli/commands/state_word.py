@@ -7,8 +7,8 @@ from enum import StrEnum
 
 from spark_jobs.checks.check import stalled_after_seconds
 from spark_jobs.protocol import mends
+from spark_jobs.protocol.batch import Pause
 from spark_jobs.protocol.errors import SluiceError
-from spark_jobs.protocol.progress import Pause
 from spark_jobs.recovery.recovered import HeldBatch
 
 

@@ -22,13 +22,7 @@ from prove.hostile.case import (
 from prove.workload import REST, SQLITE
 from spark_jobs.protocol.progress import (
     PROPERTY_ANCHOR,
-    PROPERTY_LAST_COMMITS,
-    PROPERTY_LEADER_EPOCHS,
     PROPERTY_OFFSETS,
-    PROPERTY_PENDING_DEAD_LETTERS,
-    PROPERTY_REPLAY_EPOCH,
-    PROPERTY_ROLLBACKS,
-    PROPERTY_TOPIC_ID,
 )
 
 if TYPE_CHECKING:
@@ -146,11 +140,11 @@ BY_HAND = (
     ByHand("offsets-garbage", "`sluice.offsets` is garbage", PROPERTY_OFFSETS, _is("{garbage")),
     ByHand("offsets-set-back", "`sluice.offsets` set back", PROPERTY_OFFSETS, partial(_move, -10)),
     ByHand("offsets-set-forward", "`sluice.offsets` set forward", PROPERTY_OFFSETS, partial(_move, 5)),
-    ByHand("commits-garbage", "`sluice.last-commits` is garbage", PROPERTY_LAST_COMMITS, _is("null")),
+    ByHand("commits-garbage", "`sluice.last-commits` is garbage", "sluice.last-commits", _is("null")),
     ByHand(
         "commits-emptied",
         "`sluice.last-commits` emptied before the last one was settled",
-        PROPERTY_LAST_COMMITS,
+        "sluice.last-commits",
         _is("[]"),
         before=_leave_owing,
     ),
@@ -162,50 +156,50 @@ BY_HAND = (
     ByHand(
         "owed-garbage",
         "`sluice.pending-dead-letters` is garbage while some are owed",
-        PROPERTY_PENDING_DEAD_LETTERS,
+        "sluice.pending-dead-letters",
         _is('{"files":1}'),
         before=_leave_owing,
     ),
     ByHand(
         "owed-forgotten",
         "`sluice.pending-dead-letters` emptied while some are owed",
-        PROPERTY_PENDING_DEAD_LETTERS,
+        "sluice.pending-dead-letters",
         _is("null"),
         before=_leave_owing,
     ),
     ByHand(
         "owed-fewer",
         "`sluice.pending-dead-letters` loses its files",
-        PROPERTY_PENDING_DEAD_LETTERS,
+        "sluice.pending-dead-letters",
         _without_files,
         before=_leave_owing,
     ),
-    ByHand("epoch-garbage", "`sluice.replay-epoch` is garbage", PROPERTY_REPLAY_EPOCH, _is("one")),
+    ByHand("epoch-garbage", "`sluice.replay-epoch` is garbage", "sluice.replay-epoch", _is("one")),
     ByHand(
         "epoch-set-back",
         "`sluice.replay-epoch` set back after a replay",
-        PROPERTY_REPLAY_EPOCH,
+        "sluice.replay-epoch",
         _is("0"),
         before=_replay,
     ),
-    ByHand("rollbacks-garbage", "`sluice.rollbacks` is garbage", PROPERTY_ROLLBACKS, _is("[]")),
+    ByHand("rollbacks-garbage", "`sluice.rollbacks` is garbage", "sluice.rollbacks", _is("[]")),
     ByHand(
         "rollbacks-set-back",
         "`sluice.rollbacks` set back after a rollback",
-        PROPERTY_ROLLBACKS,
+        "sluice.rollbacks",
         _is("0"),
         before=_roll_back,
     ),
-    ByHand("rollbacks-set-forward", "`sluice.rollbacks` set forward", PROPERTY_ROLLBACKS, _is("3")),
+    ByHand("rollbacks-set-forward", "`sluice.rollbacks` set forward", "sluice.rollbacks", _is("3")),
     ByHand(
-        "topic-id-wrong", "`sluice.topic-id` is another's", PROPERTY_TOPIC_ID, _is("V1a7Tt0qQ9-x3d2Jm8bD2w")
+        "topic-id-wrong", "`sluice.topic-id` is another's", "sluice.topic-id", _is("V1a7Tt0qQ9-x3d2Jm8bD2w")
     ),
-    ByHand("topic-id-gone", "`sluice.topic-id` removed", PROPERTY_TOPIC_ID, _is(None)),
-    ByHand("leaders-garbage", "`sluice.leader-epochs` is garbage", PROPERTY_LEADER_EPOCHS, _is('{"0":1}')),
+    ByHand("topic-id-gone", "`sluice.topic-id` removed", "sluice.topic-id", _is(None)),
+    ByHand("leaders-garbage", "`sluice.leader-epochs` is garbage", "sluice.leader-epochs", _is('{"0":1}')),
     ByHand(
         "leaders-to-come",
         "`sluice.leader-epochs` names epochs to come",
-        PROPERTY_LEADER_EPOCHS,
+        "sluice.leader-epochs",
         _later_epochs,
         before=drain_and_produce,
         was_read=False,
@@ -213,7 +207,7 @@ BY_HAND = (
     ByHand(
         "leaders-emptied",
         "`sluice.leader-epochs` emptied",
-        PROPERTY_LEADER_EPOCHS,
+        "sluice.leader-epochs",
         _is("{}"),
         before=drain_and_produce,
         was_read=False,

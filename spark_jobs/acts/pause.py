@@ -9,8 +9,8 @@ from spark_jobs.acts.act import act
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.batch import BatchKind
-from spark_jobs.protocol.progress import Pause, Progress
+from spark_jobs.protocol.batch import BatchKind, Pause
+from spark_jobs.protocol.progress import Progress
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections

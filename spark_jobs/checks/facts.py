@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from spark_jobs.protocol.batch import Balance
+from spark_jobs.protocol.batch import Balance, Pause
 from spark_jobs.protocol.errors import SluiceError
-from spark_jobs.protocol.progress import Pause
 
 
 @dataclass(frozen=True, slots=True)

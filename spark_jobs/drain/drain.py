@@ -25,10 +25,10 @@ from spark_jobs.drain.planning import bytes_per_record, plan_ranges
 from spark_jobs.drain.table_columns import Tables, ensure_tables
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import NoticeSender
-from spark_jobs.protocol.batch import Balance, total
+from spark_jobs.protocol.batch import Balance, Pause, total
 from spark_jobs.protocol.errors import BatchHeld, SluiceError
 from spark_jobs.protocol.offsets import OffsetRanges
-from spark_jobs.protocol.progress import Pause, Progress
+from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.refusal import drain_refusal
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.recovery.recover import recover

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pydantic import GetCoreSchemaHandler
-from pydantic_core import core_schema
-
+from spark_jobs.protocol.json_codec import stored_as
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+from spark_jobs.protocol.skips import Skip
 
 TERMS = ("rows", "dead_letters", "tombstones", "gaps")
 
@@ -36,6 +35,28 @@ class BatchKind(StrEnum):
     def writes_files(self) -> bool:
         """Whether an attempt of this kind may leave files behind."""
         return self in {BatchKind.DRAIN, BatchKind.REPLAY}
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """An operator stopped the pipeline's drains; ``at_ms`` is milliseconds since the epoch."""
+
+    reason: str
+    actor: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActState:
+    """What a table remembers of operators' acts, as part of its ``Progress``; a field with a default is all.
+
+    ``skipped`` are the offsets an operator left out. ``rollbacks`` counts the table's: offsets come round
+    again after one, so it fences the drains that were planned before.
+    """
+
+    paused: Pause | None = None
+    skipped: tuple[Skip, ...] = ()
+    rollbacks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +99,7 @@ class Split:
     ranges: tuple[OffsetRange, ...]
 
 
+@stored_as(dict[str, int], write=dict, read=lambda terms: Balance(terms))  # noqa: PLW0108  (is not there yet)
 class Balance(dict[str, int]):
     """Where the offsets of one partition's range went, by name: they must all be accounted for.
 
@@ -127,13 +149,6 @@ class Balance(dict[str, int]):
 
     def __add__(self, other: Balance) -> Balance:
         return Balance({name: self.get(name, 0) + other.get(name, 0) for name in (self | other)})
-
-    @classmethod
-    def __get_pydantic_core_schema__(
-        cls, source: object, handler: GetCoreSchemaHandler
-    ) -> core_schema.CoreSchema:
-        """Its JSON: the map itself."""
-        return core_schema.no_info_after_validator_function(cls, handler.generate_schema(dict[str, int]))
 
 
 def total(balances: Iterable[Balance]) -> Balance:

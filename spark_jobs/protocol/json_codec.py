@@ -7,12 +7,30 @@ did not write it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import GetCoreSchemaHandler, TypeAdapter, ValidationError
+from pydantic_core import core_schema
 
 _T = TypeVar("_T")
+
+
+def stored_as(
+    kind: Any, *, write: Callable[[_T], object], read: Callable[[Any], _T]
+) -> Callable[[type[_T]], type[_T]]:
+    """Give a class the JSON of ``kind``, which ``write`` makes of a value, and ``read`` a value of."""
+
+    def schema(_source: object, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        written = core_schema.plain_serializer_function_ser_schema(write)
+        return core_schema.no_info_after_validator_function(read, handler(kind), serialization=written)
+
+    def give(cls: type[_T]) -> type[_T]:
+        cls.__get_pydantic_core_schema__ = staticmethod(schema)  # type: ignore[attr-defined]  # pydantic's hook
+        return cls
+
+    return give
 
 
 class JsonCodec(Generic[_T]):
@@ -28,6 +46,10 @@ class JsonCodec(Generic[_T]):
     def to_json(self, value: _T) -> str:
         """Return the value as one line of JSON, its fields in the order they are declared."""
         return self._adapter.dump_json(value).decode()
+
+    def to_plain(self, value: _T) -> Any:
+        """Return the value as maps, lists and scalars."""
+        return self._adapter.dump_python(value)
 
     def from_json(self, text: str) -> _T:
         """Read ``to_json`` back; raises ``ValueError`` that names each field that is not as declared."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from pydantic import GetCoreSchemaHandler
-from pydantic_core import core_schema
+from spark_jobs.protocol.json_codec import stored_as
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -42,6 +41,11 @@ class OffsetRange:
             yield OffsetRange(self.partition, start, min(start + max_records, self.end))
 
 
+@stored_as(
+    tuple[tuple[int, int, int], ...],
+    write=lambda ranges: [(r.partition, r.start, r.end) for r in ranges],
+    read=lambda triples: OffsetRanges(tuple(OffsetRange(*triple) for triple in triples)),
+)
 @dataclass(frozen=True, slots=True)
 class OffsetRanges:
     """At most one range per partition, in partition order: what one batch covers."""
@@ -57,24 +61,6 @@ class OffsetRanges:
     def of(cls, ranges: Iterable[OffsetRange]) -> OffsetRanges:
         """Order the ranges by partition."""
         return cls(tuple(sorted(ranges)))
-
-    @classmethod
-    def __get_pydantic_core_schema__(
-        cls, source: object, handler: GetCoreSchemaHandler
-    ) -> core_schema.CoreSchema:
-        """Their JSON: ``[partition, start, end]`` triples."""
-
-        def read(triples: tuple[tuple[int, int, int], ...]) -> OffsetRanges:
-            return cls(tuple(OffsetRange(*triple) for triple in triples))
-
-        def write(ranges: OffsetRanges) -> list[list[int]]:
-            return [[r.partition, r.start, r.end] for r in ranges]
-
-        return core_schema.no_info_after_validator_function(
-            read,
-            handler.generate_schema(tuple[tuple[int, int, int], ...]),
-            serialization=core_schema.plain_serializer_function_ser_schema(write),
-        )
 
     @classmethod
     def between(cls, starts: Mapping[int, int], ends: Mapping[int, int]) -> OffsetRanges:

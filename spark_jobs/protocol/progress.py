@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, astuple, dataclass, field, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from typing import Any, get_type_hints
 
-from spark_jobs.protocol.batch import Batch
+from spark_jobs.protocol.batch import ActState, Batch
 from spark_jobs.protocol.errors import CorruptLog
-from spark_jobs.protocol.json_codec import JsonCodec
+from spark_jobs.protocol.json_codec import JsonCodec, stored_as
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
-from spark_jobs.protocol.skips import Skip
 from spark_jobs.protocol.written_file import WrittenFile
-
-_T = TypeVar("_T")
 
 FORMAT_VERSION = 1
 LAST_COMMITS_KEPT = 20
@@ -22,40 +20,25 @@ LAST_COMMITS_KEPT = 20
 PREFIX = "sluice."  # of table properties and of the words of a snapshot's summary
 PROPERTY_FORMAT_VERSION = "sluice.format-version"
 PROPERTY_OFFSETS = "sluice.offsets"
-PROPERTY_TOPIC_ID = "sluice.topic-id"
-PROPERTY_CLUSTER_ID = "sluice.cluster-id"
-PROPERTY_LAST_COMMITS = "sluice.last-commits"
 PROPERTY_ANCHOR = "sluice.anchor"
-PROPERTY_STARTS = "sluice.starts"
-PROPERTY_LAST_DRAIN = "sluice.last-drain"
-PROPERTY_REPLAY_EPOCH = "sluice.replay-epoch"
-PROPERTY_PAUSED = "sluice.paused"
-PROPERTY_COMPACTED_FILES = "sluice.compacted-files"
-PROPERTY_SKIPPED = "sluice.skipped"
-PROPERTY_ROLLBACKS = "sluice.rollbacks"
-PROPERTY_LEADER_EPOCHS = "sluice.leader-epochs"
-PROPERTY_PENDING_DEAD_LETTERS = "sluice.pending-dead-letters"
+# Every other field of a progress has a property of its own name; these three are text, left out when None.
+_IDS = ("cluster_id", "topic_id", "anchor")
+_NOT_BY_NAME = {"topic", "generation", "next_offsets", "earlier", *_IDS}
+# The first version wrote them; a table that was last committed to before there were the others has none.
+_ALWAYS = ("last_commits", "pending_dead_letters")
 
 
+@stored_as(
+    tuple[str, dict[int, int], dict[int, int]],
+    write=lambda commit: (commit.attempt, commit.ranges.starts, commit.ranges.ends),
+    read=lambda stored: CommitRecord(stored[0], OffsetRanges.between(*stored[1:])),
+)
 @dataclass(frozen=True, slots=True)
 class CommitRecord:
     """One landed attempt and the offsets it brought; no ranges when it brought none."""
 
     attempt: str
     ranges: OffsetRanges
-
-
-@dataclass(frozen=True, slots=True)
-class PendingDeadLetters:
-    """Dead-letter files a landed data commit owes to the dead-letter table.
-
-    With ``replaces`` the dead letters that are there of the offsets ``ranges`` go in the same commit.
-    """
-
-    attempt: str
-    ranges: OffsetRanges
-    files: tuple[WrittenFile, ...]
-    replaces: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +50,24 @@ class _StoredDeadLetters:
     replaces: bool = False
 
 
-_STORED_DEAD_LETTERS = JsonCodec(_StoredDeadLetters)
+@stored_as(
+    _StoredDeadLetters,
+    write=lambda o: _StoredDeadLetters(o.attempt, o.ranges.starts, o.ranges.ends, o.files, o.replaces),
+    read=lambda stored: PendingDeadLetters(
+        stored.attempt, OffsetRanges.between(stored.starts, stored.ends), stored.files, stored.replaces
+    ),
+)
+@dataclass(frozen=True, slots=True)
+class PendingDeadLetters:
+    """Dead-letter files a landed data commit owes to the dead-letter table.
+
+    With ``replaces`` the dead letters that are there of the offsets ``ranges`` go in the same commit.
+    """
+
+    attempt: str
+    ranges: OffsetRanges
+    files: tuple[WrittenFile, ...]
+    replaces: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,26 +85,18 @@ class LastDrain:
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
-    """An operator stopped the pipeline's drains; ``at_ms`` is milliseconds since the epoch."""
-
-    reason: str
-    actor: str
-    at_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(ActState):
     """Where a table stands: next offsets of every generation, the source's identity, the last commits.
+
+    A field more is stored under its name, and read from a table that has it; see ``_codecs``.
 
     ``next_offsets`` maps partition to next offset for the current ``generation``; ``earlier`` keeps the
     generations before it. ``anchor`` is the snapshot id the last commit made; None only before creation.
     ``starts`` are the current generation's first offsets. ``replay_epoch`` goes up with every replay that
     landed or was given up, and fences those planned before. ``compacted_files`` is how many data files the
-    last compaction left. ``skipped`` are the offsets an operator left out. ``rollbacks`` counts the table's:
-    offsets come round again after one, so it fences the drains that were planned before. ``leader_epochs``
-    holds by partition an offset and the latest leader epoch that a record below it can have: when the log
-    of that epoch ends below the offset by now, Kafka has lost records that the table has (KIP-320).
+    last compaction left. ``leader_epochs`` holds by partition an offset and the latest leader epoch that a
+    record below it can have: when the log of that epoch ends below the offset by now, Kafka has lost records
+    that the table has (KIP-320).
     """
 
     topic: str
@@ -119,10 +111,7 @@ class Progress:
     starts: dict[int, int] = field(default_factory=dict)
     last_drain: LastDrain | None = None
     replay_epoch: int = 0
-    paused: Pause | None = None
     compacted_files: int = 0
-    skipped: tuple[Skip, ...] = ()
-    rollbacks: int = 0
     leader_epochs: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def has_landed(self, attempt: str) -> bool:
@@ -166,28 +155,14 @@ class Progress:
     def to_properties(self) -> dict[str, str]:
         """Return the table properties; every key is written every time, but for ids that are None."""
         generations = {**self.earlier, self.generation: self.next_offsets}
-        commits = [[c.attempt, c.ranges.starts, c.ranges.ends] for c in self.last_commits]
         properties = {
             PROPERTY_FORMAT_VERSION: str(FORMAT_VERSION),
             PROPERTY_OFFSETS: _dumps({self.topic: generations}),
-            PROPERTY_LAST_COMMITS: _dumps(commits),
-            PROPERTY_PENDING_DEAD_LETTERS: _dumps(_plain(_stored(self.pending_dead_letters))),
-            PROPERTY_STARTS: _dumps(self.starts),
-            PROPERTY_LAST_DRAIN: _dumps(_plain(self.last_drain)),
-            PROPERTY_REPLAY_EPOCH: str(self.replay_epoch),
-            PROPERTY_PAUSED: _dumps(_plain(self.paused)),
-            PROPERTY_COMPACTED_FILES: str(self.compacted_files),
-            PROPERTY_SKIPPED: _dumps([astuple(skip) for skip in self.skipped]),
-            PROPERTY_ROLLBACKS: str(self.rollbacks),
-            PROPERTY_LEADER_EPOCHS: _dumps(self.leader_epochs),
         }
-        if self.cluster_id is not None:
-            properties[PROPERTY_CLUSTER_ID] = self.cluster_id
-        if self.topic_id is not None:
-            properties[PROPERTY_TOPIC_ID] = self.topic_id
-        if self.anchor is not None:
-            properties[PROPERTY_ANCHOR] = str(self.anchor)
-        return properties
+        for name, codec in _codecs().items():
+            properties[_property(name)] = _dumps(codec.to_plain(getattr(self, name)))
+        ids = {_property(name): getattr(self, name) for name in _IDS}
+        return properties | {name: str(value) for name, value in ids.items() if value is not None}
 
 
 def has_progress(properties: Mapping[str, str]) -> bool:
@@ -220,63 +195,37 @@ def progress_from_properties(properties: Mapping[str, str], *, table: str) -> Pr
 
 
 def _parse(properties: Mapping[str, str]) -> Progress:
-    ((topic, by_generation),) = json.loads(properties[PROPERTY_OFFSETS]).items()
-    generations = {int(g): _offsets(offsets) for g, offsets in by_generation.items()}
+    ((topic, generations),) = _OFFSETS.from_json(properties[PROPERTY_OFFSETS]).items()
     current = max(generations)
-    anchor = properties.get(PROPERTY_ANCHOR)
+    texts = {name: properties.get(_property(name)) for name in (*_codecs(), *_IDS)}
+    if missing := [name for name in _ALWAYS if texts[name] is None]:
+        raise KeyError(*missing)
+    there = {name: text for name, text in texts.items() if name not in _IDS and text is not None}
     return Progress(
         topic=topic,
         generation=current,
         next_offsets=generations.pop(current),
-        cluster_id=properties.get(PROPERTY_CLUSTER_ID),
-        topic_id=properties.get(PROPERTY_TOPIC_ID),
         earlier=generations,
-        last_commits=tuple(
-            CommitRecord(attempt, OffsetRanges.between(_offsets(starts), _offsets(ends)))
-            for attempt, starts, ends in json.loads(properties[PROPERTY_LAST_COMMITS])
-        ),
-        anchor=int(anchor) if anchor is not None else None,
-        pending_dead_letters=_pending(properties[PROPERTY_PENDING_DEAD_LETTERS]),
-        # A table that was last committed to before there were these has none of them.
-        starts=_offsets(json.loads(properties.get(PROPERTY_STARTS, "{}"))),
-        last_drain=_optional(LastDrain, properties.get(PROPERTY_LAST_DRAIN, "null")),
-        replay_epoch=int(properties.get(PROPERTY_REPLAY_EPOCH, "0")),
-        paused=_optional(Pause, properties.get(PROPERTY_PAUSED, "null")),
-        compacted_files=int(properties.get(PROPERTY_COMPACTED_FILES, "0")),
-        skipped=tuple(Skip(*skip) for skip in json.loads(properties.get(PROPERTY_SKIPPED, "[]"))),
-        rollbacks=int(properties.get(PROPERTY_ROLLBACKS, "0")),
-        leader_epochs={
-            int(partition): (int(offset), int(epoch))
-            for partition, (offset, epoch) in json.loads(properties.get(PROPERTY_LEADER_EPOCHS, "{}")).items()
-        },
+        cluster_id=texts["cluster_id"],
+        topic_id=texts["topic_id"],
+        anchor=None if texts["anchor"] is None else int(texts["anchor"]),
+        **{name: _codecs()[name].from_json(text) for name, text in there.items()},
     )
 
 
-def _plain(value: _StoredDeadLetters | LastDrain | Pause | None) -> dict[str, Any] | None:
-    return None if value is None else asdict(value)
+_OFFSETS = JsonCodec(dict[str, dict[int, dict[int, int]]])
 
 
-def _optional(kind: type[_T], text: str) -> _T | None:
-    value = json.loads(text)
-    return None if value is None else kind(**value)
+@cache
+def _codecs() -> dict[str, JsonCodec[Any]]:
+    """Return the codecs of the fields that are properties of their own."""
+    hints = get_type_hints(Progress)
+    names = (field.name for field in fields(Progress))
+    return {name: JsonCodec(hints[name]) for name in names if name not in _NOT_BY_NAME}
 
 
-def _pending(text: str) -> PendingDeadLetters | None:
-    if text.strip() == "null":
-        return None
-    stored = _STORED_DEAD_LETTERS.from_json(text)
-    ranges = OffsetRanges.between(stored.starts, stored.ends)
-    return PendingDeadLetters(stored.attempt, ranges, stored.files, stored.replaces)
-
-
-def _stored(owed: PendingDeadLetters | None) -> _StoredDeadLetters | None:
-    if owed is None:
-        return None
-    return _StoredDeadLetters(owed.attempt, owed.ranges.starts, owed.ranges.ends, owed.files, owed.replaces)
-
-
-def _offsets(value: Mapping[str, int]) -> dict[int, int]:
-    return {int(partition): int(offset) for partition, offset in value.items()}
+def _property(field_name: str) -> str:
+    return PREFIX + field_name.replace("_", "-")
 
 
 def _dumps(value: object) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
+from spark_jobs.protocol.json_codec import stored_as
 from spark_jobs.protocol.offsets import OffsetRange, gaps
 
 
+@stored_as(tuple[int, int, int, int, str], write=astuple, read=lambda stored: Skip(*stored))
 @dataclass(frozen=True, slots=True)
 class Skip:
     """Offsets ``start <= offset < end`` of one partition in one generation, and why they are not drained."""

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from cli.commands.state_word import PipelineFacts, StateWord, judge
+from spark_jobs.protocol.batch import Pause
 from spark_jobs.protocol.errors import SourceChanged
-from spark_jobs.protocol.progress import Pause
 
 NOW_MS = 1_800_000_000_000
 PAUSE = Pause("the broker moves", "ada@box", NOW_MS - 5_000)

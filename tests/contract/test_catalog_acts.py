@@ -9,8 +9,8 @@ import pytest
 
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol.batch import Pause
 from spark_jobs.protocol.errors import SourceChanged
-from spark_jobs.protocol.progress import Pause
 from tests.support.lake import Once
 
 if TYPE_CHECKING:

@@ -12,13 +12,7 @@ from spark_jobs.commit.anchor import check_anchor, check_properties
 from spark_jobs.protocol.errors import CorruptLog, SourceChanged
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import (
-    PROPERTY_LAST_COMMITS,
-    PROPERTY_LEADER_EPOCHS,
     PROPERTY_OFFSETS,
-    PROPERTY_PENDING_DEAD_LETTERS,
-    PROPERTY_REPLAY_EPOCH,
-    PROPERTY_ROLLBACKS,
-    PROPERTY_TOPIC_ID,
     PendingDeadLetters,
 )
 
@@ -155,12 +149,12 @@ def test_offsets_set_by_hand_are_an_error(lake: Lake, moved: int) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        (PROPERTY_PENDING_DEAD_LETTERS, "null"),
-        (PROPERTY_REPLAY_EPOCH, "0"),
-        (PROPERTY_ROLLBACKS, "3"),
-        (PROPERTY_LAST_COMMITS, "[]"),
-        (PROPERTY_LEADER_EPOCHS, '{"0":[10,99]}'),
-        (PROPERTY_TOPIC_ID, None),
+        ("sluice.pending-dead-letters", "null"),
+        ("sluice.replay-epoch", "0"),
+        ("sluice.rollbacks", "3"),
+        ("sluice.last-commits", "[]"),
+        ("sluice.leader-epochs", '{"0":[10,99]}'),
+        ("sluice.topic-id", None),
     ],
 )
 def test_any_property_set_by_hand_is_an_error(lake: Lake, name: str, value: str | None) -> None:
@@ -198,7 +192,7 @@ def test_a_commit_without_a_digest_is_believed(lake: Lake) -> None:
     with lake.load().transaction() as transaction:
         with transaction.update_snapshot(snapshot_properties=said).fast_append():
             pass
-        transaction.set_properties({PROPERTY_ROLLBACKS: "3"})
+        transaction.set_properties({"sluice.rollbacks": "3"})
     check_properties(lake.load())
 
 

@@ -21,9 +21,9 @@ from spark_jobs.books.entries import DEFAULT_DUE_ATTEMPTS
 from spark_jobs.commit.birth import create_table
 from spark_jobs.config.settings import CatalogSettings, NotifySettings, PipelineConfig, SluiceConfig
 from spark_jobs.lake.catalog import close_catalog, open_catalog
-from spark_jobs.protocol.batch import Batch
+from spark_jobs.protocol.batch import Batch, Pause
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
-from spark_jobs.protocol.progress import Pause, Progress
+from spark_jobs.protocol.progress import Progress
 from spark_jobs.txlog.entries import FlushComplete, FlushStart, Notified
 from spark_jobs.txlog.store import TxlogStore
 

@@ -12,7 +12,6 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import Balance
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.protocol.progress import PROPERTY_PENDING_DEAD_LETTERS
 from spark_jobs.recovery.recovered import RecoveryResult
 from spark_jobs.txlog.entries import IcebergSnapshotCreated
 from spark_jobs.txlog.store import CLOSING_AFTER_US, TxlogStore
@@ -138,7 +137,7 @@ def test_sweep_spares_what_is_named_or_owed(scene: Scene) -> None:
     before = scene.files()
     assert sweep_files(attempt, tables, before_delete=lambda: None) == 0
     assert scene.files() == before
-    tables[0].metadata.properties[PROPERTY_PENDING_DEAD_LETTERS] = "null"
+    tables[0].metadata.properties["sluice.pending-dead-letters"] = "null"
     assert sweep_files(attempt, tables, before_delete=lambda: None) == len(pending.files)
 
 

@@ -12,9 +12,8 @@ from spark_jobs.checks.facts import AuditNote, BatchCounts, HealthFacts, Removal
 from spark_jobs.checks.registry import CHECKS
 from spark_jobs.config.settings import CheckSetting, DeadLetterSettings, PipelineConfig
 from spark_jobs.health.judge import CheckResult, checks_of, judge
-from spark_jobs.protocol.batch import Balance
+from spark_jobs.protocol.batch import Balance, Pause
 from spark_jobs.protocol.errors import RetryableError
-from spark_jobs.protocol.progress import Pause
 
 NOW = 1_800_000_000_000
 PIPELINE = PipelineConfig(name="orders", topic="orders", table="lake.orders")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import cache
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.acts.new_source import follow_source
-from spark_jobs.protocol.batch import Batch
+from spark_jobs.protocol import progress as progress_module
+from spark_jobs.protocol.batch import Batch, Pause
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import (
@@ -19,7 +21,6 @@ from spark_jobs.protocol.progress import (
     PROPERTY_OFFSETS,
     CommitRecord,
     LastDrain,
-    Pause,
     PendingDeadLetters,
     Progress,
     has_progress,
@@ -65,6 +66,38 @@ def test_progress_survives_its_properties(progress: Progress) -> None:
     assert all(type(value) is str for value in properties.values())
     assert has_progress(properties)
     assert progress_from_properties(properties, table="a.b") == progress
+
+
+@dataclass(frozen=True, slots=True)
+class Freeze:
+    """What a table would remember of an act that there is not."""
+
+    partitions: tuple[int, ...]
+    actor: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithFreeze(Progress):
+    """A progress with one more declaration, as ``ActState`` would get it."""
+
+    frozen_for: dict[int, Freeze] = field(default_factory=dict)
+
+
+def test_what_a_table_remembers_of_an_act_is_one_declaration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A field is written under its name, read back and checked; a table without it has its default."""
+    monkeypatch.setattr(progress_module, "_codecs", cache(progress_module._codecs.__wrapped__))
+    monkeypatch.setattr(progress_module, "Progress", WithFreeze)
+    told = WithFreeze(
+        topic="orders", generation=1, next_offsets={0: 5}, frozen_for={3: Freeze((1, 2), "ann")}
+    )
+    properties = told.to_properties()
+    before = {name: text for name, text in properties.items() if name != "sluice.frozen-for"}
+    assert properties["sluice.frozen-for"] == '{"3":{"actor":"ann","partitions":[1,2]}}'
+    assert progress_from_properties(properties, table="a.b") == told
+    without = progress_from_properties(before, table="a.b")
+    assert without == WithFreeze(topic="orders", generation=1, next_offsets={0: 5})
+    with pytest.raises(CorruptLog, match=r"3\.actor"):
+        progress_from_properties({**properties, "sluice.frozen-for": '{"3":{"partitions":[1]}}'}, table="a.b")
 
 
 def _batch(attempt: str, start: int, end: int) -> Batch:

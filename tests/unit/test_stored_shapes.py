@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
-from spark_jobs.protocol.batch import Balance
-from spark_jobs.protocol.offsets import OffsetRanges
-from spark_jobs.protocol.progress import PendingDeadLetters, Progress, progress_from_properties
+from spark_jobs.protocol.batch import Balance, Pause
+from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
+from spark_jobs.protocol.progress import (
+    CommitRecord,
+    LastDrain,
+    PendingDeadLetters,
+    Progress,
+    progress_from_properties,
+)
+from spark_jobs.protocol.skips import Skip
 from spark_jobs.protocol.written_file import WrittenFile
 from spark_jobs.txlog.entries import ParquetWritten, entry_to_json, fold
 from tests.support.log_entries import make_batch
@@ -79,3 +87,66 @@ def test_owed_dead_letters_are_written_and_read_as_ever() -> None:
     value["added_later"] = 1
     read = progress_from_properties({**properties, name: json.dumps(value)}, table="a.b")
     assert read.pending_dead_letters == owed
+
+
+def test_a_tables_progress_is_written_and_read_as_ever() -> None:
+    """Every property, and those of a new table; what the first version did not write may be missing."""
+    ranges = OffsetRanges.between({2: 5, 10: 0}, {2: 9, 10: 4})
+    progress = Progress(
+        "t",
+        1,
+        {10: 4, 2: 9},
+        cluster_id="c",
+        topic_id="i",
+        earlier={0: {0: 3}},
+        last_commits=(CommitRecord("a", ranges), CommitRecord("b", NO_RANGES)),
+        anchor=7,
+        starts={2: 0, 10: 0},
+        last_drain=LastDrain("a", 1, 2, 3, None),
+        replay_epoch=4,
+        paused=Pause("why: ä", "ada", 5),
+        compacted_files=6,
+        skipped=(Skip(1, 2, 3, 4, "bad"),),
+        rollbacks=8,
+        leader_epochs={10: (4, 1), 2: (9, 3)},
+    )
+    first = {
+        "sluice.format-version": "1",
+        "sluice.offsets": '{"t":{"0":{"0":3},"1":{"2":9,"10":4}}}',
+        "sluice.cluster-id": "c",
+        "sluice.topic-id": "i",
+        "sluice.anchor": "7",
+        "sluice.last-commits": '[["a",{"2":5,"10":0},{"2":9,"10":4}],["b",{},{}]]',
+        "sluice.pending-dead-letters": "null",
+    }
+    later = {
+        "sluice.starts": '{"2":0,"10":0}',
+        "sluice.last-drain": '{"attempt":"a","bytes_read":3,"committed_at_ms":1,"records":2,'
+        '"valid_through_ms":null}',
+        "sluice.replay-epoch": "4",
+        "sluice.paused": '{"actor":"ada","at_ms":5,"reason":"why: \\u00e4"}',
+        "sluice.compacted-files": "6",
+        "sluice.skipped": '[[1,2,3,4,"bad"]]',
+        "sluice.rollbacks": "8",
+        "sluice.leader-epochs": '{"2":[9,3],"10":[4,1]}',
+    }
+    assert progress.to_properties() == first | later
+    assert progress_from_properties(first | later, table="a.b") == progress
+    assert Progress("t", 0, {0: 1}).to_properties() == {
+        "sluice.format-version": "1",
+        "sluice.offsets": '{"t":{"0":{"0":1}}}',
+        "sluice.last-commits": "[]",
+        "sluice.starts": "{}",
+        "sluice.skipped": "[]",
+        "sluice.leader-epochs": "{}",
+        **dict.fromkeys(("sluice.pending-dead-letters", "sluice.last-drain", "sluice.paused"), "null"),
+        **dict.fromkeys(("sluice.replay-epoch", "sluice.compacted-files", "sluice.rollbacks"), "0"),
+    }
+    earlier = progress_from_properties(first, table="a.b")
+    assert earlier == replace(
+        Progress("t", 1, {10: 4, 2: 9}),
+        **{
+            name: getattr(progress, name)
+            for name in ("cluster_id", "topic_id", "earlier", "last_commits", "anchor")
+        },
+    )
