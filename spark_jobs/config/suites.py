@@ -7,20 +7,22 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
+from importlib import resources
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from spark_jobs.config.expectation_names import (
-    COLUMN_EXPECTATIONS,
-    KNOWN_EXPECTATIONS,
-    ROW_EXPECTATIONS,
-    SQL_EXPECTATIONS,
-)
-from spark_jobs.config.frozen import Layer, key
+from spark_jobs.config.frozen import Frozen, key
 from spark_jobs.config.problems import UnreadableValueError
 from spark_jobs.config.values import PipelineName, choice
 
+# What each looks at, by Great Expectations' own name; importing the library to ask it takes seconds. `rows`:
+# each meets it or not. `figures`: all rows together. `columns`: names and types. `sql`: it needs a database.
+LOOKS_AT = dict(
+    line.split()
+    for line in (resources.files("spark_jobs.config") / "expectations.txt").read_text("utf-8").splitlines()
+)
+KNOWN_EXPECTATIONS = sorted(name for name, kind in LOOKS_AT.items() if kind != "sql")
 _NAMED_COLUMN = ("column", "column_A", "column_B")
 
 
@@ -55,12 +57,12 @@ class Expectation:
     @property
     def is_of_rows(self) -> bool:
         """True if each row meets it or not, so that failing rows can be told from others."""
-        return self.type in ROW_EXPECTATIONS
+        return LOOKS_AT[self.type] == "rows"
 
     @property
     def is_of_columns(self) -> bool:
         """True if it is about names and types alone: no row is looked at."""
-        return self.type in COLUMN_EXPECTATIONS
+        return LOOKS_AT[self.type] == "columns"
 
     def columns(self, known: Collection[str]) -> tuple[str, ...]:
         """Return the columns it reads; of a row condition, every word that is one of the ``known``."""
@@ -83,9 +85,9 @@ def _parse_expectation(value: object) -> Expectation:
             "Write - expect_column_values_to_not_be_null: {column: id}.",
         )
     ((name, kwargs),) = value.items()
-    if name in SQL_EXPECTATIONS:
+    if LOOKS_AT.get(name) == "sql":
         raise UnreadableValueError(f"{name} needs a database", "Rows of a batch are judged without SQL.")
-    if name not in KNOWN_EXPECTATIONS:
+    if name not in LOOKS_AT:
         closest = difflib.get_close_matches(name, KNOWN_EXPECTATIONS, n=1, cutoff=0.5)
         hint = f"Did you mean {closest[0]}?" if closest else "Use a name of Great Expectations' gallery."
         raise UnreadableValueError(f"{name} is not an expectation", hint)
@@ -104,7 +106,7 @@ Expectations = Annotated[
                 "type": "object",
                 "minProperties": 1,
                 "maxProperties": 1,
-                "propertyNames": {"enum": sorted(KNOWN_EXPECTATIONS)},
+                "propertyNames": {"enum": KNOWN_EXPECTATIONS},
                 "additionalProperties": {"type": "object"},
             },
         }
@@ -112,7 +114,7 @@ Expectations = Annotated[
 ]
 
 
-class Suite(Layer):
+class Suite(Frozen):
     """Expectations that are judged together, each under Great Expectations' own name."""
 
     name: PipelineName = Field(description="Name of the suite and of its check in Dagster.")

@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 PACKAGE = "spark_jobs"
+SUFFIXES = {".py", ".txt"}
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -20,7 +21,7 @@ def package_zip(folder: Path) -> Path:
     root = Path(__file__).resolve().parents[2]
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for source in sorted((root / PACKAGE).rglob("*.py")):
+        for source in sorted(each for each in (root / PACKAGE).rglob("*") if each.suffix in SUFFIXES):
             name = source.relative_to(root).as_posix()
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), source.read_bytes())
     content = buffer.getvalue()

@@ -23,8 +23,8 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from spark_jobs.config import expectation_names, secrets
-from spark_jobs.config.suites import Expectation, OnFailure, Suite
+from spark_jobs.config import secrets
+from spark_jobs.config.suites import LOOKS_AT, Expectation, OnFailure, Suite
 from spark_jobs.quality.judge import Judgement, columns_of, judge, mistakes
 from spark_jobs.quality.results import FailingRow
 from spark_jobs.schema.arrow_schema import arrow_schema
@@ -294,8 +294,8 @@ def test_the_names_are_those_of_the_installed_version() -> None:
     )
 
     installed = {name for name in list_registered_expectation_implementations() if name.startswith("expect_")}
-    known = expectation_names.KNOWN_EXPECTATIONS | expectation_names.SQL_EXPECTATIONS
-    assert installed == known
+    assert installed == LOOKS_AT.keys()
+    assert set(LOOKS_AT.values()) == {"rows", "figures", "columns", "sql"}
     by_row = (ColumnMapExpectation, ColumnPairMapExpectation, MulticolumnMapExpectation)
     maps = {name for name in installed if issubclass(get_expectation_impl(name), by_row)}
-    assert maps >= expectation_names.ROW_EXPECTATIONS
+    assert maps >= {name for name, kind in LOOKS_AT.items() if kind == "rows"}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 from spark_jobs.checks.registry import BY_NAME
+from spark_jobs.spark.shipped_code import package_zip
 from spark_jobs.upkeep import registry as upkeep
 
 ROOT = Path(__file__).parents[2]
@@ -69,16 +69,15 @@ def test_one_file_makes_a_check(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_checks_and_kinds_of_upkeep_are_found_in_an_archive(tmp_path: Path) -> None:
+def test_checks_kinds_of_upkeep_and_lists_of_names_are_found_in_the_shipped_archive(tmp_path: Path) -> None:
     """Spark's workers get the code as one file, where folders cannot be listed as on a disk."""
-    archive = tmp_path / "code.zip"
-    with zipfile.ZipFile(archive, "w") as code:
-        for path in (ROOT / "spark_jobs").rglob("*.py"):
-            code.write(path, path.relative_to(ROOT))
+    archive = package_zip(tmp_path)
     look = (
         "from spark_jobs.checks.registry import BY_NAME, __file__ as place\n"
+        "from spark_jobs.config import kafka_keys, suites\n"
         "from spark_jobs.upkeep.registry import BY_NAME as KINDS\n"
-        "assert 'code.zip' in place, place\n"
+        f"assert '{archive.name}' in place, place\n"
+        "assert 'client.id' in kafka_keys.KAFKA_PROPERTY_NAMES and suites.LOOKS_AT\n"
         "print(*BY_NAME, *KINDS)"
     )
     done = subprocess.run(
