@@ -20,7 +20,7 @@ from resources.sluice import Sluice
 from resources.spark import SparkSessions
 from spark_jobs.checks.check import Severity
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.health.judge import CheckResult, checks_of, severity_of
+from spark_jobs.health.judge import CheckResult, checks_of
 from spark_jobs.monitoring.audit_notes import audit_newest, is_due
 from spark_jobs.monitoring.checkup import Health
 from spark_jobs.protocol.errors import SluiceError
@@ -98,7 +98,7 @@ def _specs(pipeline: PipelineConfig) -> list[AssetCheckSpec]:
             check.name,
             asset=table_key(pipeline),
             description=f"{check.meaning} When it fails: {check.runbook}",
-            metadata={"severity": severity_of(pipeline, check).value},
+            metadata={"severity": pipeline.checks.severity_of(check).value},
         )
         for check in checks_of(pipeline)
     ]

@@ -126,8 +126,7 @@ def _overlay(below: Any, above: Any) -> Any:
             update={key: _overlay(getattr(below, key), getattr(above, key)) for key in keys}
         )
     if isinstance(above, dict):
-        both = {key: _overlay(below[key], above[key]) for key in above.keys() & below.keys()}
-        return {**below, **above, **both}
+        return {**below, **above}
     return above
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class Frozen(BaseModel):
     """Base of all configuration models: immutable, no unknown fields, no values in validation errors.
 
     A program names fields as they are called here; a file is read by ``alias`` alone (``validation.py``).
+    ``model_fields_set`` is what is written.
     """
 
     model_config = ConfigDict(
@@ -22,10 +22,6 @@ class Frozen(BaseModel):
         validate_by_alias=True,
     )
 
-
-class Layer(Frozen):
-    """A section that may stand in ``defaults`` and in a pipeline: ``model_fields_set`` is what is written."""
-
     @model_validator(mode="before")
     @classmethod
     def _leave_out_empty_keys(cls, content: Any) -> Any:
@@ -35,17 +31,6 @@ class Layer(Frozen):
         fields = cls.model_fields.items()
         optional = {field.alias or name for name, field in fields if not field.is_required()}
         return {key: value for key, value in content.items() if value is not None or key not in optional}
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenAs:
-    """Annotates a key that is written as ``model`` and in force as something else."""
-
-    model: type[BaseModel]
-
-    def __get_pydantic_json_schema__(self, _schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Give an editor the schema of ``model``."""
-        return handler(self.model.__pydantic_core_schema__)
 
 
 def key(default: Any, text: str, *, alias: str | None = None, shown: str | None = None) -> Any:

@@ -12,10 +12,9 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, field_serializer
+from pydantic import Field, field_serializer
 
-from spark_jobs.checks.check import Severity
-from spark_jobs.config.frozen import Frozen, Layer, WrittenAs, key
+from spark_jobs.config.frozen import Frozen, key
 from spark_jobs.config.problems import ConfigProblem
 from spark_jobs.config.redaction import redact_properties, redact_urls
 from spark_jobs.config.start import StartText
@@ -97,7 +96,7 @@ class SparkSettings(_WithSecrets):
         return value and redact_urls(value)
 
 
-class UpkeepSettings(Layer):
+class UpkeepSettings(Frozen):
     """When a table is tidied up by itself; `./sluice upkeep` does it at any time."""
 
     compact_above: Count = key("20", "Compact when there are this many small data files.")
@@ -116,7 +115,7 @@ class UpkeepSettings(Layer):
     )
 
 
-class DeadLetterSettings(Layer):
+class DeadLetterSettings(Frozen):
     """What happens when many records cannot become rows."""
 
     # A share: 0.05 is 5 %.
@@ -128,28 +127,7 @@ class DeadLetterSettings(Layer):
     )
 
 
-class CheckSetting(Frozen):
-    """What a pipeline says about one built-in check; None leaves Sluice's own choice.
-
-    ``limit`` is seconds, records or a share, whatever the check's limit is.
-    """
-
-    severity: Severity | None = None
-    limit: float | None = None
-
-
-def _check_settings(value: object) -> object:
-    """Return the checks that are written, by name, each with what is written of it."""
-    if isinstance(value, dict) and all(isinstance(check, CheckSetting) for check in value.values()):
-        return value
-    written = WrittenChecks.model_validate(value, by_alias=True, by_name=False)
-    checks = {
-        field.alias or name: getattr(written, name) for name, field in WrittenChecks.model_fields.items()
-    }
-    return {name: check.model_dump(exclude_none=True) for name, check in checks.items() if check is not None}
-
-
-class NotifySettings(Layer):
+class NotifySettings(Frozen):
     """Who is told of commits, so that caches in front of the table can be dropped; see docs/OPERATIONS.md."""
 
     # References in it are unresolved; all of it counts as secret.
@@ -161,7 +139,7 @@ class NotifySettings(Layer):
     )
 
 
-class MetricsSettings(Layer):
+class MetricsSettings(Frozen):
     """Prometheus metrics, served by `./sluice up` beside Dagster, or by `./sluice metrics` elsewhere."""
 
     port: PortNumber | None = key(
@@ -173,7 +151,7 @@ class MetricsSettings(Layer):
     host: str = key("127.0.0.1", "The address to listen on; the default answers this machine only.")
 
 
-class PipelineSettings(Layer):
+class PipelineSettings(Frozen):
     """Settings of every pipeline in the same file that does not say otherwise; maps merge key by key."""
 
     start: StartText = key(
@@ -212,9 +190,7 @@ class PipelineSettings(Layer):
         DeadLetterSettings(), "What happens when many records cannot become rows."
     )
     quality: Suites = key((), "Great Expectations suites: what rows must be like.")
-    checks: Annotated[dict[str, CheckSetting], BeforeValidator(_check_settings), WrittenAs(WrittenChecks)] = (
-        Field(default_factory=dict, description="How bad a failed check is, and its limit.")
-    )
+    checks: WrittenChecks = key(WrittenChecks(), "How bad a failed check is, and its limit.")
     notify: NotifySettings = key(NotifySettings(), "Who is told of commits.")
 
 

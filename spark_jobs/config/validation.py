@@ -11,7 +11,6 @@ from pydantic_core import ErrorDetails
 
 from spark_jobs.config.contradictions import check_main_file, check_team_file
 from spark_jobs.config.document import Document
-from spark_jobs.config.frozen import WrittenAs
 from spark_jobs.config.problems import ConfigProblem, Finding, UnreadableValueError
 from spark_jobs.config.written import WrittenFile, WrittenTeamFile
 
@@ -110,19 +109,13 @@ def _known_keys(model: type[BaseModel], path: tuple[str, ...]) -> list[str]:
     for part in path[:-1]:
         fields = _by_key(holder) if holder else {}
         field = fields.get(part)
-        holder = _section(field) if field else holder
+        holder = _model_in(field.annotation) if field else holder
     return list(_by_key(holder or model))
 
 
 def _by_key(model: type[BaseModel]) -> dict[str, FieldInfo]:
     """Return the fields under the names a person writes."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
-
-
-def _section(field: FieldInfo) -> type[BaseModel] | None:
-    """Return the model that the field is written as."""
-    written = (note.model for note in field.metadata if isinstance(note, WrittenAs))
-    return next(written, None) or _model_in(field.annotation)
 
 
 def _model_in(annotation: object) -> type[BaseModel] | None:

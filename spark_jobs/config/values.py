@@ -109,11 +109,6 @@ def _column_name(text: str) -> str:
     return text
 
 
-def nothing_is_empty(value: object) -> object:
-    """Return an empty map for a section whose every line is commented out."""
-    return {} if value is None else value
-
-
 def _orphan_age(text: str) -> int:
     seconds = parse_duration_seconds(text)
     if seconds < DAY_SECONDS:
@@ -185,10 +180,9 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_one_or_many), _ONE_OR_MANY_S
 # Dagster refuses all definitions for one owner that it cannot read.
 Owner = Annotated[str, _read_name(_OWNER, "an owner", "Write an e-mail address or team:name.")]
 Owners = Annotated[tuple[Owner, ...], BeforeValidator(_one_or_many), _ONE_OR_MANY_SCHEMA]
-Properties = Annotated[dict[str, Scalar], BeforeValidator(nothing_is_empty)]
+Properties = dict[str, Scalar]
 Columns = Annotated[
     dict[Annotated[str, _read(_column_name)], Annotated[str, _read(_type_name)]],
-    BeforeValidator(nothing_is_empty),
     WithJsonSchema({"type": "object", "additionalProperties": {"type": "string"}}),
 ]
 ConnectUrl = Annotated[

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from spark_jobs.config.frozen import Frozen, key
 from spark_jobs.config.settings import MetricsSettings, PipelineSettings, SparkSettings
@@ -17,10 +15,7 @@ from spark_jobs.config.values import (
     Table,
     Topic,
     Version,
-    nothing_is_empty,
 )
-
-_SECTION = BeforeValidator(nothing_is_empty)
 
 
 class WrittenPipeline(PipelineSettings):
@@ -56,10 +51,10 @@ class WrittenCatalog(Frozen):
 class WrittenTeamFile(Frozen):
     """A file named by `include`: pipelines of one team, with defaults of their own."""
 
-    defaults: Annotated[PipelineSettings, _SECTION] = key(
+    defaults: PipelineSettings = key(
         PipelineSettings(), "As in the main file, for the pipelines of this file."
     )
-    pipelines: Annotated[dict[PipelineName, WrittenPipeline], _SECTION] = Field(
+    pipelines: dict[PipelineName, WrittenPipeline] = Field(
         default_factory=dict, description="Pipelines by name."
     )
 
@@ -74,7 +69,7 @@ class WrittenFile(WrittenTeamFile):
         " embedded broker is meant. What decides that no record is lost (`isolation.level`,"
         " `auto.offset.reset`, …) is fixed and refused here.",
     )
-    catalog: Annotated[WrittenCatalog, _SECTION] = key(
+    catalog: WrittenCatalog = key(
         WrittenCatalog(name="sluice"),
         "`name` and the properties of the catalog and its FileIO, under PyIceberg's names.",
     )
@@ -84,8 +79,6 @@ class WrittenFile(WrittenTeamFile):
         " never inside the warehouse.",
         shown="log in the state folder",
     )
-    spark: Annotated[SparkSettings, _SECTION] = key(SparkSettings(), "Where tasks run.")
-    metrics: Annotated[MetricsSettings, _SECTION] = key(
-        MetricsSettings(), "Where Prometheus metrics are served."
-    )
+    spark: SparkSettings = key(SparkSettings(), "Where tasks run.")
+    metrics: MetricsSettings = key(MetricsSettings(), "Where Prometheus metrics are served.")
     include: Names = key((), "Team files, as globs relative to this file.")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from spark_jobs.checks.check import Case, Check, Severity, Verdict
 from spark_jobs.checks.facts import HealthFacts
 from spark_jobs.checks.registry import BY_NAME, CHECKS
-from spark_jobs.config.settings import CheckSetting, PipelineConfig
+from spark_jobs.config.settings import PipelineConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +35,9 @@ class CheckResult:
         return BY_NAME[self.name].runbook
 
 
-def severity_of(pipeline: PipelineConfig, check: Check) -> Severity:
-    """Return how bad it is when this check fails for this pipeline."""
-    return pipeline.checks.get(check.name, CheckSetting()).severity or check.severity
-
-
 def checks_of(pipeline: PipelineConfig) -> tuple[Check, ...]:
     """Return the checks that are not switched off."""
-    return tuple(check for check in CHECKS if severity_of(pipeline, check) is not Severity.OFF)
+    return tuple(check for check in CHECKS if pipeline.checks.severity_of(check) is not Severity.OFF)
 
 
 def judge(pipeline: PipelineConfig, facts: HealthFacts) -> tuple[CheckResult, ...]:
@@ -54,7 +49,7 @@ def _result(pipeline: PipelineConfig, check: Check, facts: HealthFacts) -> Check
     verdict = check.judge(_case(pipeline, check, facts)) if facts.is_known else _unknown(facts)
     return CheckResult(
         check.name,
-        severity_of(pipeline, check),
+        pipeline.checks.severity_of(check),
         verdict.passed,
         verdict.fact,
         verdict.numbers,
@@ -70,7 +65,7 @@ def _case(pipeline: PipelineConfig, check: Check, facts: HealthFacts) -> Case:
         freshness_seconds=pipeline.freshness_seconds,
         max_batch_records=pipeline.max_batch_records,
         dead_letters_stop_above=pipeline.dead_letters.stop_above,
-        limit=pipeline.checks.get(check.name, CheckSetting()).limit,
+        limit=pipeline.checks.limit_of(check),
     )
 
 

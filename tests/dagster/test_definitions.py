@@ -15,7 +15,8 @@ from orchestration.build import build_definitions
 from orchestration.foreign_packages import refuse_foreign_packages
 from spark_jobs.checks.check import Severity
 from spark_jobs.checks.registry import BY_NAME
-from spark_jobs.config.settings import CatalogSettings, CheckSetting, PipelineConfig, SluiceConfig
+from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig
+from spark_jobs.config.written_checks import WrittenChecks
 from spark_jobs.protocol.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,9 +82,10 @@ def test_every_job_is_bounded_and_never_retried_by_dagster() -> None:
 
 def test_every_table_has_the_built_in_checks_that_are_on() -> None:
     """Names are stable, `off` leaves one out, and a pipeline without any still loads."""
-    off = {name: CheckSetting(severity=Severity.OFF) for name in BY_NAME}
-    some = PipelineConfig(name="a", topic="t", table="lake.a", checks={"lag": off["lag"]})
-    none = PipelineConfig(name="b", topic="t", table="lake.b", checks=off)
+    off = {name: {"severity": Severity.OFF} for name in BY_NAME}
+    one_off, all_off = (WrittenChecks.model_validate(checks) for checks in ({"lag": off["lag"]}, off))
+    some = PipelineConfig(name="a", topic="t", table="lake.a", checks=one_off)
+    none = PipelineConfig(name="b", topic="t", table="lake.b", checks=all_off)
     defs = build_definitions(config_of(some, none))
     Definitions.validate_loadable(defs)
     keys = {key.to_user_string() for key in defs.resolve_asset_graph().asset_check_keys}

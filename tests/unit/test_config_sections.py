@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
 
+import pytest
+from pydantic import BaseModel
+
+from spark_jobs.checks.registry import BY_NAME
 from spark_jobs.config.build import build_config
 from spark_jobs.config.document import Document
+from spark_jobs.config.validation import _model_in
+from spark_jobs.config.written import WrittenFile
 
 
 def _build(defaults: dict, pipeline: dict):
@@ -61,10 +69,55 @@ def test_a_webhook_is_a_url_that_is_shown_nowhere() -> None:
     assert "s3cr3t" not in str(problem)
 
 
-def test_an_empty_section_is_none() -> None:
-    """A section whose lines are all commented out changes nothing."""
-    built = _build({}, {"upkeep": None, "dead_letters": None})
-    assert not built.problems
+EVERY_SECTION = {
+    "version": "1",
+    "catalog": {"name": "lake", "uri": "http://catalog:8181"},
+    "spark": {"task_memory": "1GiB"},
+    "metrics": {"port": "0"},
+    "pipelines": {
+        "orders": {
+            "topic": "orders",
+            "table": "lake.orders",
+            "upkeep": {"keep_snapshots": "7"},
+            "dead_letters": {"stop_above": "5%"},
+            "checks": {"fresh": {"limit": "1h"}, "lag": {"limit": "9"}, "dead_letters": {"limit": "2%"}},
+            "notify": {"webhook": "https://hooks.example"},
+            "quality": [{"name": "ids", "expectations": [{"expect_column_to_exist": {"column": "id"}}]}],
+        }
+    },
+}
+
+
+def _keys_that_may_be_left_out(model: type[BaseModel], *place: str | int) -> Iterator[tuple[str | int, ...]]:
+    for name, field in model.model_fields.items():
+        inner = {"pipelines": ("orders",), "quality": (0,)}.get(name, ())
+        section = _model_in(field.annotation)
+        if section and name != "defaults":
+            yield from _keys_that_may_be_left_out(section, *place, field.alias or name, *inner)
+        if not field.is_required() and name not in {"topic", "topics", "topics_regex", "pipelines"}:
+            yield (*place, field.alias or name)
+
+
+@pytest.mark.parametrize(
+    "place", list(_keys_that_may_be_left_out(WrittenFile)), ids=lambda place: ".".join(map(str, place))
+)
+def test_a_key_without_a_value_is_one_left_out(place: tuple[str | int, ...]) -> None:
+    """Wherever it stands: a key or a section whose lines are all commented out changes nothing."""
+    empty, without = deepcopy(EVERY_SECTION), deepcopy(EVERY_SECTION)
+    for content, change in ((empty, lambda section, key: section.update({key: None})), (without, _leave_out)):
+        section: Any = content
+        for key in place[:-1]:
+            section = section[key] if isinstance(section, list) else section.setdefault(key, {})
+        change(section, place[-1])
+    found, meant = (
+        build_config(Document("sluice.yaml", content), (), home="/home", folder="/folder")
+        for content in (empty, without)
+    )
+    assert (found.config, found.problems) == (meant.config, ())
+
+
+def _leave_out(section: dict[str, Any], key: str) -> None:
+    section.pop(key, None)
 
 
 def test_checks_merge_down_to_severity_and_limit() -> None:
@@ -76,9 +129,10 @@ def test_checks_merge_down_to_severity_and_limit() -> None:
     assert not built.problems
     assert built.config is not None
     checks = built.config.pipelines[0].checks
-    assert (checks["fresh"].severity, checks["fresh"].limit) == ("warn", 3600)
-    assert checks["schema"].severity == "off"
-    assert checks["dead_letters"].limit == 0
+    fresh, schema, dead_letters = (BY_NAME[name] for name in ("fresh", "schema", "dead_letters"))
+    assert (checks.severity_of(fresh), checks.limit_of(fresh)) == ("warn", 3600)
+    assert (checks.severity_of(schema), checks.limit_of(schema)) == ("off", None)
+    assert (checks.severity_of(dead_letters), checks.limit_of(dead_letters)) == (dead_letters.severity, 0)
 
 
 @pytest.mark.parametrize(
