@@ -45,7 +45,7 @@ def quality_checks(pipeline: PipelineConfig) -> AssetChecksDefinition | None:
         sluice: ResourceParam[Sluice],
         spark: ResourceParam[SparkSessions],
     ) -> Iterator[AssetCheckResult]:
-        from spark_jobs.quality.check import check_quality  # noqa: PLC0415  (imports the lake)
+        from spark_jobs.quality.check import check_quality
 
         since = json.loads(context.run.tags.get(TAG_SINCE, "null"))
         with (

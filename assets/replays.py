@@ -78,8 +78,8 @@ def replay_asset(pipeline: PipelineConfig) -> AssetsDefinition:
         sluice: ResourceParam[Sluice],
         spark: ResourceParam[SparkSessions],
     ) -> MaterializeResult[None]:
-        from spark_jobs.replay.plan import ranges_of_window  # noqa: PLC0415
-        from spark_jobs.replay.replay import replay  # noqa: PLC0415  (imports the lake)
+        from spark_jobs.replay.plan import ranges_of_window
+        from spark_jobs.replay.replay import replay
 
         key = context.partition_key
         with (

@@ -37,8 +37,8 @@ def table_asset(pipeline: PipelineConfig) -> AssetsDefinition:
     def drain_table(
         context: AssetExecutionContext, sluice: ResourceParam[Sluice], spark: ResourceParam[SparkSessions]
     ) -> MaterializeResult[None]:
-        from assets.table_metadata import batch_line, drain_metadata  # noqa: PLC0415  (imports the lake)
-        from spark_jobs.drain.drain import drain  # noqa: PLC0415
+        from assets.table_metadata import batch_line, drain_metadata
+        from spark_jobs.drain.drain import drain
 
         with (
             named_failures(),

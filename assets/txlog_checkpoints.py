@@ -31,8 +31,8 @@ def txlog_asset(pipeline: PipelineConfig) -> AssetsDefinition:
     def checkpoint_log(
         context: AssetExecutionContext, sluice: ResourceParam[Sluice], spark: ResourceParam[SparkSessions]
     ) -> MaterializeResult[None]:
-        from spark_jobs.books.fold import checkpoint  # noqa: PLC0415  (imports the lake)
-        from spark_jobs.replay.settle import settle_left_replays  # noqa: PLC0415
+        from spark_jobs.books.fold import checkpoint
+        from spark_jobs.replay.settle import settle_left_replays
 
         with (
             named_failures(),

@@ -43,7 +43,7 @@ def _upkeep_asset(pipeline: PipelineConfig, kind: UpkeepKind) -> AssetsDefinitio
     def tidy_up(
         context: AssetExecutionContext, sluice: ResourceParam[Sluice], spark: ResourceParam[SparkSessions]
     ) -> MaterializeResult[None]:
-        from spark_jobs.upkeep.upkeep import run_upkeep  # noqa: PLC0415  (imports the lake)
+        from spark_jobs.upkeep.upkeep import run_upkeep
 
         with (
             named_failures(),

@@ -21,7 +21,8 @@ EXIT_INTERRUPTED = 130
 EXIT_UNEXPECTED = 70
 
 
-# What `--help` lists, in its order: a command is a line here and its file, `cli/commands/<name>.py`.
+# What `--help` lists, in its order: a command is a line here and its file, `cli/commands/<name>.py`
+# (`develop.py` for the last group).
 _LISTED = """
 Use
   demo      Real Kafka, real data, two tables filled and audited in minutes.
@@ -86,12 +87,19 @@ class SluiceGroup(click.Group):
         """Return all names, in the order of ``--help``."""
         return [entry.name for entry in COMMANDS]
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command's file; None for a name that is not listed."""
-        if cmd_name not in self.list_commands(ctx):
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import the command's file; None for a name that is not listed.
+
+        It gets ``--config`` and ``--debug`` too, so that they work before and after its name.
+        """
+        section = next((entry.section for entry in COMMANDS if entry.name == cmd_name), None)
+        if section is None:
             return None
-        command: click.Command = importlib.import_module(f"cli.commands.{cmd_name}").command
-        return _with_common_options(command)
+        file, name = ("develop", cmd_name) if section == "Develop" else (cmd_name, "command")
+        command: click.Command = getattr(importlib.import_module(f"cli.commands.{file}"), name)
+        taken = {option for parameter in command.params for option in parameter.opts}
+        command.params.extend(option for option in common_options() if not taken & set(option.opts))
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the sections of ``--help``."""
@@ -100,13 +108,6 @@ class SluiceGroup(click.Group):
             rows = [(e.name.ljust(width), e.line) for e in COMMANDS if e.section == section]
             with formatter.section(section):
                 formatter.write_dl(rows)
-
-
-def _with_common_options(command: click.Command) -> click.Command:
-    """Give the command ``--config`` and ``--debug``, so that they work before and after its name."""
-    taken = {option for parameter in command.params for option in parameter.opts}
-    command.params.extend(option for option in common_options() if not taken & set(option.opts))
-    return command
 
 
 def common_options() -> list[click.Option]:
@@ -166,11 +167,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _report(error: Exception, *, debug: bool) -> int:
-    from cli.output import render_error  # noqa: PLC0415  (rich is not needed by --help)
+    from cli.output import print_traceback, render_error
 
     if debug:
-        from cli.output import print_traceback  # noqa: PLC0415
-
         print_traceback(error)
     render_error(error)
     return error.exit_code if isinstance(error, SluiceError) else EXIT_UNEXPECTED

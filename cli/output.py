@@ -9,6 +9,7 @@ import json
 import sys
 import traceback
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console
@@ -104,6 +105,13 @@ def counts(balance: Balance) -> str:
         f"{count(balance.rows, 'row')}, {count(balance.dead_letters, 'dead letter')}, "
         f"{count(balance.tombstones, 'tombstone')}{further}"
     )
+
+
+def when(microseconds: int | None) -> str | None:
+    """Return microseconds since the epoch as an ISO time in UTC, to the second."""
+    if microseconds is None:
+        return None
+    return datetime.fromtimestamp(microseconds // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def seconds(milliseconds: float) -> str:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import getpass
 import socket
 import uuid
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
+
+import click
 
 from cli import output
 from resources.connections import open_connections
@@ -19,14 +22,13 @@ if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
 
 
-def load_pipeline(name: str) -> tuple[SluiceConfig, PipelineConfig]:
-    """Return the configuration and its pipeline ``name``; ``ConfigError`` lists the names there are."""
-    config = load_config()
-    return config, find_pipeline(config, name)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 
 
-def find_pipeline(config: SluiceConfig, name: str) -> PipelineConfig:
-    """Return the pipeline of that name."""
+def pipelines_named(config: SluiceConfig, name: str | None) -> tuple[PipelineConfig, ...]:
+    """Return the one pipeline of that name, or all without one; ``ConfigError`` lists the names there are."""
+    if name is None:
+        return config.pipelines
     pipeline = config.pipeline(name)
     if pipeline is None:
         known = ", ".join(p.name for p in config.pipelines) or "none"
@@ -35,12 +37,16 @@ def find_pipeline(config: SluiceConfig, name: str) -> PipelineConfig:
             code="no-such-pipeline",
             hint=f"Configured: {known}. A pipeline of a topics_regex appears once the topic was listed.",
         )
-    return pipeline
+    return (pipeline,)
 
 
-def pipelines_named(config: SluiceConfig, name: str | None) -> tuple[PipelineConfig, ...]:
-    """Return the one pipeline of that name, or all when there is no name."""
-    return config.pipelines if name is None else (find_pipeline(config, name),)
+@contextmanager
+def opened(name: str, kind: str, *, needs_kafka: bool = True) -> Iterator[tuple[PipelineConfig, Connections]]:
+    """Give the pipeline of that name and its connections for ``kind`` of work."""
+    config = load_config()
+    (pipeline,) = pipelines_named(config, name)
+    with connections_for(config, pipeline, kind, needs_kafka=needs_kafka) as connections:
+        yield pipeline, connections
 
 
 def connections_for(

@@ -1,1 +1,1 @@
-"""One file a command: what a person types, and what is printed."""
+"""One file a command (and one for the developers'): what a person types, and what is printed."""

@@ -9,32 +9,22 @@ from typing import TYPE_CHECKING
 import click
 
 from cli import output
-from cli.work import connections_for, load_pipeline, verdict
-from spark_jobs.config.settings import PipelineConfig, SluiceConfig
+from cli.work import json_option, opened, verdict
 
 if TYPE_CHECKING:
     from spark_jobs.audit.audit import AuditResult
     from spark_jobs.audit.files import FileCounts
 
 NUMBERS = (
-    "records",
-    "rows",
-    "dead_letters",
-    "tombstones",
-    "missing",
-    "removed",
-    "skipped",
-    "duplicates",
-    "differing",
-    "snapshots",
-    "lag",
+    *("records", "rows", "dead_letters", "tombstones", "missing", "removed"),
+    *("skipped", "duplicates", "differing", "snapshots", "lag"),
 )
 
 
 @click.command("audit")
 @click.argument("pipeline")
 @click.option("--metadata", is_flag=True, help="Audit files, log and commits instead; asks Kafka nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+@json_option
 def command(pipeline: str, metadata: bool, as_json: bool) -> int:
     """Compare PIPELINE's table with Kafka: missing, duplicated and differing records.
 
@@ -43,11 +33,10 @@ def command(pipeline: str, metadata: bool, as_json: bool) -> int:
     With --metadata: every file the metadata names is there, whole and as described; log and table agree;
     offsets are contiguous and balanced. Each finding names the command that mends it. Both only read.
     """
-    config, chosen = load_pipeline(pipeline)
     if metadata:
-        return _audit_metadata(config, chosen, as_json=as_json)
-    with connections_for(config, chosen, "audit") as connections:
-        from spark_jobs.audit.audit import audit  # noqa: PLC0415  (pyiceberg: not for `--help`)
+        return _audit_metadata(pipeline, as_json=as_json)
+    with opened(pipeline, "audit") as (chosen, connections):
+        from spark_jobs.audit.audit import audit
 
         result = audit(chosen, connections)
     if as_json:
@@ -57,11 +46,9 @@ def command(pipeline: str, metadata: bool, as_json: bool) -> int:
     return 0 if result.is_clean else 1
 
 
-def _audit_metadata(config: SluiceConfig, chosen: PipelineConfig, *, as_json: bool) -> int:
-    with connections_for(config, chosen, "audit") as connections:
-        from spark_jobs.audit.metadata import (  # noqa: PLC0415  (pyiceberg: not for `--help`)
-            audit_metadata,
-        )
+def _audit_metadata(pipeline: str, *, as_json: bool) -> int:
+    with opened(pipeline, "audit") as (chosen, connections):
+        from spark_jobs.audit.metadata import audit_metadata
 
         result = audit_metadata(chosen, connections, on_progress=_tell_files)
     if as_json:
@@ -86,10 +73,8 @@ def _tell_files(counts: FileCounts) -> None:
 def print_audits(results: Iterable[AuditResult]) -> None:
     """Print a table of audits, then one line of judgement each."""
     results = list(results)
-    columns = ("pipeline", *NUMBERS)
-    rows = [[getattr(result, column) for column in columns] for result in results]
-    output.table(
-        [column.replace("_", " ") for column in columns], rows, numbers=[n.replace("_", " ") for n in NUMBERS]
-    )
+    numbers = [name.replace("_", " ") for name in NUMBERS]
+    rows = [(result.pipeline, *(getattr(result, name) for name in NUMBERS)) for result in results]
+    output.table(("pipeline", *numbers), rows, numbers=numbers)
     for result in results:
         output.say(f"{result.pipeline}: {verdict(result)}")

@@ -16,11 +16,7 @@ def command(pipeline: str | None) -> int:
 
     Goes on after a failure and leaves nothing behind. Exit code 1 when anything failed.
     """
-    from cli.commands.check_steps import (  # noqa: PLC0415  (pyiceberg, Kafka)
-        Checklist,
-        check_pipeline,
-        check_shared,
-    )
+    from cli.commands.check_steps import Checklist, check_pipeline, check_shared
 
     config = load_config()
     chosen = pipelines_named(config, pipeline)

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 import click
 
 from cli import output
-from cli.work import pipelines_named
+from cli.work import json_option, pipelines_named
 from spark_jobs.checks.registry import BY_NAME
 from spark_jobs.config.file import load_config
-from spark_jobs.health.judge import CheckResult
 from spark_jobs.monitoring.checkup import Health, check_up
 from spark_jobs.monitoring.survey import Surveyor
 from spark_jobs.protocol.errors import ConfigError
@@ -29,7 +28,7 @@ Exit code 1 when a check of severity error fails.
 @click.command("checks", help=_HELP)
 @click.argument("pipeline", required=False)
 @click.option("--all", "is_all", is_flag=True, help="Every pipeline.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+@json_option
 def command(pipeline: str | None, is_all: bool, as_json: bool) -> int:
     """Judge by the built-in checks; the exit code is 1 when a check of severity error fails."""
     if (pipeline is None) is not is_all:
@@ -40,10 +39,11 @@ def command(pipeline: str | None, is_all: bool, as_json: bool) -> int:
         )
     config = load_config()
     chosen = pipelines_named(config, pipeline)
-
     found = check_up(Surveyor(config.model_copy(update={"pipelines": chosen})))
     if as_json:
-        output.json_line({"pipelines": [_to_json(health) for health in found]})
+        output.json_line(
+            {"pipelines": [{"pipeline": each.pipeline.name, "checks": _fields(each)} for each in found]}
+        )
     else:
         print_checks(found)
     return 1 if any(result.is_failed_error for health in found for result in health.results) else 0
@@ -54,9 +54,9 @@ def print_checks(found: Sequence[Health]) -> None:
     output.table(
         ("pipeline", "check", "", "fact"),
         [
-            (health.pipeline.name, result.name, _word(result), result.fact)
-            for health in found
-            for result in health.results
+            (each.pipeline.name, result.name, "ok" if result.passed else result.severity.value, result.fact)
+            for each in found
+            for result in each.results
         ],
     )
     failed = [(health, result) for health in found for result in health.results if not result.passed]
@@ -67,12 +67,5 @@ def print_checks(found: Sequence[Health]) -> None:
         output.say("every check passes")
 
 
-def _word(result: CheckResult) -> str:
-    return "ok" if result.passed else result.severity.value
-
-
-def _to_json(health: Health) -> dict[str, object]:
-    return {
-        "pipeline": health.pipeline.name,
-        "checks": [{**dataclasses.asdict(result), "runbook": result.runbook} for result in health.results],
-    }
+def _fields(health: Health) -> list[dict[str, object]]:
+    return [{**dataclasses.asdict(result), "runbook": result.runbook} for result in health.results]

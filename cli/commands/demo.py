@@ -14,6 +14,7 @@ from cli.demo.drain_watch import wait_for_runs, wait_until_drained
 from cli.stand.run_record import hold
 from cli.stand.sample_data import SAMPLE_TOPICS, produce_sample
 from cli.stand.sample_topics import create_sample_topics, end_offsets
+from cli.work import json_option
 from spark_jobs.config.file import (
     DEMO_CONFIG,
     ENVIRONMENT_CONFIG,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @click.command("demo")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+@json_option
 def command(as_json: bool) -> int:
     """Fill two tables from a real Kafka, by the sensor's own runs, and audit them against it.
 
@@ -42,13 +43,9 @@ def command(as_json: bool) -> int:
     """
     config = _demo_config()
     with hold(config.home, "./sluice demo"):
-        from cli.demo.report import (  # noqa: PLC0415  (pyiceberg: not for `--help`)
-            audit_all,
-            print_report,
-            to_json,
-        )
-        from cli.demo.tour import walk  # noqa: PLC0415
-        from cli.stand.running import servers_of  # noqa: PLC0415
+        from cli.demo.report import audit_all, print_report, to_json
+        from cli.demo.tour import walk
+        from cli.stand.running import servers_of
 
         with servers_of(config) as servers:
             output.heading("1. Servers")
@@ -86,7 +83,6 @@ def _demo_config() -> SluiceConfig:
 
 
 def _produce(servers: Servers) -> None:
-
     properties = {"bootstrap.servers": servers.endpoints.kafka_bootstrap_servers or ""}
     create_sample_topics(properties)
     for sample in SAMPLE_TOPICS:
@@ -102,7 +98,6 @@ def _produce(servers: Servers) -> None:
 
 
 def _wait_until_drained(servers: Servers) -> None:
-
     try:
         wait_until_drained(servers.config, servers.raise_if_ended, output.say)
     except SluiceError:

@@ -21,7 +21,7 @@ POLL_SECONDS = 0.1
 @click.command("down")
 def command() -> None:
     """Stop what `up` started, by its recorded process; also servers that a killed `up` left behind."""
-    from cli.stand.running import stop_left_over  # noqa: PLC0415  (the servers: not for `--help`)
+    from cli.stand.running import stop_left_over
 
     config = load_config()
     record = read_up(config.home)

@@ -8,7 +8,7 @@ import click
 
 from cli import output
 from cli.commands.pause import paused_line
-from cli.work import connections_for, load_pipeline
+from cli.work import opened
 from spark_jobs.drain.batch_run import BatchResult
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import BatchHeld
@@ -27,10 +27,9 @@ def command(pipeline: str) -> int:
     Safe beside a running `up` and safe to repeat: a batch that somebody else committed first is a conflict
     (exit code 76), never a duplicate. A batch that fails a quality gate is held and stops it (exit code 65).
     """
-    config, chosen = load_pipeline(pipeline)
-    output.say(f"draining {chosen.topic} into {chosen.table}")
-    with connections_for(config, chosen, "drain") as connections:
-        from spark_jobs.drain.drain import drain  # noqa: PLC0415  (pyiceberg, pyspark: not for `--help`)
+    with opened(pipeline, "drain") as (chosen, connections):
+        output.say(f"draining {chosen.topic} into {chosen.table}")
+        from spark_jobs.drain.drain import drain
 
         result = drain(chosen, connections, budget_seconds=UNTIL_CAUGHT_UP_SECONDS, on_progress=print_batch)
     output.say(last_line(result))

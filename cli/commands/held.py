@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import UTC, datetime
 from typing import Any
 
 import click
 
 from cli import output
-from cli.work import connections_for, load_pipeline
+from cli.work import json_option, opened
 from spark_jobs.recovery.recovered import AdoptedBatch, HeldBatch
 
 _reason = click.option("--reason", required=True, help="Why; kept with the table and in the log.")
-_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 _attempt = click.argument("attempt", required=False)
 
 
@@ -27,12 +25,11 @@ def command() -> None:
 
 @command.command("list")
 @click.argument("pipeline")
-@_json
+@json_option
 def list_held(pipeline: str, as_json: bool) -> int:
     """What is held of PIPELINE and which expectations were not met. Exit code 1 when something is."""
-    config, chosen = load_pipeline(pipeline)
-    with connections_for(config, chosen, "held") as connections:
-        from spark_jobs.acts.held import held_batches  # noqa: PLC0415  (pyiceberg: not for `--help`)
+    with opened(pipeline, "held") as (chosen, connections):
+        from spark_jobs.acts.held import held_batches
 
         held = held_batches(chosen, connections)
     if as_json:
@@ -48,15 +45,14 @@ def list_held(pipeline: str, as_json: bool) -> int:
 @click.argument("pipeline")
 @_attempt
 @_reason
-@_json
+@json_option
 def publish_held(pipeline: str, attempt: str | None, reason: str, as_json: bool) -> None:
     """Commit what is held of PIPELINE as it is.
 
     ATTEMPT is needed only when several are held. Interrupted, it is finished by the next drain.
     """
-    config, chosen = load_pipeline(pipeline)
-    with connections_for(config, chosen, "held") as connections:
-        from spark_jobs.acts.held import publish  # noqa: PLC0415  (pyiceberg: not for `--help`)
+    with opened(pipeline, "held") as (chosen, connections):
+        from spark_jobs.acts.held import publish
 
         landed = publish(chosen, connections, reason=reason, attempt=attempt)
     _print_decided(chosen.name, "published", landed, f", snapshot {landed.snapshot_id}", as_json=as_json)
@@ -66,15 +62,14 @@ def publish_held(pipeline: str, attempt: str | None, reason: str, as_json: bool)
 @click.argument("pipeline")
 @_attempt
 @_reason
-@_json
+@json_option
 def discard_held(pipeline: str, attempt: str | None, reason: str, as_json: bool) -> None:
     """Pass over what is held of PIPELINE: its records go to no table, the table remembers which and why.
 
     They can be drained later, while Kafka has them, with `./sluice replay`.
     """
-    config, chosen = load_pipeline(pipeline)
-    with connections_for(config, chosen, "held") as connections:
-        from spark_jobs.acts.held import discard  # noqa: PLC0415  (pyiceberg: not for `--help`)
+    with opened(pipeline, "held") as (chosen, connections):
+        from spark_jobs.acts.held import discard
 
         gone = discard(chosen, connections, reason=reason, attempt=attempt)
     _print_decided(chosen.name, "discarded", gone, "; drains go on after them", as_json=as_json)
@@ -103,7 +98,7 @@ def _print(pipeline: str, held: tuple[HeldBatch, ...]) -> None:
                 str(each.ranges),
                 each.balance.rows,
                 each.balance.dead_letters,
-                _when(each),
+                output.when(each.held_at_us),
                 each.suites,
             )
             for each in held
@@ -114,9 +109,3 @@ def _print(pipeline: str, held: tuple[HeldBatch, ...]) -> None:
         output.say(each.story)
     output.say(f"./sluice held publish {pipeline} --reason '...'   commits it as it is")
     output.say(f"./sluice held discard {pipeline} --reason '...'   passes over it")
-
-
-def _when(held: HeldBatch) -> str | None:
-    if held.held_at_us is None:
-        return None
-    return datetime.fromtimestamp(held.held_at_us / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

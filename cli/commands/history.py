@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cli import output
-from cli.work import connections_for, load_pipeline
+from cli.work import json_option, opened
 from spark_jobs.protocol.batch import BatchKind
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ LOGGED_KINDS = [kind.value for kind in BatchKind if kind is not BatchKind.REANCH
     type=click.Choice(LOGGED_KINDS),
     help="Only these.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+@json_option
 def command(pipeline: str, limit: int, kinds: tuple[str, ...], *, as_json: bool) -> None:
     """List the batches and acts of PIPELINE, newest first: when, what, how many, how long, who and why.
 
@@ -44,9 +43,8 @@ def command(pipeline: str, limit: int, kinds: tuple[str, ...], *, as_json: bool)
 
     What is finished comes from the books (the table sluice_batches), the rest from the log. Reads only.
     """  # noqa: D301  (click's mark for a block it must not wrap)
-    config, chosen = load_pipeline(pipeline)
-    with connections_for(config, chosen, "history", needs_kafka=False) as connections:
-        from spark_jobs.books.history import history  # noqa: PLC0415  (pyiceberg: not for `--help`)
+    with opened(pipeline, "history", needs_kafka=False) as (chosen, connections):
+        from spark_jobs.books.history import history
 
         lines = history(chosen, connections, limit=limit, kinds=kinds)
     if as_json:
@@ -63,8 +61,8 @@ def _to_json(line: HistoryLine) -> dict[str, Any]:
         "ranges": [[r.partition, r.start, r.end] for r in line.entry.ranges],
         "balance": line.entry.balance,
         "skipped": line.entry.skipped,
-        "started_at": when(line.entry.started_at_us),
-        "finished_at": when(line.entry.finished_at_us),
+        "started_at": output.when(line.entry.started_at_us),
+        "finished_at": output.when(line.entry.finished_at_us),
     }
     return {"state": line.state.value, "phase": line.phase, **entry}
 
@@ -75,7 +73,7 @@ def _print(lines: tuple[HistoryLine, ...]) -> None:
         ("when", "kind", "state", "ranges", *numbers, "snapshot", "actor", "reason"),
         [
             (
-                when(line.entry.started_at_us),
+                output.when(line.entry.started_at_us),
                 line.entry.kind,
                 line.state.value if line.phase is None or line.entry.is_landed else _with_phase(line),
                 _ranges(line),
@@ -105,10 +103,3 @@ def _ranges(line: HistoryLine) -> str:
     more = len(ranges) - MAX_RANGES_SHOWN
     shown = " ".join(ranges[:MAX_RANGES_SHOWN])
     return f"{shown} and {more} more" if more > 0 else shown or "-"
-
-
-def when(microseconds: int | None) -> str | None:
-    """Microseconds since the epoch as an ISO time."""
-    if microseconds is None:
-        return None
-    return datetime.fromtimestamp(microseconds // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -25,7 +25,7 @@ def command(host: str | None, port: int | None) -> None:
     `./sluice up` does this by itself. Use it where Dagster runs elsewhere. Each scrape looks at topics,
     tables and logs, at most every 15 s. docs/monitoring has a Grafana dashboard and alert rules.
     """
-    from spark_jobs.monitoring.metrics import SluiceCollector  # noqa: PLC0415  (pyiceberg, Kafka)
+    from spark_jobs.monitoring.metrics import SluiceCollector
 
     config = load_config()
     address = host or config.metrics.host

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli import output
-from cli.work import connections_for, load_pipeline
+from cli.work import opened
 from spark_jobs.schema.evidence import FieldEvidence
 
 if TYPE_CHECKING:
@@ -26,11 +26,8 @@ def command(pipeline: str, records: int) -> None:
     Shows each column with what was seen of it, which records would be dead letters and why, and how the
     rows would be partitioned. The first batch decides from all of its records; these are only some.
     """
-    config, chosen = load_pipeline(pipeline)
-    with connections_for(config, chosen, "preview") as connections:
-        from spark_jobs.preview.preview import (  # noqa: PLC0415  (pyiceberg, Kafka: not for `--help`)
-            preview,
-        )
+    with opened(pipeline, "preview") as (chosen, connections):
+        from spark_jobs.preview.preview import preview
 
         seen = preview(chosen, connections, max_records=records)
     _print(seen)
@@ -60,7 +57,7 @@ def _print(seen: Preview) -> None:
 
 
 def _print_columns(seen: Preview) -> None:
-    from spark_jobs.schema.iceberg_types import iceberg_type  # noqa: PLC0415
+    from spark_jobs.schema.iceberg_types import iceberg_type
 
     added = {name.split(".")[0] for name in seen.added}
     rows = []

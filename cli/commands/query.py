@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli import output
-from cli.work import connections_for, load_pipeline
+from cli.work import opened
 from spark_jobs.lake.moments import parse_moment
 
 if TYPE_CHECKING:
@@ -40,9 +40,8 @@ def command(pipeline: str, sql: str, as_of: str | None, as_json: bool, as_csv: b
     """
     if as_json and as_csv:
         raise click.UsageError("--json and --csv are two outputs: choose one")
-    config, chosen = load_pipeline(pipeline)
-    with connections_for(config, chosen, "query", needs_kafka=False) as connections:
-        from spark_jobs.query.query import query  # noqa: PLC0415  (DuckDB, pyiceberg: not for `--help`)
+    with opened(pipeline, "query", needs_kafka=False) as (chosen, connections):
+        from spark_jobs.query.query import query
 
         moment = parse_moment(as_of) if as_of else None
         with query(chosen, connections, sql, as_of=moment) as answer:

@@ -17,9 +17,9 @@ def command(pipeline: str | None) -> None:
 
     Every drain does this first, but for replays, which the next replay settles; this command does only this.
     """
-    from spark_jobs.notices.sender import tell_at_once  # noqa: PLC0415  (pyiceberg: not for `--help`)
-    from spark_jobs.recovery.recover import recover  # noqa: PLC0415
-    from spark_jobs.replay.settle import settle_left_replays  # noqa: PLC0415
+    from spark_jobs.notices.sender import tell_at_once
+    from spark_jobs.recovery.recover import recover
+    from spark_jobs.replay.settle import settle_left_replays
 
     config = load_config()
     for chosen in pipelines_named(config, pipeline):

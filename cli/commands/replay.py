@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli import output
-from cli.work import connections_for, load_pipeline
+from cli.work import json_option, opened
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.drain.batch_run import BatchResult
 from spark_jobs.protocol.errors import ConfigError
@@ -21,16 +21,6 @@ if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
     from spark_jobs.replay.diff import ReplayDiff
     from spark_jobs.replay.plan import ReplayPlan
-    from spark_jobs.replay.replay import ReplayResult
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Asked:
-    """What was asked for: ranges, or a span of record times in milliseconds since the epoch."""
-
-    ranges: tuple[OffsetRange, ...]
-    from_ms: int | None
-    to_ms: int | None
 
 
 @click.command("replay")
@@ -44,7 +34,7 @@ class _Asked:
 @click.option("--diff", is_flag=True, help="Show the rows and columns that would change, then ask.")
 @click.option("--yes", is_flag=True, help="Do not ask after --diff.")
 @click.option("--reason", default="", help="Why; it is kept with the batch.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+@json_option
 def command(
     pipeline: str,
     *,
@@ -63,14 +53,13 @@ def command(
     not drained yet is left to the live flow; offsets that Kafka no longer holds are refused. Safe beside
     drains and to repeat.
     """
-    asked = _asked(ranges, from_time, to_time)
+    wanted, span = _asked(ranges, from_time, to_time)
     if not (reason or dry_run):
         raise click.UsageError("--reason is needed: say why the range is replaced.")
-    config, chosen = load_pipeline(pipeline)
-    with connections_for(config, chosen, "replay") as connections:
-        from spark_jobs.replay.plan import plan_replay  # noqa: PLC0415  (pyiceberg: not for `--help`)
+    with opened(pipeline, "replay") as (chosen, connections):
+        from spark_jobs.replay.plan import plan_replay
 
-        plan = plan_replay(chosen, connections, _ranges(asked, chosen, connections))
+        plan = plan_replay(chosen, connections, wanted or _ranges(chosen, connections, *span))
         report = _print_plan(plan)
         if diff:
             report["diff"] = _print_diff(chosen, connections, plan)
@@ -82,18 +71,18 @@ def command(
         output.json_line(report)
 
 
-def _asked(ranges: tuple[str, ...], from_time: str | None, to_time: str | None) -> _Asked:
+def _asked(
+    ranges: tuple[str, ...], from_time: str | None, to_time: str | None
+) -> tuple[tuple[OffsetRange, ...], list[int]]:
+    """Return the ranges that were asked for, else a span of record times, milliseconds since the epoch."""
     if bool(ranges) == bool(from_time or to_time):
         raise click.UsageError("give --range (repeatable), or --from and --to.")
     if bool(from_time) != bool(to_time):
         raise click.UsageError("--from and --to belong together.")
-    parsed = tuple(parse_range(text) for text in ranges)
-    return _Asked(parsed, _milliseconds(from_time), _milliseconds(to_time))
+    return tuple(map(parse_range, ranges)), [_milliseconds(text) for text in (from_time, to_time) if text]
 
 
-def _milliseconds(text: str | None) -> int | None:
-    if text is None:
-        return None
+def _milliseconds(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
@@ -106,12 +95,12 @@ def _milliseconds(text: str | None) -> int | None:
     return round(aware.timestamp() * 1000)
 
 
-def _ranges(asked: _Asked, pipeline: PipelineConfig, connections: Connections) -> tuple[OffsetRange, ...]:
-    if asked.from_ms is None or asked.to_ms is None:
-        return asked.ranges
+def _ranges(
+    pipeline: PipelineConfig, connections: Connections, from_ms: int, to_ms: int
+) -> tuple[OffsetRange, ...]:
     source = connections.admin.source_state(pipeline.topic)
-    first = connections.admin.offsets_for_times(pipeline.topic, asked.from_ms)
-    last = connections.admin.offsets_for_times(pipeline.topic, asked.to_ms)
+    first = connections.admin.offsets_for_times(pipeline.topic, from_ms)
+    last = connections.admin.offsets_for_times(pipeline.topic, to_ms)
     # A partition without a record at or after a time has none from its end on.
     starts = {p: first.get(p, end) for p, end in source.end.items()}
     ends = {p: last.get(p, end) for p, end in source.end.items()}
@@ -127,7 +116,7 @@ def _ranges(asked: _Asked, pipeline: PipelineConfig, connections: Connections) -
 
 
 def _print_plan(plan: ReplayPlan) -> dict[str, Any]:
-    from spark_jobs.replay.plan import files_to_replace  # noqa: PLC0415
+    from spark_jobs.replay.plan import files_to_replace
 
     files = files_to_replace(plan)
     output.table(
@@ -155,7 +144,7 @@ def _print_plan(plan: ReplayPlan) -> dict[str, Any]:
 
 
 def _print_diff(pipeline: PipelineConfig, connections: Connections, plan: ReplayPlan) -> dict[str, Any]:
-    from spark_jobs.replay.diff import diff_replay  # noqa: PLC0415
+    from spark_jobs.replay.diff import diff_replay
 
     def progress(done: int, whole: int) -> None:
         output.say(f"  compared {done:,} of {whole:,} offsets")
@@ -193,7 +182,7 @@ def _agreed() -> bool:
 
 
 def _run(pipeline: PipelineConfig, connections: Connections, plan: ReplayPlan, reason: str) -> dict[str, Any]:
-    from spark_jobs.replay.replay import replay  # noqa: PLC0415  (pyspark)
+    from spark_jobs.replay.replay import replay
 
     def progress(batch: BatchResult, done: int, whole: int) -> None:
         output.say(
@@ -201,19 +190,11 @@ def _run(pipeline: PipelineConfig, connections: Connections, plan: ReplayPlan, r
         )
 
     result = replay(pipeline, connections, plan.ranges, reason=reason, on_progress=progress)
-    output.say(_last_line(result))
-    return {
-        "batches": [_fields(batch) for batch in result.batches],
-        **{term: offsets for term, offsets in result.balance.items() if term != "gaps"},
-    }
-
-
-def _fields(batch: BatchResult) -> dict[str, Any]:
-    return {**dataclasses.asdict(batch), "ranges": str(batch.ranges)}
-
-
-def _last_line(result: ReplayResult) -> str:
-    return (
+    output.say(
         f"replayed {' '.join(map(str, result.ranges))} in {output.count(len(result.batches), 'commit')}: "
         f"{output.counts(result.balance)}"
     )
+    return {
+        "batches": [{**dataclasses.asdict(b), "ranges": str(b.ranges)} for b in result.batches],
+        **{term: offsets for term, offsets in result.balance.items() if term != "gaps"},
+    }

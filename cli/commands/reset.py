@@ -55,7 +55,7 @@ def command(yes: bool) -> None:
     if not yes and not click.confirm("Delete it?", default=False):
         output.say("nothing was deleted")
         return
-    from cli.stand.running import stop_left_over  # noqa: PLC0415  (the servers: not for `--help`)
+    from cli.stand.running import stop_left_over
 
     stop_left_over(config)
     shutil.rmtree(home)

@@ -8,18 +8,17 @@ import click
 
 from cli import output
 from cli.commands.pause import paused_line
-from cli.work import connections_for, load_pipeline
+from cli.work import json_option, opened
 
 
 @click.command("resume")
 @click.argument("pipeline")
 @click.option("--reason", required=True, help="Why, for the history.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+@json_option
 def command(pipeline: str, reason: str, as_json: bool) -> None:
     """Let PIPELINE drain again. Safe to repeat: one that is not paused is left alone."""
-    config, chosen = load_pipeline(pipeline)
-    with connections_for(config, chosen, "resume") as connections:
-        from spark_jobs.acts.pause import resume  # noqa: PLC0415  (pyiceberg: not for `--help`)
+    with opened(pipeline, "resume") as (chosen, connections):
+        from spark_jobs.acts.pause import resume
 
         ended = resume(chosen, connections, reason=reason)
     if as_json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from cli import output
-from cli.work import connections_for, load_pipeline
+from cli.work import json_option, opened
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 
 
@@ -28,7 +28,7 @@ class RangeType(click.ParamType[OffsetRange]):
 @click.argument("pipeline")
 @click.argument("ranges", nargs=-1, required=True, type=RangeType(), metavar="P:START-END...")
 @click.option("--reason", required=True, help="Why, for the history and the audit.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+@json_option
 def command(pipeline: str, ranges: tuple[OffsetRange, ...], reason: str, as_json: bool) -> None:
     """Leave offsets of PIPELINE out: END is the first one that is drained again.
 
@@ -36,10 +36,12 @@ def command(pipeline: str, ranges: tuple[OffsetRange, ...], reason: str, as_json
     so a command typed twice changes nothing the second time. The audit counts what was left out as skipped,
     never as missing; a replay of the range brings in what Kafka still has of it.
     """
-    config, chosen = load_pipeline(pipeline)
-    wanted = _one_each(ranges)
-    with connections_for(config, chosen, "skip") as connections:
-        from spark_jobs.acts.skip import skip  # noqa: PLC0415  (pyiceberg: not for `--help`)
+    try:
+        wanted = OffsetRanges.of(ranges)
+    except ValueError as error:
+        raise click.UsageError("one range a partition") from error
+    with opened(pipeline, "skip") as (chosen, connections):
+        from spark_jobs.acts.skip import skip
 
         committed = skip(chosen, connections, wanted, reason=reason)
     if as_json:
@@ -53,10 +55,3 @@ def command(pipeline: str, ranges: tuple[OffsetRange, ...], reason: str, as_json
         )
     else:
         output.say(f"{chosen.name}: skipped {wanted} ({output.count(wanted.records, 'offset')}): {reason}")
-
-
-def _one_each(ranges: tuple[OffsetRange, ...]) -> OffsetRanges:
-    try:
-        return OffsetRanges.of(ranges)
-    except ValueError as error:
-        raise click.UsageError("one range a partition") from error

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import re
 from typing import TYPE_CHECKING
 
 import click
 
 from cli import output
-from cli.work import connections_for, load_pipeline
-from spark_jobs.config.start import Start, StartKind
+from cli.work import json_option, opened
+from spark_jobs.config.start import Start, parse_start
 
 if TYPE_CHECKING:
     from spark_jobs.acts.accept_source import SourceComparison
+
+_OFFSETS = re.compile("[0-9:, ]+")
 
 
 class StartType(click.ParamType[Start]):
@@ -22,17 +24,10 @@ class StartType(click.ParamType[Start]):
 
     def convert(self, value: str | Start, param: click.Parameter | None, ctx: click.Context | None) -> Start:
         """Read what ``start`` of the configuration may be, offsets in one word."""
-        if isinstance(value, Start):
-            return value
-        if value in {"earliest", "latest"}:
-            return Start(StartKind(value))
         try:
-            if "T" in value or value.count("-") == 2:  # noqa: PLR2004  (a date has two hyphens)
-                time = datetime.fromisoformat(value)
-                aware = time if time.tzinfo else time.replace(tzinfo=UTC)
-                return Start(StartKind.TIMESTAMP, timestamp_ms=round(aware.timestamp() * 1000))
-            pairs = dict(pair.split(":") for pair in value.split(","))
-            return Start(StartKind.OFFSETS, offsets={int(p): int(o) for p, o in pairs.items()})
+            if isinstance(value, str) and _OFFSETS.fullmatch(value):
+                return parse_start(dict(pair.split(":") for pair in value.replace(" ", "").split(",")))
+            return parse_start(value)
         except ValueError:
             self.fail(f"{value!r} is not earliest, latest, a time or offsets like 0:100,1:250", param, ctx)
 
@@ -48,7 +43,7 @@ class StartType(click.ParamType[Start]):
     metavar="WHERE",
     help="Where another log is read from: earliest, latest, a time, or P:OFFSET,... .",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+@json_option
 def command(pipeline: str, accept: bool, reason: str, start: Start, as_json: bool) -> None:
     """Compare PIPELINE's topic with the one its table was filled from: ids, and the last rows by partition.
 
@@ -59,12 +54,8 @@ def command(pipeline: str, accept: bool, reason: str, start: Start, as_json: boo
     """
     if accept and not reason:
         raise click.UsageError("--accept needs a --reason")
-    config, chosen = load_pipeline(pipeline)
-    with connections_for(config, chosen, "source") as connections:
-        from spark_jobs.acts.accept_source import (  # noqa: PLC0415  (pyiceberg)
-            accept_source,
-            compare_source,
-        )
+    with opened(pipeline, "source") as (chosen, connections):
+        from spark_jobs.acts.accept_source import accept_source, compare_source
 
         seen = compare_source(chosen, connections)
         accepted = None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from spark_jobs.checks.check import stalled_after_seconds
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import Pause
 from spark_jobs.protocol.errors import SluiceError
@@ -35,15 +36,12 @@ class PipelineFacts:
     """What was seen of one pipeline. Times are milliseconds since the epoch.
 
     ``lag`` is None when the broker was not asked or did not answer; ``committed_at_ms`` is None while there
-    is no table. ``error`` is what a drain would meet now, ``held`` the
-    batch at which it would stop. ``is_running`` is False only when Sluice's own
-    embedded parts are meant and are not up; ``running_since_ms`` is None when it runs elsewhere, if at all.
+    is no table. ``error`` is what a drain would meet now, ``held`` the batch at which it would stop.
+    ``is_running`` is False only when Sluice's own embedded parts are meant and are not up;
+    ``running_since_ms`` is None when it runs elsewhere, if at all.
     """
 
-    pipeline: str
-    topic: str
-    table: str
-    freshness_seconds: int
+    pipeline: PipelineConfig
     now_ms: int
     is_running: bool
     running_since_ms: int | None = None
@@ -70,14 +68,15 @@ def judge(facts: PipelineFacts) -> PipelineState:
         return standing
     if facts.lag == 0 and facts.committed_at_ms is not None:
         return PipelineState(StateWord.CAUGHT_UP, facts.committed_at_ms, "", "")
+    name = facts.pipeline.name
     # A pause while nothing ran is nobody's fault.
     since_ms = max(facts.committed_at_ms or 0, facts.running_since_ms or 0) or facts.now_ms
     quiet_seconds = (facts.now_ms - since_ms) / 1000
-    if facts.lag and quiet_seconds > stalled_after_seconds(facts.freshness_seconds):
+    if facts.lag and quiet_seconds > stalled_after_seconds(facts.pipeline.freshness_seconds):
         reason = f"records wait and nothing was committed for {quiet_seconds / 60:.0f} min"
-        return PipelineState(StateWord.STALLED, since_ms, reason, mends.command("drain", facts.pipeline))
+        return PipelineState(StateWord.STALLED, since_ms, reason, mends.command("drain", name))
     if facts.committed_at_ms is None:
-        return PipelineState(StateWord.NEW, None, "no table yet", mends.command("preview", facts.pipeline))
+        return PipelineState(StateWord.NEW, None, "no table yet", mends.command("preview", name))
     return PipelineState(StateWord.BEHIND, facts.committed_at_ms, "", "")
 
 
@@ -87,11 +86,11 @@ def _standing(facts: PipelineFacts) -> PipelineState | None:
         return PipelineState(StateWord.STOPPED, None, "the embedded broker is not up", "./sluice up")
     if facts.paused is not None:
         reason = f"paused by {facts.paused.actor}: {facts.paused.reason}"
-        return PipelineState(StateWord.PAUSED, facts.paused.at_ms, reason, mends.resume(facts.pipeline))
+        return PipelineState(StateWord.PAUSED, facts.paused.at_ms, reason, mends.resume(facts.pipeline.name))
     if facts.error is not None:
         return PipelineState(StateWord.FAILED, None, facts.error.message, facts.error.hint)
     if facts.held is not None:
         since_ms = facts.held.held_at_us // 1000 if facts.held.held_at_us is not None else None
-        mend = mends.command("held list", facts.pipeline)
+        mend = mends.command("held list", facts.pipeline.name)
         return PipelineState(StateWord.HELD, since_ms, facts.held.sentence, mend)
     return None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import click
 
 from cli import output
 from cli.commands.state_word import PipelineFacts, PipelineState, judge
 from cli.stand.run_record import read_up
+from cli.work import json_option
 from spark_jobs.config.file import load_config
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.broker_topics import refresh_topics
@@ -19,7 +19,7 @@ from spark_jobs.protocol.errors import SluiceError
 
 
 @click.command("status")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+@json_option
 def command(as_json: bool) -> int:
     """One state word per pipeline, its lag in records, last commit, since when, and what to type.
 
@@ -57,10 +57,7 @@ def _facts(config: SluiceConfig) -> list[PipelineFacts]:
     surveyed = surveyor.survey()
     for seen, refusal in zip(surveyed, surveyor.refusals(surveyed), strict=True):
         unknown = PipelineFacts(
-            pipeline=seen.pipeline.name,
-            topic=seen.pipeline.topic,
-            table=seen.pipeline.table,
-            freshness_seconds=seen.pipeline.freshness_seconds,
+            pipeline=seen.pipeline,
             now_ms=int(time.time() * 1000),
             is_running=config.has_broker or up is not None,
             running_since_ms=up.since_ms if up is not None else None,
@@ -102,9 +99,9 @@ def _with_held(facts: PipelineFacts, seen: Surveyed, surveyor: Surveyor) -> Pipe
 
 def _to_json(facts: PipelineFacts, state: PipelineState) -> dict[str, object]:
     return {
-        "pipeline": facts.pipeline,
-        "topic": facts.topic,
-        "table": facts.table,
+        "pipeline": facts.pipeline.name,
+        "topic": facts.pipeline.topic,
+        "table": facts.pipeline.table,
         "state": state.word.value,
         "lag": facts.lag,
         "last_commit": _iso(facts.committed_at_ms),
@@ -119,19 +116,24 @@ def _print(seen: list[tuple[PipelineFacts, PipelineState]]) -> None:
     output.table(
         ("pipeline", "state", "lag", "last commit", "since", "what to type"),
         [
-            (f.pipeline, s.word.value, f.lag, _iso(f.committed_at_ms), _iso(s.since_ms), s.next_step or "-")
-            for f, s in seen
+            (
+                facts.pipeline.name,
+                state.word.value,
+                facts.lag,
+                _iso(facts.committed_at_ms),
+                _iso(state.since_ms),
+                state.next_step or "-",
+            )
+            for facts, state in seen
         ],
         numbers=("lag",),
     )
     for facts, state in seen:
         if state.reason:
-            output.say(f"{facts.pipeline}: {state.reason}")
+            output.say(f"{facts.pipeline.name}: {state.reason}")
     if not seen:
         output.say("no pipelines are configured: ./sluice init writes a configuration")
 
 
 def _iso(milliseconds: int | None) -> str | None:
-    if milliseconds is None:
-        return None
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return None if milliseconds is None else output.when(milliseconds * 1000)

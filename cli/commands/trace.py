@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli import output
-from cli.commands.history import when
-from cli.work import connections_for, load_pipeline
+from cli.work import json_option, opened
 
 if TYPE_CHECKING:
     from spark_jobs.audit.trace import Trace
@@ -30,7 +29,7 @@ DEFAULT_LIMIT = 20
     show_default=True,
     help="With --key: how many at most, the newest offsets first.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+@json_option
 def command(pipeline: str, record: str | None, key: str | None, limit: int, *, as_json: bool) -> None:
     """Tell where the record at PARTITION:OFFSET of PIPELINE's topic is, and why.
 
@@ -41,12 +40,8 @@ def command(pipeline: str, record: str | None, key: str | None, limit: int, *, a
     if (record is None) == (key is None):
         raise click.UsageError("give either PARTITION:OFFSET, for example 0:1200, or --key")
     spot = None if record is None else _coordinates(record)
-    config, chosen = load_pipeline(pipeline)
-    with connections_for(config, chosen, "trace") as connections:
-        from spark_jobs.audit.trace import (  # noqa: PLC0415  (pyiceberg, Kafka: not for `--help`)
-            trace,
-            trace_key,
-        )
+    with opened(pipeline, "trace") as (chosen, connections):
+        from spark_jobs.audit.trace import trace, trace_key
 
         if spot is not None:
             traces = trace(chosen, connections, *spot)
@@ -90,14 +85,14 @@ def _facts(trace: Trace) -> dict[str, Any]:
     if trace.snapshot_id is not None:
         facts["seen in snapshot"] = str(trace.snapshot_id)
     if by is not None:
-        at = when(by.committed_at_ms * 1000)
+        at = output.when(by.committed_at_ms * 1000)
         facts["removed by"] = f"snapshot {by.snapshot_id} ({by.operation}) of another writer at {at}"
     if entry is not None:
         facts |= {
             "batch": entry.batch_id,
             "attempt": entry.attempt,
             "range": str(entry.ranges),
-            "landed": when(entry.finished_at_us),
+            "landed": output.when(entry.finished_at_us),
             "its snapshot": str(entry.snapshot_id or ""),
             "actor": entry.actor,
             "reason": entry.reason,
@@ -120,7 +115,7 @@ def _to_json(trace: Trace) -> dict[str, Any]:
         "attempt": entry.attempt if entry else None,
         "kind": entry.kind if entry else None,
         "landed_snapshot_id": entry.snapshot_id if entry else None,
-        "finished_at": when(entry.finished_at_us) if entry else None,
+        "finished_at": output.when(entry.finished_at_us) if entry else None,
         "actor": entry.actor if entry else None,
         "reason": entry.reason if entry else None,
     }

@@ -33,7 +33,7 @@ def command(host: str, port: int) -> None:
     With kafka.bootstrap.servers set that is Dagster, and a Spark server unless spark.remote or spark.master
     is set. Without a broker an embedded Kafka and a sample stream of flights and weather come with it.
     """
-    from cli.stand.running import servers_of  # noqa: PLC0415  (the servers: not for `--help`)
+    from cli.stand.running import servers_of
 
     config = load_config()
     for problem in config.problems:
@@ -55,7 +55,6 @@ def command(host: str, port: int) -> None:
 
 
 def _start_sample(servers: Servers) -> None:
-
     create_sample_topics({"bootstrap.servers": servers.endpoints.kafka_bootstrap_servers or ""})
     servers.start_stream()
 
@@ -100,8 +99,7 @@ def _stay(servers: Servers) -> None:
 
 
 def _status_line(config: SluiceConfig) -> str:
-
-    words = [f"{facts.pipeline} {state.word}{_lag(facts.lag)}" for facts, state in look(config)]
+    words = [f"{facts.pipeline.name} {state.word}{_lag(facts.lag)}" for facts, state in look(config)]
     return f"{time.strftime('%H:%M:%S')}  {' · '.join(words) or 'no pipelines are configured'}"
 
 

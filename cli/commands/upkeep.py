@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli import output
-from cli.work import connections_for, load_pipeline
+from cli.work import json_option, opened
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.errors import RetryableError
 from spark_jobs.upkeep.kind import UpkeepKind
@@ -38,11 +38,10 @@ _HELP = f"""Tidy up PIPELINE's table, dead letters, books and transaction log, a
 @click.argument("pipeline")
 @click.option("--only", type=click.Choice(list(_EFFECTS)), help="Do this one, due or not.")
 @click.option("--dry-run", is_flag=True, help="Say what is due and what could be deleted; change nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+@json_option
 def command(pipeline: str, only: str | None, *, dry_run: bool, as_json: bool) -> None:
     """Do the upkeep that is due, or the one that is asked for."""
-    config, chosen = load_pipeline(pipeline)
-    with connections_for(config, chosen, "upkeep") as connections:
+    with opened(pipeline, "upkeep") as (chosen, connections):
         reasons = {only: "asked for with --only"} if only else _due(chosen, connections)
         for kind, reason in reasons.items():
             output.say(f"{kind}: {reason}")
@@ -50,7 +49,11 @@ def command(pipeline: str, only: str | None, *, dry_run: bool, as_json: bool) ->
             output.say("nothing is due")
         kinds = [BY_NAME[name] for name in reasons if name != LOG]
         results, failed = _run_all(kinds, chosen, connections, dry_run=dry_run)
-        folded = _fold(chosen, connections) if LOG in reasons and not dry_run else None
+        folded = None
+        if LOG in reasons and not dry_run:
+            from spark_jobs.books.fold import checkpoint
+
+            folded = checkpoint(chosen, connections)
     print_upkeep(results)
     if folded is not None:
         output.say(
@@ -86,7 +89,7 @@ def _change(before: int, after: int) -> str:
 
 def _due(pipeline: PipelineConfig, connections: Connections) -> dict[str, str]:
     """Return what is due and why, by kind."""
-    from spark_jobs.upkeep.due import log_due, upkeep_due  # noqa: PLC0415  (pyiceberg: not for `--help`)
+    from spark_jobs.upkeep.due import log_due, upkeep_due
 
     due = {each.kind.name: each.reason for each in upkeep_due(pipeline, connections)}
     reason = log_due(pipeline, connections)
@@ -97,36 +100,19 @@ def _run_all(
     kinds: Iterable[UpkeepKind], pipeline: PipelineConfig, connections: Connections, *, dry_run: bool
 ) -> tuple[list[UpkeepResult], list[RetryableError]]:
     """Run each kind; what one cannot do keeps no other from it: a damaged file may not keep snapshots."""
+    from spark_jobs.upkeep.upkeep import run_upkeep
+
+    def say(line: str) -> None:
+        output.say(f"  {line}")
+
     results, failed = [], []
     for kind in kinds:
-        try:
-            result = _run(kind, pipeline, connections, dry_run=dry_run)
-        except RetryableError as error:
-            failed.append(error)
-            continue
-        if result is not None:
-            results.append(result)
+        if kind.can_rehearse or not dry_run:
+            try:
+                results.append(run_upkeep(kind, pipeline, connections, say, is_rehearsal=dry_run))
+            except RetryableError as error:
+                failed.append(error)
     return results, failed
-
-
-def _run(
-    kind: UpkeepKind, pipeline: PipelineConfig, connections: Connections, *, dry_run: bool
-) -> UpkeepResult | None:
-    from spark_jobs.upkeep.upkeep import run_upkeep  # noqa: PLC0415  (pyiceberg: not for `--help`)
-
-    if dry_run and not kind.can_rehearse:
-        return None
-    return run_upkeep(kind, pipeline, connections, _say, is_rehearsal=dry_run)
-
-
-def _fold(pipeline: PipelineConfig, connections: Connections) -> CheckpointResult:
-    from spark_jobs.books.fold import checkpoint  # noqa: PLC0415  (pyiceberg: not for `--help`)
-
-    return checkpoint(pipeline, connections)
-
-
-def _say(line: str) -> None:
-    output.say(f"  {line}")
 
 
 def _as_json(

@@ -39,7 +39,7 @@ def _quality_problems(config: SluiceConfig | None) -> Iterator[ConfigProblem]:
     suites = [(each.name, suite) for each in (config.pipelines if config else ()) for suite in each.quality]
     if config is None or not suites:
         return
-    from spark_jobs.quality.judge import mistakes  # noqa: PLC0415  (Great Expectations, pyarrow)
+    from spark_jobs.quality.judge import mistakes
 
     for pipeline, suite in suites:
         for mistake in mistakes(suite):

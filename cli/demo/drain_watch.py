@@ -50,7 +50,7 @@ def wait_until_drained(
 
 def wait_for_runs(home: Path) -> None:
     """Let runs that have committed also tell Dagster what they did, for a moment."""
-    from dagster import DagsterInstance, DagsterRunStatus, RunsFilter  # noqa: PLC0415  (a second of imports)
+    from dagster import DagsterInstance, DagsterRunStatus, RunsFilter
 
     under_way = RunsFilter(statuses=[DagsterRunStatus.STARTING, DagsterRunStatus.STARTED])
     deadline = time.monotonic() + RUN_END_SECONDS

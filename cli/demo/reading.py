@@ -32,7 +32,7 @@ class Answer:
 
 def run_example(table: Table) -> Answer:
     """Run the example query with DuckDB over PyIceberg's scan of the flights table."""
-    import duckdb  # noqa: PLC0415  (takes a while to load)
+    import duckdb
 
     scan = table.scan(selected_fields=("carrier", "dep_delay")).to_arrow_batch_reader()
     with duckdb.connect() as connection:

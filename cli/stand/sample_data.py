@@ -159,8 +159,8 @@ def _partition(key: str | None, position: int, partitions: int) -> int:
 
 
 def _read_table(sample: SampleTopic) -> pa.Table:
-    import pyarrow as pa  # noqa: PLC0415  (`status` and `--help` do without)
-    from pyarrow import csv  # noqa: PLC0415
+    import pyarrow as pa
+    from pyarrow import csv
 
     options = csv.ConvertOptions(
         null_values=["NA", "NaN", ""], strings_can_be_null=True, column_types={"time_hour": pa.string()}

@@ -7,21 +7,21 @@ from dataclasses import replace
 import pytest
 
 from cli.commands.state_word import PipelineFacts, StateWord, judge
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.batch import Pause
 from spark_jobs.protocol.errors import SourceChanged
 
 NOW_MS = 1_800_000_000_000
 PAUSE = Pause("the broker moves", "ada@box", NOW_MS - 5_000)
 SEEN = PipelineFacts(
-    pipeline="flights",
-    topic="flights",
-    table="demo.flights",
-    freshness_seconds=60,
+    pipeline=PipelineConfig(name="flights", topic="flights", table="demo.flights", freshness_seconds=60),
     now_ms=NOW_MS,
     is_running=True,
     lag=0,
     committed_at_ms=NOW_MS - 10_000,
 )
+
+LATE_ENOUGH = SEEN.pipeline.model_copy(update={"freshness_seconds": 120})
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ SEEN = PipelineFacts(
         (replace(SEEN, committed_at_ms=NOW_MS - 10**9), StateWord.CAUGHT_UP),
         (replace(SEEN, lag=5), StateWord.BEHIND),
         (replace(SEEN, lag=5, committed_at_ms=NOW_MS - 301_000), StateWord.STALLED),
-        (replace(SEEN, lag=5, committed_at_ms=NOW_MS - 301_000, freshness_seconds=120), StateWord.BEHIND),
+        (replace(SEEN, lag=5, committed_at_ms=NOW_MS - 301_000, pipeline=LATE_ENOUGH), StateWord.BEHIND),
         (
             replace(SEEN, lag=5, committed_at_ms=NOW_MS - 10**9, running_since_ms=NOW_MS - 9_000),
             StateWord.BEHIND,
