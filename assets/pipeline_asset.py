@@ -1,37 +1,50 @@
-"""What all assets of a pipeline have in common: the step's name, owners, tag, and what they are made from."""
-
-from __future__ import annotations
+"""What all assets of a pipeline have in common: name, owners, tag, source, and what their steps are given."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dagster import AssetSpec, multi_asset
+from dagster import (
+    AssetExecutionContext,
+    AssetKey,
+    AssetsDefinition,
+    AssetSpec,
+    MaterializeResult,
+    ResourceParam,
+    multi_asset,
+)
 
+from assets.failures import named_failures
 from assets.keys import dagster_owners, step_name, table_key
+from resources.sluice import Sluice
+from resources.spark import SparkSessions
 from spark_jobs.config.settings import PipelineConfig
 
 if TYPE_CHECKING:
-    from dagster import AssetKey, AssetsDefinition, BackfillPolicy, PartitionsDefinition
+    from spark_jobs.connections.connect import Connections
+
+# What a step does with its pipeline's connections, and the metadata it shows.
+Work: TypeAlias = Callable[[AssetExecutionContext, "Connections"], Mapping[str, Any]]
 
 
 def pipeline_asset(
     pipeline: PipelineConfig,
-    verb: str,
+    work: str,
     key: AssetKey,
     *,
     group: str,
     kinds: set[str],
     pool: str,
     description: str,
+    verb: str | None = None,
     source: AssetKey | None = None,
     metadata: Mapping[str, Any] | None = None,
-    partitions_def: PartitionsDefinition[str] | None = None,
-    backfill_policy: BackfillPolicy | None = None,
-) -> Callable[[Callable[..., Any]], AssetsDefinition]:
+    **of_step: Any,
+) -> Callable[[Work], AssetsDefinition]:
     """Return the decorator of a step ``<verb>_<pipeline>`` that makes ``key`` from ``source`` (the table).
 
     It is a ``multi_asset`` of one spec because ``asset`` names the step by the key: steps of `lake.a-b` and
-    `lake.a_b` would clash, and the pipeline is what people look for in a run.
+    `lake.a_b` would clash, and the pipeline is what people look for in a run. ``work`` is what its
+    connections are for, and its verb unless another is given; ``of_step`` goes to ``multi_asset`` as it is.
     """
     spec = AssetSpec(
         key,
@@ -43,10 +56,18 @@ def pipeline_asset(
         description=description,
         metadata=metadata,
     )
-    return multi_asset(
-        name=step_name(verb, pipeline.name),
-        specs=[spec],
-        partitions_def=partitions_def,
-        backfill_policy=backfill_policy,
-        pool=pool,
-    )
+
+    def asset_of(do: Work) -> AssetsDefinition:
+        @multi_asset(name=step_name(verb or work, pipeline.name), specs=[spec], pool=pool, **of_step)
+        def step(
+            context: AssetExecutionContext, sluice: ResourceParam[Sluice], spark: ResourceParam[SparkSessions]
+        ) -> MaterializeResult[None]:
+            with (
+                named_failures(),
+                sluice.connections(pipeline.name, spark, kind=work, run_id=context.run.run_id) as connections,
+            ):
+                return MaterializeResult(metadata=do(context, connections))
+
+        return step
+
+    return asset_of

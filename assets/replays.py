@@ -1,26 +1,29 @@
 """Replays: each key is a window of offsets over all partitions of a topic; materializing it does it again."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 from dagster import (
     AssetExecutionContext,
     AssetsDefinition,
     BackfillPolicy,
     Config,
     DynamicPartitionsDefinition,
-    MaterializeResult,
     MetadataValue,
-    ResourceParam,
 )
 from pydantic import Field
 
-from assets.failures import named_failures
 from assets.keys import GROUP_REPLAY, replay_key
 from assets.limits import upkeep_pool
 from assets.pipeline_asset import pipeline_asset
-from resources.sluice import Sluice
-from resources.spark import SparkSessions
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.replay.ranges import WINDOW_OFFSETS, parse_range, window_bounds
+
+if TYPE_CHECKING:
+    from spark_jobs.connections.connect import Connections
 
 
 class ReplayConfig(Config):
@@ -71,41 +74,33 @@ def replay_asset(pipeline: PipelineConfig) -> AssetsDefinition:
         # A run a window: one that fails is seen, bounded and started again alone.
         backfill_policy=BackfillPolicy.multi_run(max_partitions_per_run=1),
         pool=upkeep_pool(pipeline),
+        config_schema=ReplayConfig.to_fields_dict(),
     )
     def replay_window(
-        context: AssetExecutionContext,
-        config: ReplayConfig,
-        sluice: ResourceParam[Sluice],
-        spark: ResourceParam[SparkSessions],
-    ) -> MaterializeResult[None]:
+        context: AssetExecutionContext, connections: Connections
+    ) -> Mapping[str, MetadataValue]:
         from spark_jobs.replay.plan import ranges_of_window
         from spark_jobs.replay.replay import replay
 
-        key = context.partition_key
-        with (
-            named_failures(),
-            sluice.connections(pipeline.name, spark, kind="replay", run_id=context.run.run_id) as connections,
-        ):
-            ranges = tuple(map(parse_range, config.ranges))
-            result = replay(
-                pipeline,
-                connections,
-                ranges or ranges_of_window(pipeline, connections, key),
-                reason=config.reason or f"replay of {key}",
-                on_progress=lambda batch, done, whole: context.log.info(
-                    "replaced %s: %s of %s offsets", batch.ranges, f"{done:,}", f"{whole:,}"
-                ),
-            )
-        return MaterializeResult(
-            metadata={
-                **{term: MetadataValue.int(n) for term, n in result.balance.items() if term != "gaps"},
-                "offsets": MetadataValue.int(sum(len(r) for r in result.ranges)),
-                "commits": MetadataValue.int(len(result.batches)),
-                "bytes_read": MetadataValue.int(sum(batch.bytes_read for batch in result.batches)),
-                "ms": MetadataValue.int(sum(sum(b.durations_ms.values()) for b in result.batches)),
-                "ranges": MetadataValue.text(" ".join(map(str, result.ranges))),
-                "snapshots": MetadataValue.text(" ".join(str(b.snapshot_id) for b in result.batches)),
-            }
+        config, key = ReplayConfig(**context.op_execution_context.op_config), context.partition_key
+        ranges = tuple(map(parse_range, config.ranges))
+        result = replay(
+            pipeline,
+            connections,
+            ranges or ranges_of_window(pipeline, connections, key),
+            reason=config.reason or f"replay of {key}",
+            on_progress=lambda batch, done, whole: context.log.info(
+                "replaced %s: %s of %s offsets", batch.ranges, f"{done:,}", f"{whole:,}"
+            ),
         )
+        return {
+            **{term: MetadataValue.int(n) for term, n in result.balance.items() if term != "gaps"},
+            "offsets": MetadataValue.int(sum(len(r) for r in result.ranges)),
+            "commits": MetadataValue.int(len(result.batches)),
+            "bytes_read": MetadataValue.int(sum(batch.bytes_read for batch in result.batches)),
+            "ms": MetadataValue.int(sum(sum(b.durations_ms.values()) for b in result.batches)),
+            "ranges": MetadataValue.text(" ".join(map(str, result.ranges))),
+            "snapshots": MetadataValue.text(" ".join(str(b.snapshot_id) for b in result.batches)),
+        }
 
     return replay_window

@@ -1,14 +1,19 @@
 """The Iceberg tables: materializing one drains its topic until it has caught up or its time is used."""
 
-from dagster import AssetExecutionContext, AssetsDefinition, MaterializeResult, ResourceParam
+from __future__ import annotations
 
-from assets.failures import named_failures
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 from assets.keys import GROUP_TABLES, table_key, topic_key
 from assets.limits import DRAIN_BUDGET_SECONDS, drain_pool
 from assets.pipeline_asset import pipeline_asset
-from resources.sluice import Sluice
-from resources.spark import SparkSessions
 from spark_jobs.config.settings import PipelineConfig
+
+if TYPE_CHECKING:
+    from dagster import AssetExecutionContext, AssetsDefinition, MetadataValue
+
+    from spark_jobs.connections.connect import Connections
 
 
 def table_asset(pipeline: PipelineConfig) -> AssetsDefinition:
@@ -34,22 +39,16 @@ def table_asset(pipeline: PipelineConfig) -> AssetsDefinition:
             "partition_by": ", ".join(pipeline.partition_by) or "not partitioned",
         },
     )
-    def drain_table(
-        context: AssetExecutionContext, sluice: ResourceParam[Sluice], spark: ResourceParam[SparkSessions]
-    ) -> MaterializeResult[None]:
+    def drain_table(context: AssetExecutionContext, connections: Connections) -> Mapping[str, MetadataValue]:
         from assets.table_metadata import batch_line, drain_metadata
         from spark_jobs.drain.drain import drain
 
-        with (
-            named_failures(),
-            sluice.connections(pipeline.name, spark, kind="drain", run_id=context.run.run_id) as connections,
-        ):
-            result = drain(
-                pipeline,
-                connections,
-                budget_seconds=DRAIN_BUDGET_SECONDS,
-                on_progress=lambda batch: context.log.info(batch_line(batch)),
-            )
-            return MaterializeResult(metadata=drain_metadata(result, pipeline, connections))
+        result = drain(
+            pipeline,
+            connections,
+            budget_seconds=DRAIN_BUDGET_SECONDS,
+            on_progress=lambda batch: context.log.info(batch_line(batch)),
+        )
+        return drain_metadata(result, pipeline, connections)
 
     return drain_table

@@ -1,15 +1,14 @@
-"""Upkeep of the tables: materializing an asset does one kind of it and shows what it found and left."""
+"""Upkeep of tables and transaction logs: materializing an asset does one kind, and shows what it did."""
 
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dagster import AssetExecutionContext, AssetsDefinition, MaterializeResult, ResourceParam
-
-from assets.failures import named_failures
-from assets.keys import GROUP_UPKEEP, upkeep_key
-from assets.limits import upkeep_pool
+from assets.keys import GROUP_UPKEEP, txlog_key, upkeep_key
+from assets.limits import UPKEEP_MAX_RUNTIME_SECONDS, upkeep_pool
 from assets.pipeline_asset import pipeline_asset
-from resources.sluice import Sluice
-from resources.spark import SparkSessions
 from spark_jobs.books.entries import books_of
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol import mends
@@ -17,22 +16,50 @@ from spark_jobs.upkeep.kind import UpkeepKind
 from spark_jobs.upkeep.registry import KINDS
 
 if TYPE_CHECKING:
-    from spark_jobs.upkeep.upkeep import TableUpkeep, UpkeepResult
+    from dagster import AssetExecutionContext, AssetsDefinition
+
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.upkeep.upkeep import UpkeepResult
 
 # What is worth a plot over the runs, before and after.
 _PLOTTED = ("data_files", "small_files", "bytes", "snapshots", "manifests")
 
 
 def upkeep_assets(pipeline: PipelineConfig) -> list[AssetsDefinition]:
-    """Return one asset for each kind of upkeep of the pipeline's tables and its namespace's books."""
-    return [_upkeep_asset(pipeline, kind) for kind in KINDS]
+    """Return the log's asset, and one for each kind of upkeep of the pipeline's tables and the books."""
+    return [_txlog_asset(pipeline), *(_upkeep_asset(pipeline, kind) for kind in KINDS)]
+
+
+def _txlog_asset(pipeline: PipelineConfig) -> AssetsDefinition:
+    @pipeline_asset(
+        pipeline,
+        "checkpoint",
+        txlog_key(pipeline),
+        group=GROUP_UPKEEP,
+        kinds={"iceberg"},
+        pool=upkeep_pool(pipeline),
+        description=f"What every run did to `{pipeline.table}`, phase by phase. Finished attempts are"
+        f" folded into the books, the table `{books_of(pipeline.table)}`: recovery then has few objects to"
+        " list, and what was done stays for SQL and `./sluice history`.",
+    )
+    def checkpoint_log(_context: AssetExecutionContext, connections: Connections) -> Mapping[str, Any]:
+        from spark_jobs.books.fold import checkpoint
+        from spark_jobs.replay.settle import settle_left_replays
+
+        # The longest any run may last: a replay that is older is dead.
+        before_us = connections.now_us() - UPKEEP_MAX_RUNTIME_SECONDS * 1_000_000
+        settle_left_replays(pipeline, connections, before_us=before_us)
+        return dataclasses.asdict(checkpoint(pipeline, connections))
+
+    return checkpoint_log
 
 
 def _upkeep_asset(pipeline: PipelineConfig, kind: UpkeepKind) -> AssetsDefinition:
     @pipeline_asset(
         pipeline,
-        f"upkeep_{kind.name}",
+        "upkeep",
         upkeep_key(pipeline, kind),
+        verb=f"upkeep_{kind.name}",
         group=GROUP_UPKEEP,
         kinds={"iceberg", "spark"},
         pool=upkeep_pool(pipeline),
@@ -40,33 +67,23 @@ def _upkeep_asset(pipeline: PipelineConfig, kind: UpkeepKind) -> AssetsDefinitio
         + f" The dead-letter table `{pipeline.dead_letter_table}` and the namespace's books with it."
         + f" By hand: `{mends.command('upkeep', pipeline.name, f'--only {kind.name}')}`.",
     )
-    def tidy_up(
-        context: AssetExecutionContext, sluice: ResourceParam[Sluice], spark: ResourceParam[SparkSessions]
-    ) -> MaterializeResult[None]:
+    def tidy_up(context: AssetExecutionContext, connections: Connections) -> Mapping[str, Any]:
         from spark_jobs.upkeep.upkeep import run_upkeep
 
-        with (
-            named_failures(),
-            sluice.connections(pipeline.name, spark, kind="upkeep", run_id=context.run.run_id) as connections,
-        ):
-            result = run_upkeep(kind, pipeline, connections, context.log.info)
-            return MaterializeResult(metadata=upkeep_metadata(pipeline, result))
+        return _figures(pipeline, run_upkeep(kind, pipeline, connections, context.log.info))
 
     return tidy_up
 
 
-def upkeep_metadata(pipeline: PipelineConfig, result: "UpkeepResult") -> dict[str, Any]:
+def _figures(pipeline: PipelineConfig, result: UpkeepResult) -> dict[str, Any]:
     """Return plain numbers, which Dagster plots; those of dead letters and books have a prefix."""
     prefixes = {pipeline.dead_letter_table: "dead_letters_", books_of(pipeline.table): "books_"}
     metadata: dict[str, Any] = {"milliseconds": result.milliseconds}
     for table in result.tables:
         prefix = prefixes.get(table.table, "")
-        metadata |= {f"{prefix}{name}": value for name, value in _numbers(table).items()}
+        before = {f"{name}_before": getattr(table.before, name) for name in _PLOTTED}
+        after = {f"{name}_after": getattr(table.after, name) for name in _PLOTTED}
+        note = {"note": table.done.note} if table.done.note else {}
+        figures = {"table": table.table, **before, **after, **table.done.counts, **note}
+        metadata |= {f"{prefix}{name}": value for name, value in figures.items()}
     return metadata
-
-
-def _numbers(table: "TableUpkeep") -> dict[str, Any]:
-    before = {f"{name}_before": getattr(table.before, name) for name in _PLOTTED}
-    after = {f"{name}_after": getattr(table.after, name) for name in _PLOTTED}
-    note = {"note": table.done.note} if table.done.note else {}
-    return {"table": table.table, **before, **after, **table.done.counts, **note}

@@ -9,7 +9,6 @@ from assets.quality_checks import quality_checks
 from assets.replays import replay_asset
 from assets.tables import table_asset
 from assets.topics import topic_assets
-from assets.txlog_checkpoints import txlog_asset
 from assets.upkeep import upkeep_assets
 from orchestration.backlog_sensor import backlog_sensor
 from orchestration.checks_schedule import checks_schedule
@@ -32,7 +31,6 @@ def build_definitions(config: SluiceConfig) -> Definitions:
         assets=[
             *topic_assets(pipelines),
             *(table_asset(pipeline) for pipeline in pipelines),
-            *(txlog_asset(pipeline) for pipeline in pipelines),
             *(replay_asset(pipeline) for pipeline in pipelines),
             *(asset for pipeline in pipelines for asset in upkeep_assets(pipeline)),
         ],
