@@ -9,7 +9,7 @@ from typing import Any
 from spark_jobs.config.document import Document, Path
 from spark_jobs.config.frozen import Frozen
 from spark_jobs.config.kafka_keys import ALIASES
-from spark_jobs.config.problems import ConfigProblem, Finding
+from spark_jobs.config.problems import ConfigProblem, Finding, in_order
 from spark_jobs.config.settings import (
     DEAD_LETTERS_SUFFIX,
     CatalogSettings,
@@ -20,15 +20,15 @@ from spark_jobs.config.settings import (
 )
 from spark_jobs.config.templates import first_clash, safe_name, table_of
 from spark_jobs.config.validation import validate
-from spark_jobs.config.written import WrittenFile, WrittenPipeline, WrittenTeamFile
+from spark_jobs.config.written import WrittenCatalog, WrittenFile, WrittenTeamFile
 from spark_jobs.storage.paths import is_inside
 
 _STORAGE_PROPERTIES = ("write.data.path", "write.metadata.path")
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
-    """The configuration, when there is any to speak of, and the mistakes of the main file."""
+class ConfigReading:
+    """``problems`` are the main file's: with any, ``config`` is what was understood and must not be run."""
 
     config: SluiceConfig | None
     problems: tuple[ConfigProblem, ...]
@@ -42,7 +42,7 @@ class _Placed:
     path: Path
 
 
-def build_config(main: Document, teams: Sequence[Document], *, home: str, folder: str) -> Built:
+def build_config(main: Document, teams: Sequence[Document], *, home: str, folder: str) -> ConfigReading:
     """Put the main file and the team files together.
 
     ``folder`` is the main file's folder (absolute): a relative ``state`` is meant from there. A team file
@@ -51,7 +51,7 @@ def build_config(main: Document, teams: Sequence[Document], *, home: str, folder
     """
     written, problems = validate(main, WrittenFile)
     if written is None:
-        return Built(None, tuple(problems))
+        return ConfigReading(None, tuple(problems))
     placed = list(_place(main, written, PipelineSettings()))
     problems += _clashes(main, placed, [])
     left_out: list[ConfigProblem] = []
@@ -59,46 +59,34 @@ def build_config(main: Document, teams: Sequence[Document], *, home: str, folder
         found, mistakes = _place_team(team, written.defaults, placed)
         left_out += mistakes
         placed += [] if mistakes else found
-    config = _assemble(written, placed, home=home, folder=folder).model_copy(
-        update={"source": main.file or None, "problems": tuple(left_out)}
+    config = SluiceConfig(
+        home=home,
+        state=_absolute(written.state or f"{home}/log", folder),
+        kafka={ALIASES.get(name, name): value for name, value in written.kafka.items()},
+        catalog=_catalog(written.catalog, home),
+        spark=written.spark,
+        metrics=written.metrics,
+        pipelines=tuple(p.entry for p in placed if isinstance(p.entry, PipelineConfig)),
+        templates=tuple(p.entry for p in placed if isinstance(p.entry, PipelineTemplate)),
+        source=main.file or None,
+        problems=tuple(left_out),
     )
     problems += [main.locate(finding) for finding in _check_state(config, main)]
-    return Built(
-        config, tuple(sorted(dict.fromkeys(problems), key=lambda problem: (problem.line or 0, problem.key)))
-    )
+    return ConfigReading(config, in_order(dict.fromkeys(problems)))
 
 
 def _place(document: Document, written: WrittenTeamFile, outer: PipelineSettings) -> Iterator[_Placed]:
     for name, pipeline in written.pipelines.items():
         settings = _settings(outer, written.defaults, pipeline)
-        path = ("pipelines", name)
-        if pipeline.topics_regex is not None:
-            line = document.line_of(path)
-            yield _Placed(
-                PipelineTemplate(
-                    name=name,
-                    topics_regex=pipeline.topics_regex,
-                    table=pipeline.table,
-                    file=document.file,
-                    line=line,
-                    **settings,
-                ),
-                path,
-            )
-        for topic in _topics(pipeline):
-            yield _Placed(
-                PipelineConfig(
-                    name=name if pipeline.topic is not None else safe_name(topic),
-                    topic=topic,
-                    table=table_of(pipeline.table, topic),
-                    **settings,
-                ),
-                path,
-            )
-
-
-def _topics(pipeline: WrittenPipeline) -> tuple[str, ...]:
-    return (pipeline.topic,) if pipeline.topic is not None else pipeline.topics or ()
+        path, table, regex = ("pipelines", name), pipeline.table, pipeline.topics_regex
+        if regex is not None:
+            place: dict[str, Any] = {"file": document.file, "line": document.line_of(path)}
+            template = PipelineTemplate(name=name, topics_regex=regex, table=table, **place, **settings)
+            yield _Placed(template, path)
+        for topic in pipeline.topics or () if pipeline.topic is None else (pipeline.topic,):
+            own_name = safe_name(topic) if pipeline.topic is None else name
+            entry = PipelineConfig(name=own_name, topic=topic, table=table_of(table, topic), **settings)
+            yield _Placed(entry, path)
 
 
 def _place_team(
@@ -153,25 +141,14 @@ def _clash_finding(item: _Placed, clash: PipelineConfig) -> Finding:
     )
 
 
-def _assemble(written: WrittenFile, placed: list[_Placed], *, home: str, folder: str) -> SluiceConfig:
-    state = written.state or f"{home}/log"
-    if "://" not in state and not state.startswith(("/", "file:")):
-        state = f"{folder}/{state}"
-    return SluiceConfig(
-        home=home,
-        state=state.rstrip("/"),
-        kafka={ALIASES.get(name, name): value for name, value in written.kafka.items()},
-        catalog=_catalog(written.catalog.name, dict(written.catalog.model_extra or {}), home),
-        spark=written.spark,
-        metrics=written.metrics,
-        pipelines=tuple(p.entry for p in placed if isinstance(p.entry, PipelineConfig)),
-        templates=tuple(p.entry for p in placed if isinstance(p.entry, PipelineTemplate)),
-    )
+def _absolute(state: str, folder: str) -> str:
+    is_absolute = "://" in state or state.startswith(("/", "file:"))
+    return (state if is_absolute else f"{folder}/{state}").rstrip("/")
 
 
-def _catalog(name: str, properties: dict[str, str], home: str) -> CatalogSettings:
+def _catalog(written: WrittenCatalog, home: str) -> CatalogSettings:
     embedded = {"type": "sql", "uri": f"sqlite:///{home}/catalog.db", "warehouse": f"file://{home}/lake"}
-    return CatalogSettings(name=name, properties=properties or embedded)
+    return CatalogSettings(name=written.name, properties=written.model_extra or embedded)
 
 
 def _check_state(config: SluiceConfig, main: Document) -> Iterator[Finding]:

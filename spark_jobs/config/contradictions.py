@@ -11,7 +11,7 @@ from typing import Any
 
 from spark_jobs.config.kafka_keys import validate_kafka_properties
 from spark_jobs.config.problems import Finding
-from spark_jobs.config.property_references import malformed_reference
+from spark_jobs.config.redaction import malformed_reference
 from spark_jobs.protocol.progress import PREFIX
 
 _SOURCES = ("topic", "topics", "topics_regex")

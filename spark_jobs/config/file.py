@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
-from spark_jobs.config.build import build_config
+from spark_jobs.config.build import ConfigReading, build_config
 from spark_jobs.config.document import Document
-from spark_jobs.config.problems import ConfigProblem
+from spark_jobs.config.problems import ConfigProblem, in_order
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.config.templates import expand
 from spark_jobs.config.topic_list import read_topics
@@ -26,14 +25,6 @@ pipelines:
   weather: {topic: weather, table: lake.weather, max_batch_records: 4000}
 """
 _GLOB_CHARACTERS = frozenset("*?[")
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigReading:
-    """``problems`` are the main file's: with any, ``config`` is what was understood and must not be run."""
-
-    config: SluiceConfig | None
-    problems: tuple[ConfigProblem, ...]
 
 
 def load_config(path: Path | None = None) -> SluiceConfig:
@@ -64,12 +55,11 @@ def read_config(path: Path | None = None) -> ConfigReading:
     folder = (file or home).parent
     teams, team_problems = _read_teams(main, folder)
     built = build_config(main, teams, home=str(home), folder=str(folder))
-    problems = [*problems, *built.problems]
+    mistakes = in_order([*problems, *built.problems])
     if built.config is None:
-        return ConfigReading(None, tuple(problems))
+        return ConfigReading(None, mistakes)
     config = built.config.model_copy(update={"problems": (*team_problems, *built.config.problems)})
-    problems.sort(key=lambda problem: (problem.line or 0, problem.key))
-    return ConfigReading(with_listed_topics(config), tuple(problems))
+    return ConfigReading(with_listed_topics(config), mistakes)
 
 
 def with_listed_topics(config: SluiceConfig) -> SluiceConfig:

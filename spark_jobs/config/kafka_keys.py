@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from importlib import resources
 
-from spark_jobs.config.problems import Finding
+from spark_jobs.config.problems import Finding, closest, did_you_mean
 
 # The properties librdkafka 2.16 takes as text, as `rd_kafka_conf_properties_show` lists them.
 KAFKA_PROPERTY_NAMES = (resources.files("spark_jobs.config") / "kafka_keys.txt").read_text("utf-8").split()
@@ -96,12 +95,6 @@ def _judge(name: str, value: str) -> Finding | None:
         return Finding((name,), "is a property of Kafka's Java client", _JAVA_NAMES[name])
     if name in KAFKA_PROPERTY_NAMES:
         return None
-    close = difflib.get_close_matches(
-        name.lower().replace("_", ".").replace("-", "."), KAFKA_PROPERTY_NAMES, n=1
-    )
-    hint = (
-        f"Did you mean {close[0]}?"
-        if close
-        else "See the list of properties in librdkafka's CONFIGURATION.md."
-    )
+    meant = closest(name.lower().replace("_", ".").replace("-", "."), KAFKA_PROPERTY_NAMES)
+    hint = did_you_mean(meant, "See the list of properties in librdkafka's CONFIGURATION.md.")
     return Finding((name,), "is not a property librdkafka knows", hint)

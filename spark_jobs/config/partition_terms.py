@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass
 
-from spark_jobs.config.problems import UnreadableValueError
+from spark_jobs.config.problems import UnreadableValueError, closest, did_you_mean
 
 _TIME = ("year", "month", "day", "hour")
 _WITH_WIDTH = ("bucket", "truncate")
@@ -44,27 +43,17 @@ def parse_partition_term(text: str) -> PartitionTerm:
         raise UnreadableValueError(f"{text!r} is not a partition transform", _HINT)
     transform = call[1].lower()
     if transform not in TRANSFORMS:
-        close = difflib.get_close_matches(transform, TRANSFORMS, n=1)
-        hint = f"Did you mean {close[0]}?" if close else _HINT
+        hint = did_you_mean(closest(transform, TRANSFORMS), _HINT)
         raise UnreadableValueError(f"{call[1]!r} is not an Iceberg partition transform", hint)
-    arguments = [argument.strip() for argument in call[2].split(",")]
-    return (
-        _with_width(text, transform, arguments)
-        if transform in _WITH_WIDTH
-        else _plain(text, transform, arguments)
-    )
-
-
-def _plain(text: str, transform: str, arguments: list[str]) -> PartitionTerm:
-    if len(arguments) != 1 or not _COLUMN.fullmatch(arguments[0]):
+    *width, column = (argument.strip() for argument in call[2].split(","))
+    is_column = _COLUMN.fullmatch(column) is not None
+    if transform in _WITH_WIDTH:
+        is_width = len(width) == 1 and width[0].isdecimal() and int(width[0]) > 0
+        if not (is_width and is_column):
+            raise UnreadableValueError(
+                f"{text!r}: {transform} takes a width and a column", f"Write {transform}(16, column)."
+            )
+        return PartitionTerm(transform, column, int(width[0]))
+    if width or not is_column:
         raise UnreadableValueError(f"{text!r}: {transform} takes one column", f"Write {transform}(column).")
-    return PartitionTerm(transform, arguments[0])
-
-
-def _with_width(text: str, transform: str, arguments: list[str]) -> PartitionTerm:
-    is_width_first = len(arguments) == 2 and arguments[0].isdecimal() and int(arguments[0]) > 0  # noqa: PLR2004  (width, column)
-    if not is_width_first or not _COLUMN.fullmatch(arguments[1]):
-        raise UnreadableValueError(
-            f"{text!r}: {transform} takes a width and a column", f"Write {transform}(16, column)."
-        )
-    return PartitionTerm(transform, arguments[1], int(arguments[0]))
+    return PartitionTerm(transform, column)

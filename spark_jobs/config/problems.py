@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 
@@ -21,6 +23,11 @@ class ConfigProblem:
         return f"{place}{key}: {self.message}{f' — {self.hint}' if self.hint else ''}"
 
 
+def in_order(problems: Iterable[ConfigProblem]) -> tuple[ConfigProblem, ...]:
+    """Return the mistakes of one file as they stand in it."""
+    return tuple(sorted(problems, key=lambda problem: (problem.line or 0, problem.key)))
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A mistake found in parsed content, before its path is turned into a file and a line."""
@@ -37,3 +44,13 @@ class UnreadableValueError(ValueError):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+
+def closest(word: str, known: Collection[str], *, cutoff: float = 0.6) -> str | None:
+    """Return the known word that is most like this one, None when none is like it."""
+    return next(iter(difflib.get_close_matches(word, known, n=1, cutoff=cutoff)), None)
+
+
+def did_you_mean(meant: str | None, otherwise: str) -> str:
+    """Return the hint that asks for what was meant, ``otherwise`` when nobody can tell."""
+    return f"Did you mean {meant}?" if meant else otherwise

@@ -1,4 +1,4 @@
-"""Which configuration keys hold secrets, and how values are shown instead. Pure."""
+"""Which keys hold secrets, how values are shown instead, and references to secrets in them. Pure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,25 @@ _SECRET_WORDS = re.compile(
 _NOT_SECRET = re.compile(
     r"(token[._-](endpoint|uri|type)|endpoint\.url|token-refresh-enabled|location$)", re.IGNORECASE
 )
-_REFERENCES_ONLY = re.compile(r"(\$\{[^}]*\})+")
+REFERENCE = re.compile(r"\$\{([^}]*)\}")
+FILE = "file:"
+_REFERENCES_ONLY = re.compile(rf"({REFERENCE.pattern})+")
+_ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _URL_TOKEN = re.compile(r"(?<=;token=)[^;]+")
 _USERINFO = re.compile(r"(?<=://)([^/@\s:]*):([^/\s]+)(?=@)")
+
+
+def malformed_reference(value: str) -> str | None:
+    """Return what is wrong with ``${ENV}`` or ``${file:/path}`` in the value, else None; never quotes it."""
+    if "${" in REFERENCE.sub("", value):
+        return "a ${ has no closing brace"
+    for reference in REFERENCE.findall(value):
+        if reference.startswith(FILE):
+            if not reference.startswith(f"{FILE}/"):
+                return "${file:…} needs an absolute path"
+        elif not _ENVIRONMENT_NAME.fullmatch(reference):
+            return "a ${…} holds no name of an environment variable"
+    return None
 
 
 def is_secret_key(key: str) -> bool:

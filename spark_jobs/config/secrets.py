@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
-from spark_jobs.config.property_references import substitute
-from spark_jobs.config.redaction import MASK, is_secret_key, url_passwords
+from spark_jobs.config.redaction import FILE, MASK, REFERENCE, is_secret_key, url_passwords
 from spark_jobs.protocol.errors import ConfigError
 
 _PUBLIC_KEYS = frozenset(
@@ -57,36 +56,31 @@ def remember(secret: str) -> None:
 
 
 def _resolve(key: str, value: str) -> str:
-    given: list[str] = []
-
-    def environment(name: str) -> str:
-        if name not in os.environ:
-            raise _missing(
-                key, f"the environment variable {name} is not set", f"Set {name} where Sluice runs."
-            )
-        given.append(os.environ[name])
-        return given[-1]
-
-    def file(path: str) -> str:
-        try:
-            given.append(Path(path).read_text(encoding="utf-8").rstrip("\r\n"))
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-            raise _missing(
-                key, f"{path} cannot be read: {reason}", "Check the file and its rights."
-            ) from None
-        return given[-1]
-
-    resolved = substitute(value, environment, file)
-    is_public = key in _PUBLIC_KEYS
-    for secret in (
-        *(() if is_public else given),
-        *((resolved,) if is_secret_key(key) else ()),
-        *url_passwords(resolved),
-    ):
+    given = {reference: _read(key, reference) for reference in REFERENCE.findall(value)}
+    resolved = REFERENCE.sub(lambda match: given[match[1]], value)
+    secrets = set(url_passwords(resolved))
+    if key not in _PUBLIC_KEYS:
+        secrets |= set(given.values())
+    if is_secret_key(key):
+        secrets.add(resolved)
+    for secret in secrets:
         remember(secret)
     return resolved
 
 
-def _missing(key: str, message: str, hint: str) -> ConfigError:
-    return ConfigError(message, code="missing-secret", hint=hint, key=key)
+def _read(key: str, reference: str) -> str:
+    """Return what the reference stands for now."""
+    try:
+        if reference.startswith(FILE):
+            return Path(reference.removeprefix(FILE)).read_text(encoding="utf-8").rstrip("\r\n")
+        return os.environ[reference]
+    except KeyError:
+        message, hint = (
+            f"the environment variable {reference} is not set",
+            f"Set {reference} where Sluice runs.",
+        )
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        message = f"{reference.removeprefix(FILE)} cannot be read: {reason}"
+        hint = "Check the file and its rights."
+    raise ConfigError(message, code="missing-secret", hint=hint, key=key)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import Field, field_serializer
+from pydantic import Field
 
 from spark_jobs.config.frozen import Frozen, key
 from spark_jobs.config.problems import ConfigProblem
@@ -24,13 +24,15 @@ from spark_jobs.config.values import (
     ConnectUrl,
     Count,
     Duration,
+    OneOrMany,
     OrphanAge,
-    Owners,
+    Owner,
+    PartitionField,
     PortNumber,
     Properties,
+    SecretProperties,
     Share,
     Size,
-    Terms,
     Webhook,
     choice,
 )
@@ -60,11 +62,7 @@ class CatalogSettings(_WithSecrets):
     """One catalog under PyIceberg's property names."""
 
     name: str = "sluice"
-    properties: dict[str, str]
-
-    @field_serializer("properties")
-    def _redact(self, value: dict[str, str]) -> dict[str, str]:
-        return redact_properties(value)
+    properties: SecretProperties
 
 
 class SparkSettings(_WithSecrets):
@@ -81,19 +79,11 @@ class SparkSettings(_WithSecrets):
     task_memory: Size = key(
         "512MiB", "Memory one task may use; reading, decoding and writing are sized to stay within it."
     )
-    conf: Properties = Field(
+    conf: SecretProperties = Field(
         default_factory=dict,
         description="Any Spark configuration, `spark.…`. Batches are cut for as many cores as"
         " `spark.default.parallelism` says; otherwise for as many as this machine has.",
     )
-
-    @field_serializer("conf")
-    def _redact(self, value: dict[str, str]) -> dict[str, str]:
-        return redact_properties(value)
-
-    @field_serializer("remote")
-    def _redact_remote(self, value: str | None) -> str | None:
-        return value and redact_urls(value)
 
 
 class UpkeepSettings(Frozen):
@@ -168,7 +158,7 @@ class PipelineSettings(Frozen):
     max_batch_bytes: Size = key(
         "1GiB", "Most bytes (as Kafka holds them) in one commit; this much waiting starts a run at once."
     )
-    partition_by: Terms = key(
+    partition_by: OneOrMany[PartitionField] = key(
         (),
         "Iceberg partition fields: a column, `year|month|day|hour(column)`, `bucket(16, column)`,"
         " `truncate(8, column)`. Used when the table is made.",
@@ -183,7 +173,7 @@ class PipelineSettings(Frozen):
         default_factory=dict,
         description="Declared Iceberg types by column; they win over what the records suggest.",
     )
-    owners: Owners = key((), "Owners shown in Dagster: an e-mail address or `team:name`.")
+    owners: OneOrMany[Owner] = key((), "Owners shown in Dagster: an e-mail address or `team:name`.")
     key_format: Annotated[KeyFormat, choice(KeyFormat)] = key("string", "Type of the column `_kafka_key`.")
     upkeep: UpkeepSettings = key(UpkeepSettings(), "When the tables are tidied up.")
     dead_letters: DeadLetterSettings = key(
@@ -238,7 +228,7 @@ class SluiceConfig(_WithSecrets):
     version: int = 1
     home: str
     state: str
-    kafka: dict[str, str] = Field(default_factory=dict)
+    kafka: SecretProperties = Field(default_factory=dict)
     catalog: CatalogSettings
     spark: SparkSettings = SparkSettings()
     metrics: MetricsSettings = MetricsSettings()
@@ -246,10 +236,6 @@ class SluiceConfig(_WithSecrets):
     templates: tuple[PipelineTemplate, ...] = ()
     source: str | None = None
     problems: tuple[ConfigProblem, ...] = ()
-
-    @field_serializer("kafka")
-    def _redact(self, value: dict[str, str]) -> dict[str, str]:
-        return redact_properties(value)
 
     @property
     def has_broker(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from spark_jobs.config.frozen import Frozen, key
-from spark_jobs.config.problems import UnreadableValueError
+from spark_jobs.config.problems import UnreadableValueError, closest, did_you_mean
 from spark_jobs.config.values import PipelineName, choice
 
 # What each looks at, by Great Expectations' own name; importing the library to ask it takes seconds. `rows`:
@@ -88,8 +87,8 @@ def _parse_expectation(value: object) -> Expectation:
     if LOOKS_AT.get(name) == "sql":
         raise UnreadableValueError(f"{name} needs a database", "Rows of a batch are judged without SQL.")
     if name not in LOOKS_AT:
-        closest = difflib.get_close_matches(name, KNOWN_EXPECTATIONS, n=1, cutoff=0.5)
-        hint = f"Did you mean {closest[0]}?" if closest else "Use a name of Great Expectations' gallery."
+        meant = closest(name, KNOWN_EXPECTATIONS, cutoff=0.5)
+        hint = did_you_mean(meant, "Use a name of Great Expectations' gallery.")
         raise UnreadableValueError(f"{name} is not an expectation", hint)
     if not (kwargs is None or isinstance(kwargs, dict)):
         raise UnreadableValueError(f"the arguments of {name} must be a map", "Write {column: id}.")

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from spark_jobs.config.problems import ConfigProblem
-from spark_jobs.config.settings import DEAD_LETTERS_SUFFIX, PipelineConfig, PipelineTemplate, SluiceConfig
+from spark_jobs.config.settings import (
+    DEAD_LETTERS_SUFFIX,
+    PipelineConfig,
+    PipelineSettings,
+    PipelineTemplate,
+    SluiceConfig,
+)
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]")
 
@@ -64,16 +71,9 @@ def _tables(pipeline: PipelineConfig) -> set[str]:
 
 
 def _from_template(template: PipelineTemplate, topic: str) -> PipelineConfig:
-    settings = {
-        key: getattr(template, key)
-        for key in PipelineConfig.model_fields
-        if key in PipelineTemplate.model_fields
-    }
-    return PipelineConfig(
-        **{**settings, "name": safe_name(topic), "table": table_of(template.table, topic)},
-        topic=topic,
-        template=template.name,
-    )
+    settings: dict[str, Any] = {key: getattr(template, key) for key in PipelineSettings.model_fields}
+    table = table_of(template.table, topic)
+    return PipelineConfig(name=safe_name(topic), topic=topic, table=table, template=template.name, **settings)
 
 
 def _template_problem(

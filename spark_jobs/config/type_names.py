@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 
-from spark_jobs.config.problems import UnreadableValueError
+from spark_jobs.config.problems import UnreadableValueError, closest, did_you_mean
 
 PRIMITIVES = (
     "boolean", "int", "long", "float", "double", "date", "time", "timestamp", "timestamptz", "string", "uuid",
@@ -79,6 +78,4 @@ def _check_nested(text: str, kind: str, arguments: list[str]) -> None:
 
 def _suggest(name: str) -> str:
     lower = name.lower()
-    close = [lower] if lower in PRIMITIVES else difflib.get_close_matches(lower, PRIMITIVES, n=1)
-    suggestion = _OTHER_NAMES.get(lower) or (close[0] if close else None)
-    return f"Did you mean {suggestion}?" if suggestion else _HINT
+    return did_you_mean(_OTHER_NAMES.get(lower) or closest(lower, PRIMITIVES), _HINT)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -11,7 +10,14 @@ from pydantic_core import ErrorDetails
 
 from spark_jobs.config.contradictions import check_main_file, check_team_file
 from spark_jobs.config.document import Document
-from spark_jobs.config.problems import ConfigProblem, Finding, UnreadableValueError
+from spark_jobs.config.problems import (
+    ConfigProblem,
+    Finding,
+    UnreadableValueError,
+    closest,
+    did_you_mean,
+    in_order,
+)
 from spark_jobs.config.written import WrittenFile, WrittenTeamFile
 
 _Model = TypeVar("_Model", bound=WrittenTeamFile)
@@ -44,7 +50,7 @@ def validate(document: Document, model: type[_Model]) -> tuple[_Model | None, li
     if contradictions and written is not None:
         written = _validate_rest(document.content, model, [*findings, *contradictions])
     problems = [document.locate(finding) for finding in [*findings, *contradictions]]
-    return written, sorted(problems, key=lambda problem: (problem.line or 0, problem.key))
+    return written, list(in_order(problems))
 
 
 def _validate_rest(content: dict[str, Any], model: type[_Model], findings: list[Finding]) -> _Model | None:
@@ -81,7 +87,7 @@ def _translate_all(model: type[BaseModel], details: list[ErrorDetails]) -> list[
         (*finding.path[:-1], suggestion)
         for finding, detail in zip(findings, details, strict=True)
         if detail["type"] == "extra_forbidden"
-        and (suggestion := _closest(finding.path[-1], _known_keys(model, finding.path)))
+        and (suggestion := _meant(finding.path[-1], _known_keys(model, finding.path)))
     }
     return [
         finding
@@ -97,7 +103,9 @@ def _translate(model: type[BaseModel], detail: ErrorDetails) -> Finding:
         return Finding(path, cause.message, cause.hint)
     kind = detail["type"]
     if kind == "extra_forbidden":
-        return Finding(path, "is not a key Sluice knows", _did_you_mean(path[-1], _known_keys(model, path)))
+        known = _known_keys(model, path)
+        hint = did_you_mean(_meant(path[-1], known), f"Known here: {', '.join(sorted(known))}.")
+        return Finding(path, "is not a key Sluice knows", hint)
     if kind in {"enum", "literal_error"}:
         return Finding(path, f"must be {detail['ctx']['expected']}")
     return Finding(path, _WANTED.get(kind, detail["msg"]))
@@ -125,10 +133,5 @@ def _model_in(annotation: object) -> type[BaseModel] | None:
     return next(filter(None, map(_model_in, get_args(annotation))), None)
 
 
-def _did_you_mean(key: str, known: list[str]) -> str:
-    closest = _closest(key, known)
-    return f"Did you mean {closest}?" if closest else f"Known here: {', '.join(sorted(known))}."
-
-
-def _closest(key: str, known: list[str]) -> str | None:
-    return next(iter(difflib.get_close_matches(key.lower().replace("-", "_"), known, n=1)), None)
+def _meant(key: str, known: list[str]) -> str | None:
+    return closest(key.lower().replace("-", "_"), known)

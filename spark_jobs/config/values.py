@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, TypeVar
 
-from pydantic import BeforeValidator, SecretStr, WithJsonSchema
+from pydantic import BeforeValidator, PlainSerializer, SecretStr, WithJsonSchema
 
 from spark_jobs.config.partition_terms import parse_partition_term
 from spark_jobs.config.problems import UnreadableValueError
 from spark_jobs.config.quantities import DAY_SECONDS, parse_duration_seconds, parse_size_bytes
+from spark_jobs.config.redaction import redact_properties, redact_urls
 from spark_jobs.config.type_names import check_type_name
 from spark_jobs.protocol.names import BOOKS_TABLE
 
@@ -94,10 +95,6 @@ def _table(table: str) -> str:
     return table
 
 
-def _one_or_many(value: object) -> object:
-    return [value] if isinstance(value, str) else value
-
-
 def _type_name(text: str) -> str:
     check_type_name(text)
     return text.strip()
@@ -145,9 +142,12 @@ def choice(kind: type[StrEnum]) -> WithJsonSchema:
 
 
 _DURATION = _matches(r"^\d+\s*[smhd]$")
-_ONE_OR_MANY_SCHEMA = WithJsonSchema(
-    {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
-)
+_T = TypeVar("_T")
+OneOrMany = Annotated[
+    tuple[_T, ...],
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
 Scalar = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"]})]
 Duration = Annotated[int, _read(parse_duration_seconds, int), _DURATION]
 OrphanAge = Annotated[int, _read(_orphan_age, int), _DURATION]
@@ -171,16 +171,12 @@ PipelineName = Annotated[
     _read_name(_NAME, "a pipeline name", "Letters, digits and '_', not starting with a digit."),
     _matches(f"^{_NAME}$"),
 ]
-Terms = Annotated[
-    tuple[Annotated[str, _read(lambda text: str(parse_partition_term(text)))], ...],
-    BeforeValidator(_one_or_many),
-    _ONE_OR_MANY_SCHEMA,
-]
-Names = Annotated[tuple[str, ...], BeforeValidator(_one_or_many), _ONE_OR_MANY_SCHEMA]
+PartitionField = Annotated[str, _read(lambda text: str(parse_partition_term(text)))]
 # Dagster refuses all definitions for one owner that it cannot read.
 Owner = Annotated[str, _read_name(_OWNER, "an owner", "Write an e-mail address or team:name.")]
-Owners = Annotated[tuple[Owner, ...], BeforeValidator(_one_or_many), _ONE_OR_MANY_SCHEMA]
 Properties = dict[str, Scalar]
+# Those that may hold secrets are never dumped.
+SecretProperties = Annotated[Properties, PlainSerializer(redact_properties)]
 Columns = Annotated[
     dict[Annotated[str, _read(_column_name)], Annotated[str, _read(_type_name)]],
     WithJsonSchema({"type": "object", "additionalProperties": {"type": "string"}}),
@@ -191,6 +187,7 @@ ConnectUrl = Annotated[
         ("sc://",), "a Spark Connect URL", "Write sc://host:15002, or use master for a Spark master."
     ),
     _matches("^sc://"),
+    PlainSerializer(redact_urls),
 ]
 Webhook = Annotated[
     SecretStr,

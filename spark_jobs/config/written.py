@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field
 from spark_jobs.config.frozen import Frozen, key
 from spark_jobs.config.settings import MetricsSettings, PipelineSettings, SparkSettings
 from spark_jobs.config.values import (
-    Names,
+    OneOrMany,
     PipelineName,
     Properties,
     Regex,
@@ -81,4 +81,4 @@ class WrittenFile(WrittenTeamFile):
     )
     spark: SparkSettings = key(SparkSettings(), "Where tasks run.")
     metrics: MetricsSettings = key(MetricsSettings(), "Where Prometheus metrics are served.")
-    include: Names = key((), "Team files, as globs relative to this file.")
+    include: OneOrMany[str] = key((), "Team files, as globs relative to this file.")
