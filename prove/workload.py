@@ -10,8 +10,7 @@ from typing import Any
 
 from prove.lab.fault_proxy import FaultProxy
 from prove.lab.kafka_server import KafkaBroker, Record, unique_name
-from prove.lab.new_lab import configure
-from prove.lab.pipeline_lab import Lab, make_lab, orders
+from prove.lab.pipeline_lab import Lab, configure, make_lab, orders
 from prove.lab.s3 import new_bucket
 
 PARTITIONS = 2

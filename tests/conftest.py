@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from prove.lab.kafka_server import KafkaBroker, unique_name
-from prove.lab.new_lab import NewLab
 from prove.lab.s3 import S3, store_at
 from prove.servers import Servers
 from spark_jobs.config import secrets
 from tests.support import run_order
+from tests.support.new_lab import NewLab
 from tests.support.shared_servers import borrow, lend
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from prove.lab.fault_proxy import Fault
-from prove.lab.new_lab import configure
 from prove.lab.patience import Patience
+from prove.lab.pipeline_lab import configure
 from prove.lab.small_disk import small_disk
 from prove.lab.sql_faults import SqlFault, SqlFaultAt
 from spark_jobs.books.entries import books_of

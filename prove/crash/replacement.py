@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from prove.lab.new_lab import by_offset, progress
+from prove.lab.pipeline_lab import by_offset, progress
 from spark_jobs.commit.dead_letters import still_owed
 from spark_jobs.replay.ranges import parse_range
 from spark_jobs.schema.metadata_columns import INGESTED_AT

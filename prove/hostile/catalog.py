@@ -15,8 +15,8 @@ from prove.crash.nemeses import SOON
 from prove.hostile.case import Case
 from prove.hostile.moments import BEFORE, COMMITTING, GOES_ON, LANDED, WRITING_ON, Meeting, harm_proxy
 from prove.lab.harm_proxy import Harm
-from prove.lab.new_lab import configure
 from prove.lab.patience import Patience
+from prove.lab.pipeline_lab import configure
 from prove.workload import REST, SQLITE
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ from pyiceberg.types import LongType, StringType
 
 from prove.hostile.case import ADOPTED, Case, History, change_table, drain_one_batch, interrupt, repair
 from prove.hostile.lake import expire
-from prove.lab.new_lab import configure
 from prove.lab.other_compaction import compact_by_hand
-from prove.lab.pipeline_lab import PIPELINE, orders
+from prove.lab.pipeline_lab import PIPELINE, configure, orders
 from prove.workload import BATCH, REST, SQLITE
 
 if TYPE_CHECKING:

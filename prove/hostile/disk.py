@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from prove.hostile.case import judge
 from prove.hostile.moments import BEFORE, COMMITTING, LANDED, WRITING, Meeting, Moment
-from prove.lab.new_lab import configure
+from prove.lab.pipeline_lab import configure
 from prove.lab.small_disk import fill, small_disk
 from prove.scenario import scenario_on
 from prove.workload import BATCH, SQLITE

@@ -19,8 +19,7 @@ from prove.hostile.case import (
     skip_offsets,
 )
 from prove.lab.kafka_server import Record, unique_name
-from prove.lab.new_lab import configure
-from prove.lab.pipeline_lab import PIPELINE, orders
+from prove.lab.pipeline_lab import PIPELINE, configure, orders
 from prove.workload import BATCH, PARTITIONS
 from spark_jobs.acts.accept_source import accept_source, compare_source
 from spark_jobs.config.start import Start

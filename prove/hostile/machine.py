@@ -21,8 +21,7 @@ from prove.hostile.case import History, judge
 from prove.lab.dagster_daemon import PATIENCE_SECONDS, running_dagster, wait_beyond
 from prove.lab.kafka_server import kafka_settings, unique_name
 from prove.lab.left_out import LeftOut
-from prove.lab.new_lab import configure
-from prove.lab.pipeline_lab import PIPELINE, orders
+from prove.lab.pipeline_lab import PIPELINE, configure, orders
 from prove.scenario import scenario_on
 from prove.servers import spark_settings
 from prove.workload import SQLITE

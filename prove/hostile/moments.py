@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from prove.hostile.case import History, describe_error, drain_one_batch, repair
 from prove.lab.harm_proxy import HarmProxy
-from prove.lab.new_lab import configure
 from prove.lab.patience import Patience
+from prove.lab.pipeline_lab import configure
 from prove.workload import BATCH
 from spark_jobs.protocol.fail_points import NoFailPoints
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
 from spark_jobs.protocol.fail_points import FailPoints
 from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.progress import Progress, progress_from_properties
 from spark_jobs.replay.replay import replay
 from spark_jobs.storage.file_listing import list_files
 from spark_jobs.storage.paths import normalise_path
@@ -210,6 +211,32 @@ def make_lab(folder: Path, *, bootstrap: str, topic: str, spark_remote: str | No
     path = folder / "sluice.yaml"
     path.write_text(yaml.safe_dump(document))
     return Lab(path, is_here=spark_remote is None)
+
+
+def configure(lab: Lab, section: str, settings: Mapping[str, Any]) -> None:
+    """Change a section of the lab's configuration file, ``pipelines/orders`` or the top; None removes."""
+    document = yaml.safe_load(lab.path.read_text())
+    target = document
+    for name in filter(None, section.split("/")):
+        target = target[name]
+    target |= settings
+    for name in [name for name, value in settings.items() if value is None]:
+        del target[name]
+    lab.path.write_text(yaml.safe_dump(document))
+
+
+def by_offset(lab: Lab, identifier: str = "") -> dict[tuple[int, int], dict[str, Any]]:
+    """Rows by partition and offset."""
+    rows = lab.rows(identifier).to_pylist()
+    found = {(row["_kafka_partition"], row["_kafka_offset"]): row for row in rows}
+    assert len(found) == len(rows), "an offset is in the table twice"
+    return found
+
+
+def progress(lab: Lab, identifier: str = "") -> Progress:
+    """Return what the properties of the pipeline's table, or of another one, say."""
+    name = identifier or lab.pipeline.table
+    return progress_from_properties(lab.table(name).metadata.properties, table=name)
 
 
 def orders(first: int, count: int) -> list[bytes]:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from prove.lab.fault_proxy import FaultProxy
 from prove.lab.harm_proxy import HarmProxy
-from prove.lab.new_lab import progress
-from prove.lab.pipeline_lab import orders
+from prove.lab.pipeline_lab import orders, progress
 from prove.lab.work_loop import looping
 
 if TYPE_CHECKING:

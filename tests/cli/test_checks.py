@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from prove.lab.kafka_server import KafkaBroker, Record
-from prove.lab.new_lab import NewLab, as_json
+from tests.support.new_lab import NewLab, as_json
 
 if TYPE_CHECKING:
     from pathlib import Path

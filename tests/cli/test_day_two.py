@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cli.app import main
-from prove.lab.new_lab import NewLab, configure, progress
-from prove.lab.pipeline_lab import orders
+from prove.lab.pipeline_lab import configure, orders, progress
+from tests.support.new_lab import NewLab
 
 if TYPE_CHECKING:
     from prove.lab.pipeline_lab import Lab

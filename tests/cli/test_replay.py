@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from prove.lab.kafka_server import Record
-from prove.lab.new_lab import NewLab, as_json, by_offset, configure, progress
+from prove.lab.pipeline_lab import by_offset, configure, progress
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.replay.diff import Change, diff_replay
 from spark_jobs.replay.plan import plan_replay
+from tests.support.new_lab import NewLab, as_json
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Sluice

@@ -11,9 +11,10 @@ from pyiceberg.expressions import EqualTo
 
 from orchestration.build import build_definitions
 from orchestration.run_requests import RunHistory
-from prove.lab.new_lab import NewLab, as_json, configure
+from prove.lab.pipeline_lab import configure
 from spark_jobs.checks.registry import BY_NAME
 from spark_jobs.monitoring.audit_notes import read_note
+from tests.support.new_lab import NewLab, as_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from dagster import AssetCheckEvaluation, TableRecord
 
-    from prove.lab.new_lab import NewLab
     from prove.lab.pipeline_lab import Lab
+    from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -20,16 +20,15 @@ from dagster import (
 from assets.replays import replay_asset, windows_of
 from orchestration.build import build_definitions
 from orchestration.windows_sensor import windows_sensor
-from prove.lab.new_lab import by_offset, progress
-from prove.lab.pipeline_lab import orders
+from prove.lab.pipeline_lab import by_offset, orders, progress
 from resources.sluice import Sluice
 from resources.spark import SparkSessions
 from spark_jobs.replay import ranges as replay_ranges
 from spark_jobs.replay.ranges import window_key
 
 if TYPE_CHECKING:
-    from prove.lab.new_lab import NewLab
     from prove.lab.pipeline_lab import Lab
+    from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -18,8 +18,8 @@ from resources.spark import SparkSessions
 from tests.support.upkeep_lab import drain_often, expect_whole, set_upkeep
 
 if TYPE_CHECKING:
-    from prove.lab.new_lab import NewLab
     from prove.lab.pipeline_lab import Lab
+    from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

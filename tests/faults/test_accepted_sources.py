@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from prove.lab.kafka_server import KafkaBroker, Record, start_test_kafka
-from prove.lab.new_lab import DEAD_LETTERS, configure, progress
-from prove.lab.pipeline_lab import orders
+from prove.lab.pipeline_lab import configure, orders, progress
 from servers.process import ServerFolder
 from spark_jobs.acts.accept_source import SourceComparison, accept_source, compare_source
 from spark_jobs.config.start import Start
 from spark_jobs.protocol.errors import SourceChanged
+from tests.support.new_lab import DEAD_LETTERS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from prove.lab.new_lab import NewLab
     from prove.lab.pipeline_lab import Lab
+    from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from prove.lab.new_lab import DEAD_LETTERS, configure
-from prove.lab.pipeline_lab import PIPELINE, orders
+from prove.lab.pipeline_lab import PIPELINE, configure, orders
 from spark_jobs.protocol.errors import BadRecord
+from tests.support.new_lab import DEAD_LETTERS
 
 if TYPE_CHECKING:
-    from prove.lab.new_lab import NewLab
+    from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
 

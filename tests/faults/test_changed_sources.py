@@ -10,8 +10,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyiceberg.types import LongType, NestedField
 
-from prove.lab.new_lab import configure
-from prove.lab.pipeline_lab import PIPELINE, TABLE, orders
+from prove.lab.pipeline_lab import PIPELINE, TABLE, configure, orders
 from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable, SluiceError, SourceChanged
 from tests.support.lake import Once
 
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from prove.lab.new_lab import NewLab
     from prove.lab.pipeline_lab import Lab
+    from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
 

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from prove.lab.new_lab import as_json, configure
+from prove.lab.pipeline_lab import configure
 from spark_jobs.protocol.errors import RetryableError
+from tests.support.new_lab import as_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from prove.lab.new_lab import NewLab
+    from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
 

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from prove.lab.new_lab import by_offset, progress
-from prove.lab.pipeline_lab import orders
+from prove.lab.pipeline_lab import by_offset, orders, progress
 from prove.lab.work_loop import looping
 from spark_jobs.acts.held import discard, held_batches, publish
 
 if TYPE_CHECKING:
-    from prove.lab.new_lab import NewLab
     from prove.lab.pipeline_lab import Lab
     from prove.lab.work_loop import WorkLoop
     from spark_jobs.recovery.recovered import HeldBatch
+    from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
 

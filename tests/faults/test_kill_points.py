@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from prove.crash.jobs import CHECKPOINT, DRAIN, RECOVERY, RECOVERY_OF_HALF, RECOVERY_OF_LANDED
-from prove.lab.new_lab import progress
-from prove.lab.pipeline_lab import orders
+from prove.lab.pipeline_lab import orders, progress
 from spark_jobs.books.fold import checkpoint
 from spark_jobs.books.history import State, history
 
 if TYPE_CHECKING:
-    from prove.lab.new_lab import NewLab
     from prove.lab.pipeline_lab import Lab
+    from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
 

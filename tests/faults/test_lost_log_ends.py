@@ -14,8 +14,7 @@ from orchestration.backlog_sensor import backlog_of
 from orchestration.triggers import should_drain
 from prove.lab.brokers import Brokers, own_broker
 from prove.lab.kafka_server import KafkaBroker, Record
-from prove.lab.new_lab import NewLab, configure, progress
-from prove.lab.pipeline_lab import orders
+from prove.lab.pipeline_lab import configure, orders, progress
 from servers.process import ServerFolder
 from spark_jobs.acts.accept_source import accept_source, compare_source
 from spark_jobs.acts.rollback import rollback
@@ -26,6 +25,7 @@ from spark_jobs.monitoring.survey import Surveyed, Surveyor
 from spark_jobs.protocol.errors import OffsetsUnavailable
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.replay.plan import plan_replay
+from tests.support.new_lab import NewLab
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

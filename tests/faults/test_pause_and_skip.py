@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cli.commands.drain import last_line
-from prove.lab.new_lab import progress
-from prove.lab.pipeline_lab import orders
+from prove.lab.pipeline_lab import orders, progress
 from spark_jobs.acts.pause import pause, resume
 from spark_jobs.acts.skip import skip
 from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable
@@ -18,8 +17,8 @@ from spark_jobs.recovery.recover import recover
 from tests.support.lake import Once
 
 if TYPE_CHECKING:
-    from prove.lab.new_lab import NewLab
     from prove.lab.pipeline_lab import Lab
+    from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
 

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from prove.lab.kafka_server import Record
-from prove.lab.new_lab import progress
-from prove.lab.pipeline_lab import orders
+from prove.lab.pipeline_lab import orders, progress
 from spark_jobs.acts.skip import skip
 from spark_jobs.protocol.errors import BadRecord
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from tests.support.dying_worker import DiesOf
 
 if TYPE_CHECKING:
-    from prove.lab.new_lab import NewLab
+    from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
 

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from prove.lab.new_lab import by_offset
-from prove.lab.pipeline_lab import orders
+from prove.lab.pipeline_lab import by_offset, orders
 from prove.lab.work_loop import looping
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.replay.settle import settle_left_replays
 
 if TYPE_CHECKING:
     from prove.lab.drain_process import DrainProcess
-    from prove.lab.new_lab import NewLab
     from prove.lab.pipeline_lab import Lab
+    from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from prove.lab.new_lab import DEAD_LETTERS, progress
-from prove.lab.pipeline_lab import orders
+from prove.lab.pipeline_lab import orders, progress
 from prove.lab.work_loop import looping
 from spark_jobs.acts.rollback import rollback
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.protocol.progress import PROPERTY_OFFSETS
+from tests.support.new_lab import DEAD_LETTERS
 
 if TYPE_CHECKING:
-    from prove.lab.new_lab import NewLab
     from prove.lab.pipeline_lab import Lab
     from spark_jobs.acts.rollback import RolledBack
+    from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from prove.lab.fault_proxy import FaultProxy
-from prove.lab.new_lab import configure, serve_from
-from prove.lab.pipeline_lab import Lab, orders
+from prove.lab.pipeline_lab import Lab, configure, orders
 from spark_jobs.protocol.errors import RetryableError
 from tests.support.lake import Once
+from tests.support.new_lab import serve_from
 
 if TYPE_CHECKING:
-    from prove.lab.new_lab import NewLab
     from prove.lab.s3 import S3
+    from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark, pytest.mark.rest]
 

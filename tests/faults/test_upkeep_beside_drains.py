@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from prove.lab.new_lab import progress, serve_from
-from prove.lab.pipeline_lab import orders
+from prove.lab.pipeline_lab import orders, progress
 from prove.lab.work_loop import looping
 from spark_jobs.books.entries import books_of
 from spark_jobs.books.fold import checkpoint
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.upkeep.registry import KINDS
+from tests.support.new_lab import serve_from
 from tests.support.upkeep_lab import BROKEN, drain_often, expect_whole, set_upkeep, tidy
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from prove.lab.new_lab import NewLab
     from prove.lab.pipeline_lab import Lab
     from prove.lab.s3 import S3
     from prove.lab.work_loop import WorkLoop
+    from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1800)]
 

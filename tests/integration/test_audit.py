@@ -14,15 +14,16 @@ import pytest
 from pyiceberg.expressions import AlwaysTrue, EqualTo
 
 from prove.lab.kafka_server import Record
-from prove.lab.new_lab import DEAD_LETTERS, as_json, configure, progress
+from prove.lab.pipeline_lab import configure, progress
 from spark_jobs.audit import audit as audit_module
 from spark_jobs.audit.audit import audit
+from tests.support.new_lab import DEAD_LETTERS, as_json
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from prove.lab.new_lab import NewLab
     from prove.lab.pipeline_lab import Lab
+    from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

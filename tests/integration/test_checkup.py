@@ -9,8 +9,7 @@ import pytest
 from pyiceberg.expressions import EqualTo
 
 from prove.lab.kafka_server import KafkaBroker, Record
-from prove.lab.new_lab import NewLab, as_json, configure, serve_from
-from prove.lab.pipeline_lab import make_lab
+from prove.lab.pipeline_lab import configure, make_lab
 from spark_jobs.acts.pause import pause, resume
 from spark_jobs.acts.skip import skip
 from spark_jobs.health.table_facts import shows_history
@@ -19,6 +18,7 @@ from spark_jobs.monitoring.audit_notes import audit_newest
 from spark_jobs.monitoring.checkup import Health, check_up
 from spark_jobs.monitoring.survey import Surveyor
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+from tests.support.new_lab import NewLab, as_json, serve_from
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,18 +12,18 @@ import pytest
 from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThan
 
 from prove.lab.kafka_server import Record, unique_name
-from prove.lab.new_lab import DEAD_LETTERS, as_json, by_offset, configure, serve_from, summary
-from prove.lab.pipeline_lab import TABLE
+from prove.lab.pipeline_lab import TABLE, by_offset, configure
 from spark_jobs.config.secrets import resolve
 from spark_jobs.lake.catalog_names import spark_catalog_conf
 from spark_jobs.protocol.errors import ConfigError
+from tests.support.new_lab import DEAD_LETTERS, as_json, serve_from, summary
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
 
-    from prove.lab.new_lab import NewLab
     from prove.lab.pipeline_lab import Lab
     from prove.lab.s3 import S3
+    from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -11,16 +11,17 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from prove.lab.kafka_server import Record, unique_name
-from prove.lab.new_lab import DEAD_LETTERS, as_json, by_offset, column_types, progress, summary
+from prove.lab.pipeline_lab import by_offset, progress
 from spark_jobs import __version__
 from spark_jobs.drain.drain import drain
 from spark_jobs.protocol.errors import ConfigError
+from tests.support.new_lab import DEAD_LETTERS, as_json, column_types, summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from prove.lab.new_lab import NewLab
     from prove.lab.pipeline_lab import Lab
+    from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -11,12 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from prove.lab.kafka_server import Record
-from prove.lab.new_lab import DEAD_LETTERS, as_json, by_offset, configure
+from prove.lab.pipeline_lab import by_offset, configure
 from spark_jobs.preview.preview import KEY_ADVICE, preview
 from spark_jobs.schema.iceberg_types import known_fields
+from tests.support.new_lab import DEAD_LETTERS, as_json
 
 if TYPE_CHECKING:
-    from prove.lab.new_lab import NewLab
+    from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

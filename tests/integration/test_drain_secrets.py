@@ -11,14 +11,14 @@ from urllib.parse import quote
 
 import pytest
 
-from prove.lab.new_lab import as_json, configure
-from prove.lab.pipeline_lab import PIPELINE
+from prove.lab.pipeline_lab import PIPELINE, configure
 from spark_jobs.protocol.errors import RetryableError
+from tests.support.new_lab import as_json
 
 if TYPE_CHECKING:
-    from prove.lab.new_lab import NewLab
     from prove.lab.pipeline_lab import Lab
     from prove.servers import Servers
+    from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

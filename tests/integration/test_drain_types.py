@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from prove.lab.kafka_server import Record
-from prove.lab.new_lab import as_json, by_offset, column_types, configure
+from prove.lab.pipeline_lab import by_offset, configure
 from spark_jobs.drain import drain_batch
 from spark_jobs.drain.table_columns import FIRST_GUESS_BYTES_PER_RECORD
 from spark_jobs.protocol.errors import ConfigError
+from tests.support.new_lab import as_json, column_types
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from prove.lab.new_lab import NewLab
     from spark_jobs.protocol.batch import Split
     from spark_jobs.spark.outcomes import SplitOutcome
+    from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from prove.lab.new_lab import DEAD_LETTERS, by_offset, progress, summary
-from prove.lab.pipeline_lab import PIPELINE
+from prove.lab.pipeline_lab import PIPELINE, by_offset, progress
 from spark_jobs.acts.held import discard, held_batches, publish
 from spark_jobs.protocol.errors import ConfigError
 from tests.support.lake import Once
+from tests.support.new_lab import DEAD_LETTERS, summary
 
 if TYPE_CHECKING:
-    from prove.lab.new_lab import NewLab
     from prove.lab.pipeline_lab import Lab
+    from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

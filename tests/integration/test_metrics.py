@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from prove.lab.kafka_server import Record
-from prove.lab.new_lab import NewLab, as_json, configure
+from prove.lab.pipeline_lab import configure
 from servers.process import free_ports
 from spark_jobs.books.fold import checkpoint
 from spark_jobs.kafka import reader as kafka_reader
@@ -24,6 +24,7 @@ from spark_jobs.monitoring import metrics as metrics_module
 from spark_jobs.monitoring.metric_families import FAMILIES
 from spark_jobs.monitoring.metrics import SluiceCollector
 from tests.support.lake import Once
+from tests.support.new_lab import NewLab, as_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import SecretStr
 
-from prove.lab.new_lab import configure
-from prove.lab.pipeline_lab import orders
+from prove.lab.pipeline_lab import configure, orders
 from spark_jobs.acts.held import publish
 from spark_jobs.acts.rollback import rollback
 from spark_jobs.books.fold import checkpoint
@@ -30,8 +29,8 @@ from tests.support.webhook_receiver import Receiver, receiving
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from prove.lab.new_lab import NewLab
     from prove.lab.pipeline_lab import Lab
+    from tests.support.new_lab import NewLab
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 from moto.server import ThreadedMotoServer
 
-from prove.lab.new_lab import DEAD_LETTERS, configure
-from prove.lab.pipeline_lab import TABLE, orders
+from prove.lab.pipeline_lab import TABLE, configure, orders
 from prove.lab.s3 import S3, new_bucket
 from spark_jobs.acts.held import publish
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.storage.paths import normalise_path
+from tests.support.new_lab import DEAD_LETTERS
 from tests.support.upkeep_lab import BROKEN, drain_often, expect_whole, tidy
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pyiceberg.io import InputFile
     from pyiceberg.table import Table
 
-    from prove.lab.new_lab import NewLab
     from prove.lab.pipeline_lab import Lab
+    from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from prove.lab.kafka_server import Record
-from prove.lab.new_lab import DEAD_LETTERS, as_json, by_offset, configure, progress
-from prove.lab.pipeline_lab import orders
+from prove.lab.pipeline_lab import by_offset, configure, orders, progress
 from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable
 from spark_jobs.protocol.offsets import OffsetRange
+from tests.support.new_lab import DEAD_LETTERS, as_json
 
 if TYPE_CHECKING:
-    from prove.lab.new_lab import NewLab
+    from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

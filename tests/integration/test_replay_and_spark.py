@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyiceberg.table.snapshots import Operation
 
-from prove.lab.new_lab import by_offset, progress
-from prove.lab.pipeline_lab import TABLE
+from prove.lab.pipeline_lab import TABLE, by_offset, progress
 from spark_jobs.protocol.errors import ConfigError, SourceChanged
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.spark.procedures import call_procedure, table_argument
@@ -19,8 +18,8 @@ from tests.support.lake import Once
 from tests.support.upkeep_lab import drain_often, expect_whole, set_upkeep, tidy, upkeep_connections
 
 if TYPE_CHECKING:
-    from prove.lab.new_lab import NewLab
     from prove.lab.pipeline_lab import Lab
+    from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

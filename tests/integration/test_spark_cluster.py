@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from prove.lab.new_lab import configure
-from prove.lab.pipeline_lab import TABLE, make_lab, orders
+from prove.lab.pipeline_lab import TABLE, configure, make_lab, orders
 from prove.lab.spark_cluster import spark_cluster
 from resources.spark import PARALLELISM
 from spark_jobs.schema.metadata_columns import INGESTED_AT, OFFSET

@@ -27,10 +27,10 @@ from spark_jobs.protocol.offsets import OffsetRanges
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from prove.lab.new_lab import NewLab
     from prove.lab.pipeline_lab import Lab
     from spark_jobs.audit.trace import Trace
     from spark_jobs.protocol.progress import Progress
+    from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING
 import pytest
 from pyiceberg.table.snapshots import Operation
 
-from prove.lab.new_lab import progress, serve_from
+from prove.lab.pipeline_lab import progress
 from spark_jobs.books.entries import books_of
 from spark_jobs.books.fold import checkpoint
 from spark_jobs.protocol.errors import RetryableError
+from tests.support.new_lab import serve_from
 from tests.support.upkeep_lab import BROKEN, drain_often, expect_whole, set_upkeep, tidy
 
 if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
-    from prove.lab.new_lab import NewLab
     from prove.lab.pipeline_lab import Lab
     from prove.lab.s3 import S3
+    from tests.support.new_lab import NewLab
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

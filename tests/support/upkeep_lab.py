@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from prove.lab.new_lab import configure
-from prove.lab.pipeline_lab import PIPELINE, orders
+from prove.lab.pipeline_lab import PIPELINE, configure, orders
 from resources.connections import open_connections
 from spark_jobs.upkeep.registry import BY_NAME
 from spark_jobs.upkeep.upkeep import run_upkeep
@@ -15,10 +14,10 @@ from spark_jobs.upkeep.upkeep import run_upkeep
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from prove.lab.new_lab import NewLab
     from prove.lab.pipeline_lab import Lab
     from spark_jobs.connections.connect import Connections
     from spark_jobs.upkeep.upkeep import UpkeepResult
+    from tests.support.new_lab import NewLab
 
 BROKEN = b"not json"
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from prove.lab.json_reference import POINT, SCHEMA
 from spark_jobs.records.decoded import Decoded, Phase
 from spark_jobs.records.json import decode_chunk
 from spark_jobs.records.json_arrow_reader import read_chunk, read_schema
 from spark_jobs.records.nesting import MAX_NESTING
+from tests.support.json_reference import POINT, SCHEMA
 
 READ_AS = read_schema(SCHEMA)
 GOOD = b'{"id":1}'

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from prove.lab.kafka_server import Record, unique_name
-from prove.lab.pipeline_lab import TABLE, Lab, make_lab
+from prove.lab.pipeline_lab import TABLE, Lab, configure, make_lab
 from spark_jobs.lake.tables import dead_letters_of, summary_of
-from spark_jobs.protocol.progress import PREFIX, Progress, progress_from_properties
+from spark_jobs.protocol.progress import PREFIX
 
 if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
@@ -53,18 +51,6 @@ def as_json(*values: object, partition: int = 0) -> list[Record]:
     return [Record(json.dumps(value).encode(), partition=partition) for value in values]
 
 
-def configure(lab: Lab, section: str, settings: Mapping[str, Any]) -> None:
-    """Change a section of the lab's configuration file, ``pipelines/orders`` or the top; None removes."""
-    document = yaml.safe_load(lab.path.read_text())
-    target = document
-    for name in filter(None, section.split("/")):
-        target = target[name]
-    target |= settings
-    for name in [name for name, value in settings.items() if value is None]:
-        del target[name]
-    lab.path.write_text(yaml.safe_dump(document))
-
-
 def serve_from(lab: Lab, catalog_properties: dict[str, str], s3: S3) -> None:
     """Put the lab into a catalog that all tests share, its table under a new name, its log into a bucket."""
     configure(lab, "catalog", {"warehouse": None, **catalog_properties})
@@ -77,20 +63,6 @@ def column_types(lab: Lab, identifier: str = "") -> dict[str, str]:
     """Return the columns that come from the JSON, with their types but without field ids."""
     schema = lab.table(identifier).schema().as_arrow()
     return {field.name: str(field.type) for field in schema if not field.name.startswith("_")}
-
-
-def by_offset(lab: Lab, identifier: str = "") -> dict[tuple[int, int], dict[str, Any]]:
-    """Rows by partition and offset."""
-    rows = lab.rows(identifier).to_pylist()
-    found = {(row["_kafka_partition"], row["_kafka_offset"]): row for row in rows}
-    assert len(found) == len(rows), "an offset is in the table twice"
-    return found
-
-
-def progress(lab: Lab, identifier: str = "") -> Progress:
-    """Return what the properties of the pipeline's table, or of another one, say."""
-    name = identifier or lab.pipeline.table
-    return progress_from_properties(lab.table(name).metadata.properties, table=name)
 
 
 def summary(snapshot: Snapshot | None) -> dict[str, str]:
