@@ -7,18 +7,19 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from bench.catch_up import measure_catch_up
 from bench.cold_start import measure_cold_start
 from bench.kafka_connect import measure_kafka_connect
-from bench.lab import open_lab
+from bench.lab import Lab, open_lab
 from bench.many_commits import measure_many_commits
 from bench.memory import measure_memory
 from bench.pipelines import measure_pipelines
 from bench.report import (
+    Row,
     catch_up_rows,
     cold_start_rows,
     kafka_connect_rows,
@@ -39,10 +40,6 @@ from bench.splits import measure_splits
 from bench.tick import measure_tick
 from servers.environment import clean_environment
 from servers.java import java_home
-
-if TYPE_CHECKING:
-    from bench.lab import Lab
-    from bench.report import Row
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,18 +9,13 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
-from bench.bare_loop import run_bare_loop
+from bench.bare_loop import BareResult, run_bare_loop
 from bench.drain_process import MeasuredDrain, run_drains
-from bench.records import ORDERS, PARTITIONS, fill, generate
+from bench.lab import Lab
+from bench.records import ORDERS, PARTITIONS, Shape, fill, generate
 from prove.lab.kafka_server import KafkaBroker
-
-if TYPE_CHECKING:
-    from bench.bare_loop import BareResult
-    from bench.lab import Lab
-    from bench.records import Shape
-    from servers.spark_connect import SparkConnectServer
+from servers.spark_connect import SparkConnectServer
 
 ROUNDS = 2
 FIRST_RECORDS = 4_000  # the tables are made from these; also what warms a session up

@@ -15,13 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
 from bench.drain_process import run_drains
+from bench.lab import Lab
 from bench.records import generate
-
-if TYPE_CHECKING:
-    from bench.lab import Lab
 
 PROJECT = Path(__file__).resolve().parents[1]
 TOPIC = "cold-start"

@@ -8,17 +8,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import requests
 
+from bench.lab import Lab
 from servers.environment import LOG_SETTINGS, clean_environment
 from servers.jars import jar_paths
 from servers.java import java_home
 from servers.process import ServerFolder, ServerProcess, free_ports, is_listening
-
-if TYPE_CHECKING:
-    from bench.lab import Lab
 
 CONNECT_LOCK = Path(__file__).with_name("jars-connect.lock")
 _HEAP = "2g"

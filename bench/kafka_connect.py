@@ -20,8 +20,9 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from bench.connect_worker import open_worker
+from bench.connect_worker import ConnectWorker, open_worker
 from bench.drain_process import run_drains
+from bench.lab import Lab
 from bench.processor_time import tree_cpu_seconds
 from bench.records import JSON_SCHEMA, fill, generate
 from prove.lab.kafka_server import KafkaBroker
@@ -31,9 +32,6 @@ from spark_jobs.lake.catalog_names import java_properties
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-
-    from bench.connect_worker import ConnectWorker
-    from bench.lab import Lab
 
 TOPIC, WARM_UP = "kafka-connect", "kafka-connect-warm-up"
 FIRST_RECORDS = 4_000  # the tables hold these before the clock starts

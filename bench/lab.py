@@ -7,19 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from resources.spark import PARALLELISM
-from servers.kafka import KafkaSettings, start_kafka
+from servers.kafka import KafkaServer, KafkaSettings, start_kafka
 from servers.process import ServerFolder, free_ports
-from servers.spark_connect import SparkConnectSettings, start_spark_connect
+from servers.spark_connect import SparkConnectServer, SparkConnectSettings, start_spark_connect
 from spark_jobs.connections.endpoints import Endpoints, write_endpoints
-
-if TYPE_CHECKING:
-    from servers.kafka import KafkaServer
-    from servers.spark_connect import SparkConnectServer
 
 PIPELINE = "orders"
 

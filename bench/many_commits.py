@@ -10,23 +10,21 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from bench.lab import Lab
 from bench.records import generate
 from prove.lab.tasks_here import tasks_here
 from resources.connections import open_connections
 from spark_jobs.config.file import load_config
 from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.connections.connect import Connections
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.drain.batch_run import BatchResult
 from spark_jobs.drain.drain import drain
 from spark_jobs.upkeep.due import upkeep_due
 from spark_jobs.upkeep.read_figures import table_figures
 from spark_jobs.upkeep.upkeep import run_upkeep
-
-if TYPE_CHECKING:
-    from bench.lab import Lab
-    from spark_jobs.connections.connect import Connections
 
 TOPIC = "many"
 RECORDS = 20

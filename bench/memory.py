@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bench.drain_process import run_drains
+from bench.lab import Lab
 from bench.records import fill, generate
 from prove.lab.kafka_server import KafkaBroker
-
-if TYPE_CHECKING:
-    from bench.lab import Lab
 
 TIMES_LONGER = 10
 GOAL_GROWTH = 0.2

@@ -7,29 +7,22 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from bench.catch_up import GOAL_CPU_US_PER_ROW, GOAL_RATIO
-from bench.kafka_connect import cpu_us_per_row
+from bench.catch_up import GOAL_CPU_US_PER_ROW, GOAL_RATIO, CatchUpResult
+from bench.cold_start import ColdStartResult
+from bench.kafka_connect import KafkaConnectResult, Sunk, cpu_us_per_row
 from bench.many_commits import GOAL_RATIO as MANY_COMMITS_GOAL_RATIO
-from bench.memory import GOAL_GROWTH
+from bench.many_commits import ManyCommitsResult
+from bench.memory import GOAL_GROWTH, MemoryResult
 from bench.pipelines import GOAL_GROWTH as PIPELINES_GOAL_GROWTH
 from bench.pipelines import PipelinesResult
-from bench.small_batches import GOAL_FIRST_SECONDS, GOAL_LATER_SECONDS
-from bench.tick import GOAL_P50_SECONDS, GOAL_P95_SECONDS
-
-if TYPE_CHECKING:
-    from bench.catch_up import CatchUpResult
-    from bench.cold_start import ColdStartResult
-    from bench.kafka_connect import KafkaConnectResult, Sunk
-    from bench.many_commits import ManyCommitsResult
-    from bench.memory import MemoryResult
-    from bench.small_batches import SmallBatchesResult
-    from bench.splits import SplitsResult
-    from bench.tick import TickResult
+from bench.small_batches import GOAL_FIRST_SECONDS, GOAL_LATER_SECONDS, SmallBatchesResult
+from bench.splits import SplitsResult
+from bench.tick import GOAL_P50_SECONDS, GOAL_P95_SECONDS, TickResult
 
 MIB = 1024 * 1024
 PIPE_WIDTH = 140

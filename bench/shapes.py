@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import functools
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
-from bench.catch_up import measure_catch_up
+from bench.catch_up import CatchUpResult, measure_catch_up
+from bench.lab import Lab
 from bench.records import Shape
-
-if TYPE_CHECKING:
-    from bench.catch_up import CatchUpResult
-    from bench.lab import Lab
 
 # Making JSON takes longer than reading it, so all but a record's number comes from a few ready endings.
 _ENDINGS = 997

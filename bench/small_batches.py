@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
 
 from bench.drain_process import DrainProcess, MeasuredBatch, run_drains
+from bench.lab import Lab
 from bench.records import fill, generate
-
-if TYPE_CHECKING:
-    from bench.lab import Lab
 
 TOPIC = "small"
 RECORDS = 1_000

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from bench.drain_process import MeasuredDrain, run_drains
+from bench.lab import Lab
 from bench.records import fill, fill_partition, generate
 from prove.lab.kafka_server import KafkaBroker
-
-if TYPE_CHECKING:
-    from bench.lab import Lab
 
 TOPIC, WARM_UP = "splits", "splits-warm-up"
 FIRST_RECORDS = 4_000  # the tables are made from these

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from dagster import DagsterEventType, DagsterInstance, RunsFilter
 
-from bench.empty_tick import measure_empty_ticks
+from bench.empty_tick import EmptyTicks, measure_empty_ticks
+from bench.lab import Lab
 from bench.percentile import p95
 from bench.records import fill, generate
 from servers.dagster import DagsterSettings, start_dagster
@@ -20,9 +21,6 @@ from servers.process import free_ports
 
 if TYPE_CHECKING:
     from dagster import EventLogEntry
-
-    from bench.empty_tick import EmptyTicks
-    from bench.lab import Lab
 
 TOPIC = "tick"
 RECORDS = 1_000

@@ -12,20 +12,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from prove import report
 from prove.catalogue import choose
 from prove.run import run_scenarios
+from prove.scenario import Outcome, Scenario
 from prove.servers import running_servers
 from prove.soak.soak import Soak
 from servers.environment import clean_environment
 from servers.java import java_home
-
-if TYPE_CHECKING:
-    from prove.scenario import Outcome, Scenario
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "RELIABILITY.md"
 EXIT_BROKEN = 1

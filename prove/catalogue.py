@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
 
 from prove.crash.matrix import crash_matrix
 from prove.hostile.broker import hostile_brokers
@@ -19,12 +18,10 @@ from prove.hostile.machine import machines
 from prove.hostile.properties import hostile_properties
 from prove.hostile.records import hostile_records
 from prove.hostile.store import hostile_stores
+from prove.scenario import Scenario
 from prove.soak.soak import soaks
 from prove.zombie.runs import zombies
 from prove.zombie.tasks import zombie_tasks
-
-if TYPE_CHECKING:
-    from prove.scenario import Scenario
 
 # The suite's soak: a red one is then of the change that was made.
 USUAL_SEED = 1

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from prove.lab.pipeline_lab import named_files
+from prove.workload import Workload
 from spark_jobs.audit.metadata import audit_metadata
 from spark_jobs.health.table_facts import main_history
 from spark_jobs.lake.tables import summary_of
@@ -14,8 +15,6 @@ from spark_jobs.protocol.batch import BatchKind
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-
-    from prove.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,10 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import TYPE_CHECKING
 
 from prove.lab.left_out import LeftOut
-from prove.scenario import Outcome
-
-if TYPE_CHECKING:
-    from prove.scenario import Scenario
-    from prove.workload import Testbed
+from prove.scenario import Outcome, Scenario
+from prove.workload import Testbed
 
 
 def run_scenarios(

@@ -8,12 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from prove.workload import CATALOG_NAMES, SQLITE
-
-if TYPE_CHECKING:
-    from prove.workload import Testbed
+from prove.workload import CATALOG_NAMES, SQLITE, Testbed
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 from prove.crash.jobs import Job, at, drain_and_produce
 from prove.crash.promises import (
@@ -23,10 +22,7 @@ from prove.crash.promises import (
     SETTLED,
 )
 from prove.lab.pipeline_lab import orders
-from prove.workload import BATCH, PARTITIONS
-
-if TYPE_CHECKING:
-    from prove.workload import Workload
+from prove.workload import BATCH, PARTITIONS, Workload
 
 CHEAP = {"expect_column_values_to_be_between": {"column": "price", "max_value": 100}}
 GATED = {"quality": [{"name": "strict", "when": "gate", "expectations": [CHEAP]}]}

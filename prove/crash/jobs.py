@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from prove.crash.promises import (
     ADOPTED,
@@ -33,11 +33,10 @@ from prove.crash.promises import (
     SWEPT,
     UNBEGUN,
     UNBOOKED,
+    Outcomes,
+    Promise,
 )
-
-if TYPE_CHECKING:
-    from prove.crash.promises import Outcomes, Promise
-    from prove.workload import Workload
+from prove.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
-from prove.checker import check
+from prove.checker import Counts, check
 from prove.crash.act_jobs import ACCEPT, DISCARD, GATED_DRAIN, HELD_DRAIN, PUBLISH, REJECTING_DRAIN
 from prove.crash.jobs import (
     CHECKPOINT,
@@ -29,21 +28,16 @@ from prove.crash.jobs import (
     REPLAY_AFTER_DEAD,
     REPLAY_DEAD_LETTERS,
     ROLLBACK,
+    Job,
 )
-from prove.crash.nemeses import SERVER_COMMIT_FAULTS, SQLITE_COMMIT_FAULTS, Kill, ServerCommitFault
+from prove.crash.nemeses import SERVER_COMMIT_FAULTS, SQLITE_COMMIT_FAULTS, Kill, Nemesis, ServerCommitFault
+from prove.crash.promises import Outcomes, Promise
 from prove.crash.replacement import arrival_times
 from prove.crash.restart import Restart
 from prove.crash.upkeep_jobs import COMPACTION, EXPIRY, SPARK_JOBS
 from prove.lab.fault_proxy import Fault
 from prove.scenario import Findings, Scenario, scenario_on
-from prove.workload import NESSIE, REST, SQLITE
-
-if TYPE_CHECKING:
-    from prove.checker import Counts
-    from prove.crash.jobs import Job
-    from prove.crash.nemeses import Nemesis
-    from prove.crash.promises import Outcomes, Promise
-    from prove.workload import Testbed, Workload
+from prove.workload import NESSIE, REST, SQLITE, Testbed, Workload
 
 JOBS = (
     DRAIN,

@@ -11,21 +11,19 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from prove.crash.jobs import Job
+from prove.crash.promises import Promise
+from prove.lab.drain_process import Answer
 from prove.lab.fault_proxy import Fault
 from prove.lab.patience import Patience
 from prove.lab.pipeline_lab import configure
 from prove.lab.small_disk import small_disk
 from prove.lab.sql_faults import SqlFault, SqlFaultAt
+from prove.workload import Workload
 from spark_jobs.books.entries import books_of
 from spark_jobs.protocol.fail_points import NoFailPoints
-
-if TYPE_CHECKING:
-    from prove.crash.jobs import Job
-    from prove.crash.promises import Promise
-    from prove.lab.drain_process import Answer
-    from prove.workload import Workload
 
 # Looks for a commit that will not come are cut short; the restart has the product's own patience.
 SOON = (0.0, 0.1, 0.3)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from prove.lab.pipeline_lab import by_offset, progress
+from prove.workload import Workload
 from spark_jobs.commit.dead_letters import still_owed
 from spark_jobs.replay.ranges import parse_range
 from spark_jobs.schema.metadata_columns import INGESTED_AT
-
-if TYPE_CHECKING:
-    from prove.workload import Workload
 
 ArrivalTimes = dict[tuple[int, int], datetime]
 

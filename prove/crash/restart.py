@@ -5,19 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from prove.checker import check
-from prove.crash.promises import NOTHING, REPLAYED, Repairs
-from prove.crash.replacement import arrival_times, is_replaced, places_owed
-from prove.workload import BATCH
-
-if TYPE_CHECKING:
-    from prove.crash.jobs import Job
-    from prove.crash.promises import Promise
-    from prove.crash.replacement import ArrivalTimes
-    from prove.lab.drain_process import Answer
-    from prove.workload import Workload
+from prove.crash.jobs import Job
+from prove.crash.promises import NOTHING, REPLAYED, Promise, Repairs
+from prove.crash.replacement import ArrivalTimes, arrival_times, is_replaced, places_owed
+from prove.lab.drain_process import Answer
+from prove.workload import BATCH, Workload
 
 MAX_FAILED_RUNS = 2
 # A commit that lands late may come before that of the next run.

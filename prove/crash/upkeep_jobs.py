@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
 
 from prove.crash.jobs import Job, at, drain_and_produce, drain_twice
 from prove.crash.promises import ADOPTED, AGAIN, FOUND, TIDIED, TIDIED_ANYHOW
-
-if TYPE_CHECKING:
-    from prove.workload import Workload
+from prove.workload import Workload
 
 DAYS_SECONDS = 4 * 24 * 3600  # older than what orphan removal spares
 

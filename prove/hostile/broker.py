@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
@@ -27,18 +27,14 @@ from prove.hostile.case import (
 )
 from prove.hostile.kafka import HALF, NAMED_THEN_SKIPPED, accept, other_topic
 from prove.hostile.own_kafka import own_kafka_case
-from prove.lab.brokers import own_broker
+from prove.lab.brokers import Brokers, own_broker
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import orders
-from prove.workload import BATCH
+from prove.scenario import Scenario
+from prove.workload import BATCH, Workload
 from servers.process import ServerFolder
 from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.protocol.offsets import OffsetRange
-
-if TYPE_CHECKING:
-    from prove.lab.brokers import Brokers
-    from prove.scenario import Scenario
-    from prove.workload import Workload
 
 COMPACTION_SECONDS = 60.0
 AWAY_SECONDS = 2.0

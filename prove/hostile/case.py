@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from prove.checker import check
 from prove.lab.clock import NO_JUMP, ClockJump
+from prove.lab.drain_process import Answer, DrainProcess
 from prove.scenario import Findings, Scenario, scenario_on
-from prove.workload import SQLITE
+from prove.workload import SQLITE, Testbed, Workload
 from spark_jobs.acts.skip import skip
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.protocol.fail_points import NoFailPoints
@@ -23,9 +24,6 @@ from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
-
-    from prove.lab.drain_process import Answer, DrainProcess
-    from prove.workload import Testbed, Workload
 
 ADOPTED = "the dead run's files are committed, nothing is read again"
 

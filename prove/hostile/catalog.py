@@ -6,7 +6,8 @@ What becomes of the commit's own request is in the crash matrix; here it is what
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,15 +18,10 @@ from prove.hostile.moments import BEFORE, COMMITTING, GOES_ON, LANDED, WRITING_O
 from prove.lab.harm_proxy import Harm
 from prove.lab.patience import Patience
 from prove.lab.pipeline_lab import configure
-from prove.workload import REST, SQLITE
+from prove.scenario import Scenario
+from prove.workload import REST, SQLITE, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-
-    from prove.scenario import Scenario
-    from prove.workload import Workload
-
     Arranged = Callable[[Workload], AbstractContextManager[Callable[[], None]]]
 
 GROUP = "a hostile catalog"

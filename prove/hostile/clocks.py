@@ -6,17 +6,14 @@ import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from prove.hostile.case import ADOPTED, Case, History, drain_one_batch, interrupt, repair
 from prove.lab.clock import ClockJump
 from prove.lab.signal_at import SignalAt
-from prove.workload import BATCH, REST
+from prove.scenario import Scenario
+from prove.workload import BATCH, REST, Workload
 from spark_jobs.protocol.fail_points import NoFailPoints
-
-if TYPE_CHECKING:
-    from prove.scenario import Scenario
-    from prove.workload import Workload
 
 GROUP = "a clock that jumps"
 DAY_SECONDS = 24 * 3600

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 from prove.hostile.case import History, drain_one_batch, expect_refusal, repair
 from prove.hostile.kafka import accept, other_topic
@@ -13,11 +12,8 @@ from prove.hostile.own_kafka import own_kafka_case
 from prove.lab.brokers import FIRST, Brokers, three_brokers
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import orders
-from prove.workload import BATCH, PARTITIONS
-
-if TYPE_CHECKING:
-    from prove.scenario import Scenario
-    from prove.workload import Workload
+from prove.scenario import Scenario
+from prove.workload import BATCH, PARTITIONS, Workload
 
 LEADER, BEHIND = 2, 3
 AWAY_SECONDS = 1.0

@@ -15,13 +15,11 @@ from prove.hostile.case import ADOPTED, Case, History, change_table, drain_one_b
 from prove.hostile.lake import expire
 from prove.lab.other_compaction import compact_by_hand
 from prove.lab.pipeline_lab import PIPELINE, configure, orders
-from prove.workload import BATCH, REST, SQLITE
+from prove.scenario import Findings, Scenario
+from prove.workload import BATCH, REST, SQLITE, Testbed, Workload
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-
-    from prove.scenario import Findings, Scenario
-    from prove.workload import Testbed, Workload
 
 GROUP = "a table changed in shape by others between a crash and the restart"
 ROWS = 80  # of the two batches that are there before

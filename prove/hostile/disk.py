@@ -9,18 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from prove.hostile.case import judge
 from prove.hostile.moments import BEFORE, COMMITTING, LANDED, WRITING, Meeting, Moment
 from prove.lab.pipeline_lab import configure
 from prove.lab.small_disk import fill, small_disk
-from prove.scenario import scenario_on
-from prove.workload import BATCH, SQLITE
-
-if TYPE_CHECKING:
-    from prove.scenario import Findings, Scenario
-    from prove.workload import Testbed, Workload
+from prove.scenario import Findings, Scenario, scenario_on
+from prove.workload import BATCH, SQLITE, Testbed, Workload
 
 WRITTEN = Moment(
     "written",

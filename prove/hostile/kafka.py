@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
@@ -20,13 +20,10 @@ from prove.hostile.case import (
 )
 from prove.lab.kafka_server import Record, unique_name
 from prove.lab.pipeline_lab import PIPELINE, configure, orders
-from prove.workload import BATCH, PARTITIONS
+from prove.scenario import Scenario
+from prove.workload import BATCH, PARTITIONS, Workload
 from spark_jobs.acts.accept_source import accept_source, compare_source
 from spark_jobs.config.start import Start
-
-if TYPE_CHECKING:
-    from prove.scenario import Scenario
-    from prove.workload import Workload
 
 GROUP = "a hostile topic"
 MIB = 1024 * 1024

@@ -25,14 +25,12 @@ from prove.hostile.case import (
     repair,
 )
 from prove.lab.fault_proxy import Fault, is_table_commit
-from prove.workload import BATCH, REST, SQLITE
+from prove.scenario import Scenario
+from prove.workload import BATCH, REST, SQLITE, Workload
 from spark_jobs.acts.rollback import rollback
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-
-    from prove.scenario import Scenario
-    from prove.workload import Workload
 
 GROUP = "a table changed by others between a crash and the restart"
 NAMED = "a named error and no commit; put back, the dead run's files are committed"

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from prove.hostile.case import ADOPTED, Case, History, drain_one_batch, repair
-from prove.workload import BATCH, REST, SQLITE
+from prove.scenario import Scenario
+from prove.workload import BATCH, REST, SQLITE, Workload
 from spark_jobs.txlog.phases import PHASE_NUMBERS, Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from pyiceberg.io import FileIO
-
-    from prove.scenario import Scenario
-    from prove.workload import Workload
 
     Damage = Callable[[FileIO, str], object]
 

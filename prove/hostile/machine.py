@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dagster import DagsterRunStatus
 
@@ -22,18 +21,12 @@ from prove.lab.dagster_daemon import PATIENCE_SECONDS, running_dagster, wait_bey
 from prove.lab.kafka_server import kafka_settings, unique_name
 from prove.lab.left_out import LeftOut
 from prove.lab.pipeline_lab import PIPELINE, configure, orders
-from prove.scenario import scenario_on
+from prove.scenario import Findings, Scenario, scenario_on
 from prove.servers import spark_settings
-from prove.workload import SQLITE
-from servers.kafka import start_kafka
+from prove.workload import SQLITE, Testbed, Workload
+from servers.kafka import KafkaServer, start_kafka
 from servers.process import ServerFolder
-from servers.spark_connect import start_spark_connect
-
-if TYPE_CHECKING:
-    from prove.scenario import Findings, Scenario
-    from prove.workload import Testbed, Workload
-    from servers.kafka import KafkaServer
-    from servers.spark_connect import SparkConnectServer
+from servers.spark_connect import SparkConnectServer, start_spark_connect
 
 GROUP = "the machine"
 ROOT = Path(__file__).resolve().parents[2]

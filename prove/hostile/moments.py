@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from prove.hostile.case import History, describe_error, drain_one_batch, repair
 from prove.lab.harm_proxy import HarmProxy
 from prove.lab.patience import Patience
 from prove.lab.pipeline_lab import configure
-from prove.workload import BATCH
+from prove.workload import BATCH, Workload
 from spark_jobs.protocol.fail_points import NoFailPoints
-
-if TYPE_CHECKING:
-    from prove.workload import Workload
 
 GOES_ON = "it takes longer, and is done once"
 

@@ -6,15 +6,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from prove.hostile.case import History, judge
 from prove.lab.kafka_server import unique_name
 from prove.scenario import Findings, Scenario, scenario_on
-from prove.workload import SQLITE
-
-if TYPE_CHECKING:
-    from prove.workload import Testbed, Workload
+from prove.workload import SQLITE, Testbed, Workload
 
 
 class OwnKafka(Protocol):

@@ -19,7 +19,8 @@ from prove.hostile.case import (
     interrupt,
     repair,
 )
-from prove.workload import REST, SQLITE
+from prove.scenario import Scenario
+from prove.workload import REST, SQLITE, Workload
 from spark_jobs.protocol.progress import (
     PROPERTY_ANCHOR,
     PROPERTY_OFFSETS,
@@ -27,9 +28,6 @@ from spark_jobs.protocol.progress import (
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-
-    from prove.scenario import Scenario
-    from prove.workload import Workload
 
 GROUP = "a table's properties set by hand"
 NAMED = "a named error and no commit; put back, all goes on as if nothing had been"

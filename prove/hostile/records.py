@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -14,17 +14,13 @@ from prove.hostile.case import History, judge
 from prove.hostile.kafka import other_topic
 from prove.hostile.odd_json import FAMILIES, MIB, Family
 from prove.lab.kafka_server import Record
-from prove.scenario import scenario_on
-from prove.workload import PARTITIONS, SQLITE
+from prove.scenario import Findings, Scenario, scenario_on
+from prove.workload import PARTITIONS, SQLITE, Testbed, Workload
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.records.formats import format_of
 from spark_jobs.schema.arrow_schema import arrow_schema, json_columns
 from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS
-
-if TYPE_CHECKING:
-    from prove.scenario import Findings, Scenario
-    from prove.workload import Testbed, Workload
 
 LARGEST_BYTES = 8 * MIB
 QUICK = frozenset({"records/two-in-one"})

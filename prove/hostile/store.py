@@ -8,16 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
 
 from prove.hostile.case import Case
 from prove.hostile.moments import BEFORE, COMMITTING, GOES_ON, LANDED, WRITING, Meeting, harm_proxy
 from prove.lab.harm_proxy import Harm
-from prove.workload import REST
-
-if TYPE_CHECKING:
-    from prove.scenario import Scenario
-    from prove.workload import Workload
+from prove.scenario import Scenario
+from prove.workload import REST, Workload
 
 GROUP = "a hostile object store"
 REFUSED = ("log-store-refused", "storage-refused")

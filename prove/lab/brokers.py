@@ -13,16 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from confluent_kafka.admin import AdminClient
 
 from prove.lab.kafka_server import kafka_settings
-from servers.kafka import spelled_cluster_id, start_kafka
+from servers.kafka import KafkaServer, KafkaSettings, spelled_cluster_id, start_kafka
 from servers.process import ServerFolder
-
-if TYPE_CHECKING:
-    from servers.kafka import KafkaServer, KafkaSettings
 
 FIRST = 1
 OTHERS = (2, 3)

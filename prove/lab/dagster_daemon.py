@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING
 from dagster import DagsterEventType, DagsterInstance, DagsterRunStatus, RunsFilter
 from dagster._core.scheduler.instigation import InstigatorType, TickStatus
 
-from servers.dagster import DagsterSettings, prepare_dagster_home, start_dagster
+from prove.lab.pipeline_lab import Lab
+from servers.dagster import DagsterServers, DagsterSettings, prepare_dagster_home, start_dagster
 from servers.process import free_ports
 
 if TYPE_CHECKING:
     from dagster import DagsterRun, EventLogEntry
-
-    from prove.lab.pipeline_lab import Lab
-    from servers.dagster import DagsterServers
 
 PATIENCE_SECONDS = 200.0
 BACKLOG_SENSOR = "backlog_sensor"

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from prove.lab.clock import NO_JUMP, ClockJump
 from prove.lab.counted_reads import CountedReads
@@ -29,6 +28,7 @@ from spark_jobs.books.fold import checkpoint
 from spark_jobs.config.file import load_config
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.start import Start
+from spark_jobs.connections.connect import Connections
 from spark_jobs.drain.drain import drain
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.tables import load_table
@@ -39,9 +39,6 @@ from spark_jobs.replay.ranges import parse_range
 from spark_jobs.replay.replay import replay
 from spark_jobs.upkeep.registry import BY_NAME
 from spark_jobs.upkeep.upkeep import run_upkeep
-
-if TYPE_CHECKING:
-    from spark_jobs.connections.connect import Connections
 
 FINISH_SECONDS = 120.0
 UNNAMED = "unnamed"

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import urllib.error
 import urllib.request
-from typing import TYPE_CHECKING
 
 from prove.lab.rest_catalog import TEST_LOCK, CatalogServer
-from prove.lab.s3 import REGION
+from prove.lab.s3 import REGION, S3
 from servers.environment import clean_environment
 from servers.jars import jar_paths
 from servers.java import FRUGAL_OPTIONS, java_21
 from servers.process import ServerFolder, ServerProcess, free_ports, is_listening
-
-if TYPE_CHECKING:
-    from prove.lab.s3 import S3
 
 
 def start_nessie(folder: ServerFolder, s3: S3) -> CatalogServer:

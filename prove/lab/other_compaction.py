@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from prove.lab.forked import fork
-from prove.lab.pipeline_lab import PIPELINE
+from prove.lab.pipeline_lab import PIPELINE, Lab
 from resources.connections import open_connections
 from spark_jobs.config.file import load_config
 from spark_jobs.spark.procedures import call_procedure, table_argument
-
-if TYPE_CHECKING:
-    from prove.lab.pipeline_lab import Lab
 
 FINISH_SECONDS = 120.0
 

@@ -13,23 +13,24 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from prove.lab.clock import NO_JUMP, ClockJump
-from prove.lab.drain_process import Work, start_work
+from prove.lab.drain_process import DrainProcess, Work, start_work
 from prove.lab.patience import Patience
 from prove.lab.signal_at import SignalAt
 from prove.lab.tasks_here import tasks_here
 from resources.connections import open_connections
-from spark_jobs.audit.audit import audit
+from spark_jobs.audit.audit import AuditResult, audit
 from spark_jobs.books.entries import books_of
 from spark_jobs.config.file import load_config
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
+from spark_jobs.connections.connect import Connections
 from spark_jobs.connections.tables import load_fresh
-from spark_jobs.drain.drain import drain
+from spark_jobs.drain.drain import DrainResult, drain
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
 from spark_jobs.protocol.fail_points import FailPoints
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import Progress, progress_from_properties
-from spark_jobs.replay.replay import replay
+from spark_jobs.replay.replay import ReplayResult, replay
 from spark_jobs.storage.file_listing import list_files
 from spark_jobs.storage.paths import normalise_path
 from spark_jobs.upkeep.registry import BY_NAME
@@ -37,12 +38,6 @@ from spark_jobs.upkeep.registry import BY_NAME
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.table import Table
-
-    from prove.lab.drain_process import DrainProcess
-    from spark_jobs.audit.audit import AuditResult
-    from spark_jobs.connections.connect import Connections
-    from spark_jobs.drain.drain import DrainResult
-    from spark_jobs.replay.replay import ReplayResult
 
 PIPELINE = "orders"
 TABLE = "lab.orders"

@@ -5,16 +5,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from prove.lab.s3 import REGION
+from prove.lab.s3 import REGION, S3
 from servers.environment import LOG_SETTINGS, clean_environment
 from servers.jars import jar_paths
 from servers.java import FRUGAL_OPTIONS, java_home
 from servers.process import ServerFolder, ServerProcess, free_ports, is_listening
-
-if TYPE_CHECKING:
-    from prove.lab.s3 import S3
 
 TEST_LOCK = Path(__file__).with_name("jars-test.lock")
 

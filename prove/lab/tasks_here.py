@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
+from spark_jobs.connections.connect import Connections
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from spark_jobs.connections.connect import Connections
 
 
 class TasksHere:

@@ -6,22 +6,18 @@ import random
 import signal
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
-from prove.crash.jobs import CHECKPOINT, DRAIN, RECOVERY, RECOVERY_OF_HALF, REPLAY, ROLLBACK
+from prove.crash.jobs import CHECKPOINT, DRAIN, RECOVERY, RECOVERY_OF_HALF, REPLAY, ROLLBACK, Job
 from prove.crash.nemeses import SOON
 from prove.lab.fault_proxy import Fault
 from prove.lab.harm_proxy import Harm
 from prove.lab.kafka_server import unique_name
 from prove.lab.patience import Patience
+from prove.soak.live_workload import LiveWorkload
 from spark_jobs.books.entries import books_of
 from spark_jobs.lake.tables import dead_letters_of
 from spark_jobs.protocol.fail_points import NoFailPoints
 from spark_jobs.upkeep.registry import KINDS
-
-if TYPE_CHECKING:
-    from prove.crash.jobs import Job
-    from prove.soak.live_workload import LiveWorkload
 
 MOST_SLEEPERS = 3
 STORE_HARMS = tuple(harm for harm in Harm if harm is not Harm.SILENT)  # that one is waited for very long

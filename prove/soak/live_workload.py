@@ -10,17 +10,14 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from prove.lab.brokers import Brokers
+from prove.lab.drain_process import DrainProcess
 from prove.lab.fault_proxy import FaultProxy
 from prove.lab.harm_proxy import HarmProxy
 from prove.lab.pipeline_lab import orders, progress
 from prove.lab.work_loop import looping
-
-if TYPE_CHECKING:
-    from prove.lab.brokers import Brokers
-    from prove.lab.drain_process import DrainProcess
-    from prove.workload import Workload
+from prove.workload import Workload
 
 PAUSE_SECONDS = 0.15
 MOST_AT_ONCE = 30

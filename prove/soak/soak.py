@@ -13,23 +13,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from prove.checker import check
 from prove.hostile.moments import proxied
-from prove.lab.brokers import own_broker
+from prove.lab.brokers import Brokers, own_broker
 from prove.lab.kafka_server import unique_name
 from prove.scenario import Findings, Scenario
 from prove.soak.events import EVENTS
 from prove.soak.live_workload import LiveWorkload, live_workload
-from prove.workload import CATALOG_NAMES, REST
+from prove.workload import CATALOG_NAMES, REST, Testbed, Workload
 from servers.process import ServerFolder
 from spark_jobs.replay.settle import settle_left_replays
 from spark_jobs.txlog.store import CLOSING_AFTER_US
-
-if TYPE_CHECKING:
-    from prove.lab.brokers import Brokers
-    from prove.workload import Testbed, Workload
 
 FULL_MINUTES = 10.0
 QUICK_MINUTES = 0.4

@@ -9,7 +9,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from prove.checker import check
 from prove.crash.conflicts import CONFLICTS
@@ -18,10 +17,7 @@ from prove.crash.promises import REPLAYED, REPLAYED_RECORDS
 from prove.hostile.case import drain_one_batch
 from prove.lab.pipeline_lab import orders
 from prove.scenario import Findings, Scenario, scenario_on
-from prove.workload import BATCH, CATALOG_NAMES, REST, SQLITE
-
-if TYPE_CHECKING:
-    from prove.workload import Testbed, Workload
+from prove.workload import BATCH, CATALOG_NAMES, REST, SQLITE, Testbed, Workload
 
 MANY = 20
 CHANGES_NOTHING = "it commits nothing that is there, deletes nothing that is named"

@@ -11,21 +11,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from prove.hostile.case import History, drain_one_batch, judge, repair
 from prove.lab.clock import ClockJump
+from prove.lab.drain_process import DrainProcess
 from prove.lab.kafka_server import unique_name
 from prove.lab.spark_cluster import spark_cluster
-from prove.scenario import scenario_on
-from prove.workload import BATCH, SQLITE
+from prove.scenario import Findings, Scenario, scenario_on
+from prove.workload import BATCH, SQLITE, Testbed, Workload
 from prove.zombie.runs import CHANGES_NOTHING
 from spark_jobs.txlog.store import CLOSING_AFTER_US
-
-if TYPE_CHECKING:
-    from prove.lab.drain_process import DrainProcess
-    from prove.scenario import Findings, Scenario
-    from prove.workload import Testbed, Workload
 
 POINT = "split.after-chunk"
 REACHED_SECONDS = 120.0
