@@ -4,48 +4,97 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-from prove.crash.matrix import crash_matrix
-from prove.hostile.broker import hostile_brokers
-from prove.hostile.catalog import hostile_catalogs
-from prove.hostile.clocks import clocks
-from prove.hostile.cluster import hostile_clusters
-from prove.hostile.columns import hostile_columns
-from prove.hostile.disk import hostile_disks
-from prove.hostile.kafka import hostile_topics
-from prove.hostile.lake import hostile_lakes
-from prove.hostile.log import hostile_logs
-from prove.hostile.machine import machines
-from prove.hostile.properties import hostile_properties
-from prove.hostile.records import hostile_records
-from prove.hostile.store import hostile_stores
+from prove.crash.matrix import crash_cells
+from prove.hostile import (
+    broker,
+    catalog,
+    clocks,
+    cluster,
+    columns,
+    kafka,
+    lake,
+    log,
+    machine,
+    properties,
+    records,
+    storage,
+)
 from prove.scenario import Scenario
 from prove.soak.soak import soaks
-from prove.zombie.runs import zombies
-from prove.zombie.tasks import zombie_tasks
+from prove.zombie import runs, tasks
 
+# What `--quick` and the suite run: each job, and the outcomes that once broke something.
+QUICK = (
+    "sqlite/first-batch/kill-*",
+    "sqlite/replay/kill-*",
+    "sqlite/publish/kill-*",
+    "sqlite/held-drain/kill-*",
+    "sqlite/rejecting-drain/kill-*",
+    "sqlite/discard/kill-*",
+    "sqlite/rollback/kill-*",
+    "sqlite/drain/kill-split.after-chunk",
+    "sqlite/drain/kill-commit.before-swap",
+    "sqlite/drain/locked-at-commit",
+    "sqlite/drain/disk-full",
+    "sqlite/drain/killed-after-commit",
+    "sqlite/first-batch/killed-after-commit",
+    "sqlite/dead-letters/locked-at-update",
+    "sqlite/recovery/kill-recover.after-adoption",
+    "sqlite/recovery/locked-at-commit",
+    "sqlite/recovery-of-half/kill-recover.before-delete",
+    "sqlite/recovery-of-landed/kill-dead-letters.after-swap",
+    "sqlite/checkpoint/kill-checkpoint.after-entered",
+    "sqlite/checkpoint/failed-after-commit",
+    "sqlite/replay/killed-after-commit",
+    "rest/drain/kill-drain.after-tasks",
+    "rest/drain/kill-drain.after-flush-start",
+    "rest/drain/kill-drain.after-parquet-written",
+    "rest/drain/kill-commit.*-swap",
+    "rest/drain/kill-dead-letters.before-swap",
+    "rest/drain/refused-409",
+    "rest/drain/refused-503",
+    "rest/drain/cut-before",
+    "rest/drain/cut-after",
+    "rest/drain/landed-409",
+    "rest/drain/landed-401",
+    "rest/drain/late-504",
+    "rest/drain/late-504-noticed",
+    "rest/first-batch/landed-twice",
+    "rest/dead-letters/cut-after",
+    "rest/recovery/half-answer",
+    "rest/replay/landed-502",
+    "rest/replay/kill-replay.after-commit",
+    "rest/checkpoint/landed-504",
+    "rest/publish/cut-before",
+    "sqlite/compaction/kill-act.before-swap",
+    "sqlite/zombie/first-batch",
+    "sqlite/zombie/swept",
+    "rest/zombie/rolled-back",
+    "sqlite/retention/during",
+    "sqlite/topic-made-again/during",
+    "sqlite/transactions",
+    "sqlite/records/two-in-one",
+    "sqlite/lake/rolled-back",
+    "sqlite/properties/offsets-set-forward",
+    "sqlite/properties/owed-forgotten",
+    "sqlite/log/files-garbage",
+    "rest/store/denied/committing",
+    "rest/clock/behind/adopted",
+    "rest/soak/short",
+)
 # The suite's soak: a red one is then of the change that was made.
 USUAL_SEED = 1
 
 
 def all_scenarios(seed: int = USUAL_SEED) -> dict[str, Scenario]:
     """By name, in the report's order; ``seed`` is the soaks'."""
+    rooms = (
+        *(runs, tasks, kafka, broker, cluster, records, lake, columns, properties, log, storage),
+        *(catalog, machine, clocks),
+    )
     scenarios = (
-        *crash_matrix(),
-        *zombies(),
-        *zombie_tasks(),
-        *hostile_topics(),
-        *hostile_brokers(),
-        *hostile_clusters(),
-        *hostile_records(),
-        *hostile_lakes(),
-        *hostile_columns(),
-        *hostile_properties(),
-        *hostile_logs(),
-        *hostile_stores(),
-        *hostile_disks(),
-        *hostile_catalogs(),
-        *machines(),
-        *clocks(),
+        *(cell.scenario() for cell in crash_cells()),
+        *(scenario for room in rooms for scenario in room.SCENARIOS),
         *soaks(seed),
     )
     by_name = {scenario.name: scenario for scenario in scenarios}
@@ -58,5 +107,6 @@ def choose(*, only: str = "*", is_quick: bool = False, seed: int = USUAL_SEED) -
     return [
         each
         for each in all_scenarios(seed).values()
-        if fnmatchcase(each.name, only) and (each.is_quick or not is_quick)
+        if fnmatchcase(each.name, only)
+        and (not is_quick or any(fnmatchcase(each.name, pattern) for pattern in QUICK))
     ]

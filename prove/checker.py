@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prove.lab.pipeline_lab import named_files
+from prove.scenario import Findings
 from prove.workload import Workload
 from spark_jobs.audit.metadata import audit_metadata
 from spark_jobs.health.table_facts import main_history
@@ -31,6 +32,11 @@ class Counts:
     stray: int
     orphans: int
     examples: tuple[str, ...]
+
+    def findings(self, *happened: str, **more: Any) -> Findings:
+        """Return them with what ``happened``; ``more`` are other fields, or win over the counts."""
+        counts = {name: getattr(self, name) for name in ("lost", "doubled", "unreadable", "stray")}
+        return Findings("; ".join((*happened, *self.examples)), **{**counts, **more})
 
 
 def check(workload: Workload, *, of_earlier: int = 0) -> Counts:

@@ -54,9 +54,8 @@ class Scenario:
     group: str
     title: str
     promise: str
-    needs: frozenset[str]
-    is_quick: bool
     run: Callable[[Testbed], Findings]
+    needs: frozenset[str] = frozenset()
     again: str = ""
     minutes: float = 0.0
     is_alone: bool = False
@@ -64,14 +63,13 @@ class Scenario:
 
 def scenario_on(
     name: str,
-    group: str,
     title: str,
     promise: str,
     run: Callable[[Testbed], Findings],
     *,
+    group: str,
     catalog: str = SQLITE,
     needs: AbstractSet[str] = frozenset(),
-    is_quick: bool = False,
     is_alone: bool = False,
 ) -> Scenario:
     """Return the case as the runner knows it; ``needs`` are servers beside the catalog's."""
@@ -80,9 +78,8 @@ def scenario_on(
         group=f"{group}, on {CATALOG_NAMES[catalog]}",
         title=title,
         promise=promise,
-        needs=frozenset(needs | ({catalog} - {SQLITE})),
-        is_quick=is_quick,
         run=run,
+        needs=frozenset(needs | ({catalog} - {SQLITE})),
         is_alone=is_alone,
     )
 

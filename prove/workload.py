@@ -94,6 +94,17 @@ class Workload:
         """Produce one batch: forty orders, three records that cannot be decoded, a tombstone."""
         self.produce(orders(0, 40), [b"not json", b"null", b"\xff\xfe", None])
 
+    def drain_batches(self, number: int = 1) -> None:
+        """Bring so many batches into the table, one after another."""
+        for _ in range(number):
+            self.produce_batch()
+            self.run()
+
+    def drain_and_produce(self) -> None:
+        """Bring one batch into the table, another one into the topic."""
+        self.drain_batches()
+        self.produce_batch()
+
     def run(self, name: str = "drain") -> None:
         """Do work in a process of its own, undisturbed."""
         answer = self.lab.start(work=name).answer()

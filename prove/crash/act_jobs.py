@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from prove.crash.jobs import Job, at, drain_and_produce
+from prove.crash.jobs import Job, at
 from prove.crash.promises import (
     ACCEPTED,
     ACCEPTED_AGAIN,
@@ -29,8 +29,7 @@ GATED = {"quality": [{"name": "strict", "when": "gate", "expectations": [CHEAP]}
 
 
 def _produce_dear(workload: Workload) -> None:
-    workload.produce_batch()
-    workload.run()
+    workload.drain_batches()
     workload.produce(
         [json.dumps({**json.loads(each), "price": 900.5}).encode() for each in orders(40, DEAR_RECORDS)]
     )
@@ -54,8 +53,7 @@ def _hold_batch_to_discard(workload: Workload) -> None:
 
 
 def _recreate_topic(workload: Workload) -> None:
-    workload.produce_batch()
-    workload.run()
+    workload.drain_batches()
     topic = workload.lab.pipeline.topic
     workload.kafka.delete_topic(topic)
     workload.kafka.create_topic(topic, PARTITIONS, retention_ms=-1)
@@ -64,36 +62,34 @@ def _recreate_topic(workload: Workload) -> None:
 GATED_DRAIN = Job(
     "gated-drain",
     "a drain with a quality gate",
-    drain_and_produce,
     at(AGAIN, "drain.after-gate"),
     settings=GATED,
 )
 HELD_DRAIN = Job(
     "held-drain",
     "a drain whose batch fails its gate",
-    _produce_dear,
     {
         **at(JUDGED_AGAIN, "drain.after-tasks", "drain.after-gate", "drain.after-held"),
         **at(HELD_STILL, "drain.after-parquet-written"),
     },
+    prepare=_produce_dear,
     again=("drain", "publish"),
     settings=GATED,
 )
 REJECTING_DRAIN = Job(
     "rejecting-drain",
     "a drain whose gate makes failing rows dead letters",
-    _produce_rejected,
     {
         **at(REJECTED_AGAIN, "drain.after-gate"),
         **at(ADOPTED, "drain.after-parquet-written"),
         **at(FOUND, "drain.after-commit"),
     },
+    prepare=_produce_rejected,
     settings={"quality": [{**GATED["quality"][0], "on_failure": "dead_letters"}]},
 )
 PUBLISH = Job(
     "publish",
     "the publishing of a held batch",
-    _hold_batch,
     {
         **at(ADOPTED, "held.after-published", "recover.before-adoption", "commit.before-swap"),
         **at(
@@ -105,18 +101,19 @@ PUBLISH = Job(
         **at(OVER, "recover.after-flush-complete"),
     },
     SETTLED,
+    prepare=_hold_batch,
     work="publish",
     settings=GATED,
 )
 DISCARD = Job(
     "discard",
     "the discarding of a held batch",
-    _hold_batch_to_discard,
     {
         **at(DISCARDED_AGAIN, "act.after-offset-commit", "act.before-swap"),
         **at(DISCARDED, "act.after-swap", "act.after-iceberg-snapshot-created"),
         **at(DISCARD_OVER, "act.after-flush-complete", "recover.before-delete"),
     },
+    prepare=_hold_batch_to_discard,
     work="discard",
     again=("discard", "drain"),
     settings=GATED,
@@ -125,8 +122,8 @@ DISCARD = Job(
 ACCEPT = Job(
     "accept",
     "the acceptance of a topic that was made anew",
-    _recreate_topic,
     {**at(ACCEPTED_AGAIN, "accept.before-swap"), **at(ACCEPTED, "accept.after-swap")},
+    prepare=_recreate_topic,
     work="accept",
     again=("accept", "drain"),
     of_earlier=BATCH,

@@ -52,9 +52,9 @@ class Job:
 
     name: str
     title: str
-    prepare: Callable[[Workload], None]
     points: Mapping[str, Promise]
     outcome: Outcomes | None = None
+    prepare: Callable[[Workload], None] = Workload.drain_and_produce
     work: str = "drain"
     again: tuple[str, ...] = ("drain",)
     swap: str = "commit"
@@ -77,22 +77,9 @@ class Job:
         return self.work.startswith("replay ")
 
 
-def produce_first(workload: Workload) -> None:
-    """Produce a batch; there is no table yet."""
-    workload.produce_batch()
-
-
-def drain_and_produce(workload: Workload) -> None:
-    """Bring one batch into the table, another one into the topic."""
-    workload.produce_batch()
-    workload.run()
-    workload.produce_batch()
-
-
 def drain_twice(workload: Workload) -> None:
     """Bring two batches into the table."""
-    drain_and_produce(workload)
-    workload.run()
+    workload.drain_batches(2)
 
 
 def _replay_until_killed(workload: Workload) -> None:
@@ -159,18 +146,17 @@ _REPLAY = {
     **at(REPLAY_OVER, "replay.after-flush-complete"),
 }
 
-DRAIN = Job("drain", "a drain", drain_and_produce, _DRAIN, SETTLED)
+DRAIN = Job("drain", "a drain", _DRAIN, SETTLED)
 FIRST = Job(
     "first-batch",
     "a table's first batch",
-    produce_first,
     {**at(UNBEGUN, "drain.after-table-made"), **_DRAIN},
     SETTLED,
+    Workload.produce_batch,
 )
 DEAD_LETTERS = Job(
     "dead-letters",
     "the dead letters' commit",
-    drain_and_produce,
     {},
     DEAD_LETTERS_SETTLED,
     swap="dead-letters",
@@ -179,7 +165,6 @@ DEAD_LETTERS = Job(
 RECOVERY = Job(
     "recovery",
     "the adoption of a dead run's files",
-    drain_and_produce,
     {
         **_SETTLING,
         # A recovery first looks for dead letters that an earlier batch owes.
@@ -192,7 +177,6 @@ RECOVERY = Job(
 RECOVERY_OF_HALF = Job(
     "recovery-of-half",
     "a run after one that died writing",
-    drain_and_produce,
     {
         **at(AGAIN, "recover.after-interrupt"),
         **at(SWEPT, "recover.before-delete", "recover.after-sweep"),
@@ -202,20 +186,19 @@ RECOVERY_OF_HALF = Job(
 RECOVERY_OF_LANDED = Job(
     "recovery-of-landed",
     "a run after one whose commit landed",
-    drain_and_produce,
     _SETTLING,
     dies_at="commit.after-swap",
 )
 CHECKPOINT = Job(
     "checkpoint",
     "a fold of the log into the books",
-    drain_twice,
     {
         **at(UNBOOKED, "checkpoint.after-files", "checkpoint.before-swap"),
         **at(BOOKED, "checkpoint.after-swap", "checkpoint.after-entered"),
         **at(OVER, "checkpoint.after-delete"),
     },
     BOOKS_SETTLED,
+    prepare=drain_twice,
     work="checkpoint",
     again=("checkpoint",),
     swap="checkpoint",
@@ -226,9 +209,9 @@ _TICK_AND_REPLAY = ("drain", f"replay {REPLAYED}")
 REPLAY = Job(
     "replay",
     "a replay",
-    drain_twice,
     _REPLAY,
     REPLAY_SETTLED,
+    prepare=drain_twice,
     work=f"replay {REPLAYED}",
     again=_TICK_AND_REPLAY,
     swap="replay",
@@ -236,9 +219,9 @@ REPLAY = Job(
 REPLAY_DEAD_LETTERS = Job(
     "replay-dead-letters",
     "the dead letters' commit of a replay",
-    drain_twice,
     {},
     REPLAY_LANDED,
+    prepare=drain_twice,
     work=f"replay {REPLAYED}",
     again=_TICK_AND_REPLAY,
     swap="dead-letters",
@@ -247,19 +230,18 @@ REPLAY_DEAD_LETTERS = Job(
 REPLAY_AFTER_DEAD = Job(
     "replay-after-dead",
     "a replay that gives up one that died",
-    _replay_until_killed,
     {
         **at(GIVEN_UP_AGAIN, "act.after-offset-commit", "act.before-swap"),
         **at(GIVEN_UP, "act.after-swap"),
         **at(REPLAYED_ONCE, "recover.before-delete", "recover.after-sweep"),
     },
+    prepare=_replay_until_killed,
     work=f"replay {REPLAYED}",
     again=_TICK_AND_REPLAY,
 )
 ROLLBACK = Job(
     "rollback",
     "a rollback",
-    drain_twice,
     {
         **at(NOT_ROLLED_BACK, "act.after-offset-commit", "rollback.before-swap"),
         **at(ROLLED_BACK, "rollback.after-swap", "act.after-iceberg-snapshot-created"),
@@ -268,6 +250,7 @@ ROLLBACK = Job(
         ),
     },
     ROLLBACK_SETTLED,
+    prepare=drain_twice,
     work="rollback",
     swap="rollback",
 )

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from http import HTTPStatus
 
 from prove.checker import Counts, check
@@ -83,51 +82,6 @@ REPLAYED_DEAD_LETTER_FAULTS = (
     Fault.CUT_AFTER,
     Fault.LATE_504,
 )
-# What `--quick` and the suite run: each job, and the outcomes that once broke something.
-QUICK = (
-    "sqlite/first-batch/kill-*",
-    "sqlite/replay/kill-*",
-    "sqlite/publish/kill-*",
-    "sqlite/held-drain/kill-*",
-    "sqlite/rejecting-drain/kill-*",
-    "sqlite/discard/kill-*",
-    "sqlite/rollback/kill-*",
-    "sqlite/drain/kill-split.after-chunk",
-    "sqlite/drain/kill-commit.before-swap",
-    "sqlite/drain/locked-at-commit",
-    "sqlite/drain/disk-full",
-    "sqlite/drain/killed-after-commit",
-    "sqlite/first-batch/killed-after-commit",
-    "sqlite/dead-letters/locked-at-update",
-    "sqlite/recovery/kill-recover.after-adoption",
-    "sqlite/recovery/locked-at-commit",
-    "sqlite/recovery-of-half/kill-recover.before-delete",
-    "sqlite/recovery-of-landed/kill-dead-letters.after-swap",
-    "sqlite/checkpoint/kill-checkpoint.after-entered",
-    "sqlite/checkpoint/failed-after-commit",
-    "sqlite/replay/killed-after-commit",
-    "rest/drain/kill-drain.after-tasks",
-    "rest/drain/kill-drain.after-flush-start",
-    "rest/drain/kill-drain.after-parquet-written",
-    "rest/drain/kill-commit.*-swap",
-    "rest/drain/kill-dead-letters.before-swap",
-    "rest/drain/refused-409",
-    "rest/drain/refused-503",
-    "rest/drain/cut-before",
-    "rest/drain/cut-after",
-    "rest/drain/landed-409",
-    "rest/drain/landed-401",
-    "rest/drain/late-504",
-    "rest/drain/late-504-noticed",
-    "rest/first-batch/landed-twice",
-    "rest/dead-letters/cut-after",
-    "rest/recovery/half-answer",
-    "rest/replay/landed-502",
-    "rest/replay/kill-replay.after-commit",
-    "rest/checkpoint/landed-504",
-    "rest/publish/cut-before",
-    "sqlite/compaction/kill-act.before-swap",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +101,12 @@ class Cell:
         """Return the cell as the runner knows it."""
         return scenario_on(
             f"{self.job.name}/{self.nemesis.name}",
-            self.job.title,
             self.nemesis.title,
             self._promise().text,
             self.run,
+            group=self.job.title,
             catalog=self.catalog,
             needs={"spark"} if self.job in SPARK_JOBS else set(),
-            is_quick=any(fnmatchcase(self.name, pattern) for pattern in QUICK),
         )
 
     def run(self, testbed: Testbed) -> Findings:
@@ -173,13 +126,11 @@ class Cell:
             counts = check(workload, of_earlier=job.of_earlier)
         unkept = (*restart.unkept, *restart.find_deviations(promise), *_unpromised_orphans(counts, promise))
         orphans = (f"{counts.orphans} files left to orphan removal",) if counts.orphans else ()
-        happened = (ending.text, *_late_arrivals(workload), *restart.events, *orphans, *counts.examples)
-        return Findings(
-            happened="; ".join(happened),
-            lost=counts.lost,
-            doubled=counts.doubled,
-            unreadable=counts.unreadable,
-            stray=counts.stray,
+        return counts.findings(
+            ending.text,
+            *_late_arrivals(workload),
+            *restart.events,
+            *orphans,
             read_again=restart.read_again,
             may_read_again=promise.may_read_again,
             recovery_seconds=restart.seconds,
@@ -202,11 +153,6 @@ def _unpromised_orphans(counts: Counts, promise: Promise) -> Iterator[str]:
     if counts.orphans not in promise.orphans:
         allowed = " or ".join(map(str, promise.orphans))
         yield f"{counts.orphans} files of the books that nothing names, not {allowed}"
-
-
-def crash_matrix() -> Iterator[Scenario]:
-    """Yield every cell as a scenario, in the report's order."""
-    yield from (cell.scenario() for cell in crash_cells())
 
 
 def crash_cells() -> Iterator[Cell]:

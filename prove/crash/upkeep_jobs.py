@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from prove.crash.jobs import Job, at, drain_and_produce, drain_twice
+from prove.crash.jobs import Job, at, drain_twice
 from prove.crash.promises import ADOPTED, AGAIN, FOUND, TIDIED, TIDIED_ANYHOW
 from prove.workload import Workload
 
@@ -13,9 +13,7 @@ DAYS_SECONDS = 4 * 24 * 3600  # older than what orphan removal spares
 
 
 def _write_many_small_files(workload: Workload) -> None:
-    for _ in range(5):
-        workload.produce_batch()
-        workload.run()
+    workload.drain_batches(5)
 
 
 def _fold_until_killed(workload: Workload) -> None:
@@ -31,7 +29,6 @@ def _fold_until_killed(workload: Workload) -> None:
 DRAIN_ON_SPARK = Job(
     "drain-on-spark",
     "a drain on a Spark server",
-    drain_and_produce,
     {
         **at(AGAIN, "drain.after-flush-start", "drain.after-tasks"),
         **at(ADOPTED, "commit.before-swap"),
@@ -42,7 +39,6 @@ DRAIN_ON_SPARK = Job(
 COMPACTION = Job(
     "compaction",
     "a compaction and its new anchor",
-    _write_many_small_files,
     at(
         TIDIED,
         "compact.before-rewrite",
@@ -52,6 +48,7 @@ COMPACTION = Job(
         "compact.after-reanchor",
     ),
     TIDIED_ANYHOW,
+    prepare=_write_many_small_files,
     work="compaction",
     again=("compaction",),
     swap="act",
@@ -59,9 +56,9 @@ COMPACTION = Job(
 EXPIRY = Job(
     "expiry",
     "an expiry of snapshots",
-    _write_many_small_files,
     at(TIDIED, "expire.after-reanchor", "expire.after-procedure"),
     TIDIED_ANYHOW,
+    prepare=_write_many_small_files,
     work="snapshots",
     again=("snapshots",),
     settings={"upkeep": {"keep_snapshots": 2}},
@@ -69,16 +66,16 @@ EXPIRY = Job(
 MANIFESTS = Job(
     "manifests",
     "a rewrite of manifests",
-    _write_many_small_files,
     at(TIDIED, "manifests.after-procedure"),
+    prepare=_write_many_small_files,
     work="manifests",
     again=("manifests",),
 )
 ORPHANS = Job(
     "orphans",
     "the removal of a dead fold's file from the books",
-    _fold_until_killed,
     at(TIDIED, "orphans.after-listing", "orphans.before-delete"),
+    prepare=_fold_until_killed,
     work="orphans",
     again=("orphans",),
 )

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +16,17 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from prove.hostile.case import (
     History,
-    drain_one_batch,
     expect_refusal,
     expect_refusal_awake,
+    own_kafka_case,
     repair,
     skip_offsets,
 )
 from prove.hostile.kafka import HALF, NAMED_THEN_SKIPPED, accept, other_topic
-from prove.hostile.own_kafka import own_kafka_case
-from prove.lab.brokers import Brokers, own_broker
+from prove.lab.brokers import Brokers
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import orders
-from prove.scenario import Scenario
 from prove.workload import BATCH, Workload
-from servers.process import ServerFolder
 from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.protocol.offsets import OffsetRange
 
@@ -46,15 +40,9 @@ FEW = 50
 EAGERLY: dict[str, Any] = {"segment_ms": 100, "min_cleanable_dirty_ratio": 0.01, "max_compaction_lag_ms": 100}
 
 
-def hostile_brokers() -> Iterator[Scenario]:
-    """Yield every case, in the report's order."""
-    yield from CASES
-
-
 def _kill(workload: Workload, broker: Brokers) -> History:
-    drain_one_batch(workload)
-    workload.produce_batch()
-    with workload.lab.stopped_at("split.after-chunk", once=str(workload.folder / "slept")) as drain:
+    workload.drain_and_produce()
+    with workload.lab.stopped_at("split.after-chunk") as drain:
         broker.kill()
         drain.go_on()
         time.sleep(AWAY_SECONDS)
@@ -68,8 +56,7 @@ def _kill(workload: Workload, broker: Brokers) -> History:
 
 
 def _damage(workload: Workload, broker: Brokers) -> History:
-    drain_one_batch(workload)
-    workload.produce_batch()
+    workload.drain_and_produce()
     log = broker.log_of(workload.lab.pipeline.topic, 0)
     place = log.read_bytes().rindex(b"customer")
     _write(log, place, b"C")
@@ -80,8 +67,7 @@ def _damage(workload: Workload, broker: Brokers) -> History:
 
 def _damage_for_good(workload: Workload, broker: Brokers) -> History:
     """Nothing can mend it: the operator leaves out what Kafka cannot give."""
-    drain_one_batch(workload)
-    workload.produce_batch()
+    workload.drain_and_produce()
     log = broker.log_of(workload.lab.pipeline.topic, 0)
     _write(log, log.read_bytes().rindex(b"customer"), b"C")
     ended = expect_refusal(workload, "records-damaged")
@@ -106,8 +92,7 @@ def _truncate(workload: Workload, broker: Brokers) -> History:
 def _truncate_while_read(workload: Workload, broker: Brokers) -> History:
     """Let a run plan, then take the second half of what partition 1 is to give."""
     topic = workload.lab.pipeline.topic
-    drain_one_batch(workload)
-    workload.produce_batch()
+    workload.drain_and_produce()
     size = broker.log_of(topic, 1).stat().st_size
     workload.produce_batch()
     with workload.lab.stopped_at("drain.after-flush-start") as drain:
@@ -136,9 +121,9 @@ def _truncate_and_grow(workload: Workload, broker: Brokers) -> History:
 def _drain_and_cut(workload: Workload, broker: Brokers) -> None:
     """Two batches in the table, of the second one Kafka loses what was in partition 1."""
     topic = workload.lab.pipeline.topic
-    drain_one_batch(workload)
+    workload.drain_batches()
     size = broker.log_of(topic, 1).stat().st_size
-    drain_one_batch(workload)
+    workload.drain_batches()
     broker.cut(topic, 1, size)
 
 
@@ -185,52 +170,47 @@ def _count(workload: Workload, topic: str) -> int:
             reader.close()
 
 
-def _own_broker(folder: Path) -> AbstractContextManager[Brokers]:
-    return own_broker(ServerFolder(folder, "broker"))
-
-
-_case = partial(own_kafka_case, opened=_own_broker)
-CASES = (
-    _case(
+SCENARIOS = (
+    own_kafka_case(
         "broker-killed",
         "the broker killed and started again while a task reads",
         "the run goes on, or ends with a named error and the next one reads the range again",
         _kill,
         may_read_again=(0, BATCH),
     ),
-    _case(
+    own_kafka_case(
         "batch-damaged",
         "a byte changed in the broker's log",
         "a named error and no commit; mended, it is read",
         _damage,
         may_read_again=(BATCH,),
     ),
-    _case(
+    own_kafka_case(
         "batch-damaged/for-good",
         "a byte changed in the broker's log, and no copy of it",
         NAMED_THEN_SKIPPED,
         _damage_for_good,
     ),
-    _case(
+    own_kafka_case(
         "log-truncated",
         "the log ends below what the table has",
         "a named error; once accepted, what is left is the next generation",
         _truncate,
     ),
-    _case(
+    own_kafka_case(
         "log-truncated/during",
         "the log is cut below what was planned, not below what the table has",
         "a named error and no commit; the next run takes what is there",
         _truncate_while_read,
         may_read_again=(BATCH + HALF,),
     ),
-    _case(
+    own_kafka_case(
         "log-truncated/and-grown",
         "the log is cut below what the table has, and grows past it before the next run",
         "a named error; once accepted, what is there is the next generation",
         _truncate_and_grow,
     ),
-    _case(
+    own_kafka_case(
         "compacted",
         "a compacted topic with gaps",
         "what compaction left is there, the rest is counted as gaps",

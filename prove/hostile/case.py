@@ -6,16 +6,20 @@ A case's ``inject`` brings the harm and repairs it; the ``History`` that it retu
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prove.checker import check
+from prove.lab.brokers import Brokers, own_broker
 from prove.lab.clock import NO_JUMP, ClockJump
 from prove.lab.drain_process import Answer, DrainProcess
+from prove.lab.kafka_server import unique_name
 from prove.scenario import Findings, Scenario, scenario_on
-from prove.workload import SQLITE, Testbed, Workload
+from prove.workload import CATALOG_NAMES, SQLITE, Testbed, Workload
 from spark_jobs.acts.skip import skip
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.protocol.fail_points import NoFailPoints
@@ -30,17 +34,21 @@ ADOPTED = "the dead run's files are committed, nothing is read again"
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """How a case went. ``of_earlier``: records of generations before the one that an audit judges."""
+    """How a case went. ``of_earlier``: records of generations before the one that an audit judges.
+
+    ``orphans`` are files of the books that may be left to orphan removal.
+    """
 
     happened: str
     read_again: int = 0
     recovery_seconds: float = 0.0
     of_earlier: int = 0
+    orphans: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """``happen`` brings the harm, sees how the next run ends, and puts it right.
+    """``inject`` brings the harm, sees how the next run ends, and puts it right.
 
     ``settings`` are the pipeline's; ``needs`` are servers beside the catalog's.
     """
@@ -49,28 +57,55 @@ class Case:
     title: str
     promise: str
     inject: Callable[[Workload], History]
-    catalog: str = SQLITE
+    catalogs: tuple[str, ...] = (SQLITE,)
     may_read_again: tuple[int, ...] = (0,)
     settings: Mapping[str, Any] = field(default_factory=dict)
     needs: frozenset[str] = frozenset()
 
-    def scenario(self, group: str, *, is_quick: bool = False) -> Scenario:
-        """Return the case as the runner knows it."""
-        return scenario_on(
-            self.name,
-            group,
-            self.title,
-            self.promise,
-            self.run,
-            catalog=self.catalog,
-            needs=self.needs,
-            is_quick=is_quick,
-        )
-
-    def run(self, testbed: Testbed) -> Findings:
+    def run(self, catalog: str, testbed: Testbed) -> Findings:
         """Harm, repair, go on, check."""
-        with testbed.workload(self.catalog, **self.settings) as workload:
+        with testbed.workload(catalog, **self.settings) as workload:
             return judge(workload, self.inject(workload), self.may_read_again)
+
+
+def scenarios(group: str, cases: Iterable[Case], *, prefix: str = "") -> list[Scenario]:
+    """Return each case on each of its catalogs, catalog by catalog; names begin with ``prefix``."""
+    cases = tuple(cases)
+    return [
+        scenario_on(
+            f"{prefix}{case.name}",
+            case.title,
+            case.promise,
+            partial(case.run, catalog),
+            group=group,
+            catalog=catalog,
+            needs=case.needs,
+        )
+        for catalog in CATALOG_NAMES
+        for case in cases
+        if catalog in case.catalogs
+    ]
+
+
+def own_kafka_case(
+    name: str,
+    title: str,
+    promise: str,
+    inject: Callable[[Workload, Brokers], History],
+    *,
+    opened: Callable[[Path], AbstractContextManager[Brokers]] = own_broker,
+    may_read_again: tuple[int, ...] = (0,),
+) -> Scenario:
+    """Return a case that lays hands on Kafka itself: ``opened`` starts brokers of its own in a folder."""
+
+    def run(testbed: Testbed) -> Findings:
+        with (
+            opened(testbed.folder / unique_name("kafka")) as brokers,
+            replace(testbed, kafka=brokers.bootstrap_servers).workload(SQLITE) as workload,
+        ):
+            return judge(workload, inject(workload, brokers), may_read_again)
+
+    return scenario_on(name, title, promise, run, group="a hostile broker")
 
 
 def judge(workload: Workload, history: History, may_read_again: tuple[int, ...] = (0,)) -> Findings:
@@ -78,29 +113,19 @@ def judge(workload: Workload, history: History, may_read_again: tuple[int, ...] 
     workload.produce_batch()
     workload.run()
     counts = check(workload, of_earlier=history.of_earlier)
-    return Findings(
-        happened="; ".join((history.happened, *counts.examples)),
-        lost=counts.lost,
-        doubled=counts.doubled,
-        unreadable=counts.unreadable,
-        stray=counts.stray,
+    return counts.findings(
+        history.happened,
+        stray=counts.stray + max(0, counts.orphans - history.orphans),
         read_again=history.read_again,
         may_read_again=may_read_again,
         recovery_seconds=history.recovery_seconds,
     )
 
 
-def drain_one_batch(workload: Workload) -> None:
-    """Bring one batch into the table."""
-    workload.produce_batch()
-    workload.run()
-
-
-def interrupt(workload: Workload) -> None:
-    """Bring one batch into the table, and kill the next run when its files are written."""
-    drain_one_batch(workload)
-    workload.produce_batch()
-    workload.lab.kill_at("drain.after-parquet-written")
+def interrupt(workload: Workload, point: str = "drain.after-parquet-written") -> None:
+    """Bring one batch into the table, and kill the next run, by default when its files are written."""
+    workload.drain_and_produce()
+    workload.lab.kill_at(point)
 
 
 def expect_refusal(workload: Workload, *codes: str) -> str:

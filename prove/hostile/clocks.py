@@ -3,48 +3,30 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from prove.hostile.case import ADOPTED, Case, History, drain_one_batch, interrupt, repair
+from prove.hostile.case import ADOPTED, Case, History, interrupt, repair, scenarios
 from prove.lab.clock import ClockJump
 from prove.lab.signal_at import SignalAt
-from prove.scenario import Scenario
-from prove.workload import BATCH, REST, Workload
+from prove.workload import BATCH, REST, SQLITE, Workload
 from spark_jobs.protocol.fail_points import NoFailPoints
 
-GROUP = "a clock that jumps"
 DAY_SECONDS = 24 * 3600
 AHEAD, BEHIND = ClockJump(DAY_SECONDS), ClockJump(-DAY_SECONDS)
 AGAIN = "the range is read again, what the dead run wrote is swept"
 UPKEEP: dict[str, Any] = {"upkeep": {"compact_above": 5, "keep_snapshots": 2}}
-QUICK = frozenset({"behind/adopted"})
+WRITTEN, WRITING = "drain.after-parquet-written", "drain.after-tasks"
 
 
-def clocks() -> Iterator[Scenario]:
-    """Yield every case, in the report's order."""
-    for case in CASES:
-        is_quick = case.catalog == REST and case.name in QUICK
-        yield replace(case, name=f"clock/{case.name}").scenario(GROUP, is_quick=is_quick)
-
-
-def _adopt(jump: ClockJump, workload: Workload) -> History:
-    interrupt(workload)
-    return repair("its clock had jumped", workload, clock=jump)
-
-
-def _sweep(jump: ClockJump, workload: Workload) -> History:
-    drain_one_batch(workload)
-    workload.produce_batch()
-    workload.lab.kill_at("drain.after-tasks")
+def _jump(jump: ClockJump, point: str, workload: Workload) -> History:
+    interrupt(workload, point)
     return repair("its clock had jumped", workload, clock=jump)
 
 
 def _die_ahead(point: str, workload: Workload) -> History:
-    drain_one_batch(workload)
-    workload.produce_batch()
+    workload.drain_and_produce()
     died = workload.lab.start_with(SignalAt(point), clock=AHEAD).died_of()
     assert died == signal.SIGKILL, f"{point} was not reached"
     return repair("the clock was set back", workload)
@@ -52,9 +34,8 @@ def _die_ahead(point: str, workload: Workload) -> History:
 
 def _close_alive(workload: Workload) -> History:
     """By a clock a day ahead no run of before can be alive; this one is."""
-    drain_one_batch(workload)
-    workload.produce_batch()
-    with workload.lab.stopped_at("split.after-chunk", once=str(workload.folder / "slept")) as zombie:
+    workload.drain_and_produce()
+    with workload.lab.stopped_at("split.after-chunk") as zombie:
         history = repair("its replacement a day ahead took it for dead", workload, clock=AHEAD)
         zombie.go_on()
         error = zombie.answer().error
@@ -87,8 +68,7 @@ def _drain_by(workload: Workload, *jumps: ClockJump) -> None:
 
 
 def _ahead_of_catalog(workload: Workload) -> History:
-    drain_one_batch(workload)
-    workload.produce_batch()
+    workload.drain_and_produce()
     answer = workload.lab.start_with(NoFailPoints(), clock=AHEAD).answer()
     assert answer.error == "commit-state-unknown", answer
     assert "Invalid update timestamp" in answer.message, answer.message
@@ -96,33 +76,39 @@ def _ahead_of_catalog(workload: Workload) -> History:
 
 
 CASES = (
-    Case("ahead/adopted", "the run after a crash is a day ahead", ADOPTED, partial(_adopt, AHEAD)),
-    Case("behind/adopted", "the run after a crash is a day behind", ADOPTED, partial(_adopt, BEHIND)),
+    Case("ahead/adopted", "the run after a crash is a day ahead", ADOPTED, partial(_jump, AHEAD, WRITTEN)),
+    Case(
+        "behind/adopted",
+        "the run after a crash is a day behind",
+        ADOPTED,
+        partial(_jump, BEHIND, WRITTEN),
+        (SQLITE, REST),
+    ),
     Case(
         "ahead/swept",
         "the run after one that died writing is a day ahead",
         AGAIN,
-        partial(_sweep, AHEAD),
+        partial(_jump, AHEAD, WRITING),
         may_read_again=(BATCH,),
     ),
     Case(
         "behind/swept",
         "the run after one that died writing is a day behind",
         AGAIN,
-        partial(_sweep, BEHIND),
+        partial(_jump, BEHIND, WRITING),
         may_read_again=(BATCH,),
     ),
     Case(
         "back/adopted",
         "the run that died was a day ahead",
         ADOPTED,
-        partial(_die_ahead, "drain.after-parquet-written"),
+        partial(_die_ahead, WRITTEN),
     ),
     Case(
         "back/swept",
         "the run that died writing was a day ahead",
         AGAIN,
-        partial(_die_ahead, "drain.after-tasks"),
+        partial(_die_ahead, WRITING),
         may_read_again=(BATCH,),
     ),
     Case(
@@ -149,17 +135,11 @@ CASES = (
         needs=frozenset({"spark"}),
     ),
     Case(
-        "behind/adopted",
-        "the run after a crash is a day behind",
-        ADOPTED,
-        partial(_adopt, BEHIND),
-        catalog=REST,
-    ),
-    Case(
         "ahead/refused",
         "a run is a day ahead of its catalog",
         "a named error with the catalog's reason and no commit; set right, its files are committed",
         _ahead_of_catalog,
-        catalog=REST,
+        (REST,),
     ),
 )
+SCENARIOS = scenarios("a clock that jumps", CASES, prefix="clock/")

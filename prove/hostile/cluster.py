@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from functools import partial
 
-from prove.hostile.case import History, drain_one_batch, expect_refusal, repair
+from prove.hostile.case import History, expect_refusal, own_kafka_case, repair
 from prove.hostile.kafka import accept, other_topic
-from prove.hostile.own_kafka import own_kafka_case
 from prove.lab.brokers import FIRST, Brokers, three_brokers
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import orders
-from prove.scenario import Scenario
 from prove.workload import BATCH, PARTITIONS, Workload
 
 LEADER, BEHIND = 2, 3
@@ -21,24 +18,17 @@ ALL = (LEADER, BEHIND, FIRST)
 OTHERS = orders(0, 2 * BATCH)
 
 
-def hostile_clusters() -> Iterator[Scenario]:
-    """Yield every case, in the report's order."""
-    yield from CASES
-
-
 def _move_before(workload: Workload, cluster: Brokers) -> History:
     topic = other_topic(workload, nodes=ALL)
-    drain_one_batch(workload)
-    workload.produce_batch()
+    workload.drain_and_produce()
     _move(cluster, topic)
     return repair("another broker leads", workload, was_read=False)
 
 
 def _move_during(workload: Workload, cluster: Brokers) -> History:
     topic = other_topic(workload, nodes=ALL)
-    drain_one_batch(workload)
-    workload.produce_batch()
-    with workload.lab.stopped_at("split.after-chunk", once=str(workload.folder / "slept")) as drain:
+    workload.drain_and_produce()
+    with workload.lab.stopped_at("split.after-chunk") as drain:
         cluster.kill(LEADER)
         # Awake, it meets the dead leader first and has to find the new one by itself.
         drain.go_on()
@@ -64,9 +54,9 @@ def _wait_for_others(cluster: Brokers, topic: str) -> None:
 def _elect_unclean(workload: Workload, cluster: Brokers) -> History:
     """Elect the one copy that is left: it never saw the second batch; what comes next takes its offsets."""
     topic = other_topic(workload, nodes=(LEADER, BEHIND), unclean_leader_election_enable="true")
-    drain_one_batch(workload)
+    workload.drain_batches()
     cluster.kill(BEHIND)
-    drain_one_batch(workload)
+    workload.drain_batches()
     cluster.kill(LEADER)
     cluster.start(BEHIND)
     _wait_for_others(cluster, topic)
@@ -81,7 +71,7 @@ def _elect_unclean(workload: Workload, cluster: Brokers) -> History:
 
 
 _case = partial(own_kafka_case, opened=three_brokers)
-CASES = (
+SCENARIOS = (
     _case(
         "leader-moved/before",
         "a partition's leader dies before the read, another broker leads",

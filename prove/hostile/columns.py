@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.transforms import DayTransform
 from pyiceberg.types import LongType, StringType
 
-from prove.hostile.case import ADOPTED, Case, History, change_table, drain_one_batch, interrupt, repair
+from prove.hostile.case import ADOPTED, Case, History, change_table, interrupt, repair, scenarios
 from prove.hostile.lake import expire
 from prove.lab.other_compaction import compact_by_hand
 from prove.lab.pipeline_lab import PIPELINE, configure, orders
-from prove.scenario import Findings, Scenario
+from prove.scenario import Findings
 from prove.workload import BATCH, REST, SQLITE, Testbed, Workload
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-GROUP = "a table changed in shape by others between a crash and the restart"
 ROWS = 80  # of the two batches that are there before
 VALUES: dict[str, list[Any]] = {
     name: [json.loads(order)[name] for order in orders(0, 40)] for name in ("id", "customer", "price")
@@ -35,33 +34,18 @@ class Reshaped(Case):
 
     differing: int = 0
 
-    def run(self, testbed: Testbed) -> Findings:
+    def run(self, catalog: str, testbed: Testbed) -> Findings:
         """As every case; those rows are what an audit must find, and all that it may."""
-        findings = Case.run(self, testbed)
+        findings = Case.run(self, catalog, testbed)
         return replace(findings, lost=abs(findings.lost - self.differing))
 
 
-def hostile_columns() -> Iterator[Scenario]:
-    """Yield every case, in the report's order."""
-    for catalog in (SQLITE, REST):
-        for case in CASES:
-            if catalog == SQLITE or case.needs:
-                yield replace(case, name=f"shape/{case.name}", catalog=catalog).scenario(GROUP)
-
-
-def _compact(workload: Workload) -> History:
-    for _ in range(3):
-        drain_one_batch(workload)
+def _compact(workload: Workload, *, is_expired: bool = False) -> History:
+    workload.drain_batches(3)
     interrupt(workload)
     compact_by_hand(workload.lab)
-    return repair("its files had become fewer", workload)
-
-
-def _compact_and_expire(workload: Workload) -> History:
-    for _ in range(3):
-        drain_one_batch(workload)
-    interrupt(workload)
-    compact_by_hand(workload.lab)
+    if not is_expired:
+        return repair("its files had become fewer", workload)
     change_table(workload, expire)
     return repair("its files had become fewer, its history had gone", workload)
 
@@ -89,13 +73,13 @@ def _widen(workload: Workload) -> History:
     return repair(f"they were committed, the run ended with {answer.error}", workload)
 
 
-_compacted_case = partial(Reshaped, promise=ADOPTED, needs=frozenset({"spark"}))
+_compacted_case = partial(Reshaped, promise=ADOPTED, catalogs=(SQLITE, REST), needs=frozenset({"spark"}))
 CASES = (
     _compacted_case("compacted", "compacted by another engine", inject=_compact),
     _compacted_case(
         "compacted-and-expired",
         "compacted by another engine, all snapshots but the last expired",
-        inject=_compact_and_expire,
+        inject=partial(_compact, is_expired=True),
     ),
     Reshaped(
         "added",
@@ -150,4 +134,7 @@ CASES = (
         ),
         may_read_again=(BATCH,),
     ),
+)
+SCENARIOS = scenarios(
+    "a table changed in shape by others between a crash and the restart", CASES, prefix="shape/"
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Producer
@@ -12,20 +13,18 @@ from confluent_kafka.cimpl import NewPartitions
 from prove.hostile.case import (
     Case,
     History,
-    drain_one_batch,
     expect_refusal,
     expect_refusal_awake,
     repair,
+    scenarios,
     skip_offsets,
 )
 from prove.lab.kafka_server import Record, unique_name
 from prove.lab.pipeline_lab import PIPELINE, configure, orders
-from prove.scenario import Scenario
 from prove.workload import BATCH, PARTITIONS, Workload
 from spark_jobs.acts.accept_source import accept_source, compare_source
 from spark_jobs.config.start import Start
 
-GROUP = "a hostile topic"
 MIB = 1024 * 1024
 TIMEOUT_SECONDS = 30.0
 HALF = BATCH // PARTITIONS  # a partition's next offset after one batch
@@ -35,18 +34,13 @@ ANY_TIME: dict[str, Any] = {
     "message_timestamp_before_max_ms": 2**63 - 1,
     "message_timestamp_after_max_ms": 2**63 - 1,
 }
+RECREATED = ("topic-recreated", "topic-gone")
 NAMED_THEN_SKIPPED = "a named error and no commit; once the operator skips them, all others are there"
 NAMED_THEN_ACCEPTED = "a named error and no commit; once accepted, the new topic is the next generation"
 
 
-def hostile_topics() -> Iterator[Scenario]:
-    """Yield every case, in the report's order."""
-    for case in CASES:
-        yield case.scenario(GROUP, is_quick=case.name in QUICK)
-
-
 def _produce_transactions(workload: Workload) -> History:
-    drain_one_batch(workload)
+    workload.drain_batches()
     producer = Producer({"bootstrap.servers": workload.kafka, "transactional.id": unique_name("tx")})
     producer.init_transactions(TIMEOUT_SECONDS)
     _begin(producer, workload, 10)
@@ -72,8 +66,7 @@ def _begin(producer: Producer, workload: Workload, count: int) -> None:
 
 
 def _retain_before(workload: Workload) -> History:
-    drain_one_batch(workload)
-    workload.produce_batch()
+    workload.drain_and_produce()
     workload.kafka.delete_records(workload.lab.pipeline.topic, {0: HALF + TAKEN})
     ended = expect_refusal(workload, "retention-passed")
     skip_offsets(workload, 0, HALF, HALF + TAKEN, TAKEN)
@@ -81,9 +74,8 @@ def _retain_before(workload: Workload) -> History:
 
 
 def _retain_during(workload: Workload) -> History:
-    drain_one_batch(workload)
-    workload.produce_batch()
-    with workload.lab.stopped_at("split.after-chunk", once=str(workload.folder / "slept")) as drain:
+    workload.drain_and_produce()
+    with workload.lab.stopped_at("split.after-chunk") as drain:
         # Partition 0 has been read, partition 1 is next.
         workload.kafka.delete_records(workload.lab.pipeline.topic, {1: HALF + TAKEN})
         ended = expect_refusal_awake(drain, "retention-passed")
@@ -93,7 +85,7 @@ def _retain_during(workload: Workload) -> History:
 
 
 def _add_partitions(workload: Workload) -> History:
-    drain_one_batch(workload)
+    workload.drain_batches()
     topic = workload.lab.pipeline.topic
     admin = AdminClient({"bootstrap.servers": workload.kafka})
     admin.create_partitions([NewPartitions(topic, 2 * PARTITIONS)])[topic].result(TIMEOUT_SECONDS)
@@ -108,27 +100,17 @@ def _add_partitions(workload: Workload) -> History:
 
 
 def _recreate_before(workload: Workload) -> History:
-    drain_one_batch(workload)
+    workload.drain_batches()
     _recreate(workload)
-    ended = expect_refusal(workload, "topic-recreated")
-    return accept(workload, ended)
+    return accept(workload, expect_refusal(workload, "topic-recreated"))
 
 
-def _recreate_during(workload: Workload) -> History:
-    drain_one_batch(workload)
+def _recreate_at(point: str, codes: tuple[str, ...], workload: Workload) -> History:
+    workload.drain_batches()
     lost = _produce_lost_batch(workload)
-    with workload.lab.stopped_at("split.after-chunk", once=str(workload.folder / "slept")) as drain:
+    with workload.lab.stopped_at(point) as drain:
         _recreate(workload)
-        ended = expect_refusal_awake(drain, "topic-recreated", "topic-gone", "log-truncated")
-    return accept(workload, f"{ended} ({lost} records went with the topic)")
-
-
-def _recreate_after_read(workload: Workload) -> History:
-    drain_one_batch(workload)
-    lost = _produce_lost_batch(workload)
-    with workload.lab.stopped_at("drain.after-tasks", once=str(workload.folder / "slept")) as drain:
-        _recreate(workload)
-        ended = expect_refusal_awake(drain, "topic-recreated", "topic-gone")
+        ended = expect_refusal_awake(drain, *codes)
     return accept(workload, f"{ended} ({lost} records went with the topic)")
 
 
@@ -165,7 +147,7 @@ def other_topic(workload: Workload, *, nodes: Sequence[int] = (1,), **config: ob
 
 def _produce_large(workload: Workload) -> History:
     topic = other_topic(workload, max_message_bytes=8 * MIB)
-    drain_one_batch(workload)
+    workload.drain_batches()
     small, large = orders(0, 3), b'{"id": 1, "customer": "%s"}' % (b"x" * 5 * MIB)
     headers = [(f"h{n}", b"v" * 512) for n in range(2000)]
     records = [
@@ -185,7 +167,7 @@ def _produce_large(workload: Workload) -> History:
 
 def _produce_any_time(workload: Workload) -> History:
     topic = other_topic(workload, **ANY_TIME)
-    drain_one_batch(workload)
+    workload.drain_batches()
     times = (-1, 0, 1, YEAR_3000_MS, YEAR_3000_MS + 86_400_000)
     records = [Record(v, timestamp_ms=ms) for v, ms in zip(orders(0, 5), times, strict=True)]
     workload.kafka.produce(topic, records)
@@ -228,13 +210,13 @@ CASES = (
         "topic-made-again/during",
         "the topic deleted and made again during the read",
         NAMED_THEN_ACCEPTED,
-        _recreate_during,
+        partial(_recreate_at, "split.after-chunk", (*RECREATED, "log-truncated")),
     ),
     Case(
         "topic-made-again/after",
         "the topic deleted and made again between read and commit",
         NAMED_THEN_ACCEPTED,
-        _recreate_after_read,
+        partial(_recreate_at, "drain.after-tasks", RECREATED),
     ),
     Case(
         "large-messages",
@@ -250,4 +232,4 @@ CASES = (
         settings={"partition_by": ["day(_kafka_timestamp)"]},
     ),
 )
-QUICK = frozenset({"retention/during", "topic-made-again/during", "transactions"})
+SCENARIOS = scenarios("a hostile topic", CASES)

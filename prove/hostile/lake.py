@@ -5,8 +5,7 @@ The other engine is PyIceberg as anybody may use it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,33 +17,21 @@ from prove.hostile.case import (
     Case,
     History,
     change_table,
-    drain_one_batch,
     expect_refusal,
     interrupt,
     other_engine,
     repair,
+    scenarios,
 )
 from prove.lab.fault_proxy import Fault, is_table_commit
-from prove.scenario import Scenario
 from prove.workload import BATCH, REST, SQLITE, Workload
 from spark_jobs.acts.rollback import rollback
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-GROUP = "a table changed by others between a crash and the restart"
 NAMED = "a named error and no commit; put back, the dead run's files are committed"
 NAMED_THEN_BACK = "a named error and no commit; rolled back to what we committed, all is there"
-QUICK = frozenset({"rolled-back"})
-
-
-def hostile_lakes() -> Iterator[Scenario]:
-    """Yield every case, in the report's order."""
-    yield REFUSED_AFTER_LANDING.scenario(GROUP)
-    for catalog in (SQLITE, REST):
-        for case in CASES:
-            there = replace(case, name=f"lake/{case.name}", catalog=catalog)
-            yield there.scenario(GROUP, is_quick=catalog == SQLITE and case.name in QUICK)
 
 
 def _drop(workload: Workload) -> History:
@@ -85,7 +72,7 @@ def _roll_back_and_forth(workload: Workload) -> History:
 
 def _set_back(workload: Workload) -> tuple[int, int]:
     """Main is set to the snapshot before the last commit; that one's id and the last commit's."""
-    drain_one_batch(workload)
+    workload.drain_batches()
     interrupt(workload)
     last = workload.lab.table().metadata.current_snapshot()
     assert last is not None
@@ -124,8 +111,7 @@ def _append_row_again(table: Table) -> None:
 
 
 def _expire(workload: Workload) -> History:
-    for _ in range(3):
-        drain_one_batch(workload)
+    workload.drain_batches(3)
     interrupt(workload)
     change_table(workload, expire)
     return repair("all snapshots but the last had expired", workload)
@@ -140,8 +126,7 @@ def expire(table: Table) -> None:
 
 def _refuse_after_landing(workload: Workload) -> History:
     """Iceberg's own code takes out what such a commit wrote: its snapshot is main and cannot be read."""
-    for _ in range(5):
-        drain_one_batch(workload)
+    workload.drain_batches(5)
     ours = workload.lab.table().metadata.current_snapshot_id
     assert ours is not None
     assert workload.proxy is not None
@@ -156,24 +141,25 @@ def _refuse_after_landing(workload: Workload) -> History:
     return repair(ended, workload)
 
 
-_rewritten_case = partial(Case, promise=NAMED_THEN_BACK, may_read_again=(BATCH,))
+_case = partial(Case, catalogs=(SQLITE, REST))
+_rewritten_case = partial(_case, promise=NAMED_THEN_BACK, may_read_again=(BATCH,))
 CASES = (
-    Case(
+    _case(
         "dropped",
         "the table dropped",
         "a named error while its dead letters are there; without them the topic is drained anew",
         _drop,
         may_read_again=(2 * BATCH,),
     ),
-    Case("renamed", "the table renamed", NAMED, _rename),
-    Case(
+    _case("renamed", "the table renamed", NAMED, _rename),
+    _case(
         "rolled-back",
         "main set to an earlier snapshot, and meant so",
         "a named error and no commit; taken over, what is missing is drained again",
         _roll_back_behind,
         may_read_again=(2 * BATCH,),
     ),
-    Case("rolled-back-and-forth", "main set to an earlier snapshot, and back", NAMED, _roll_back_and_forth),
+    _case("rolled-back-and-forth", "main set to an earlier snapshot, and back", NAMED, _roll_back_and_forth),
     _rewritten_case(
         "rows-deleted",
         "rows deleted",
@@ -183,15 +169,15 @@ CASES = (
         "truncated", "all rows deleted", inject=partial(_rewrite, lambda table: table.delete(AlwaysTrue()))
     ),
     _rewritten_case("rows-added", "a row added once more", inject=partial(_rewrite, _append_row_again)),
-    Case("expired", "all snapshots expired but the last", ADOPTED, _expire),
+    _case("expired", "all snapshots expired but the last", ADOPTED, _expire),
+    Case(
+        "compaction-landed-401",
+        "a compaction landed and Iceberg's own code was told 401",
+        NAMED_THEN_BACK,
+        _refuse_after_landing,
+        (REST,),
+        may_read_again=(BATCH,),
+        needs=frozenset({"spark"}),
+    ),
 )
-
-REFUSED_AFTER_LANDING = Case(
-    "lake/compaction-landed-401",
-    "a compaction landed and Iceberg's own code was told 401",
-    NAMED_THEN_BACK,
-    _refuse_after_landing,
-    catalog=REST,
-    may_read_again=(BATCH,),
-    needs=frozenset({"spark"}),
-)
+SCENARIOS = scenarios("a table changed by others between a crash and the restart", CASES, prefix="lake/")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from prove.hostile.case import ADOPTED, Case, History, drain_one_batch, repair
-from prove.scenario import Scenario
+from prove.hostile.case import ADOPTED, Case, History, interrupt, repair, scenarios
 from prove.workload import BATCH, REST, SQLITE, Workload
 from spark_jobs.txlog.phases import PHASE_NUMBERS, Phase
 
@@ -17,11 +16,9 @@ if TYPE_CHECKING:
 
     Damage = Callable[[FileIO, str], object]
 
-GROUP = "a damaged transaction log"
 FOUND = "the dead run's commit is found, nothing is read again"
 READ_AGAIN = "the range is read and committed again"
-QUICK = frozenset({"log/files-garbage"})
-ON_REST = QUICK | {"log/files-truncated", "log/files-gone", "log/begin-gone", "log/landed-garbage"}
+ON_REST = frozenset({"files-garbage", "files-truncated", "files-gone", "begin-gone", "landed-garbage"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +33,19 @@ class Damaged:
     promise: str = ADOPTED
     may_read_again: tuple[int, ...] = (0,)
 
-    def case(self, catalog: str) -> Case:
+    def case(self) -> Case:
         """Return the case as all hostile ones are."""
         return Case(
-            name=f"log/{self.name}",
-            title=self.title,
-            promise=self.promise,
-            inject=self._inject,
-            catalog=catalog,
+            self.name,
+            self.title,
+            self.promise,
+            self._inject,
+            catalogs=(SQLITE, REST) if self.name in ON_REST else (SQLITE,),
             may_read_again=self.may_read_again,
         )
 
     def _inject(self, workload: Workload) -> History:
-        drain_one_batch(workload)
-        workload.produce_batch()
-        workload.lab.kill_at(self.point)
+        interrupt(workload, self.point)
         table = workload.lab.table()
         table_uuid = str(table.metadata.table_uuid)
         with workload.lab.connections() as connections:
@@ -64,14 +59,6 @@ class Damaged:
         # What is left of it is folded like any other attempt.
         workload.run("checkpoint")
         return history
-
-
-def hostile_logs() -> Iterator[Scenario]:
-    """Yield every case, in the report's order."""
-    for catalog in (SQLITE, REST):
-        for case in (each.case(catalog) for each in DAMAGED):
-            if catalog == SQLITE or case.name in ON_REST:
-                yield case.scenario(GROUP, is_quick=catalog == SQLITE and case.name in QUICK)
 
 
 def _truncate(storage: FileIO, location: str) -> None:
@@ -123,3 +110,4 @@ DAMAGED = (
         FOUND,
     ),
 )
+SCENARIOS = scenarios("a damaged transaction log", (each.case() for each in DAMAGED), prefix="log/")

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,14 +20,13 @@ from prove.lab.dagster_daemon import PATIENCE_SECONDS, running_dagster, wait_bey
 from prove.lab.kafka_server import kafka_settings, unique_name
 from prove.lab.left_out import LeftOut
 from prove.lab.pipeline_lab import PIPELINE, configure, orders
-from prove.scenario import Findings, Scenario, scenario_on
+from prove.scenario import Findings, scenario_on
 from prove.servers import spark_settings
 from prove.workload import SQLITE, Testbed, Workload
 from servers.kafka import KafkaServer, start_kafka
 from servers.process import ServerFolder
 from servers.spark_connect import SparkConnectServer, start_spark_connect
 
-GROUP = "the machine"
 ROOT = Path(__file__).resolve().parents[2]
 PROMISED_SECONDS = 60.0
 # A machine with so much to do for each of its processors has other work than this run's.
@@ -39,11 +37,6 @@ BATCH_RECORDS = 100
 OTHERS = 2
 RECORDS_OF_OTHERS = 200
 EXIT_INTERRUPTED = 130
-
-
-def machines() -> Iterator[Scenario]:
-    """Yield every case, in the report's order."""
-    yield from CASES
 
 
 def _kill_everything(testbed: Testbed) -> Findings:
@@ -211,11 +204,10 @@ def _describe_failures(failed: list[str]) -> str:
     return ", ".join(history) or "none failed"
 
 
-_case = partial(scenario_on, needs={"spark"}, is_alone=True)
-CASES = (
+_case = partial(scenario_on, group="the machine", needs={"spark"}, is_alone=True)
+SCENARIOS = (
     _case(
         "machine/everything-killed",
-        GROUP,
         "kill -9 of Kafka, Spark, Dagster and its run at once",
         f"started again, the next commit comes within {PROMISED_SECONDS:.0f} s",
         _kill_everything,
@@ -223,35 +215,30 @@ CASES = (
     ),
     _case(
         "machine/run-terminated",
-        GROUP,
         "a run is terminated in Dagster",
         "it ends as canceled; the sensor asks for another, which goes on",
         _terminate_run,
     ),
     _case(
         "machine/command-terminated",
-        GROUP,
         "SIGTERM of `./sluice drain`",
         "it ends; what it has committed stays, the next drain goes on",
         _terminate_command,
     ),
     _case(
         "machine/full-queue",
-        GROUP,
         f"{OTHERS + 1} pipelines wait, one run at a time is allowed",
         "each waits in the queue once, and is drained in its turn",
         _fill_queue,
     ),
     _case(
         "machine/two-daemons",
-        GROUP,
         "two Dagster daemons, each with its own sensors, over the same pipelines",
         "conflicts between their runs are named errors; each batch is committed by one of them",
         _start_two_daemons,
     ),
     _case(
         "machine/two-sensors",
-        GROUP,
         "one Dagster daemon with two sensors over the same pipelines",
         "their runs do not work at once, or one ends with a named error; each batch is committed once",
         _start_two_sensors,

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from prove.hostile.case import History, describe_error, drain_one_batch, repair
+from prove.hostile.case import Case, History, describe_error, repair
 from prove.lab.harm_proxy import HarmProxy
 from prove.lab.patience import Patience
 from prove.lab.pipeline_lab import configure
 from prove.workload import BATCH, Workload
 from spark_jobs.protocol.fail_points import NoFailPoints
 
+# Gives what lets the harm begin, and ends it.
+SetUp = Callable[[Workload], AbstractContextManager[Callable[[], None]]]
+OWN_PATIENCE = Patience()
 GOES_ON = "it takes longer, and is done once"
 
 
@@ -52,22 +55,21 @@ LANDED = Moment(
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """A drain of one batch meets harm: ``arranged`` gives what lets it begin, and ends it.
+    """A drain of one batch meets the harm of ``set_up``.
 
     ``is_sat_out``: the run must end well all the same. Without it the run ends with one of ``codes``, any if
     there are none.
     """
 
     moment: Moment
-    set_up: Callable[[Workload], AbstractContextManager[Callable[[], None]]]
+    set_up: SetUp
     is_sat_out: bool = False
     codes: tuple[str, ...] = ()
-    patience: Patience = field(default_factory=Patience)
+    patience: Patience = OWN_PATIENCE
 
     def __call__(self, workload: Workload) -> History:
         """Drain, meet it, put it right."""
-        drain_one_batch(workload)
-        workload.produce_batch()
+        workload.drain_and_produce()
         with self.set_up(workload) as begin:
             ended = self._run(workload, begin)
         return repair(ended, workload, was_read=bool(self.moment.point))
@@ -75,8 +77,7 @@ class Meeting:
     def _run(self, workload: Workload, begin: Callable[[], None]) -> str:
         point = self.moment.point
         if point:
-            slept = str(workload.folder / "slept")
-            with workload.lab.stopped_at(point, once=slept, patience=self.patience) as drain:
+            with workload.lab.stopped_at(point, patience=self.patience) as drain:
                 begin()
                 drain.go_on()
                 answer = drain.answer()
@@ -87,6 +88,29 @@ class Meeting:
             assert answer.error is None, answer.message
             return "the run went on"
         return describe_error(answer, self.codes)
+
+
+def cases_at(
+    moments: Iterable[Moment],
+    name: str,
+    title: str,
+    set_up: SetUp,
+    *,
+    catalog: str,
+    is_sat_out: bool = False,
+    codes: tuple[str, ...] = (),
+    patience: Patience = OWN_PATIENCE,
+) -> Iterator[Case]:
+    """Yield a case for each of the moments: the rest as a ``Meeting`` takes it."""
+    for moment in moments:
+        yield Case(
+            f"{name}/{moment.name}",
+            f"{title}, {moment.title}",
+            GOES_ON if is_sat_out else moment.promise,
+            Meeting(moment, set_up, is_sat_out, codes, patience),
+            (catalog,),
+            (0,) if is_sat_out else moment.may_read_again,
+        )
 
 
 @contextmanager

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from prove.crash.jobs import drain_and_produce
 from prove.hostile.case import (
     ADOPTED,
     Case,
     History,
     change_table,
-    drain_one_batch,
     expect_refusal,
     interrupt,
     repair,
+    scenarios,
 )
-from prove.scenario import Scenario
 from prove.workload import REST, SQLITE, Workload
 from spark_jobs.protocol.progress import (
     PROPERTY_ANCHOR,
@@ -29,10 +27,8 @@ from spark_jobs.protocol.progress import (
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-GROUP = "a table's properties set by hand"
 NAMED = "a named error and no commit; put back, all goes on as if nothing had been"
-QUICK = frozenset({"properties/offsets-set-forward", "properties/owed-forgotten"})
-ON_REST = QUICK | {"properties/offsets-set-back"}
+ON_REST = frozenset({"offsets-set-forward", "offsets-set-back", "owed-forgotten"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +46,11 @@ class ByHand:
     before: Callable[[Workload], None] = interrupt
     was_read: bool = True
 
-    def case(self, catalog: str) -> Case:
+    def case(self) -> Case:
         """Return the case as all hostile ones are."""
-        return Case(
-            name=f"properties/{self.name}",
-            title=self.title,
-            promise=NAMED if self.is_noticed else ADOPTED,
-            inject=self._inject,
-            catalog=catalog,
-        )
+        promise = NAMED if self.is_noticed else ADOPTED
+        catalogs = (SQLITE, REST) if self.name in ON_REST else (SQLITE,)
+        return Case(self.name, self.title, promise, self._inject, catalogs)
 
     def _inject(self, workload: Workload) -> History:
         self.before(workload)
@@ -83,33 +75,22 @@ class ByHand:
         change_table(workload, change)
 
 
-def hostile_properties() -> Iterator[Scenario]:
-    """Yield every case, in the report's order."""
-    for catalog in (SQLITE, REST):
-        for case in (each.case(catalog) for each in BY_HAND):
-            if catalog == SQLITE or case.name in ON_REST:
-                yield case.scenario(GROUP, is_quick=catalog == SQLITE and case.name in QUICK)
-
-
 def _replay(workload: Workload) -> None:
-    drain_one_batch(workload)
+    workload.drain_batches()
     workload.run("replay 0:5-18")
     workload.produce_batch()
     workload.lab.kill_at("drain.after-parquet-written")
 
 
 def _roll_back(workload: Workload) -> None:
-    drain_one_batch(workload)
-    drain_one_batch(workload)
+    workload.drain_batches(2)
     workload.run("rollback")
     workload.lab.kill_at("drain.after-parquet-written")
 
 
 def _leave_owing(workload: Workload) -> None:
     """The last run died between its commit and that of its dead letters."""
-    drain_one_batch(workload)
-    workload.produce_batch()
-    workload.lab.kill_at("drain.after-commit")
+    interrupt(workload, "drain.after-commit")
 
 
 def _is(value: str | None) -> Callable[[str], str | None]:
@@ -199,7 +180,7 @@ BY_HAND = (
         "`sluice.leader-epochs` names epochs to come",
         "sluice.leader-epochs",
         _later_epochs,
-        before=drain_and_produce,
+        before=Workload.drain_and_produce,
         was_read=False,
     ),
     ByHand(
@@ -207,7 +188,10 @@ BY_HAND = (
         "`sluice.leader-epochs` emptied",
         "sluice.leader-epochs",
         _is("{}"),
-        before=drain_and_produce,
+        before=Workload.drain_and_produce,
         was_read=False,
     ),
+)
+SCENARIOS = scenarios(
+    "a table's properties set by hand", (each.case() for each in BY_HAND), prefix="properties/"
 )

@@ -14,7 +14,7 @@ from prove.hostile.case import History, judge
 from prove.hostile.kafka import other_topic
 from prove.hostile.odd_json import FAMILIES, MIB, Family
 from prove.lab.kafka_server import Record
-from prove.scenario import Findings, Scenario, scenario_on
+from prove.scenario import Findings, scenario_on
 from prove.workload import PARTITIONS, SQLITE, Testbed, Workload
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.lake.file_rows import rows_of_file
@@ -23,7 +23,6 @@ from spark_jobs.schema.arrow_schema import arrow_schema, json_columns
 from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS
 
 LARGEST_BYTES = 8 * MIB
-QUICK = frozenset({"records/two-in-one"})
 # The fast decoder takes no zero with an exponent of thousands, though it is a number: kept, with its bytes.
 REFUSED = "the decoder refused it"
 _ZERO = re.compile(rb"[\[:,]\s*-?0(?:\.0+)?[eE]\+?\d{4,}")
@@ -32,20 +31,6 @@ _READ_LAXLY = re.compile(rb'[\[:,]\s*-?1e400|"2024-01-01(T00:00:00(\.1234567Z)?)
 
 # By partition and offset.
 Place = tuple[int, int]
-
-
-def hostile_records() -> Iterator[Scenario]:
-    """Yield every family, in the report's order."""
-    for family in FAMILIES:
-        name = f"records/{family.name}"
-        yield scenario_on(
-            name,
-            "hostile records",
-            family.title,
-            "each record is the right row, or a dead letter with its bytes; the worker lives",
-            partial(_drain_family, family),
-            is_quick=name in QUICK,
-        )
 
 
 def _drain_family(family: Family, testbed: Testbed) -> Findings:
@@ -127,3 +112,15 @@ def _is_right(value: bytes, wanted: dict[str, Any] | None, rows: Any, dead_lette
     is_refused_zero = dead_letters[0]["error"] == REFUSED and _ZERO.search(value) is not None
     is_bad = wanted is None or is_refused_zero or _READ_LAXLY.search(value) is not None
     return is_bad and bool(dead_letters[0]["value"] == value)
+
+
+SCENARIOS = [
+    scenario_on(
+        f"records/{family.name}",
+        family.title,
+        "each record is the right row, or a dead letter with its bytes; the worker lives",
+        partial(_drain_family, family),
+        group="hostile records",
+    )
+    for family in FAMILIES
+]

@@ -82,9 +82,9 @@ class Brokers:
 
 
 @contextmanager
-def own_broker(folder: ServerFolder, **properties: str) -> Iterator[Brokers]:
-    """Start one broker with these properties and stop it in the end. It compacts eagerly."""
-    settings = kafka_settings(folder, **{"log.cleaner.backoff.ms": "100"}, **properties)
+def own_broker(root: Path, **properties: str) -> Iterator[Brokers]:
+    """Start one broker with these properties below ``root`` and stop it in the end. It compacts eagerly."""
+    settings = kafka_settings(ServerFolder(root, "kafka"), **{"log.cleaner.backoff.ms": "100"}, **properties)
     brokers = Brokers({FIRST: settings})
     try:
         brokers.start()

@@ -14,6 +14,7 @@ import yaml
 
 from prove.lab.clock import NO_JUMP, ClockJump
 from prove.lab.drain_process import DrainProcess, Work, start_work
+from prove.lab.kafka_server import unique_name
 from prove.lab.patience import Patience
 from prove.lab.signal_at import SignalAt
 from prove.lab.tasks_here import tasks_here
@@ -110,11 +111,10 @@ class Lab:
         assert is_killed, f"{fail_at} was not reached; it said: {process.last_words()}"
 
     @contextmanager
-    def stopped_at(
-        self, fail_at: str, *, once: str = "", patience: Patience | None = None
-    ) -> Iterator[DrainProcess]:
+    def stopped_at(self, fail_at: str, *, patience: Patience | None = None) -> Iterator[DrainProcess]:
         """A drain that stands still at the fail point; killed in the end if it was not continued."""
-        process = self.start_with(SignalAt(fail_at, signal.SIGSTOP, once), patience=patience)
+        once = self.path.with_name(unique_name("stopped"))
+        process = self.start_with(SignalAt(fail_at, signal.SIGSTOP, str(once)), patience=patience)
         try:
             process.wait_until_stopped()
             yield process

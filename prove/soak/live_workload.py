@@ -150,8 +150,7 @@ def live_workload(workload: Workload, broker: Brokers, store: HarmProxy, seed: i
 
     ``broker`` is the workload's, ``store`` what stands before the object store.
     """
-    workload.produce_batch()
-    workload.run()
+    workload.drain_batches()
     producer = LiveProducer(workload, seed)
     live = LiveWorkload(workload, broker, store, producer)
     try:

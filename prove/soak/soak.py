@@ -23,7 +23,6 @@ from prove.scenario import Findings, Scenario
 from prove.soak.events import EVENTS
 from prove.soak.live_workload import LiveWorkload, live_workload
 from prove.workload import CATALOG_NAMES, REST, Testbed, Workload
-from servers.process import ServerFolder
 from spark_jobs.replay.settle import settle_left_replays
 from spark_jobs.txlog.store import CLOSING_AFTER_US
 
@@ -41,7 +40,6 @@ class Soak:
     name: str
     seed: int
     minutes: float
-    is_quick: bool = False
 
     def scenario(self) -> Scenario:
         """Return the soak as the runner knows it."""
@@ -51,7 +49,6 @@ class Soak:
             title=f"{self.minutes:g} minutes of random events",
             promise="runs go on or end with an error that says what was done to them; then all is there",
             needs=frozenset({REST, "spark"}),
-            is_quick=self.is_quick,
             run=self.run,
             again=f"--soak {self.minutes:g} --seed {self.seed}",
             minutes=self.minutes,
@@ -78,21 +75,13 @@ class Soak:
         happened = (
             f"seed {self.seed}, {workload.contents.records:,} records, {counts.total()} events: {history}"
         )
-        return Findings(
-            happened="; ".join((happened, *found.examples)),
-            lost=found.lost,
-            doubled=found.doubled,
-            unreadable=found.unreadable,
-            stray=found.stray,
-            recovery_seconds=seconds,
-        )
+        return found.findings(happened, recovery_seconds=seconds)
 
     @contextmanager
     def _own_kafka(self, testbed: Testbed) -> Iterator[tuple[Workload, Brokers]]:
         """A pipeline whose broker may be killed."""
-        folder = ServerFolder(testbed.folder / unique_name("kafka"), "kafka")
         with (
-            own_broker(folder) as broker,
+            own_broker(testbed.folder / unique_name("kafka")) as broker,
             replace(testbed, kafka=broker.bootstrap_servers).workload(REST, **SETTINGS) as workload,
         ):
             yield workload, broker
@@ -128,7 +117,7 @@ def drawn_events(seed: int) -> Iterator[tuple[str, random.Random]]:
 def soaks(seed: int) -> Iterator[Scenario]:
     """Yield the one of the full run and the one of the quick selection."""
     yield Soak("rest/soak", seed, FULL_MINUTES).scenario()
-    yield Soak("rest/soak/short", seed, QUICK_MINUTES, is_quick=True).scenario()
+    yield Soak("rest/soak/short", seed, QUICK_MINUTES).scenario()
 
 
 def _check_in_between(live: LiveWorkload) -> None:

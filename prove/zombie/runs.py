@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from prove.checker import check
 from prove.crash.conflicts import CONFLICTS
-from prove.crash.jobs import drain_and_produce, produce_first
 from prove.crash.promises import REPLAYED, REPLAYED_RECORDS
-from prove.hostile.case import drain_one_batch
+from prove.hostile.case import History, judge
 from prove.lab.pipeline_lab import orders
 from prove.scenario import Findings, Scenario, scenario_on
 from prove.workload import BATCH, CATALOG_NAMES, REST, SQLITE, Testbed, Workload
 
 MANY = 20
 CHANGES_NOTHING = "it commits nothing that is there, deletes nothing that is named"
-QUICK = frozenset({"sqlite/zombie/first-batch", "sqlite/zombie/swept", "rest/zombie/rolled-back"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +32,9 @@ class Zombie:
     name: str
     title: str
     point: str
-    before: Callable[[Workload], None]
-    catalogs: tuple[str, ...]
     may_read_again: tuple[int, ...] = (0,)
+    before: Callable[[Workload], None] = Workload.drain_and_produce
+    catalogs: tuple[str, ...] = (SQLITE, REST)
     orphans: int = 0
     work: str = "drain"
     afterwards: Callable[[Workload], None] = lambda _workload: None
@@ -46,12 +43,11 @@ class Zombie:
         """Return the case as the runner knows it."""
         return scenario_on(
             f"zombie/{self.name}",
-            "a run that sleeps and goes on",
             self.title,
             CHANGES_NOTHING,
             lambda testbed: self.run(testbed, catalog),
+            group="a run that sleeps and goes on",
             catalog=catalog,
-            is_quick=f"{catalog}/zombie/{self.name}" in QUICK,
         )
 
     def run(self, testbed: Testbed, catalog: str) -> Findings:
@@ -72,30 +68,13 @@ class Zombie:
             finally:
                 zombie.kill()
             assert error in CONFLICTS, f"it ended with {error}"
-            workload.produce_batch()
-            workload.run()
-            counts = check(workload)
-        history = f"it ended with {error}" if error else "it found its batch landed, or nothing to do"
-        return Findings(
-            happened="; ".join((history, *counts.examples)),
-            lost=counts.lost,
-            doubled=counts.doubled,
-            unreadable=counts.unreadable,
-            stray=counts.stray + max(0, counts.orphans - self.orphans),
-            read_again=replacement.records_read,
-            may_read_again=self.may_read_again,
-            recovery_seconds=seconds,
-        )
-
-
-def zombies() -> Iterator[Scenario]:
-    """Yield every case, in the report's order."""
-    for catalog in CATALOG_NAMES:
-        yield from (zombie.scenario(catalog) for zombie in ZOMBIES if catalog in zombie.catalogs)
+            happened = f"it ended with {error}" if error else "it found its batch landed, or nothing to do"
+            history = History(happened, replacement.records_read, seconds, orphans=self.orphans)
+            return judge(workload, history, self.may_read_again)
 
 
 def _produce_tombstones(workload: Workload) -> None:
-    drain_one_batch(workload)
+    workload.drain_batches()
     workload.produce((), [None] * BATCH)
 
 
@@ -110,75 +89,61 @@ def _commit_often(workload: Workload) -> None:
 
 
 _ALL = tuple(CATALOG_NAMES)
-_MOST = (SQLITE, REST)
 ZOMBIES = (
-    Zombie("first-batch", "a table's first batch, adopted", "commit.before-swap", produce_first, _ALL),
+    Zombie(
+        "first-batch",
+        "a table's first batch, adopted",
+        "commit.before-swap",
+        before=Workload.produce_batch,
+        catalogs=_ALL,
+    ),
     Zombie(
         "first-batch-swept",
         "a table's first batch, done again and swept",
         "drain.after-tasks",
-        produce_first,
-        _ALL,
         (BATCH,),
+        before=Workload.produce_batch,
+        catalogs=_ALL,
     ),
-    Zombie("adopted", "a later batch, adopted", "commit.before-swap", drain_and_produce, _ALL),
-    Zombie(
-        "swept",
-        "between two chunks, what it wrote swept",
-        "split.after-chunk",
-        drain_and_produce,
-        _MOST,
-        (BATCH,),
-    ),
-    Zombie(
-        "landed",
-        "after its commit, before its dead letters",
-        "dead-letters.before-swap",
-        drain_and_produce,
-        _MOST,
-    ),
+    Zombie("adopted", "a later batch, adopted", "commit.before-swap", catalogs=_ALL),
+    Zombie("swept", "between two chunks, what it wrote swept", "split.after-chunk", (BATCH,)),
+    Zombie("landed", "after its commit, before its dead letters", "dead-letters.before-swap"),
     Zombie(
         "rolled-back",
         "its batch adopted and rolled back: the offsets are its own again",
         "commit.before-swap",
-        drain_and_produce,
-        _MOST,
         afterwards=_roll_back,
     ),
-    Zombie(
-        "many-commits",
-        f"{MANY} commits later",
-        "commit.before-swap",
-        drain_and_produce,
-        _MOST,
-        afterwards=_commit_often,
-    ),
+    Zombie("many-commits", f"{MANY} commits later", "commit.before-swap", afterwards=_commit_often),
     Zombie(
         "many-commits-swept",
         f"{MANY} commits after its sweep",
         "drain.after-tasks",
-        drain_and_produce,
-        _MOST,
         (BATCH,),
         afterwards=_commit_often,
     ),
-    Zombie("no-files", "a batch without files", "commit.before-swap", _produce_tombstones, _ALL),
+    Zombie(
+        "no-files",
+        "a batch without files",
+        "commit.before-swap",
+        before=_produce_tombstones,
+        catalogs=_ALL,
+    ),
     Zombie(
         "replay",
         "a replay that another one overtook",
         "replay.before-swap",
-        drain_one_batch,
-        _MOST,
         (REPLAYED_RECORDS,),
+        before=Workload.drain_batches,
         work=f"replay {REPLAYED}",
     ),
     Zombie(
         "checkpoint",
         "a fold that another one overtook",
         "checkpoint.before-swap",
-        drain_one_batch,
-        _MOST,
-        orphans=1,
+        before=Workload.drain_batches,
         work="checkpoint",
+        orphans=1,
     ),
 )
+SCENARIOS = [zombie.scenario(catalog) for catalog in _ALL for zombie in ZOMBIES if catalog in zombie.catalogs]

@@ -6,19 +6,19 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from prove.hostile.case import History, drain_one_batch, judge, repair
+from prove.hostile.case import Case, History, repair, scenarios
 from prove.lab.clock import ClockJump
 from prove.lab.drain_process import DrainProcess
 from prove.lab.kafka_server import unique_name
 from prove.lab.spark_cluster import spark_cluster
-from prove.scenario import Findings, Scenario, scenario_on
-from prove.workload import BATCH, SQLITE, Testbed, Workload
+from prove.scenario import Findings
+from prove.workload import BATCH, Testbed, Workload
 from prove.zombie.runs import CHANGES_NOTHING
 from spark_jobs.txlog.store import CLOSING_AFTER_US
 
@@ -43,7 +43,21 @@ SPECULATION = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class TaskZombie(Case):
+    """A task is stopped where a batch waits. ``conf`` is for a Spark cluster of the case's own, if any."""
+
+    settings: Mapping[str, Any] = field(default_factory=lambda: {"on_spark": True})
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+    def run(self, catalog: str, testbed: Testbed) -> Findings:
+        """As every case, on that cluster."""
+        with _spark(self.conf, testbed) as there:
+            return Case.run(self, catalog, there)
+
+
 def _try_again(workload: Workload) -> History:
+    workload.drain_and_produce()
     slept = workload.folder / "slept"
     began = time.monotonic()
     answer = workload.lab.start(POINT, once=str(slept)).answer()
@@ -89,7 +103,8 @@ def _write_late(workload: Workload) -> int:
 
 @contextmanager
 def _task_stopped(workload: Workload) -> Iterator[DrainProcess]:
-    """A drain, one of whose tasks stands still; in the end that one goes on."""
+    """A drain of a batch that waits, one of whose tasks stands still; in the end that one goes on."""
+    workload.drain_and_produce()
     slept = workload.folder / "slept"
     client = workload.lab.start(POINT, signal.SIGSTOP, once=str(slept))
     deadline = time.monotonic() + REACHED_SECONDS
@@ -106,19 +121,6 @@ def _task_stopped(workload: Workload) -> Iterator[DrainProcess]:
         client.kill()
 
 
-def _run(
-    inject: Callable[[Workload], History],
-    may_read_again: tuple[int, ...],
-    conf: Mapping[str, str],
-    testbed: Testbed,
-) -> Findings:
-    """Stop a task of a pipeline on Spark where a batch waits, let the rest go on, wake it, check."""
-    with _spark(conf, testbed) as there, there.workload(SQLITE, on_spark=True) as workload:
-        drain_one_batch(workload)
-        workload.produce_batch()
-        return judge(workload, inject(workload), may_read_again)
-
-
 @contextmanager
 def _spark(conf: Mapping[str, str], testbed: Testbed) -> Iterator[Testbed]:
     """The testbed, with a Spark cluster of the case's own if it wants settings."""
@@ -131,42 +133,28 @@ def _spark(conf: Mapping[str, str], testbed: Testbed) -> Iterator[Testbed]:
         yield replace(testbed, spark_remote=cluster.remote)
 
 
-def zombie_tasks() -> Iterator[Scenario]:
-    """Yield every case, in the report's order."""
-    for name, title, promise, inject, may_read_again, conf in CASES:
-        yield scenario_on(
-            f"zombie/{name}",
-            "a task that sleeps and goes on",
-            title,
-            promise,
-            partial(_run, inject, may_read_again, conf),
-            needs=set() if conf else {"spark"},
-        )
-
-
-CASES: tuple[tuple[str, str, str, Callable[[Workload], History], tuple[int, ...], Mapping[str, str]], ...] = (
-    (
+CASES = (
+    TaskZombie(
         "task-retried",
         "a task's process is killed in the middle of its split",
         "Spark tries it again; what the first try wrote is swept",
         _try_again,
-        (0,),
-        {},
+        needs=frozenset({"spark"}),
     ),
-    (
+    TaskZombie(
         "task-speculated",
         "a task stands still, Spark runs it a second time, it wakes",
         f"{CHANGES_NOTHING}; what it then writes goes with other orphans",
         _speculate,
-        (0,),
-        SPECULATION,
+        conf=SPECULATION,
     ),
-    (
+    TaskZombie(
         "client-died",
         "the client of a Spark Connect job is killed, its task wakes after the replacement's commit",
         f"{CHANGES_NOTHING}; what it then writes is swept an hour later",
         _kill_client,
-        (BATCH,),
-        PATIENT,
+        may_read_again=(BATCH,),
+        conf=PATIENT,
     ),
 )
+SCENARIOS = scenarios("a task that sleeps and goes on", CASES, prefix="zombie/")

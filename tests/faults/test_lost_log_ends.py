@@ -15,7 +15,6 @@ from orchestration.triggers import should_drain
 from prove.lab.brokers import Brokers, own_broker
 from prove.lab.kafka_server import KafkaBroker, Record
 from prove.lab.pipeline_lab import configure, orders, progress
-from servers.process import ServerFolder
 from spark_jobs.acts.accept_source import accept_source, compare_source
 from spark_jobs.acts.rollback import rollback
 from spark_jobs.acts.skip import skip
@@ -39,7 +38,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.kafka]
 @pytest.fixture(scope="module")
 def broker(servers_folder: Path) -> Iterator[Brokers]:
     """A broker whose logs may be cut."""
-    with own_broker(ServerFolder(servers_folder, "kafka-that-forgets")) as broker:
+    with own_broker(servers_folder / "kafka-that-forgets") as broker:
         yield broker
 
 

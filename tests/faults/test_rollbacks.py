@@ -92,7 +92,7 @@ def test_a_rollback_under_a_drain_that_sleeps_and_one_that_runs(new_lab: NewLab)
     """The sleeper finds its batch adopted, does it again with the rest; the runner's goes or comes after."""
     lab, first = _lab(new_lab)
     new_lab.produce(lab, FEW)
-    with lab.stopped_at("commit.before-swap", once=f"{lab.path}.slept") as sleeper:
+    with lab.stopped_at("commit.before-swap") as sleeper:
         lab.drain()
         undone = _roll_back(lab, first).undone
         assert undone.records == 42
@@ -136,7 +136,7 @@ def test_a_drain_stopped_anywhere_wakes_on_a_table_that_was_rolled_back(new_lab:
         lab.drain()
         new_lab.produce(lab, FEW)
         times += 2
-        with lab.stopped_at(point, once=f"{lab.path}.{point}") as sleeper:
+        with lab.stopped_at(point) as sleeper:
             _roll_back(lab, first)
             sleeper.go_on()
             assert sleeper.answer().error in OVERTAKEN, point

@@ -21,7 +21,6 @@ from confluent_kafka.admin import (
 
 from prove.lab.brokers import Brokers, own_broker
 from prove.lab.kafka_server import KafkaBroker, Record
-from servers.process import ServerFolder
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable, RetryableError
@@ -44,7 +43,7 @@ def own_server(servers_folder: Path) -> Iterator[Brokers]:
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "allow.everyone.if.no.acl.found": "true",
     }
-    with own_broker(ServerFolder(servers_folder, "kafka-of-outages"), **rights) as broker:
+    with own_broker(servers_folder / "kafka-of-outages", **rights) as broker:
         yield broker
 
 

@@ -12,25 +12,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from prove.catalogue import all_scenarios, choose
+from prove.catalogue import QUICK, all_scenarios, choose
 from prove.checker import check
 from prove.crash.jobs import DRAIN
-from prove.crash.matrix import QUICK, Cell
+from prove.crash.matrix import Cell
 from prove.crash.nemeses import Kill
 from prove.crash.promises import ADOPTED
-from prove.hostile.kafka import QUICK as QUICK_TOPICS
-from prove.hostile.lake import QUICK as QUICK_LAKES
-from prove.hostile.log import QUICK as QUICK_LOGS
-from prove.hostile.properties import QUICK as QUICK_PROPERTIES
-from prove.hostile.records import QUICK as QUICK_RECORDS
-from prove.hostile.store import QUICK as QUICK_STORES
 from prove.lab.pipeline_lab import named_files
 from prove.report import as_page, complaint
 from prove.scenario import Findings, Outcome
 from prove.soak.events import EVENTS
 from prove.soak.soak import Soak, drawn_events
 from prove.workload import BATCH, Testbed
-from prove.zombie.runs import QUICK as QUICK_ZOMBIES
 
 if TYPE_CHECKING:
     from prove.lab.kafka_server import KafkaBroker
@@ -127,9 +120,7 @@ def test_lost_doubled_and_stray_are_counted(kafka: KafkaBroker, tmp_path: Path) 
 
 def test_every_quick_scenario_exists() -> None:
     """The selection is by name: one that was renamed would fall out of it in silence."""
-    assert all(choose(only=pattern, is_quick=True) for pattern in (*QUICK, *QUICK_ZOMBIES))
-    hostile = (*QUICK_TOPICS, *QUICK_LAKES, *QUICK_LOGS, *QUICK_PROPERTIES, *QUICK_RECORDS, *QUICK_STORES)
-    assert all(choose(only=f"*/{name}", is_quick=True) for name in hostile)
+    assert all(choose(only=pattern, is_quick=True) for pattern in QUICK)
     assert len(choose(only="sqlite/drain/*")) < len(choose(only="sqlite/*")) < len(all_scenarios())
 
 

@@ -30,9 +30,7 @@ def test_what_takes_a_machine_has_nothing_beside_it() -> None:
         return run
 
     def scenario(name: str, *, is_alone: bool) -> Scenario:
-        return Scenario(
-            name, "group", "title", "promise", frozenset(), False, running(name), is_alone=is_alone
-        )
+        return Scenario(name, "group", "title", "promise", running(name), is_alone=is_alone)
 
     names = {"large": True, "a": False, "b": False, "large too": True, "c": False}
     chosen = [scenario(name, is_alone=is_alone) for name, is_alone in names.items()]
