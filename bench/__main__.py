@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import click
 from bench.catch_up import measure_catch_up
 from bench.cold_start import measure_cold_start
 from bench.kafka_connect import measure_kafka_connect
-from bench.lab import Lab, open_lab
+from bench.lab import open_lab
 from bench.many_commits import measure_many_commits
 from bench.memory import measure_memory
 from bench.pipelines import measure_pipelines
@@ -43,111 +43,86 @@ from servers.java import java_home
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
-    """How much each part does."""
-
-    catch_up_records: int
-    splits_records: int
-    shapes_records: int
-    memory_records: int
-    small_runs: int
-    small_batches_per_run: int
-    tick_rounds: int
-    commits: int
-    kafka_connect_records: int
-    cold_starts: int
-    pipelines: int
-
-
-FULL = Sizes(
-    catch_up_records=5_000_000,
-    splits_records=600_000,
-    shapes_records=2_000_000,
-    memory_records=1_000_000,
-    small_runs=5,
-    small_batches_per_run=10,
-    tick_rounds=20,
-    commits=2_000,
-    kafka_connect_records=3_000_000,
-    cold_starts=5,
-    pipelines=1_000,
-)
-QUICK = Sizes(
-    catch_up_records=300_000,
-    splits_records=100_000,
-    shapes_records=200_000,
-    memory_records=100_000,
-    small_runs=3,
-    small_batches_per_run=5,
-    tick_rounds=3,
-    commits=200,
-    kafka_connect_records=300_000,
-    cold_starts=1,
-    pipelines=200,
-)
-
-
-@dataclass(frozen=True, slots=True)
 class Part:
-    """What one part measures, how, and how that is shown."""
+    """What one part measures, how, and how that is shown; ``full`` and ``quick`` say how much it does."""
 
     about: str
-    measure: Callable[[Lab, Sizes], Any]
+    measure: Callable[..., Any]
     rows: Callable[[Any], list[Row]]
+    full: tuple[int, ...]
+    quick: tuple[int, ...]
 
 
 PARTS = {
     "catch_up": Part(
         "a long backlog: the drain beside a bare loop, CPU a row by step",
-        lambda lab, sizes: measure_catch_up(lab, sizes.catch_up_records),
+        measure_catch_up,
         catch_up_rows,
+        full=(5_000_000,),
+        quick=(300_000,),
     ),
     "splits": Part(
         "one Kafka partition drained by 1, 2 and 4 tasks",
-        lambda lab, sizes: measure_splits(lab, sizes.splits_records),
+        measure_splits,
         splits_rows,
+        full=(600_000,),
+        quick=(100_000,),
     ),
     "shapes": Part(
         "catch_up for records of 200 fields, nested ones, tiny ones",
-        lambda lab, sizes: measure_shapes(lab, sizes.shapes_records),
+        measure_shapes,
         shapes_rows,
+        full=(2_000_000,),
+        quick=(200_000,),
     ),
     "memory": Part(
         "a task's memory by backlog and by partitions written",
-        lambda lab, sizes: measure_memory(lab, sizes.memory_records),
+        measure_memory,
         memory_rows,
+        full=(1_000_000,),
+        quick=(100_000,),
     ),
     "small_batches": Part(
         "a run's first batch of 1,000 records, and each later one",
-        lambda lab, sizes: measure_small_batches(
-            lab, runs=sizes.small_runs, batches_per_run=sizes.small_batches_per_run
-        ),
+        measure_small_batches,
         small_batches_rows,
+        full=(5, 10),
+        quick=(3, 5),
     ),
     "kafka_connect": Part(
         "the same topic through Kafka Connect with Iceberg's own sink",
-        lambda lab, sizes: measure_kafka_connect(lab, sizes.kafka_connect_records),
+        measure_kafka_connect,
         kafka_connect_rows,
+        full=(3_000_000,),
+        quick=(300_000,),
     ),
     "cold_start": Part(
         "starts: Spark's server, the code location, commands, imports",
-        lambda lab, sizes: measure_cold_start(lab, sizes.cold_starts),
+        measure_cold_start,
         cold_start_rows,
+        full=(5,),
+        quick=(1,),
     ),
     "tick": Part(
         "sensor tick to commit, an empty tick, an idle daemon",
-        lambda lab, sizes: measure_tick(lab, sizes.tick_rounds),
+        measure_tick,
         tick_rows,
+        full=(20,),
+        quick=(3,),
     ),
     "many_commits": Part(
         "commit time over 2,000 commits with upkeep between them",
-        lambda lab, sizes: measure_many_commits(lab, sizes.commits),
+        measure_many_commits,
         many_commits_rows,
+        full=(2_000,),
+        quick=(200,),
     ),
     "pipelines": Part(
         "the code location of 100 and of 1,000 pipelines, and a run in it",
-        lambda lab, sizes: measure_pipelines(lab.folder, sizes.pipelines),
+        measure_pipelines,
         pipelines_rows,
+        full=(1_000,),
+        quick=(200,),
     ),
 }
 
@@ -165,13 +140,15 @@ def main(parts: tuple[str, ...], *, as_json: bool, quick: bool, records: int | N
     os.environ |= clean_environment(java_home())
     for name in ("SLUICE_CONFIG", "SLUICE_HOME"):
         os.environ.pop(name, None)
-    base = QUICK if quick else FULL
-    sizes = base if records is None else replace(base, catch_up_records=records)
     results: dict[str, Any] = {"machine": machine()}
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder, open_lab(Path(folder)) as lab:
         for part in parts or PARTS:
-            results[part] = PARTS[part].measure(lab, sizes)
-            print_table(part, PARTS[part].rows(results[part]))
+            chosen = PARTS[part]
+            sizes = chosen.quick if quick else chosen.full
+            if part == "catch_up" and records is not None:
+                sizes = (records,)
+            results[part] = chosen.measure(lab, *sizes)
+            print_table(part, chosen.rows(results[part]))
     if as_json:
         print_json(results)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from bench.bare_loop import BareResult, run_bare_loop
-from bench.drain_process import MeasuredDrain, run_drains
+from bench.drains import MeasuredDrain, run_drains
 from bench.lab import Lab
 from bench.records import ORDERS, PARTITIONS, Shape, fill, generate
 from prove.lab.kafka_server import KafkaBroker
@@ -38,7 +38,7 @@ class CatchUpRound:
     drain_file_bytes: int
     drain_batches: int
     drain_cpu_us_by_step: dict[str, int]
-    drain_cpu_us: float | None
+    drain_cpu_us: float
     drain_durations_ms: dict[str, int]
     bare_seconds: float
     bare_rows: int
@@ -66,10 +66,9 @@ class CatchUpResult:
         return sum(r.bare_seconds for r in self.rounds) / sum(r.drain_seconds for r in self.rounds)
 
     @property
-    def cpu_ratio(self) -> float | None:
+    def cpu_ratio(self) -> float:
         """CPU time of the bare loop over that of the drain: what else runs disturbs it less than time."""
-        own = self.drain_cpu_us_per_row
-        return None if own is None else self.bare_cpu_us_per_row / own
+        return self.bare_cpu_us_per_row / self.drain_cpu_us_per_row
 
     @property
     def drain_rows_per_second(self) -> float:
@@ -96,10 +95,9 @@ class CatchUpResult:
         }
 
     @property
-    def drain_cpu_us_per_row(self) -> float | None:
-        """CPU microseconds a row of driver, server and workers; None where the system does not tell."""
-        known = [r.drain_cpu_us for r in self.rounds if r.drain_cpu_us is not None]
-        return median(known) / self.records if known else None
+    def drain_cpu_us_per_row(self) -> float:
+        """CPU microseconds a row of driver, server and workers; nan where the system does not tell."""
+        return median(r.drain_cpu_us for r in self.rounds) / self.records
 
     @property
     def bare_cpu_us_per_row(self) -> float:
@@ -169,7 +167,7 @@ def _round(both: _BothWays, *, is_drain_first: bool) -> CatchUpRound:
         drain_file_bytes=drained.file_bytes,
         drain_batches=len(drained.batches),
         drain_cpu_us_by_step=drained.cpu_us,
-        drain_cpu_us=None if drained.cpu_seconds is None else drained.cpu_seconds * 1e6,
+        drain_cpu_us=drained.cpu_seconds * 1e6,
         drain_durations_ms=drained.durations_ms,
         bare_seconds=bare.seconds,
         bare_rows=bare.rows,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from bench.drain_process import run_drains
+from bench.drains import run_drains
 from bench.lab import Lab
 from bench.records import generate
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from dagster._core.scheduler.instigation import TickStatus
 
-from bench.percentile import p95
 from bench.processor_time import tree_cpu_seconds
 from spark_jobs.config.file import load_config
 from spark_jobs.monitoring.survey import Surveyor, table_state
@@ -23,18 +23,23 @@ LOOKS = 10
 _TIMEOUT_SECONDS = 300.0
 
 
+def p95(figures: Sequence[float]) -> float:
+    """The smallest figure that 95 % do not exceed: one that was measured, and of less than 20 the largest."""
+    return sorted(figures)[math.ceil(0.95 * len(figures)) - 1]
+
+
 @dataclass(frozen=True, slots=True)
 class EmptyTicks:
     """``seconds`` of each tick, from its begin to its end, as the daemon wrote them down.
 
     ``tables_ms`` and ``topics_ms`` are medians of the sensor's two looks, made in this process.
-    ``idle_cores`` is what daemon and code server together take of a core, all their sensors included.
+    ``idle_cores`` is what daemon and code server take of a core, all sensors included, nan off Linux.
     """
 
     seconds: tuple[float, ...]
     tables_ms: float
     topics_ms: float
-    idle_cores: float | None
+    idle_cores: float
 
     @property
     def p50_seconds(self) -> float:
@@ -53,7 +58,7 @@ def measure_empty_ticks(
     """Wait for so many ticks that ask for nothing, then look as the sensor does."""
     since, cpu_before = time.time(), tree_cpu_seconds(daemon_pid)
     seconds = _skipped(instance, sensor, since, ticks)
-    elapsed, cpu_after = time.time() - since, tree_cpu_seconds(daemon_pid)
+    idle_cores = (tree_cpu_seconds(daemon_pid) - cpu_before) / (time.time() - since)
     surveyor = Surveyor(load_config(config))
     return EmptyTicks(
         seconds=seconds,
@@ -63,7 +68,7 @@ def measure_empty_ticks(
             )
         ),
         topics_ms=_median_ms(surveyor.sources),
-        idle_cores=None if cpu_before is None or cpu_after is None else (cpu_after - cpu_before) / elapsed,
+        idle_cores=idle_cores,
     )
 
 

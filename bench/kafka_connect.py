@@ -21,7 +21,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from bench.connect_worker import ConnectWorker, open_worker
-from bench.drain_process import run_drains
+from bench.drains import run_drains
 from bench.lab import Lab
 from bench.processor_time import tree_cpu_seconds
 from bench.records import JSON_SCHEMA, fill, generate
@@ -42,7 +42,7 @@ _TIMEOUT_SECONDS = 900.0
 
 @dataclass(frozen=True, slots=True)
 class Sunk:
-    """What one reader did with the whole topic; ``cpu_us`` is of all its processes, None off Linux.
+    """What one reader did with the whole topic; ``cpu_us`` is of all its processes, nan off Linux.
 
     ``busy_rows_per_second`` leaves out what comes before the first commit and after the last but one: of the
     sink it is the speed without waiting for the next interval. None when there were too few commits.
@@ -50,7 +50,7 @@ class Sunk:
 
     rows: int
     seconds: float
-    cpu_us: float | None
+    cpu_us: float
     commits: int
     busy_rows_per_second: float | None
 
@@ -75,16 +75,14 @@ class KafkaConnectResult:
         return sum(sunk.seconds for sunk in self.sinks) / sum(sunk.seconds for sunk in self.drains)
 
     @property
-    def cpu_ratio(self) -> float | None:
+    def cpu_ratio(self) -> float:
         """How many times the drain's CPU time Connect takes."""
-        own, other = cpu_us_per_row(self.drains), cpu_us_per_row(self.sinks)
-        return None if own is None or other is None else other / own
+        return cpu_us_per_row(self.sinks) / cpu_us_per_row(self.drains)
 
 
-def cpu_us_per_row(rounds: Sequence[Sunk]) -> float | None:
-    """The median round's CPU microseconds a row; None where the system does not tell."""
-    known = [sunk.cpu_us / sunk.rows for sunk in rounds if sunk.cpu_us is not None]
-    return median(known) if known else None
+def cpu_us_per_row(rounds: Sequence[Sunk]) -> float:
+    """The median round's CPU microseconds a row; nan where the system does not tell."""
+    return median(sunk.cpu_us / sunk.rows for sunk in rounds)
 
 
 def measure_kafka_connect(
@@ -108,7 +106,7 @@ def measure_kafka_connect(
                 sinks.append(side.measure(records))
             fill(lab.bootstrap_servers, WARM_UP, 0, FIRST_RECORDS)
             drained = run_drains(spark, warm_up, path).drains[-1]
-            cpu_us = None if drained.cpu_seconds is None else drained.cpu_seconds * 1e6
+            cpu_us = drained.cpu_seconds * 1e6
             drains.append(Sunk(drained.rows, drained.seconds, cpu_us, len(drained.batches), None))
             shutil.rmtree(path.parent)
             if not number % 2:
@@ -169,14 +167,14 @@ class _Sink:
         began, cpu_before = time.time(), tree_cpu_seconds(self.worker.pid)
         self.worker.resume(self.name)
         commits = [one for one in self._wait_for(FIRST_RECORDS + records) if one[0] > began]
-        cpu_after = tree_cpu_seconds(self.worker.pid)
+        cpu_us = (tree_cpu_seconds(self.worker.pid) - cpu_before) * 1e6
         self.worker.remove(self.name)
         shutil.rmtree(self.home, ignore_errors=True)  # its coordinator may be ending yet
         busy = commits[:-1]
         return Sunk(
             rows=records,
             seconds=commits[-1][0] - began,
-            cpu_us=None if cpu_before is None or cpu_after is None else (cpu_after - cpu_before) * 1e6,
+            cpu_us=cpu_us,
             commits=len(commits),
             busy_rows_per_second=(busy[-1][1] - busy[0][1]) / (busy[-1][0] - busy[0][0])
             if len(busy) > 1

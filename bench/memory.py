@@ -6,7 +6,7 @@ import shutil
 from dataclasses import dataclass
 from typing import Any
 
-from bench.drain_process import run_drains
+from bench.drains import run_drains
 from bench.lab import Lab
 from bench.records import fill, generate
 from prove.lab.kafka_server import KafkaBroker

@@ -13,8 +13,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import yaml
+
+if TYPE_CHECKING:  # a process that is measured imports this file
+    from bench.lab import Lab
 
 PROJECT = Path(__file__).resolve().parents[1]
 GROWTH_OF_PIPELINES = 10
@@ -48,9 +52,9 @@ class PipelinesResult:
         return self.many.definitions_seconds / self.few.definitions_seconds
 
 
-def measure_pipelines(folder: Path, pipelines: int) -> PipelinesResult:
+def measure_pipelines(lab: Lab, pipelines: int) -> PipelinesResult:
     """Load the definitions of a tenth of ``pipelines`` and of all, as the code server and as a run do."""
-    few, many = (_measure(folder, number) for number in (pipelines // GROWTH_OF_PIPELINES, pipelines))
+    few, many = (_measure(lab.folder, number) for number in (pipelines // GROWTH_OF_PIPELINES, pipelines))
     return PipelinesResult(few, many)
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from pathlib import Path
 
 
-def tree_cpu_seconds(root: int) -> float | None:
-    """User and system time of ``root`` and its descendants, ended children included; None off Linux."""
+def tree_cpu_seconds(root: int) -> float:
+    """User and system time of ``root`` and its descendants, ended children included; nan off Linux."""
     if sys.platform != "linux":
-        return None
+        return math.nan
     ticks: dict[int, int] = {}
     children: dict[int, list[int]] = {}
     for folder in Path("/proc").glob("[0-9]*"):

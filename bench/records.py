@@ -44,18 +44,13 @@ JSON_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class GenerateResult:
-    """What was put into a topic; ``value_bytes_per_record`` is the mean over one slice."""
+    """What was put into a topic; ``value_bytes_per_record`` is the mean over one slice.
 
-    topic: str
-    records: int
-    partitions: int
+    ``records_per_second`` are those acknowledged, making them included.
+    """
+
     value_bytes_per_record: float
-    seconds: float
-
-    @property
-    def records_per_second(self) -> float:
-        """Records acknowledged a second, making them included."""
-        return self.records / self.seconds
+    records_per_second: float
 
 
 def order_values(first: int, count: int) -> list[bytes]:
@@ -97,10 +92,10 @@ class Shape:
 ORDERS = Shape("orders", JSON_SCHEMA, order_values)
 
 
-def generate(bootstrap_servers: str, topic: str, records: int, shape: Shape = ORDERS) -> GenerateResult:
+def generate(bootstrap_servers: str, topic: str, records: int, shape: Shape = ORDERS) -> None:
     """Make a topic of ``PARTITIONS`` partitions, lz4, and fill it evenly."""
     KafkaBroker(bootstrap_servers).create_topic(topic, PARTITIONS)
-    return fill(bootstrap_servers, topic, 0, records, shape)
+    fill(bootstrap_servers, topic, 0, records, shape)
 
 
 def fill(
@@ -119,7 +114,7 @@ def fill(
                 done.result()
     seconds = time.monotonic() - began
     sample = shape.values(first, min(records, 10_000))
-    return GenerateResult(topic, records, PARTITIONS, sum(map(len, sample)) / len(sample), seconds)
+    return GenerateResult(sum(map(len, sample)) / len(sample), records / seconds)
 
 
 def fill_partition(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -223,8 +224,8 @@ def print_json(results: Mapping[str, Any]) -> None:
     print(json.dumps({name: _plain(value) for name, value in results.items()}, separators=(",", ":")))
 
 
-def _ratio(value: float | None) -> str:
-    return "not known on this system" if value is None else f"{value:.2f}"
+def _ratio(value: float) -> str:
+    return "not known on this system" if math.isnan(value) else f"{value:.2f}"
 
 
 def _steps(title: str, steps: Mapping[str, float], digits: int) -> list[Row]:
@@ -240,4 +241,6 @@ def _plain(value: Any) -> Any:
         return [_plain(one) for one in value]
     if isinstance(value, dict):
         return {str(key): _plain(one) for key, one in value.items()}
-    return round(value, 4) if isinstance(value, float) else value
+    if isinstance(value, float):
+        return None if math.isnan(value) else round(value, 4)
+    return value

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from bench.drain_process import DrainProcess, MeasuredBatch, run_drains
+from bench.drains import DrainProcess, run_drains
 from bench.lab import Lab
 from bench.records import fill, generate
 
@@ -72,7 +73,7 @@ class SmallBatchesResult:
         return max(self.later_seconds)
 
 
-def measure_small_batches(lab: Lab, *, runs: int, batches_per_run: int) -> SmallBatchesResult:
+def measure_small_batches(lab: Lab, runs: int, batches_per_run: int) -> SmallBatchesResult:
     """Run after run into one table, each with a backlog of ``batches_per_run`` batches.
 
     The run before them, which makes the table and warms the session up, is not counted.
@@ -86,32 +87,35 @@ def measure_small_batches(lab: Lab, *, runs: int, batches_per_run: int) -> Small
         for number in range(runs):
             fill(lab.bootstrap_servers, TOPIC, RECORDS + number * records, records)
             processes.append(run_drains(spark, path))
-    later = [batch for process in processes for batch in process.drains[0].batches[1:]]
+    drains = [process.drains[0] for process in processes]
+    later_seconds = tuple(seconds for drained in drains for seconds in drained.batch_seconds[1:])
+    later_ms = [batch.durations_ms for drained in drains for batch in drained.batches[1:]]
     return SmallBatchesResult(
         records_per_batch=RECORDS,
         runs=runs,
-        rows=processes[-1].drains[0].table_rows - RECORDS,
+        rows=drains[-1].table_rows - RECORDS,
         expected_rows=runs * records,
         first=tuple(_first(process) for process in processes),
-        later_seconds=tuple(batch.seconds for batch in later),
-        later_durations_ms=_typical(later),
+        later_seconds=later_seconds,
+        later_durations_ms=_typical(later_seconds, later_ms),
     )
 
 
 def _first(process: DrainProcess) -> FirstBatch:
-    batch = process.drains[0].batches[0]
+    drained = process.drains[0]
     return FirstBatch(
         process.start_seconds,
         process.import_seconds,
         process.connect_seconds,
-        batch.seconds,
-        batch.durations_ms,
+        drained.batch_seconds[0],
+        drained.batches[0].durations_ms,
     )
 
 
-def _typical(batches: list[MeasuredBatch]) -> dict[str, float]:
-    """Median milliseconds by step, and of what is not in any."""
-    steps = dict.fromkeys(step for batch in batches for step in batch.durations_ms)
-    inside = {step: median(batch.durations_ms.get(step, 0) for batch in batches) for step in steps}
-    around = median(batch.seconds * 1000 - sum(batch.durations_ms.values()) for batch in batches)
+def _typical(seconds: Sequence[float], durations_ms: Sequence[dict[str, int]]) -> dict[str, float]:
+    """Median milliseconds by step of batches that took so long, and of what is not in any step."""
+    steps = dict.fromkeys(step for batch in durations_ms for step in batch)
+    inside = {step: median(batch.get(step, 0) for batch in durations_ms) for step in steps}
+    whole = zip(seconds, durations_ms, strict=True)
+    around = median(1000 * taken - sum(batch.values()) for taken, batch in whole)
     return {**inside, "look, plan, last log": around}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from bench.drain_process import MeasuredDrain, run_drains
+from bench.drains import MeasuredDrain, run_drains
 from bench.lab import Lab
 from bench.records import fill, fill_partition, generate
 from prove.lab.kafka_server import KafkaBroker
@@ -22,7 +22,7 @@ ROUNDS = 2
 
 @dataclass(frozen=True, slots=True)
 class SplitDrain:
-    """All drains of one number of tasks; ``cpu_us`` is of driver, server and workers, None where not told.
+    """All drains of one number of tasks; ``cpu_us`` is of driver, server and workers, nan where not told.
 
     ``files`` is how many data files a drain wrote: each task writes one.
     """
@@ -30,7 +30,7 @@ class SplitDrain:
     rows: int
     files: int
     seconds: float
-    cpu_us: float | None
+    cpu_us: float
 
     @property
     def rows_per_second(self) -> float:
@@ -38,9 +38,9 @@ class SplitDrain:
         return self.rows / self.seconds
 
     @property
-    def cpu_us_per_row(self) -> float | None:
+    def cpu_us_per_row(self) -> float:
         """CPU microseconds a row."""
-        return None if self.cpu_us is None else self.cpu_us / self.rows
+        return self.cpu_us / self.rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +79,9 @@ def measure_splits(
 
 
 def _summed(drains: list[MeasuredDrain]) -> SplitDrain:
-    cpu = [drained.cpu_seconds for drained in drains]
     return SplitDrain(
         rows=sum(drained.rows for drained in drains),
         files=drains[0].data_files,
         seconds=sum(drained.seconds for drained in drains),
-        cpu_us=None if None in cpu else sum(seconds for seconds in cpu if seconds is not None) * 1e6,
+        cpu_us=sum(drained.cpu_seconds for drained in drains) * 1e6,
     )

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 from dagster import DagsterEventType, DagsterInstance, RunsFilter
 
-from bench.empty_tick import EmptyTicks, measure_empty_ticks
+from bench.empty_tick import EmptyTicks, measure_empty_ticks, p95
 from bench.lab import Lab
-from bench.percentile import p95
 from bench.records import fill, generate
 from servers.dagster import DagsterSettings, start_dagster
 from servers.process import free_ports

@@ -36,7 +36,6 @@ from tests.support.warm_drains import run_warm_drains
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from servers.spark_connect import SparkConnectServer
 
@@ -141,9 +140,9 @@ def test_bench_cold_start_tells_whose_imports_it_is(lab: Lab) -> None:
     assert cold_start_rows(result)
 
 
-def test_bench_pipelines_grow_with_their_number(tmp_path: Path) -> None:
+def test_bench_pipelines_grow_with_their_number(lab: Lab) -> None:
     """Ten times the pipelines cost about ten times as much, far from the square of it."""
-    result = measure_pipelines(tmp_path, 100)
+    result = measure_pipelines(lab, 100)
     assert (result.few.pipelines, result.many.pipelines) == (10, 100)
     assert result.few.run_seconds.keys() == {"imports", "build", "its job"}
     assert 1 < result.growth < 3 * GOAL_GROWTH
