@@ -4,23 +4,9 @@ from __future__ import annotations
 
 import json
 
+from prove.crash import promises
 from prove.crash.jobs import Job, at
-from prove.crash.promises import (
-    ACCEPTED,
-    ACCEPTED_AGAIN,
-    ADOPTED,
-    AGAIN,
-    DEAR_RECORDS,
-    DISCARD_OVER,
-    DISCARDED,
-    DISCARDED_AGAIN,
-    FOUND,
-    HELD_STILL,
-    JUDGED_AGAIN,
-    OVER,
-    REJECTED_AGAIN,
-    SETTLED,
-)
+from prove.crash.promises import DEAR_RECORDS
 from prove.lab.pipeline_lab import orders
 from prove.workload import BATCH, PARTITIONS, Workload
 
@@ -62,15 +48,15 @@ def _recreate_topic(workload: Workload) -> None:
 GATED_DRAIN = Job(
     "gated-drain",
     "a drain with a quality gate",
-    at(AGAIN, "drain.after-gate"),
+    at(promises.AGAIN, "drain.after-gate"),
     settings=GATED,
 )
 HELD_DRAIN = Job(
     "held-drain",
     "a drain whose batch fails its gate",
     {
-        **at(JUDGED_AGAIN, "drain.after-tasks", "drain.after-gate", "drain.after-held"),
-        **at(HELD_STILL, "drain.after-parquet-written"),
+        **at(promises.JUDGED_AGAIN, "drain.after-tasks", "drain.after-gate", "drain.after-held"),
+        **at(promises.HELD_STILL, "drain.after-parquet-written"),
     },
     prepare=_produce_dear,
     again=("drain", "publish"),
@@ -80,9 +66,9 @@ REJECTING_DRAIN = Job(
     "rejecting-drain",
     "a drain whose gate makes failing rows dead letters",
     {
-        **at(REJECTED_AGAIN, "drain.after-gate"),
-        **at(ADOPTED, "drain.after-parquet-written"),
-        **at(FOUND, "drain.after-commit"),
+        **at(promises.REJECTED_AGAIN, "drain.after-gate"),
+        **at(promises.ADOPTED, "drain.after-parquet-written"),
+        **at(promises.FOUND, "drain.after-commit"),
     },
     prepare=_produce_rejected,
     settings={"quality": [{**GATED["quality"][0], "on_failure": "dead_letters"}]},
@@ -91,16 +77,16 @@ PUBLISH = Job(
     "publish",
     "the publishing of a held batch",
     {
-        **at(ADOPTED, "held.after-published", "recover.before-adoption", "commit.before-swap"),
+        **at(promises.ADOPTED, "held.after-published", "recover.before-adoption", "commit.before-swap"),
         **at(
-            FOUND,
+            promises.FOUND,
             "commit.after-swap",
             "recover.after-adoption",
             "recover.after-iceberg-snapshot-created",
         ),
-        **at(OVER, "recover.after-flush-complete"),
+        **at(promises.OVER, "recover.after-flush-complete"),
     },
-    SETTLED,
+    promises.SETTLED,
     prepare=_hold_batch,
     work="publish",
     settings=GATED,
@@ -109,9 +95,9 @@ DISCARD = Job(
     "discard",
     "the discarding of a held batch",
     {
-        **at(DISCARDED_AGAIN, "act.after-offset-commit", "act.before-swap"),
-        **at(DISCARDED, "act.after-swap", "act.after-iceberg-snapshot-created"),
-        **at(DISCARD_OVER, "act.after-flush-complete", "recover.before-delete"),
+        **at(promises.DISCARDED_AGAIN, "act.after-offset-commit", "act.before-swap"),
+        **at(promises.DISCARDED, "act.after-swap", "act.after-iceberg-snapshot-created"),
+        **at(promises.DISCARD_OVER, "act.after-flush-complete", "recover.before-delete"),
     },
     prepare=_hold_batch_to_discard,
     work="discard",
@@ -122,7 +108,7 @@ DISCARD = Job(
 ACCEPT = Job(
     "accept",
     "the acceptance of a topic that was made anew",
-    {**at(ACCEPTED_AGAIN, "accept.before-swap"), **at(ACCEPTED, "accept.after-swap")},
+    {**at(promises.ACCEPTED_AGAIN, "accept.before-swap"), **at(promises.ACCEPTED, "accept.after-swap")},
     prepare=_recreate_topic,
     work="accept",
     again=("accept", "drain"),

@@ -9,33 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from prove.crash.promises import (
-    ADOPTED,
-    AGAIN,
-    BOOKED,
-    BOOKS_SETTLED,
-    DEAD_LETTERS_SETTLED,
-    FOUND,
-    GIVEN_UP,
-    GIVEN_UP_AGAIN,
-    NOT_ROLLED_BACK,
-    OVER,
-    REPLAY_LANDED,
-    REPLAY_OVER,
-    REPLAY_SETTLED,
-    REPLAYED,
-    REPLAYED_ONCE,
-    REPLAYED_TWICE,
-    ROLLBACK_OVER,
-    ROLLBACK_SETTLED,
-    ROLLED_BACK,
-    SETTLED,
-    SWEPT,
-    UNBEGUN,
-    UNBOOKED,
-    Outcomes,
-    Promise,
-)
+from prove.crash import promises
+from prove.crash.promises import REPLAYED, Outcomes, Promise
 from prove.workload import Workload
 
 
@@ -71,6 +46,13 @@ class Job:
         if self.dies_at:
             workload.lab.kill_at(self.dies_at)
 
+    def promise_after(self, *, is_over: bool, has_landed: bool) -> Promise:
+        """Return what holds after its commit's outcome; ``is_over``: the run found out by itself."""
+        assert self.outcome is not None
+        if is_over:
+            return self.outcome.over
+        return self.outcome.landed if has_landed else self.outcome.not_landed
+
     @property
     def is_replay(self) -> bool:
         """True if it replaces rows, which the same work done again would hide."""
@@ -94,16 +76,16 @@ def at(promise: Promise, *points: str) -> dict[str, Promise]:
 
 _DRAIN = {
     **at(
-        AGAIN,
+        promises.AGAIN,
         "drain.after-offset-commit",
         "drain.after-buffer-snapshot",
         "drain.after-flush-start",
         "split.after-chunk",
         "drain.after-tasks",
     ),
-    **at(ADOPTED, "drain.after-parquet-written", "commit.before-swap"),
+    **at(promises.ADOPTED, "drain.after-parquet-written", "commit.before-swap"),
     **at(
-        FOUND,
+        promises.FOUND,
         "commit.after-swap",
         "drain.after-commit",
         "drain.after-iceberg-snapshot-created",
@@ -111,22 +93,22 @@ _DRAIN = {
         "dead-letters.after-swap",
         "drain.after-dead-letters",
     ),
-    **at(OVER, "drain.after-flush-complete"),
+    **at(promises.OVER, "drain.after-flush-complete"),
 }
 _SETTLING = {
     **at(
-        FOUND,
+        promises.FOUND,
         "dead-letters.before-swap",
         "dead-letters.after-swap",
         "recover.after-dead-letters",
         "recover.after-sweep",
         "recover.after-iceberg-snapshot-created",
     ),
-    **at(OVER, "recover.after-flush-complete"),
+    **at(promises.OVER, "recover.after-flush-complete"),
 }
 _REPLAY = {
     **at(
-        REPLAYED_ONCE,
+        promises.REPLAYED_ONCE,
         "replay.after-offset-commit",
         "replay.after-buffer-snapshot",
         "replay.after-flush-start",
@@ -135,7 +117,7 @@ _REPLAY = {
         "replay.before-swap",
     ),
     **at(
-        REPLAYED_TWICE,
+        promises.REPLAYED_TWICE,
         "replay.after-swap",
         "replay.after-commit",
         "replay.after-iceberg-snapshot-created",
@@ -143,22 +125,22 @@ _REPLAY = {
         "dead-letters.after-swap",
         "replay.after-dead-letters",
     ),
-    **at(REPLAY_OVER, "replay.after-flush-complete"),
+    **at(promises.REPLAY_OVER, "replay.after-flush-complete"),
 }
 
-DRAIN = Job("drain", "a drain", _DRAIN, SETTLED)
+DRAIN = Job("drain", "a drain", _DRAIN, promises.SETTLED)
 FIRST = Job(
     "first-batch",
     "a table's first batch",
-    {**at(UNBEGUN, "drain.after-table-made"), **_DRAIN},
-    SETTLED,
+    {**at(promises.UNBEGUN, "drain.after-table-made"), **_DRAIN},
+    promises.SETTLED,
     Workload.produce_batch,
 )
 DEAD_LETTERS = Job(
     "dead-letters",
     "the dead letters' commit",
     {},
-    DEAD_LETTERS_SETTLED,
+    promises.DEAD_LETTERS_SETTLED,
     swap="dead-letters",
     target="dead-letters",
 )
@@ -168,18 +150,18 @@ RECOVERY = Job(
     {
         **_SETTLING,
         # A recovery first looks for dead letters that an earlier batch owes.
-        **at(ADOPTED, "recover.after-dead-letters", "recover.before-adoption", "commit.before-swap"),
-        **at(FOUND, "commit.after-swap", "recover.after-adoption"),
+        **at(promises.ADOPTED, "recover.after-dead-letters", "recover.before-adoption", "commit.before-swap"),
+        **at(promises.FOUND, "commit.after-swap", "recover.after-adoption"),
     },
-    SETTLED,
+    promises.SETTLED,
     dies_at="commit.before-swap",
 )
 RECOVERY_OF_HALF = Job(
     "recovery-of-half",
     "a run after one that died writing",
     {
-        **at(AGAIN, "recover.after-interrupt"),
-        **at(SWEPT, "recover.before-delete", "recover.after-sweep"),
+        **at(promises.AGAIN, "recover.after-interrupt"),
+        **at(promises.SWEPT, "recover.before-delete", "recover.after-sweep"),
     },
     dies_at="drain.after-tasks",
 )
@@ -193,11 +175,11 @@ CHECKPOINT = Job(
     "checkpoint",
     "a fold of the log into the books",
     {
-        **at(UNBOOKED, "checkpoint.after-files", "checkpoint.before-swap"),
-        **at(BOOKED, "checkpoint.after-swap", "checkpoint.after-entered"),
-        **at(OVER, "checkpoint.after-delete"),
+        **at(promises.UNBOOKED, "checkpoint.after-files", "checkpoint.before-swap"),
+        **at(promises.BOOKED, "checkpoint.after-swap", "checkpoint.after-entered"),
+        **at(promises.OVER, "checkpoint.after-delete"),
     },
-    BOOKS_SETTLED,
+    promises.BOOKS_SETTLED,
     prepare=drain_twice,
     work="checkpoint",
     again=("checkpoint",),
@@ -210,7 +192,7 @@ REPLAY = Job(
     "replay",
     "a replay",
     _REPLAY,
-    REPLAY_SETTLED,
+    promises.REPLAY_SETTLED,
     prepare=drain_twice,
     work=f"replay {REPLAYED}",
     again=_TICK_AND_REPLAY,
@@ -220,7 +202,7 @@ REPLAY_DEAD_LETTERS = Job(
     "replay-dead-letters",
     "the dead letters' commit of a replay",
     {},
-    REPLAY_LANDED,
+    promises.REPLAY_LANDED,
     prepare=drain_twice,
     work=f"replay {REPLAYED}",
     again=_TICK_AND_REPLAY,
@@ -231,9 +213,9 @@ REPLAY_AFTER_DEAD = Job(
     "replay-after-dead",
     "a replay that gives up one that died",
     {
-        **at(GIVEN_UP_AGAIN, "act.after-offset-commit", "act.before-swap"),
-        **at(GIVEN_UP, "act.after-swap"),
-        **at(REPLAYED_ONCE, "recover.before-delete", "recover.after-sweep"),
+        **at(promises.GIVEN_UP_AGAIN, "act.after-offset-commit", "act.before-swap"),
+        **at(promises.GIVEN_UP, "act.after-swap"),
+        **at(promises.REPLAYED_ONCE, "recover.before-delete", "recover.after-sweep"),
     },
     prepare=_replay_until_killed,
     work=f"replay {REPLAYED}",
@@ -243,14 +225,29 @@ ROLLBACK = Job(
     "rollback",
     "a rollback",
     {
-        **at(NOT_ROLLED_BACK, "act.after-offset-commit", "rollback.before-swap"),
-        **at(ROLLED_BACK, "rollback.after-swap", "act.after-iceberg-snapshot-created"),
+        **at(promises.NOT_ROLLED_BACK, "act.after-offset-commit", "rollback.before-swap"),
+        **at(promises.ROLLED_BACK, "rollback.after-swap", "act.after-iceberg-snapshot-created"),
         **at(
-            ROLLBACK_OVER, "act.after-flush-complete", "dead-letters.before-swap", "dead-letters.after-swap"
+            promises.ROLLBACK_OVER,
+            "act.after-flush-complete",
+            "dead-letters.before-swap",
+            "dead-letters.after-swap",
         ),
     },
-    ROLLBACK_SETTLED,
+    promises.ROLLBACK_SETTLED,
     prepare=drain_twice,
     work="rollback",
     swap="rollback",
+)
+DATA_JOBS = (
+    DRAIN,
+    FIRST,
+    DEAD_LETTERS,
+    RECOVERY,
+    RECOVERY_OF_HALF,
+    RECOVERY_OF_LANDED,
+    CHECKPOINT,
+    REPLAY,
+    REPLAY_AFTER_DEAD,
+    ROLLBACK,
 )

@@ -7,11 +7,11 @@ nothing must not pass.
 from __future__ import annotations
 
 import signal
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from prove.crash.jobs import Job
 from prove.crash.promises import Promise
@@ -38,34 +38,36 @@ class Ending:
     is_over: bool = False
 
 
-class Nemesis(Protocol):
+class Nemesis(ABC):
     """Something that injects one fault."""
 
+    __slots__ = ()
+
     @property
+    @abstractmethod
     def name(self) -> str:
         """Short, for the case's name."""
-        ...
 
     @property
+    @abstractmethod
     def title(self) -> str:
         """In words."""
-        ...
 
-    def set_up(self, workload: Workload) -> AbstractContextManager[None]:
+    def set_up(self, workload: Workload) -> AbstractContextManager[None]:  # noqa: ARG002
         """Set up what must be there before the table is."""
-        ...
+        return nullcontext()
 
+    @abstractmethod
     def inject(self, workload: Workload, job: Job) -> Ending:
         """Start the job's work, strike it and tell how it ended."""
-        ...
 
+    @abstractmethod
     def promise_after(self, workload: Workload, job: Job, ending: Ending) -> Promise:
         """Return what holds after this fault, once a commit that is still on its way has arrived."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
-class Kill:
+class Kill(Nemesis):
     """kill -9 at a place."""
 
     point: str
@@ -78,9 +80,6 @@ class Kill:
     def title(self) -> str:
         return f"killed at {self.point}"
 
-    def set_up(self, workload: Workload) -> AbstractContextManager[None]:  # noqa: ARG002
-        return nullcontext()
-
     def inject(self, workload: Workload, job: Job) -> Ending:
         workload.lab.kill_at(self.point, work=job.work)
         return Ending("died")
@@ -90,7 +89,7 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
-class SqliteCommitFault:
+class SqliteCommitFault(Nemesis):
     """An outcome of the embedded catalog's commit."""
 
     fault: SqlFault
@@ -128,14 +127,11 @@ class SqliteCommitFault:
         return ending
 
     def promise_after(self, workload: Workload, job: Job, ending: Ending) -> Promise:  # noqa: ARG002
-        assert job.outcome is not None
-        if ending.is_over:
-            return job.outcome.over
-        return job.outcome.landed if self.fault.has_landed else job.outcome.not_landed
+        return job.promise_after(is_over=ending.is_over, has_landed=self.fault.has_landed)
 
 
 @dataclass(frozen=True, slots=True)
-class ServerCommitFault:
+class ServerCommitFault(Nemesis):
     """An outcome of a catalog server's commit, made by the proxy before it."""
 
     fault: Fault
@@ -150,9 +146,6 @@ class ServerCommitFault:
     def title(self) -> str:
         is_noticed = self.read_back == UNTIL_IT_LANDS
         return f"{self.fault.value}, while it looks" if is_noticed else self.fault.value
-
-    def set_up(self, workload: Workload) -> AbstractContextManager[None]:  # noqa: ARG002
-        return nullcontext()
 
     def inject(self, workload: Workload, job: Job) -> Ending:
         proxy = workload.proxy
@@ -169,13 +162,10 @@ class ServerCommitFault:
         return _ended(answer)
 
     def promise_after(self, workload: Workload, job: Job, ending: Ending) -> Promise:
-        outcome = job.outcome
-        assert outcome is not None
-        if self.fault is Fault.LATE_504:
-            return outcome.over if ending.is_over else outcome.late(has_landed=self._arrives(workload))
-        if ending.is_over:
-            return outcome.over
-        return outcome.landed if self.fault.is_passed_on else outcome.not_landed
+        if self.fault is Fault.LATE_504 and not ending.is_over:
+            assert job.outcome is not None
+            return job.outcome.late(has_landed=self._arrives(workload))
+        return job.promise_after(is_over=ending.is_over, has_landed=self.fault.is_passed_on)
 
     def _arrives(self, workload: Workload) -> bool:
         assert workload.proxy is not None

@@ -16,6 +16,8 @@ from prove.workload import BATCH, Workload
 MAX_FAILED_RUNS = 2
 # A commit that lands late may come before that of the next run.
 CONFLICTS = frozenset({"offsets-moved", "dead-letters-moved", "replay-overtaken"})
+# What a run that was replaced may say when it goes on; that it has landed is no error.
+ENDINGS_OF_REPLACED = CONFLICTS | {None, "taken-over"}
 
 
 @dataclass(slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 
+from prove.crash import promises
 from prove.crash.jobs import Job, at, drain_twice
-from prove.crash.promises import ADOPTED, AGAIN, FOUND, TIDIED, TIDIED_ANYHOW
 from prove.workload import Workload
 
 DAYS_SECONDS = 4 * 24 * 3600  # older than what orphan removal spares
@@ -30,9 +30,9 @@ DRAIN_ON_SPARK = Job(
     "drain-on-spark",
     "a drain on a Spark server",
     {
-        **at(AGAIN, "drain.after-flush-start", "drain.after-tasks"),
-        **at(ADOPTED, "commit.before-swap"),
-        **at(FOUND, "dead-letters.before-swap"),
+        **at(promises.AGAIN, "drain.after-flush-start", "drain.after-tasks"),
+        **at(promises.ADOPTED, "commit.before-swap"),
+        **at(promises.FOUND, "dead-letters.before-swap"),
     },
     on_spark=True,
 )
@@ -40,14 +40,14 @@ COMPACTION = Job(
     "compaction",
     "a compaction and its new anchor",
     at(
-        TIDIED,
+        promises.TIDIED,
         "compact.before-rewrite",
         "compact.after-rewrite",
         "act.before-swap",
         "act.after-swap",
         "compact.after-reanchor",
     ),
-    TIDIED_ANYHOW,
+    promises.TIDIED_ANYHOW,
     prepare=_write_many_small_files,
     work="compaction",
     again=("compaction",),
@@ -56,8 +56,8 @@ COMPACTION = Job(
 EXPIRY = Job(
     "expiry",
     "an expiry of snapshots",
-    at(TIDIED, "expire.after-reanchor", "expire.after-procedure"),
-    TIDIED_ANYHOW,
+    at(promises.TIDIED, "expire.after-reanchor", "expire.after-procedure"),
+    promises.TIDIED_ANYHOW,
     prepare=_write_many_small_files,
     work="snapshots",
     again=("snapshots",),
@@ -66,7 +66,7 @@ EXPIRY = Job(
 MANIFESTS = Job(
     "manifests",
     "a rewrite of manifests",
-    at(TIDIED, "manifests.after-procedure"),
+    at(promises.TIDIED, "manifests.after-procedure"),
     prepare=_write_many_small_files,
     work="manifests",
     again=("manifests",),
@@ -74,7 +74,7 @@ MANIFESTS = Job(
 ORPHANS = Job(
     "orphans",
     "the removal of a dead fold's file from the books",
-    at(TIDIED, "orphans.after-listing", "orphans.before-delete"),
+    at(promises.TIDIED, "orphans.after-listing", "orphans.before-delete"),
     prepare=_fold_until_killed,
     work="orphans",
     again=("orphans",),

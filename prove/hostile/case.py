@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from prove.checker import check
 from prove.lab.brokers import Brokers, own_broker
-from prove.lab.clock import NO_JUMP, ClockJump
 from prove.lab.drain_process import Answer, DrainProcess
 from prove.lab.kafka_server import unique_name
 from prove.scenario import Findings, Scenario, scenario_on
@@ -151,14 +150,14 @@ def repair(
     *,
     was_read: bool = True,
     of_earlier: int = 0,
-    clock: ClockJump = NO_JUMP,
+    clock_seconds: int = 0,
 ) -> History:
     """Run a drain that must end well; return what it adopted, found and committed.
 
     ``was_read``: its range had been read before.
     """
     began = time.monotonic()
-    answer = workload.lab.start_with(NoFailPoints(), clock=clock).answer()
+    answer = workload.lab.start_with(NoFailPoints(), clock_seconds=clock_seconds).answer()
     seconds = time.monotonic() - began
     assert answer.error is None, answer.message
     repairs = {"adopted": answer.adopted, "found landed": answer.marked, "committed": answer.batches}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from prove.crash.nemeses import SOON
 from prove.hostile.case import scenarios
-from prove.hostile.moments import BEFORE, COMMITTING, LANDED, WRITING_ON, SetUp, cases_at, harm_proxy
+from prove.hostile.moments import BEFORE, COMMITTING, LANDED, WRITING_ON, SetUp, cases_at, harmed
 from prove.lab.harm_proxy import Harm
 from prove.lab.patience import Patience
 from prove.lab.pipeline_lab import configure
@@ -22,12 +22,6 @@ from prove.workload import REST, SQLITE, Workload
 MOMENTS = (BEFORE, WRITING_ON, COMMITTING, LANDED)
 SHORT = Patience(SOON, answer=2.0, lock=1)
 HARMS = (Harm.SLOW, Harm.ALL_503, Harm.ALL_CUT, Harm.SILENT, Harm.DENIED)
-
-
-@contextmanager
-def _harm(harm: Harm, workload: Workload) -> Iterator[Callable[[], None]]:
-    with harm_proxy(workload, "uri") as proxy:
-        yield partial(proxy.suffer, harm)
 
 
 @contextmanager
@@ -89,7 +83,7 @@ CASES = (
         case
         for harm in HARMS
         for case in _cases(
-            harm.slug, harm.value, partial(_harm, harm), catalog=REST, is_sat_out=harm is Harm.SLOW
+            harm.slug, harm.value, partial(harmed, "uri", harm), catalog=REST, is_sat_out=harm is Harm.SLOW
         )
     ),
 )

@@ -8,26 +8,25 @@ from functools import partial
 from typing import Any
 
 from prove.hostile.case import ADOPTED, Case, History, interrupt, repair, scenarios
-from prove.lab.clock import ClockJump
 from prove.lab.signal_at import SignalAt
 from prove.workload import BATCH, REST, SQLITE, Workload
 from spark_jobs.protocol.fail_points import NoFailPoints
 
 DAY_SECONDS = 24 * 3600
-AHEAD, BEHIND = ClockJump(DAY_SECONDS), ClockJump(-DAY_SECONDS)
+AHEAD, BEHIND = DAY_SECONDS, -DAY_SECONDS
 AGAIN = "the range is read again, what the dead run wrote is swept"
 UPKEEP: dict[str, Any] = {"upkeep": {"compact_above": 5, "keep_snapshots": 2}}
 WRITTEN, WRITING = "drain.after-parquet-written", "drain.after-tasks"
 
 
-def _jump(jump: ClockJump, point: str, workload: Workload) -> History:
+def _jump(jump: int, point: str, workload: Workload) -> History:
     interrupt(workload, point)
-    return repair("its clock had jumped", workload, clock=jump)
+    return repair("its clock had jumped", workload, clock_seconds=jump)
 
 
 def _die_ahead(point: str, workload: Workload) -> History:
     workload.drain_and_produce()
-    died = workload.lab.start_with(SignalAt(point), clock=AHEAD).died_of()
+    died = workload.lab.start_with(SignalAt(point), clock_seconds=AHEAD).died_of()
     assert died == signal.SIGKILL, f"{point} was not reached"
     return repair("the clock was set back", workload)
 
@@ -36,7 +35,7 @@ def _close_alive(workload: Workload) -> History:
     """By a clock a day ahead no run of before can be alive; this one is."""
     workload.drain_and_produce()
     with workload.lab.stopped_at("split.after-chunk") as zombie:
-        history = repair("its replacement a day ahead took it for dead", workload, clock=AHEAD)
+        history = repair("its replacement a day ahead took it for dead", workload, clock_seconds=AHEAD)
         zombie.go_on()
         error = zombie.answer().error
     assert error == "offsets-moved", error
@@ -44,7 +43,7 @@ def _close_alive(workload: Workload) -> History:
 
 
 def _tend_behind(workload: Workload) -> History:
-    _drain_by(workload, ClockJump(), *[BEHIND] * 5)
+    _drain_by(workload, 0, *[BEHIND] * 5)
     for kind in ("compaction", "snapshots", "checkpoint"):
         workload.run(kind)
     return History("drains by both clocks, then upkeep by the right one")
@@ -52,7 +51,7 @@ def _tend_behind(workload: Workload) -> History:
 
 def _expire_ahead(workload: Workload) -> History:
     """It commits no snapshot, and Java gives such a commit the time that it has itself."""
-    _drain_by(workload, *[AHEAD] * 5, ClockJump())
+    _drain_by(workload, *[AHEAD] * 5, 0)
     answer = workload.lab.start(work="snapshots").answer()
     assert answer.error == "upkeep-failed", answer
     assert "Invalid update timestamp" in answer.message, answer.message
@@ -60,16 +59,16 @@ def _expire_ahead(workload: Workload) -> History:
     return History(f"drains went on, an expiry ended with {answer.error}")
 
 
-def _drain_by(workload: Workload, *jumps: ClockJump) -> None:
+def _drain_by(workload: Workload, *jumps: int) -> None:
     for jump in jumps:
         workload.produce_batch()
-        answer = workload.lab.start_with(NoFailPoints(), clock=jump).answer()
+        answer = workload.lab.start_with(NoFailPoints(), clock_seconds=jump).answer()
         assert answer.error is None, answer.message
 
 
 def _ahead_of_catalog(workload: Workload) -> History:
     workload.drain_and_produce()
-    answer = workload.lab.start_with(NoFailPoints(), clock=AHEAD).answer()
+    answer = workload.lab.start_with(NoFailPoints(), clock_seconds=AHEAD).answer()
     assert answer.error == "commit-state-unknown", answer
     assert "Invalid update timestamp" in answer.message, answer.message
     return repair(f"the run ended with {answer.error}: the catalog refused the time", workload)

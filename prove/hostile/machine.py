@@ -8,13 +8,15 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from dagster import DagsterRunStatus
 
-from prove.crash.conflicts import CONFLICTS
+from prove.crash.restart import ENDINGS_OF_REPLACED
 from prove.hostile.case import History, judge
 from prove.lab.dagster_daemon import PATIENCE_SECONDS, running_dagster, wait_beyond
 from prove.lab.kafka_server import kafka_settings, unique_name
@@ -39,6 +41,15 @@ RECORDS_OF_OTHERS = 200
 EXIT_INTERRUPTED = 130
 
 
+@contextmanager
+def _waiting(testbed: Testbed, *, max_batch_records: int = BATCH_RECORDS) -> Iterator[Workload]:
+    """A pipeline on Spark for which many records wait."""
+    settings = {"freshness": "5s", "max_batch_records": max_batch_records}
+    with testbed.workload(SQLITE, on_spark=True, **settings) as workload:
+        workload.produce(orders(0, RECORDS))
+        yield workload
+
+
 def _kill_everything(testbed: Testbed) -> Findings:
     """Servers of its own: nobody else may lose theirs."""
     root = testbed.folder / unique_name("machine")
@@ -54,10 +65,7 @@ def _kill_everything(testbed: Testbed) -> Findings:
     start()
     try:
         bootstrap, remote = f"127.0.0.1:{kafka.port}", f"sc://127.0.0.1:{spark.port}"
-        with replace(testbed, kafka=bootstrap, spark_remote=remote).workload(
-            SQLITE, on_spark=True, freshness="5s", max_batch_records=BATCH_RECORDS
-        ) as workload:
-            workload.produce(orders(0, RECORDS))
+        with _waiting(replace(testbed, kafka=bootstrap, spark_remote=remote)) as workload:
             with running_dagster(workload.lab, workload.folder / "dagster") as dagster:
                 wait_beyond(workload.lab, BATCH_RECORDS)
                 dagster.kill()
@@ -83,8 +91,7 @@ def _kill_everything(testbed: Testbed) -> Findings:
 
 
 def _terminate_run(testbed: Testbed) -> Findings:
-    with testbed.workload(SQLITE, on_spark=True, freshness="5s", max_batch_records=BATCH_RECORDS) as workload:
-        workload.produce(orders(0, RECORDS))
+    with _waiting(testbed) as workload:
         with running_dagster(workload.lab, workload.folder / "dagster") as dagster:
             wait_beyond(workload.lab, BATCH_RECORDS)
             (run,) = dagster.drains(DagsterRunStatus.STARTED)
@@ -106,8 +113,7 @@ def _terminate_run(testbed: Testbed) -> Findings:
 
 
 def _terminate_command(testbed: Testbed) -> Findings:
-    with testbed.workload(SQLITE, on_spark=True, max_batch_records=BATCH_RECORDS) as workload:
-        workload.produce(orders(0, RECORDS))
+    with _waiting(testbed) as workload:
         command = [sys.executable, "-m", "cli", "drain", PIPELINE, "--config", str(workload.lab.path)]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as drain:
             wait_beyond(workload.lab, BATCH_RECORDS)
@@ -123,8 +129,7 @@ def _terminate_command(testbed: Testbed) -> Findings:
 
 
 def _fill_queue(testbed: Testbed) -> Findings:
-    with testbed.workload(SQLITE, on_spark=True, freshness="5s") as workload:
-        workload.produce(orders(0, RECORDS))
+    with _waiting(testbed, max_batch_records=RECORDS) as workload:
         tables = _add_pipelines(workload)
         with running_dagster(workload.lab, workload.folder / "dagster", most_runs=1) as dagster:
             wait_beyond(workload.lab, RECORDS - 1)
@@ -157,8 +162,7 @@ def _wait_for_rows(workload: Workload, tables: dict[str, str]) -> None:
 
 def _start_two_daemons(testbed: Testbed) -> Findings:
     """Two machines that were given the same configuration: each has a daemon, none knows of the other."""
-    with testbed.workload(SQLITE, on_spark=True, freshness="5s", max_batch_records=BATCH_RECORDS) as workload:
-        workload.produce(orders(0, RECORDS))
+    with _waiting(testbed) as workload:
         with (
             running_dagster(workload.lab, workload.folder / "one") as one,
             running_dagster(workload.lab, workload.folder / "two") as two,
@@ -174,8 +178,7 @@ def _start_two_daemons(testbed: Testbed) -> Findings:
 def _start_two_sensors(testbed: Testbed) -> Findings:
     """One daemon that was given the same definitions twice: both sensors see the same backlog."""
     locations = ("sluice", "again")
-    with testbed.workload(SQLITE, on_spark=True, freshness="5s", max_batch_records=BATCH_RECORDS) as workload:
-        workload.produce(orders(0, RECORDS))
+    with _waiting(testbed) as workload:
         with running_dagster(workload.lab, workload.folder / "dagster", locations=locations) as dagster:
             _flow(workload)
             looks = dagster.looks()
@@ -199,7 +202,7 @@ def _flow(workload: Workload) -> None:
 
 def _describe_failures(failed: list[str]) -> str:
     """Return how runs failed, which only a conflict may be the cause of."""
-    assert all(code in CONFLICTS for code in failed), failed
+    assert all(code in ENDINGS_OF_REPLACED for code in failed), failed
     history = [f"{number} ended with {code}" for code, number in Counter(failed).items()]
     return ", ".join(history) or "none failed"
 

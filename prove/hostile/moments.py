@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from prove.hostile.case import Case, History, describe_error, repair
-from prove.lab.harm_proxy import HarmProxy
+from prove.lab.harm_proxy import Harm, HarmProxy
 from prove.lab.patience import Patience
 from prove.lab.pipeline_lab import configure
 from prove.workload import BATCH, Workload
@@ -114,10 +115,10 @@ def cases_at(
 
 
 @contextmanager
-def harm_proxy(workload: Workload, address: str) -> Iterator[HarmProxy]:
-    """The catalog's property ``address`` leads through the proxy while the block runs; requests meet harm."""
+def harmed(address: str, harm: Harm, workload: Workload) -> Iterator[Callable[[], None]]:
+    """What asks at the catalog's property ``address`` meets the harm once it begins, until the block ends."""
     with proxied(workload, address) as proxy:
-        yield proxy
+        yield partial(proxy.suffer, harm)
     assert proxy.harmed, "the proxy did not see a request"
 
 

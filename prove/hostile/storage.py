@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from prove.hostile.case import judge, scenarios
-from prove.hostile.moments import BEFORE, COMMITTING, LANDED, WRITING, Meeting, Moment, cases_at, harm_proxy
+from prove.hostile.moments import BEFORE, COMMITTING, LANDED, WRITING, Meeting, Moment, cases_at, harmed
 from prove.lab.harm_proxy import Harm
 from prove.lab.pipeline_lab import configure
 from prove.lab.small_disk import fill, small_disk
@@ -27,12 +27,6 @@ WRITTEN = Moment(
     "drain.after-tasks",
     (BATCH,),
 )
-
-
-@contextmanager
-def _store(harm: Harm, workload: Workload) -> Iterator[Callable[[], None]]:
-    with harm_proxy(workload, "s3.endpoint") as proxy:
-        yield partial(proxy.suffer, harm)
 
 
 @contextmanager
@@ -63,7 +57,7 @@ OF_STORES = (
         (BEFORE, WRITING, COMMITTING, LANDED),
         harm.slug,
         harm.value,
-        partial(_store, harm),
+        partial(harmed, "s3.endpoint", harm),
         catalog=REST,
         is_sat_out=harm is Harm.SLOW or harm.is_of_some,
         codes=REFUSED if harm is Harm.DENIED else (),

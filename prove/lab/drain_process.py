@@ -15,7 +15,6 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-from prove.lab.clock import NO_JUMP, ClockJump
 from prove.lab.counted_reads import CountedReads
 from prove.lab.forked import fork
 from prove.lab.patience import Patience
@@ -29,9 +28,8 @@ from spark_jobs.config.file import load_config
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.start import Start
 from spark_jobs.connections.connect import Connections
+from spark_jobs.connections.tables import load_fresh
 from spark_jobs.drain.drain import drain
-from spark_jobs.lake.catalog import close_catalog
-from spark_jobs.lake.tables import load_table
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.protocol.fail_points import FailPoints
 from spark_jobs.recovery.recovered import RecoveryResult
@@ -156,13 +154,13 @@ class Work:
 
     ``name`` is ``drain``, ``checkpoint``, ``publish``, ``discard``, ``accept`` (of a source that changed),
     ``rollback`` (the last commit of main), ``replay 0:10-20`` or a kind of upkeep. ``is_here``: tasks run in
-    the process instead of on Spark. ``clock`` is the process's.
+    the process instead of on Spark. ``clock_seconds`` is how far its clock is ahead of the machine's.
     """
 
     name: str = "drain"
     is_here: bool = False
     patience: Patience = field(default_factory=Patience)
-    clock: ClockJump = NO_JUMP
+    clock_seconds: int = 0
 
 
 def start_work(path: Path, pipeline: str, fail_points: FailPoints, work: Work) -> DrainProcess:
@@ -179,7 +177,8 @@ def _run(sender: Connection, path: Path, pipeline_name: str, fail_points: FailPo
     stacks = _stacks_of(path.parent, os.getpid()).open("w")  # kept open for as long as the process lives
     faulthandler.register(signal.SIGUSR1, stacks)
     work.patience.impose()
-    work.clock.impose()
+    if work.clock_seconds:
+        _set_clock(work.clock_seconds)
     config = load_config(path)
     pipeline = next(p for p in config.pipelines if p.name == pipeline_name)
     kind = "upkeep" if work.name in BY_NAME else "drain"
@@ -193,6 +192,13 @@ def _run(sender: Connection, path: Path, pipeline_name: str, fail_points: FailPo
     except Exception:  # noqa: BLE001  (told by the process that waits)
         answer = Answer(UNNAMED, traceback.format_exc())
     sender.send(replace(answer, records_read=reads.records()))
+
+
+def _set_clock(seconds: int) -> None:
+    """Set this process's clock forward for good, back by less than 0; durations are measured as before."""
+    now, now_ns = time.time, time.time_ns
+    time.time = lambda: now() + seconds
+    time.time_ns = lambda: now_ns() + seconds * 1_000_000_000
 
 
 def _do(name: str, pipeline: PipelineConfig, connections: Connections) -> Answer:
@@ -243,9 +249,7 @@ def _accept(pipeline: PipelineConfig, connections: Connections) -> Answer:
 
 
 def _roll_back(pipeline: PipelineConfig, connections: Connections) -> Answer:
-    catalog = connections.open_catalog()
-    table = load_table(catalog, pipeline.table)
-    close_catalog(catalog)
+    table = load_fresh(connections, pipeline.table)
     current = table.current_snapshot() if table else None
     assert current is not None
     rollback(pipeline, connections, to_snapshot=current.parent_snapshot_id, reason="test")

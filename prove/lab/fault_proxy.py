@@ -107,10 +107,6 @@ class FaultProxy(HttpProxy):
         (status,) = self.late_statuses
         return status
 
-    def faulted(self) -> list[Seen]:
-        """Return the requests a fault was applied to."""
-        return [seen for seen in self.seen if seen.fault is not None]
-
     def serve(self, request: Request, client: Client) -> None:
         fault = self._take(request)
         if fault is not None and not fault.is_passed_on:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from prove.lab.clock import NO_JUMP, ClockJump
 from prove.lab.drain_process import DrainProcess, Work, start_work
 from prove.lab.kafka_server import unique_name
 from prove.lab.patience import Patience
@@ -26,8 +25,7 @@ from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.connections.connect import Connections
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.drain.drain import DrainResult, drain
-from spark_jobs.lake.catalog import close_catalog
-from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
+from spark_jobs.lake.tables import dead_letters_of, progress_of
 from spark_jobs.protocol.fail_points import FailPoints
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import Progress, progress_from_properties
@@ -97,11 +95,14 @@ class Lab:
         *,
         work: str = "drain",
         patience: Patience | None = None,
-        clock: ClockJump = NO_JUMP,
+        clock_seconds: int = 0,
     ) -> DrainProcess:
-        """Begin work in a process of its own with other fail points, which travel there."""
+        """Begin work in a process of its own with other fail points, which travel there.
+
+        ``clock_seconds`` is how far its clock is ahead of the machine's.
+        """
         is_here = self.is_here and work not in BY_NAME
-        under = Work(work, is_here, patience or Patience(), clock)
+        under = Work(work, is_here, patience or Patience(), clock_seconds)
         return start_work(self.path, PIPELINE, fail_points, under)
 
     def kill_at(self, fail_at: str, *, work: str = "drain") -> None:
@@ -129,9 +130,7 @@ class Lab:
     def table(self, identifier: str = "") -> Table:
         """Return the pipeline's table, or another one, as it is now."""
         with self.connections() as connections:
-            catalog = connections.open_catalog()
-            table = load_table(catalog, identifier or self.pipeline.table)
-            close_catalog(catalog)
+            table = load_fresh(connections, identifier or self.pipeline.table)
         assert table is not None
         return table
 

@@ -6,6 +6,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from prove.crash.jobs import CHECKPOINT, DRAIN, RECOVERY, RECOVERY_OF_HALF, REPLAY, ROLLBACK, Job
 from prove.crash.nemeses import SOON
@@ -115,18 +116,6 @@ def _upkeep(live: LiveWorkload, draw: random.Random) -> str:
     return f"{kind.name}{f' at {point}' if point else ''}: {ended}; beside it a drain {live.end(drain)}"
 
 
-def _fold(live: LiveWorkload, draw: random.Random) -> str:
-    return _beside_a_drain(CHECKPOINT, live, draw)
-
-
-def _replay(live: LiveWorkload, draw: random.Random) -> str:
-    return _beside_a_drain(REPLAY, live, draw)
-
-
-def _roll_back(live: LiveWorkload, draw: random.Random) -> str:
-    return _beside_a_drain(ROLLBACK, live, draw)
-
-
 def _beside_a_drain(job: Job, live: LiveWorkload, draw: random.Random) -> str:
     process = live.workload.lab.start(work=_work(job, live, draw))
     drain = live.workload.lab.start()
@@ -160,9 +149,9 @@ EVENTS: Mapping[str, tuple[int, Callable[[LiveWorkload, random.Random], str]]] =
     "outages of the catalog": (3, _take_catalog_away),
     "outages of the store": (3, _harm_store),
     "upkeep": (6, _upkeep),
-    "folds": (2, _fold),
-    "replays": (3, _replay),
-    "rollbacks": (2, _roll_back),
+    "folds": (2, partial(_beside_a_drain, CHECKPOINT)),
+    "replays": (3, partial(_beside_a_drain, REPLAY)),
+    "rollbacks": (2, partial(_beside_a_drain, ROLLBACK)),
     "new fields": (1, _add_field),
     "bursts of bad records": (2, _produce_bad_records),
 }

@@ -10,14 +10,13 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
 from prove.checker import check
 from prove.hostile.moments import proxied
-from prove.lab.brokers import Brokers, own_broker
+from prove.lab.brokers import own_broker
 from prove.lab.kafka_server import unique_name
 from prove.scenario import Findings, Scenario
 from prove.soak.events import EVENTS
@@ -57,7 +56,10 @@ class Soak:
     def run(self, testbed: Testbed) -> Findings:
         """Let things happen until the time is up, put it right, look."""
         counts: Counter[str] = Counter()
-        with self._own_kafka(testbed) as (workload, broker):
+        with (
+            own_broker(testbed.folder / unique_name("kafka")) as broker,
+            replace(testbed, kafka=broker.bootstrap_servers).workload(REST, **SETTINGS) as workload,
+        ):
             with (
                 proxied(workload, "s3.endpoint") as store,
                 live_workload(workload, broker, store, self.seed) as live,
@@ -76,15 +78,6 @@ class Soak:
             f"seed {self.seed}, {workload.contents.records:,} records, {counts.total()} events: {history}"
         )
         return found.findings(happened, recovery_seconds=seconds)
-
-    @contextmanager
-    def _own_kafka(self, testbed: Testbed) -> Iterator[tuple[Workload, Brokers]]:
-        """A pipeline whose broker may be killed."""
-        with (
-            own_broker(testbed.folder / unique_name("kafka")) as broker,
-            replace(testbed, kafka=broker.bootstrap_servers).workload(REST, **SETTINGS) as workload,
-        ):
-            yield workload, broker
 
     def _events(self, live: LiveWorkload) -> Iterator[tuple[str, str]]:
         """Yield names of events that happened, and how they went."""

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from prove.crash.conflicts import CONFLICTS
 from prove.crash.promises import REPLAYED, REPLAYED_RECORDS
+from prove.crash.restart import ENDINGS_OF_REPLACED
 from prove.hostile.case import History, judge
 from prove.lab.pipeline_lab import orders
 from prove.scenario import Findings, Scenario, scenario_on
@@ -67,7 +67,7 @@ class Zombie:
                 error = zombie.answer().error
             finally:
                 zombie.kill()
-            assert error in CONFLICTS, f"it ended with {error}"
+            assert error in ENDINGS_OF_REPLACED, f"it ended with {error}"
             happened = f"it ended with {error}" if error else "it found its batch landed, or nothing to do"
             history = History(happened, replacement.records_read, seconds, orphans=self.orphans)
             return judge(workload, history, self.may_read_again)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from prove.hostile.case import Case, History, repair, scenarios
-from prove.lab.clock import ClockJump
 from prove.lab.drain_process import DrainProcess
 from prove.lab.kafka_server import unique_name
 from prove.lab.spark_cluster import spark_cluster
@@ -27,7 +26,7 @@ REACHED_SECONDS = 120.0
 WOKEN_SECONDS = 60.0
 LATE_FILES = 2  # one of rows, one of dead letters
 DAYS_SECONDS = 4 * 24 * 3600  # older than what orphan removal spares
-CLOSING = ClockJump(2 * CLOSING_AFTER_US // 1_000_000)
+CLOSING_SECONDS = 2 * CLOSING_AFTER_US // 1_000_000
 # A second try runs on another host than the first; all of 127.0.0.0/8 is this one.
 HOSTS = ("127.0.0.1", "127.0.0.2")
 # Spark kills the process of a task that it gave up after two seconds: one that sleeps longer never wakes.
@@ -72,7 +71,7 @@ def _kill_client(workload: Workload) -> History:
         history = repair("the client died, its task slept on", workload)
     late = _write_late(workload)
     workload.produce_batch()
-    closed = repair("", workload, was_read=False, clock=CLOSING)
+    closed = repair("", workload, was_read=False, clock_seconds=CLOSING_SECONDS)
     happened = f"{history.happened}; it woke and wrote {late} more files, swept at the closing"
     return replace(
         history, happened=happened, recovery_seconds=history.recovery_seconds + closed.recovery_seconds

@@ -52,7 +52,7 @@ def test_a_commit_that_landed_is_found(proxied: tuple[Lake, FaultProxy], fault: 
     request = lake.request(0, 10)
     proxy.arm(fault, is_table_commit)
     committed = lake.commit(request)
-    assert [seen.method for seen in proxy.faulted()] == ["POST"]
+    assert [seen.method for seen in proxy.seen if seen.fault] == ["POST"]
     assert committed.progress.has_landed(request.batch.attempt)
     assert lake.offsets() == list(range(10))
     assert _manifests_exist(lake)
@@ -74,7 +74,7 @@ def test_a_commit_that_did_not_land_is_unknown_and_done_again(
     assert caught.value.code == "commit-state-unknown"
     said = "made up by the proxy" if fault is Fault.REFUSED_503 else "ConnectionError"
     assert said in caught.value.message
-    assert [seen.method for seen in proxy.faulted()] == ["POST"]
+    assert [seen.method for seen in proxy.seen if seen.fault] == ["POST"]
     assert not lake.has_landed(request.batch.attempt)
     assert all(lake.load().io.new_input(file.path).exists() for file in request.written.data_files)
     lake.drain(0, 10)
@@ -103,7 +103,7 @@ def test_a_catalog_gone_at_read_back_leaves_the_outcome_unknown(proxied: tuple[L
     proxy.arm(Fault.CUT_BEFORE, is_table_commit)
     with pytest.raises(CommitStateUnknown):
         lake.commit(request, proxy.stop)
-    assert [seen.method for seen in proxy.faulted()] == ["POST"]
+    assert [seen.method for seen in proxy.seen if seen.fault] == ["POST"]
 
 
 def test_a_catalog_gone_after_a_409_leaves_the_outcome_unknown(
@@ -116,7 +116,7 @@ def test_a_catalog_gone_after_a_409_leaves_the_outcome_unknown(
     monkeypatch.setattr(landing, "_pause", lambda _retries: proxy.stop())
     with pytest.raises(CommitStateUnknown):
         lake.commit(request)
-    assert [seen.method for seen in proxy.faulted()] == ["POST"]
+    assert [seen.method for seen in proxy.seen if seen.fault] == ["POST"]
 
 
 def test_a_catalog_gone_before_the_swap_is_worth_a_retry(proxied: tuple[Lake, FaultProxy]) -> None:
