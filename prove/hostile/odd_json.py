@@ -12,11 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 SEED = 20261121
-RECORDS = 300
+RECORDS = 300  # of most families
 MIB = 1024 * 1024
 FIELDS = 2000
-WIDE_RECORDS = 120
-LARGE_RECORDS = 20
 
 _BLANKS = ("", "", "", " ", "\n", "\r\n\t")
 _SCALARS = ("null", "true", "false", "0", "-1", "2.5", '"text"', "[]", "{}", "[1]", '{"d":1}')
@@ -52,19 +50,28 @@ _BAD_BYTES = (b"\xff", b"\x80", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One way of being odd; ``make`` writes its records, ``columns`` are declared."""
+    """One way of being odd; ``make`` writes one record, or some that belong together.
+
+    ``columns`` are declared, ``number`` is how many records there are at least.
+    """
 
     name: str
     title: str
-    make: Callable[[random.Random], list[bytes]]
+    make: Callable[[random.Random], bytes | tuple[bytes, ...]]
     columns: Mapping[str, str] = field(default_factory=dict)
+    number: int = RECORDS
 
     def records(self) -> list[bytes]:
         """Return its records, the same every time."""
-        return self.make(random.Random(f"{SEED} {self.name}"))
+        rng = random.Random(f"{SEED} {self.name}")
+        records: list[bytes] = []
+        while len(records) < self.number:
+            made = self.make(rng)
+            records += (made,) if isinstance(made, bytes) else made
+        return records
 
 
-def _nesting(rng: random.Random) -> list[bytes]:
+def _nesting(rng: random.Random) -> bytes:
     def obj(depth: int) -> str:
         fields = {"d": str(rng.randrange(100))}
         if depth:
@@ -84,36 +91,30 @@ def _nesting(rng: random.Random) -> list[bytes]:
         depth = rng.choice((10, 40, 48, 49, 50, 51, 64, 500, 3000))
         return f'{{"deep":{opening * depth}1{closing * depth}}}'
 
-    return [(deep() if rng.random() < 0.1 else obj(3)).encode() for _ in range(RECORDS)]
+    return (deep() if rng.random() < 0.1 else obj(3)).encode()
 
 
-def _unicode(rng: random.Random) -> list[bytes]:
+def _unicode(rng: random.Random) -> bytes:
     def text() -> str:
         first, last = rng.choice(_ALPHABETS)
         return "".join(chr(rng.randint(ord(first), ord(last))) for _ in range(rng.randrange(40)))
 
-    def record() -> bytes:
-        names = rng.sample(_KEYS, 4)
-        value = {name: text() for name in names} | ({rng.choice(names): 1} if rng.random() < 0.1 else {})
-        if rng.random() < 0.05:
-            value[rng.choice(("NAÏVE", "A.B", "ss", "i̇"))] = "another case"
-        return json.dumps(value, ensure_ascii=rng.random() < 0.5).encode()
-
-    return [record() for _ in range(RECORDS)]
+    names = rng.sample(_KEYS, 4)
+    value = {name: text() for name in names} | ({rng.choice(names): 1} if rng.random() < 0.1 else {})
+    if rng.random() < 0.05:
+        value[rng.choice(("NAÏVE", "A.B", "ss", "i̇"))] = "another case"
+    return json.dumps(value, ensure_ascii=rng.random() < 0.5).encode()
 
 
-def _escapes(rng: random.Random) -> list[bytes]:
-    def record() -> bytes:
-        pieces = rng.choices(_PIECES, k=rng.randrange(8))
-        if rng.random() < 0.2:
-            pieces.insert(rng.randrange(len(pieces) + 1), rng.choice(_BAD_PIECES))
-        key = r'"escap\u0065d"' if rng.random() < 0.3 else '"escaped"'
-        return f'{{{key}:"{"".join(pieces)}","n":{rng.randrange(9)}}}'.encode("utf-8", "surrogatepass")
-
-    return [record() for _ in range(RECORDS)]
+def _escapes(rng: random.Random) -> bytes:
+    pieces = rng.choices(_PIECES, k=rng.randrange(8))
+    if rng.random() < 0.2:
+        pieces.insert(rng.randrange(len(pieces) + 1), rng.choice(_BAD_PIECES))
+    key = r'"escap\u0065d"' if rng.random() < 0.3 else '"escaped"'
+    return f'{{{key}:"{"".join(pieces)}","n":{rng.randrange(9)}}}'.encode("utf-8", "surrogatepass")
 
 
-def _numbers(rng: random.Random) -> list[bytes]:
+def _numbers(rng: random.Random) -> bytes:
     def whole() -> str:
         return rng.choice(
             (str(rng.randint(-(2**66), 2**66)), str(rng.randint(-99, 99)), rng.choice(_INTEGERS))
@@ -124,91 +125,70 @@ def _numbers(rng: random.Random) -> list[bytes]:
             (repr(rng.uniform(-1, 1) * 10 ** rng.randint(-320, 300)), rng.choice(_FRACTIONS), whole())
         )
 
-    def record() -> bytes:
-        fields = {
-            "whole": whole(),
-            "broken": broken(),
-            "series": _array([broken() for _ in range(rng.randrange(4))]),
-        }
-        if rng.random() < 0.1:
-            fields[rng.choice(tuple(fields))] = rng.choice((*_BAD_NUMBERS, *_FRACTIONS, '"7"'))
-        return _object(rng, fields).encode()
-
-    return [record() for _ in range(RECORDS)]
+    fields = {
+        "whole": whole(),
+        "broken": broken(),
+        "series": _array([broken() for _ in range(rng.randrange(4))]),
+    }
+    if rng.random() < 0.1:
+        fields[rng.choice(tuple(fields))] = rng.choice((*_BAD_NUMBERS, *_FRACTIONS, '"7"'))
+    return _object(rng, fields).encode()
 
 
-def _twice(rng: random.Random) -> list[bytes]:
-    def record() -> bytes:
-        pairs = [('"k"', str(rng.randrange(9))), ('"o"', f'{{"k":{rng.randrange(9)}}}')]
-        again = rng.randrange(8)
-        if again == 0:
-            pairs.append((rng.choice(('"k"', r'"\u006b"')), rng.choice(("1", "null", '"x"'))))
-        elif again == 1:
-            pairs[1] = ('"o"', '{"k":1,"k":1}')
-        elif again == 2:
-            pairs.append(('"K"', rng.choice(("1", "null"))))
-        rng.shuffle(pairs)
-        return f"{{{','.join(f'{name}:{value}' for name, value in pairs)}}}".encode()
-
-    return [record() for _ in range(RECORDS)]
+def _twice(rng: random.Random) -> bytes:
+    pairs = [('"k"', str(rng.randrange(9))), ('"o"', f'{{"k":{rng.randrange(9)}}}')]
+    again = rng.randrange(8)
+    if again == 0:
+        pairs.append((rng.choice(('"k"', r'"\u006b"')), rng.choice(("1", "null", '"x"'))))
+    elif again == 1:
+        pairs[1] = ('"o"', '{"k":1,"k":1}')
+    elif again == 2:
+        pairs.append(('"K"', rng.choice(("1", "null"))))
+    rng.shuffle(pairs)
+    return f"{{{','.join(f'{name}:{value}' for name, value in pairs)}}}".encode()
 
 
-def _two_in_one(rng: random.Random) -> list[bytes]:
+def _two_in_one(rng: random.Random) -> tuple[bytes, ...]:
     joints = (b"", b" ", b"\n", b",", b"\x00", b" x ", b"\n\n", b"}", b"{", b" //")
-    records: list[bytes] = []
-    while len(records) < RECORDS:
-        one, two = _plain(rng), _plain(rng)
-        if rng.random() < 0.7:
-            records.append(one)
-        else:
-            # What follows would make the count of objects right again.
-            after = rng.choice(((), (b"",), (b" ",), (b"{}",)))
-            records += (one + rng.choice(joints) + two, *after)
-    return records
+    one, two = _plain(rng), _plain(rng)
+    if rng.random() < 0.7:
+        return (one,)
+    # What follows would make the count of objects right again.
+    after = rng.choice(((), (b"",), (b" ",), (b"{}",)))
+    return (one + rng.choice(joints) + two, *after)
 
 
-def _halves(rng: random.Random) -> list[bytes]:
-    records: list[bytes] = []
-    while len(records) < RECORDS:
-        whole = _plain(rng)
-        cut = rng.randrange(len(whole) + 1)
-        kind = rng.randrange(4)
-        records += ((whole,), (whole[:cut],), (whole[cut:],), (whole[:cut], whole[cut:]))[kind]
-    return records
+def _halves(rng: random.Random) -> tuple[bytes, ...]:
+    whole = _plain(rng)
+    cut = rng.randrange(len(whole) + 1)
+    kind = rng.randrange(4)
+    return ((whole,), (whole[:cut],), (whole[cut:],), (whole[:cut], whole[cut:]))[kind]
 
 
-def _nothings(rng: random.Random) -> list[bytes]:
+def _nothings(rng: random.Random) -> tuple[bytes, ...]:
     # Arrow's reader once died of a block that begins with null.
-    return [b"null", *(rng.choice((*_NOTHINGS, *[_plain(rng)] * 20)) for _ in range(RECORDS))]
+    return b"null", *(rng.choice((*_NOTHINGS, *[_plain(rng)] * 20)) for _ in range(RECORDS))
 
 
-def _bad_utf8(rng: random.Random) -> list[bytes]:
-    def record() -> bytes:
-        whole = json.dumps(
-            {"id_": rng.randrange(9), "word": "né😀e"}, ensure_ascii=rng.random() < 0.3
-        ).encode()
-        if rng.random() < 0.6:
-            return whole
-        at = rng.randrange(len(whole) + 1)
-        return whole[:at] + rng.choice(_BAD_BYTES) + whole[at + rng.randrange(2) :]
-
-    return [record() for _ in range(RECORDS)]
+def _bad_utf8(rng: random.Random) -> bytes:
+    whole = json.dumps({"id_": rng.randrange(9), "word": "né😀e"}, ensure_ascii=rng.random() < 0.3).encode()
+    if rng.random() < 0.6:
+        return whole
+    at = rng.randrange(len(whole) + 1)
+    return whole[:at] + rng.choice(_BAD_BYTES) + whole[at + rng.randrange(2) :]
 
 
-def _moments(rng: random.Random) -> list[bytes]:
-    def record() -> bytes:
-        day = f"{rng.randint(1, 9999):04}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}"
-        moment = f"{day}T0{rng.randrange(10)}:15Z"
-        # Strings that are no time make a column of strings, unless it is declared.
-        fields = {"moment": json.dumps(moment), "said": json.dumps(rng.choice((moment, *_MOMENTS)))}
-        if rng.random() < 0.1:
-            fields["moment"] = rng.choice(("null", "1", "true"))
-        return _object(rng, fields).encode()
-
-    return [record() for _ in range(RECORDS)]
+def _moments(rng: random.Random) -> bytes:
+    day = f"{rng.randint(1, 9999):04}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}"
+    moment = f"{day}T0{rng.randrange(10)}:15Z"
+    # Strings that are no time make a column of strings, unless it is declared.
+    fields = {"moment": json.dumps(moment), "said": json.dumps(rng.choice((moment, *_MOMENTS)))}
+    if rng.random() < 0.1:
+        fields["moment"] = rng.choice(("null", "1", "true"))
+    return _object(rng, fields).encode()
 
 
-def _large(rng: random.Random) -> list[bytes]:
+def _large(rng: random.Random) -> tuple[bytes, ...]:
     def text() -> str:
         piece = rng.choice(("x", "😀", r"\u0041", r"\n"))
         return f'"{piece * (rng.randint(MIB, 3 * MIB) // len(piece.encode()))}"'
@@ -222,10 +202,10 @@ def _large(rng: random.Random) -> list[bytes]:
         whole = f'{{"n":{rng.randrange(9)},"large":{text()}}}'.encode()
         return rng.choice((whole, whole, whole[:-1], whole[:-2] + b'\xff"}', whole + whole[:9]))
 
-    return [(_plain(rng), record())[n % 2] for n in range(2 * LARGE_RECORDS)]
+    return _plain(rng), record()
 
 
-def _wide(rng: random.Random) -> list[bytes]:
+def _wide(rng: random.Random) -> bytes:
     kinds: tuple[Callable[[], str], ...] = (
         lambda: str(rng.randrange(1000)),
         lambda: repr(rng.random()),
@@ -233,14 +213,11 @@ def _wide(rng: random.Random) -> list[bytes]:
         lambda: rng.choice(("true", "false")),
     )
 
-    def record() -> bytes:
-        wanted = FIELDS if rng.random() < 0.5 else 50
-        fields = {f"f{n:04}": kinds[n % len(kinds)]() for n in sorted(rng.sample(range(FIELDS), wanted))}
-        if rng.random() < 0.2:
-            fields[rng.choice(tuple(fields))] = "[[]," + rng.choice(_SCALARS) + "]"
-        return _object(rng, fields).encode()
-
-    return [record() for _ in range(WIDE_RECORDS)]
+    wanted = FIELDS if rng.random() < 0.5 else 50
+    fields = {f"f{n:04}": kinds[n % len(kinds)]() for n in sorted(rng.sample(range(FIELDS), wanted))}
+    if rng.random() < 0.2:
+        fields[rng.choice(tuple(fields))] = "[[]," + rng.choice(_SCALARS) + "]"
+    return _object(rng, fields).encode()
 
 
 def _plain(rng: random.Random) -> bytes:
@@ -270,6 +247,6 @@ FAMILIES = (
     Family("halves", "half objects, the other half in the next value", _halves),
     Family("null", "`null`, nothing, and what else is no object", _nothings),
     Family("bad-utf8", "bytes that are no UTF-8", _bad_utf8),
-    Family("megabytes", "strings and lists of megabytes, on a topic that allows them", _large),
-    Family("wide", "2,000 fields", _wide),
+    Family("megabytes", "strings and lists of megabytes, on a topic that allows them", _large, number=40),
+    Family("wide", "2,000 fields", _wide, number=120),
 )
