@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from prove.lab.drain_process import Repairs
 from prove.workload import BATCH
 
 # A partition's offsets with rows and dead letters, and how many records they are.
@@ -13,26 +14,6 @@ REPLAYED_RECORDS = 17
 DEAR_RECORDS = 2  # of a batch that a gate holds
 
 
-@dataclass(frozen=True, slots=True)
-class Repairs:
-    """What the runs after a fault did: attempts but for ``committed``, which are batches of their own."""
-
-    adopted: int = 0
-    found_landed: int = 0
-    swept: int = 0
-    held: int = 0
-    folded: int = 0
-    committed: int = 0
-
-    def __str__(self) -> str:
-        numbers = {name: getattr(self, name) for name in _NAMES}
-        return ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in numbers.items() if number)
-
-    def __add__(self, other: Repairs) -> Repairs:
-        return Repairs(*(getattr(self, name) + getattr(other, name) for name in _NAMES))
-
-
-_NAMES = tuple(each.name for each in fields(Repairs))
 NOTHING = Repairs()
 
 

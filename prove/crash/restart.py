@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from prove.checker import check
 from prove.crash.jobs import Job
-from prove.crash.promises import NOTHING, REPLAYED, Promise, Repairs
+from prove.crash.promises import NOTHING, REPLAYED, Promise
 from prove.crash.replacement import ArrivalTimes, arrival_times, is_replaced, places_owed
-from prove.lab.drain_process import Answer
+from prove.lab.drain_process import Answer, Repairs
 from prove.workload import BATCH, Workload
 
 MAX_FAILED_RUNS = 2
@@ -41,7 +41,7 @@ class Restart:
             answer = self._run_until_it_ends_well(workload, work, job.done_already)
             self.seconds += time.monotonic() - began
             self.refused = self.refused or answer.error
-            self.repairs += _repairs_of(answer)
+            self.repairs += answer.repairs
         if before is not None and not is_replaced(
             before, arrival_times(workload), REPLAYED, places_owed(workload)
         ):
@@ -54,8 +54,8 @@ class Restart:
         workload.produce_batch()
         answer = self._run_until_it_ends_well(workload, "drain", None)
         self.read_again -= BATCH
-        if answer.batches != 1:
-            self.unkept.append(f"what came then was {answer.batches} batches")
+        if answer.repairs.committed != 1:
+            self.unkept.append(f"what came then was {answer.repairs.committed} batches")
 
     def find_deviations(self, promise: Promise) -> Iterator[str]:
         """Yield what was done otherwise than promised."""
@@ -90,14 +90,3 @@ class Restart:
         answer = workload.lab.start(work=work).answer()
         self.read_again += answer.records_read
         return answer
-
-
-def _repairs_of(answer: Answer) -> Repairs:
-    return Repairs(
-        adopted=answer.adopted,
-        found_landed=answer.marked,
-        swept=answer.swept,
-        held=answer.held,
-        folded=answer.folded,
-        committed=answer.batches,
-    )

@@ -160,8 +160,7 @@ def repair(
     answer = workload.lab.start_with(NoFailPoints(), clock_seconds=clock_seconds).answer()
     seconds = time.monotonic() - began
     assert answer.error is None, answer.message
-    repairs = {"adopted": answer.adopted, "found landed": answer.marked, "committed": answer.batches}
-    history = ", ".join(f"{what} {number}" for what, number in repairs.items() if number)
+    history = str(replace(answer.repairs, swept=0))
     read_again = answer.records_read if was_read else 0
     return History(f"{happened}; then {history or 'nothing was left to do'}", read_again, seconds, of_earlier)
 
@@ -202,7 +201,7 @@ def _main(workload: Workload) -> int | None:
 
 def describe_error(answer: Answer, codes: tuple[str, ...]) -> str:
     """Return in words that the work ended with one of these errors, or with any named one without codes."""
-    assert answer.error is not None, f"it ended well, with {answer.batches} batches"
+    assert answer.error is not None, f"it ended well, with {answer.repairs.committed} batches"
     assert not codes or answer.error in codes, f"it ended with {answer.message}"
     assert "\n" not in answer.message, answer.message
     return f"the run ended with {answer.error}"

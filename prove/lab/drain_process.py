@@ -10,9 +10,10 @@ import time
 import traceback
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
+from operator import add
 from pathlib import Path
 
 from prove.lab.counted_reads import CountedReads
@@ -43,23 +44,39 @@ UNNAMED = "unnamed"
 
 
 @dataclass(frozen=True, slots=True)
+class Repairs:
+    """What work did: attempts but for ``committed``, which are batches of its own.
+
+    ``found_landed`` are attempts that were found to have landed, ``folded`` those that left the log for the
+    books.
+    """
+
+    adopted: int = 0
+    found_landed: int = 0
+    swept: int = 0
+    held: int = 0
+    folded: int = 0
+    committed: int = 0
+
+    def __str__(self) -> str:
+        numbers = asdict(self)
+        return ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in numbers.items() if number)
+
+    def __add__(self, other: Repairs) -> Repairs:
+        return Repairs(*map(add, astuple(self), astuple(other)))
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
-    """How the work ended: its numbers, or its named error, whose code is ``error``.
+    """How the work ended: what it did, or its named error, whose code is ``error``.
 
     An error without a name, which is a defect, is ``UNNAMED`` and its traceback the message.
-    ``marked`` counts attempts that were found to have landed, ``folded`` those that left the log for the
-    books, ``batches`` commits of its own. ``records_read`` is what its tasks read, however it ended.
+    ``records_read`` is what its tasks read, however it ended.
     """
 
     error: str | None = None
     message: str = ""
-    batches: int = 0
-    adopted: int = 0
-    lag: int = 0
-    marked: int = 0
-    swept: int = 0
-    held: int = 0
-    folded: int = 0
+    repairs: Repairs = field(default_factory=Repairs)
     records_read: int = 0
 
     @property
@@ -186,7 +203,8 @@ def _run(sender: Connection, path: Path, pipeline_name: str, fail_points: FailPo
     try:
         with open_connections(config, pipeline.name, kind=kind, actor="test", run_id="test") as plain:
             connections = replace(plain, fail_points=reads)
-            answer = _do(work.name, pipeline, tasks_here(connections) if work.is_here else connections)
+            there = tasks_here(connections) if work.is_here else connections
+            answer = Answer(repairs=_do(work.name, pipeline, there))
     except SluiceError as error:
         answer = Answer(error.code, str(error))
     except Exception:  # noqa: BLE001  (told by the process that waits)
@@ -201,62 +219,61 @@ def _set_clock(seconds: int) -> None:
     time.time_ns = lambda: now_ns() + seconds * 1_000_000_000
 
 
-def _do(name: str, pipeline: PipelineConfig, connections: Connections) -> Answer:
+def _do(name: str, pipeline: PipelineConfig, connections: Connections) -> Repairs:
     if name in BY_NAME:
         run_upkeep(BY_NAME[name], pipeline, connections)
-        return Answer()
+        return Repairs()
     if name.startswith("replay "):
         again = replay(pipeline, connections, [parse_range(name[7:])], reason="test")
-        return _settled(again.recovery, batches=len(again.batches))
+        return _settled(again.recovery, committed=len(again.batches))
     return _WORK[name](pipeline, connections)
 
 
-def _drain(pipeline: PipelineConfig, connections: Connections) -> Answer:
+def _drain(pipeline: PipelineConfig, connections: Connections) -> Repairs:
     result = drain(pipeline, connections, budget_seconds=60, on_progress=lambda _batch: None)
-    settled = _settled(result.recovery, batches=len(result.batches))
-    return replace(settled, lag=result.lag_records, held=len(result.held))
+    return replace(_settled(result.recovery, committed=len(result.batches)), held=len(result.held))
 
 
-def _settled(recovery: RecoveryResult, *, batches: int) -> Answer:
-    return Answer(
-        batches=batches,
+def _settled(recovery: RecoveryResult, *, committed: int) -> Repairs:
+    return Repairs(
+        committed=committed,
         adopted=len(recovery.adopted),
-        marked=len(recovery.marked),
+        found_landed=len(recovery.marked),
         swept=len(recovery.swept),
     )
 
 
-def _checkpoint(pipeline: PipelineConfig, connections: Connections) -> Answer:
-    return Answer(folded=checkpoint(pipeline, connections).folded_attempts)
+def _checkpoint(pipeline: PipelineConfig, connections: Connections) -> Repairs:
+    return Repairs(folded=checkpoint(pipeline, connections).folded_attempts)
 
 
-def _publish(pipeline: PipelineConfig, connections: Connections) -> Answer:
+def _publish(pipeline: PipelineConfig, connections: Connections) -> Repairs:
     publish(pipeline, connections, reason="killed")
-    return Answer(adopted=1)
+    return Repairs(adopted=1)
 
 
-def _discard(pipeline: PipelineConfig, connections: Connections) -> Answer:
+def _discard(pipeline: PipelineConfig, connections: Connections) -> Repairs:
     discard(pipeline, connections, reason="killed")
-    return Answer()
+    return Repairs()
 
 
-def _accept(pipeline: PipelineConfig, connections: Connections) -> Answer:
+def _accept(pipeline: PipelineConfig, connections: Connections) -> Repairs:
     seen = compare_source(pipeline, connections)
     if not seen.has_changed:
-        return Answer()
+        return Repairs()
     accept_source(pipeline, connections, seen, start=Start(), reason="killed")
-    return Answer(batches=1)
+    return Repairs(committed=1)
 
 
-def _roll_back(pipeline: PipelineConfig, connections: Connections) -> Answer:
+def _roll_back(pipeline: PipelineConfig, connections: Connections) -> Repairs:
     table = load_fresh(connections, pipeline.table)
     current = table.current_snapshot() if table else None
     assert current is not None
     rollback(pipeline, connections, to_snapshot=current.parent_snapshot_id, reason="test")
-    return Answer()
+    return Repairs()
 
 
-_WORK: dict[str, Callable[[PipelineConfig, Connections], Answer]] = {
+_WORK: dict[str, Callable[[PipelineConfig, Connections], Repairs]] = {
     "drain": _drain,
     "checkpoint": _checkpoint,
     "rollback": _roll_back,

@@ -61,7 +61,7 @@ def _try_again(workload: Workload) -> History:
     began = time.monotonic()
     answer = workload.lab.start(POINT, once=str(slept)).answer()
     assert slept.exists(), "the task was not killed"
-    assert (answer.error, answer.batches) == (None, 1), answer
+    assert (answer.error, answer.repairs.committed) == (None, 1), answer
     return History("Spark tried the task again, the run went on", recovery_seconds=time.monotonic() - began)
 
 
@@ -81,7 +81,7 @@ def _kill_client(workload: Workload) -> History:
 def _speculate(workload: Workload) -> History:
     with _task_stopped(workload) as client:
         answer = client.answer()
-        assert (answer.error, answer.batches) == (None, 1), answer
+        assert (answer.error, answer.repairs.committed) == (None, 1), answer
     late = _write_late(workload)
     for path in workload.lab.stray_files():
         os.utime(path, times=(time.time() - DAYS_SECONDS,) * 2)

@@ -62,7 +62,7 @@ def test_a_zombie_that_wakes_many_commits_later(new_lab: NewLab, point: str) -> 
         answer = zombie.answer()
     assert answer.error == STOPS[point]
     # One that finds itself landed has nothing left to do: the topic's end when it began is long passed.
-    assert answer.batches == (0 if answer.error else 1)
+    assert answer.repairs.committed == (0 if answer.error else 1)
     _expect_whole(lab, 5)
 
 
@@ -81,7 +81,7 @@ def test_a_spark_worker_killed_in_the_middle_of_a_split(new_lab: NewLab) -> None
     """Spark tries the task again, the batch is whole, and the first try's files are swept."""
     lab = new_lab(FEW, partitions=2)
     answer = lab.start("split.after-chunk", once=str(lab.path.parent / "killed")).answer()
-    assert (answer.error, answer.batches) == (None, 1)
+    assert (answer.error, answer.repairs.committed) == (None, 1)
     assert (lab.path.parent / "killed").exists()
     assert lab.stray_files() == set()
     _expect_whole(lab, 1)
