@@ -13,14 +13,12 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 
-from bench.drains import run_drains
+from bench.drains import PROJECT, run_drains
 from bench.lab import Lab
 from bench.records import generate
 
-PROJECT = Path(__file__).resolve().parents[1]
 TOPIC = "cold-start"
 RECORDS = 1_000
 ROUNDS = 5

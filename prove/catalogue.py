@@ -88,13 +88,12 @@ USUAL_SEED = 1
 
 def all_scenarios(seed: int = USUAL_SEED) -> dict[str, Scenario]:
     """By name, in the report's order; ``seed`` is the soaks'."""
-    rooms = (
-        *(runs, tasks, kafka, broker, cluster, records, lake, columns, properties, log, storage),
-        *(catalog, machine, clocks),
-    )
+    topics = (kafka, broker, cluster, records)
+    tables = (lake, columns, properties, log)
+    servers = (storage, catalog, machine, clocks)
     scenarios = (
         *(cell.scenario() for cell in crash_cells()),
-        *(scenario for room in rooms for scenario in room.SCENARIOS),
+        *(scenario for room in (runs, tasks, *topics, *tables, *servers) for scenario in room.SCENARIOS),
         *soaks(seed),
     )
     by_name = {scenario.name: scenario for scenario in scenarios}

@@ -105,6 +105,11 @@ class Workload:
         self.drain_batches()
         self.produce_batch()
 
+    def recreate_topic(self) -> None:
+        """Delete the topic with all that it holds, and make it again."""
+        self.kafka.delete_topic(self.lab.pipeline.topic)
+        self.kafka.create_topic(self.lab.pipeline.topic, PARTITIONS, retention_ms=-1)
+
     def run(self, name: str = "drain") -> None:
         """Do work in a process of its own, undisturbed."""
         answer = self.lab.start(work=name).answer()

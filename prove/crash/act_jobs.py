@@ -8,7 +8,7 @@ from prove.crash import promises
 from prove.crash.jobs import Job, at
 from prove.crash.promises import DEAR_RECORDS
 from prove.lab.pipeline_lab import orders
-from prove.workload import BATCH, PARTITIONS, Workload
+from prove.workload import BATCH, Workload
 
 CHEAP = {"expect_column_values_to_be_between": {"column": "price", "max_value": 100}}
 GATED = {"quality": [{"name": "strict", "when": "gate", "expectations": [CHEAP]}]}
@@ -40,9 +40,7 @@ def _hold_batch_to_discard(workload: Workload) -> None:
 
 def _recreate_topic(workload: Workload) -> None:
     workload.drain_batches()
-    topic = workload.lab.pipeline.topic
-    workload.kafka.delete_topic(topic)
-    workload.kafka.create_topic(topic, PARTITIONS, retention_ms=-1)
+    workload.recreate_topic()
 
 
 GATED_DRAIN = Job(

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import time
-
 from prove.crash import promises
 from prove.crash.jobs import Job, at, drain_twice
+from prove.lab.pipeline_lab import make_old
 from prove.workload import Workload
-
-DAYS_SECONDS = 4 * 24 * 3600  # older than what orphan removal spares
 
 
 def _write_many_small_files(workload: Workload) -> None:
@@ -22,8 +18,7 @@ def _fold_until_killed(workload: Workload) -> None:
     workload.run("checkpoint")
     left = workload.lab.books_orphans()
     assert left, "the dead fold left no file"
-    for path in left:
-        os.utime(path, times=(time.time() - DAYS_SECONDS,) * 2)
+    make_old(left)
 
 
 DRAIN_ON_SPARK = Job(

@@ -123,9 +123,7 @@ def _produce_lost_batch(workload: Workload) -> int:
 
 
 def _recreate(workload: Workload) -> None:
-    topic = workload.lab.pipeline.topic
-    workload.kafka.delete_topic(topic)
-    workload.kafka.create_topic(topic, PARTITIONS, retention_ms=-1)
+    workload.recreate_topic()
     workload.produce(orders(200, 60))
 
 

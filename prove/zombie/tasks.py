@@ -15,6 +15,7 @@ from typing import Any
 from prove.hostile.case import Case, History, repair, scenarios
 from prove.lab.drain_process import DrainProcess
 from prove.lab.kafka_server import unique_name
+from prove.lab.pipeline_lab import make_old
 from prove.lab.spark_cluster import spark_cluster
 from prove.scenario import Findings
 from prove.workload import BATCH, Testbed, Workload
@@ -25,7 +26,6 @@ POINT = "split.after-chunk"
 REACHED_SECONDS = 120.0
 WOKEN_SECONDS = 60.0
 LATE_FILES = 2  # one of rows, one of dead letters
-DAYS_SECONDS = 4 * 24 * 3600  # older than what orphan removal spares
 CLOSING_SECONDS = 2 * CLOSING_AFTER_US // 1_000_000
 # A second try runs on another host than the first; all of 127.0.0.0/8 is this one.
 HOSTS = ("127.0.0.1", "127.0.0.2")
@@ -83,8 +83,7 @@ def _speculate(workload: Workload) -> History:
         answer = client.answer()
         assert (answer.error, answer.repairs.committed) == (None, 1), answer
     late = _write_late(workload)
-    for path in workload.lab.stray_files():
-        os.utime(path, times=(time.time() - DAYS_SECONDS,) * 2)
+    make_old(workload.lab.stray_files())
     workload.run("orphans")
     return History(
         f"Spark ran the task again, the run went on; the first woke, its {late} files were orphans"
