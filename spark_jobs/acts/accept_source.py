@@ -27,7 +27,7 @@ from spark_jobs.connections.tables import load_drained
 from spark_jobs.drain.leaders import cut_below
 from spark_jobs.drain.start_offsets import resolve_start
 from spark_jobs.kafka.reader import RangeReader, open_reader
-from spark_jobs.lake.row_filters import is_in_range
+from spark_jobs.lake.row_filters import rows_in
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.commit_summary import batch_summary
@@ -188,8 +188,7 @@ def _compare(
     pipeline: PipelineConfig, table: Table, reader: RangeReader, window: OffsetRange
 ) -> tuple[int, int]:
     """Return how many rows the table has of the window, and how many of them the topic has so."""
-    generation = progress_of(table).generation
-    rows = table.scan(row_filter=is_in_range(window, generation)).to_arrow().sort_by(OFFSET)
+    rows = rows_in(table, window, progress_of(table).generation)
     offsets = rows.column(OFFSET).to_numpy()
     same = 0
     for chunk in reader.read(window):

@@ -17,7 +17,7 @@ from spark_jobs.audit.row_check import row_check
 from spark_jobs.drain.planning import water_fill
 from spark_jobs.kafka.reader import RangeReader, open_reader
 from spark_jobs.lake.catalog import close_catalog
-from spark_jobs.lake.row_filters import is_in_range
+from spark_jobs.lake.row_filters import rows_in
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.skips import cut_at_skips, skipped_ranges
@@ -171,8 +171,9 @@ def _windows(
 
 
 def _held(table: Table, dead_letters: Table | None, generation: int, window: OffsetRange) -> _Window:
-    rows = table.scan(row_filter=is_in_range(window, generation)).to_arrow().sort_by(OFFSET)
-    return _Window(rows, dead_letter_offsets(table, dead_letters, generation, window))
+    return _Window(
+        rows_in(table, window, generation), dead_letter_offsets(table, dead_letters, generation, window)
+    )
 
 
 def _count_window(held: _Window, window: OffsetRange, *, is_skipped: bool) -> AuditCounts:

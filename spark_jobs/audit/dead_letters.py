@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from spark_jobs.commit.dead_letters import still_owed
-from spark_jobs.lake.row_filters import is_in_range
+from spark_jobs.lake.row_filters import offsets_in
 from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import PendingDeadLetters
@@ -46,8 +46,7 @@ def dead_letter_offsets(
     """Sorted offsets of a window's dead letters, those that the table owes counted as if they had come in."""
     offsets = np.empty(0, dtype=np.int64)
     if dead_letters is not None:
-        scan = dead_letters.scan(row_filter=is_in_range(window, generation), selected_fields=(OFFSET,))
-        offsets = scan.to_arrow().column(OFFSET).to_numpy()
+        offsets = offsets_in(dead_letters, window, generation)
     there = None if dead_letters is None else progress_of(dead_letters)
     owed = still_owed(progress_of(table), there)
     replaced = next((r for r in owed.ranges if r.partition == window.partition), None) if owed else None

@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.parquet as pq
-from pyiceberg.expressions import And
 from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import FileFormat
 
-from spark_jobs.checks.facts import Removal
-from spark_jobs.health.table_facts import main_history, removals
-from spark_jobs.lake.row_filters import equals, is_in_range
+from spark_jobs.lake.row_filters import is_in_range
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
 
@@ -35,11 +32,7 @@ class Spot:
     @property
     def filter(self) -> BooleanExpression:
         """Rows with these coordinates; there is one at most."""
-        return And(
-            equals(GENERATION, self.generation),
-            equals(PARTITION, self.partition),
-            equals(OFFSET, self.offset),
-        )
+        return is_in_range(OffsetRange(self.partition, self.offset, self.offset + 1), self.generation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,24 +66,6 @@ def spots_of(table: Table, which: BooleanExpression) -> set[Spot]:
 def count_rows(table: Table, generation: int, inside: OffsetRange) -> int:
     """Return how many rows of the range are in the table."""
     return table.scan(is_in_range(inside, generation)).count()
-
-
-def removed_by(table: Table, spot: Spot) -> Removal | None:
-    """Return the newest commit of another writer after which the row was gone that was there before it.
-
-    None when it has expired, or the catalog shows no history.
-    """
-    history = main_history(table)
-    parents = {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in history}
-    for removal in reversed(list(removals(history))):
-        parent = parents[removal.snapshot_id]
-        if parent in parents and _is_in(table, spot, parent) and not _is_in(table, spot, removal.snapshot_id):
-            return removal
-    return None
-
-
-def _is_in(table: Table, spot: Spot, snapshot_id: int | None) -> bool:
-    return table.scan(spot.filter, snapshot_id=snapshot_id).count() > 0
 
 
 def _position(table: Table, task: FileScanTask, spot: Spot) -> int | None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from spark_jobs.audit.row_place import RowPlace, Spot, count_rows, find_row, removed_by, spots_of
+from spark_jobs.audit.removed import removed_by
+from spark_jobs.audit.row_place import RowPlace, Spot, count_rows, find_row, spots_of
 from spark_jobs.audit.trace_answers import Judgement, KafkaSays, Where, judge_rowless
 from spark_jobs.books.entries import BookEntry, books_of
 from spark_jobs.books.history import HistoryLine, State, line_of

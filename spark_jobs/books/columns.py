@@ -24,7 +24,7 @@ from pyiceberg.types import (
 from spark_jobs.books.entries import BookEntry
 from spark_jobs.protocol.batch import TERMS, Balance
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
-from spark_jobs.schema.arrow_schema import file_schema
+from spark_jobs.schema.arrow_schema import arrow_schema
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -122,7 +122,7 @@ def rows_of(table: Table, entries: Iterable[BookEntry]) -> pa.Table:
     Columns the books have and this version does not know are null.
     """
     rows = sorted(map(_row, entries), key=lambda row: (row[STARTED_AT], row["attempt"]))
-    return pa.Table.from_pylist(rows, schema=file_schema(table))
+    return pa.Table.from_pylist(rows, schema=arrow_schema(table.schema()))
 
 
 def entry_from_row(row: dict[str, Any]) -> BookEntry:

@@ -1,4 +1,4 @@
-"""Row filters: on one column, and on the coordinates of records.
+"""Row filters: on one column, and on the coordinates of records; and the rows of a range.
 
 PyIceberg declares its predicates' arguments as it serialises them, not as it takes them.
 """
@@ -14,7 +14,11 @@ from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
 
 if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
     from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.table import Table
 
 
 def equals(column: str, value: Any) -> BooleanExpression:
@@ -40,6 +44,21 @@ def is_in_range(offsets: OffsetRange, generation: int) -> BooleanExpression:
         equals(GENERATION, generation),
         is_between(OFFSET, offsets.start, offsets.end),
     )
+
+
+def rows_in(table: Table, offsets: OffsetRange, generation: int) -> pa.Table:
+    """Return the rows of these offsets, in their order."""
+    return table.scan(is_in_range(offsets, generation)).to_arrow().sort_by(OFFSET)
+
+
+def offsets_in(
+    table: Table, offsets: OffsetRange, generation: int, *, snapshot_id: int | None = None
+) -> NDArray[np.int64]:
+    """Return the offsets that have a row, in no order; one that has two is there twice."""
+    inside = is_in_range(offsets, generation)
+    scan = table.scan(inside, selected_fields=(OFFSET,), snapshot_id=snapshot_id)
+    found: NDArray[np.int64] = scan.to_arrow().column(OFFSET).to_numpy()
+    return found
 
 
 def _of(column: str, value: Any) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from spark_jobs.records.json_parsing import BLANKS, NotAnObjectError, parse_obje
 from spark_jobs.records.keys import add_keys_and_headers
 from spark_jobs.records.origin_columns import pick
 from spark_jobs.records.records import Records
+from spark_jobs.schema.arrow_schema import column_of
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.inference import Field, evolve
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
@@ -145,7 +146,7 @@ class _Decoder:
             read = read_chunk([values[index] for index, _ in good], self.schema, self.read_as)
             return None if read is None or read.has_unknown else read.table
         try:
-            columns = [pa.array([row[f.name] for _, row in good], type=f.type) for f in self.schema]
+            columns = [column_of([row[f.name] for _, row in good], f.type) for f in self.schema]
             return pa.Table.from_arrays(columns, schema=self.schema)
         except pa.ArrowInvalid:
             return None

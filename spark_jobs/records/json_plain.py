@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pyarrow as pa
 
 from spark_jobs.records.decoder import PlainRows
+from spark_jobs.schema.arrow_schema import column_of
 from spark_jobs.schema.metadata_columns import HEADERS, KEY, METADATA_COLUMNS
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class PlainJsonDecoder:
 
 def _table(rows: Iterable[dict[str, Any]], columns: pa.Schema) -> pa.Table:
     rows = list(rows)
-    arrays = [pa.array(list(map(itemgetter(column.name), rows)), column.type) for column in columns]
+    arrays = [column_of(list(map(itemgetter(column.name), rows)), column.type) for column in columns]
     return pa.Table.from_arrays(arrays, schema=columns)
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.kafka.reader import RangeReader, open_reader
 from spark_jobs.lake.evolution import evolved_schema
-from spark_jobs.lake.row_filters import is_in_range
+from spark_jobs.lake.row_filters import offsets_in, rows_in
 from spark_jobs.lake.tables import dead_letters_of, progress_of
 from spark_jobs.records.formats import format_of
 from spark_jobs.records.records import Origin
@@ -134,12 +134,11 @@ class _Differ:
 
     def _held(self, window: OffsetRange) -> tuple[pa.Table, Offsets]:
         """The table's rows of the window in offset order, and the offsets of its dead letters."""
-        inside = is_in_range(window, progress_of(self._table).generation)
-        rows = self._table.scan(row_filter=inside).to_arrow().sort_by(OFFSET)
+        generation = progress_of(self._table).generation
+        rows = rows_in(self._table, window, generation)
         if self._dead_letters is None:
             return rows, _no_offsets()
-        dead = self._dead_letters.scan(row_filter=inside, selected_fields=(OFFSET,)).to_arrow()
-        return rows, _offsets(dead)
+        return rows, offsets_in(self._dead_letters, window, generation)
 
     def _make(self, chunk: Chunk) -> ChunkRows:
         """The chunk as rows of the schema, which gets a column for each new field first."""

@@ -7,7 +7,8 @@ Parquet the two are the same.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
@@ -19,22 +20,28 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 
-def file_schema(table: Table) -> pa.Schema:
-    """Return every column in the table's order: what a data file holds.
-
-    Columns that were added later stand after the metadata columns: find columns by name.
-    """
-    return arrow_schema(table.schema())
-
-
 def json_columns(table: Table) -> pa.Schema:
     """Return the columns that come from the JSON, in the table's order."""
-    return pa.schema([field for field in file_schema(table) if field.name not in METADATA_COLUMNS])
+    return pa.schema([field for field in arrow_schema(table.schema()) if field.name not in METADATA_COLUMNS])
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
-    """Return the Arrow schema of an Iceberg schema, field ids in the fields' metadata."""
+    """Return the Arrow schema of an Iceberg schema, field ids in the fields' metadata.
+
+    Columns that were added later stand after the metadata columns: find columns by name.
+    """
     return pa.schema([_short(field) for field in schema_to_pyarrow(schema)])
+
+
+def column_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Return Python values, UUIDs as bytes, as a column: Arrow itself builds none with UUIDs inside."""
+    return pa.array(values, _without_uuids(kind)).cast(kind)
+
+
+def _without_uuids(kind: pa.DataType) -> pa.DataType:
+    if kind == pa.uuid():
+        return kind.storage_type
+    return _inside(kind, lambda field: field.with_type(_without_uuids(field.type)))
 
 
 def _short(field: pa.Field) -> pa.Field:
@@ -46,10 +53,15 @@ def _short_type(kind: pa.DataType) -> pa.DataType:
         return pa.string()
     if pa.types.is_large_binary(kind):
         return pa.binary()
-    if pa.types.is_large_list(kind):
-        return pa.list_(_short(kind.value_field))
+    return _inside(kind, _short)
+
+
+def _inside(kind: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> pa.DataType:
+    """Return a nested type with its fields changed, its lists with 32-bit offsets; any other as it is."""
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(change(kind.value_field))
     if pa.types.is_struct(kind):
-        return pa.struct([_short(kind.field(position)) for position in range(kind.num_fields)])
+        return pa.struct(list(map(change, kind)))
     if pa.types.is_map(kind):
-        return pa.map_(_short(kind.key_field), _short(kind.item_field))
+        return pa.map_(change(kind.key_field), change(kind.item_field))
     return kind

@@ -14,7 +14,7 @@ from spark_jobs.lake.evolution import evolve_table
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import SourceChanged
 from spark_jobs.protocol.progress import Progress
-from spark_jobs.schema.arrow_schema import file_schema, json_columns
+from spark_jobs.schema.arrow_schema import arrow_schema, json_columns
 
 if TYPE_CHECKING:
     from tests.support.lake import Lake
@@ -36,7 +36,7 @@ def test_new_columns_keep_snapshot_and_progress(lake: Lake) -> None:
     assert after.metadata.current_snapshot_id == before.metadata.current_snapshot_id
     assert progress_of(after) == progress_of(before)
     assert json_columns(after).names == ["id", "name", "at", "speed"]
-    assert file_schema(after).names[-1] == "speed"
+    assert arrow_schema(after.schema()).names[-1] == "speed"
     lake.drain(10, 20)
     assert lake.load().scan().to_arrow()["speed"].null_count == 20
 

@@ -24,7 +24,7 @@ from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import PendingDeadLetters
-from spark_jobs.schema.arrow_schema import file_schema
+from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.storage.file_listing import find_files
 from spark_jobs.storage.paths import normalise_path
 from tests.support.foreign_deletes import delete_by_equality, delete_by_position
@@ -118,7 +118,7 @@ def write_merged(table: Table) -> list[DataFile]:
     everything = (
         table.scan().to_arrow().sort_by([("_kafka_partition", "ascending"), ("_kafka_offset", "ascending")])
     )
-    writer.write(everything.cast(file_schema(table)))
+    writer.write(everything.cast(arrow_schema(table.schema())))
     return [to_data_file(file, table.metadata) for file in writer.close()]
 
 
@@ -187,7 +187,7 @@ def test_a_null_partition_is_replaced_too(sqlite_lake: Lake) -> None:
         {"id": o, "_kafka_partition": 0, "_kafka_offset": o, "_kafka_generation": 0, "_kafka_topic": "t"}
         for o in range(10, 20)
     ]
-    writer.write(pa.Table.from_pylist(empty, schema=file_schema(table)))
+    writer.write(pa.Table.from_pylist(empty, schema=arrow_schema(table.schema())))
     request = lake.request(10, 20, files=False)
     written = replace(request.written, data_files=tuple(writer.close()))
     lake.commit(replace(request, written=written))

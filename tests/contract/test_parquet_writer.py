@@ -37,7 +37,7 @@ from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.protocol.errors import RetryableError
 from spark_jobs.protocol.progress import Progress
-from spark_jobs.schema.arrow_schema import file_schema
+from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.storage.paths import normalise_path
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def _described(file: DataFile) -> dict[str, Any]:
 def test_files_are_described_as_pyiceberg_would(sqlite_lake: Lake, partition_by: tuple[str, ...]) -> None:
     """Partition values, bounds and counts equal those of PyIceberg's own append of the same rows."""
     table = _table(sqlite_lake, *partition_by)
-    rows = pa.Table.from_pylist(_rows(60), schema=file_schema(table))
+    rows = pa.Table.from_pylist(_rows(60), schema=arrow_schema(table.schema()))
     writer = _writer(table)
     writer.write(rows)
     ours = [to_data_file(file, table.metadata) for file in writer.close()]
@@ -176,7 +176,7 @@ def test_files_are_described_as_pyiceberg_would(sqlite_lake: Lake, partition_by:
 def test_rows_come_back(sqlite_lake: Lake) -> None:
     """Through a PyIceberg scan, by field id and by partition filter, and through DuckDB from the files."""
     table = _table(sqlite_lake, "day(at)")
-    rows = pa.Table.from_pylist(_rows(60), schema=file_schema(table))
+    rows = pa.Table.from_pylist(_rows(60), schema=arrow_schema(table.schema()))
     writer = _writer(table)
     writer.write(rows.slice(0, 30))
     writer.write(rows.slice(30))
@@ -199,7 +199,7 @@ def test_order_row_groups_and_names(sqlite_lake: Lake) -> None:
     writer = _writer(table, row_group_bytes=20_000)
     for start in range(0, 4_000, 100):
         rows = [{"id": n, "text": "x" * 50} for n in range(start, start + 100)]
-        writer.write(pa.Table.from_pylist(rows, schema=file_schema(table)))
+        writer.write(pa.Table.from_pylist(rows, schema=arrow_schema(table.schema())))
     (file,) = writer.close()
     assert file.path.endswith("/data/attempt-3-try-00000.parquet")
     parquet = pq.ParquetFile(normalise_path(file.path))
@@ -214,7 +214,7 @@ def test_field_ids_are_the_tables(sqlite_lake: Lake) -> None:
     """Nested ones too, or engines read nulls."""
     table = _table(sqlite_lake)
     writer = _writer(table)
-    writer.write(pa.Table.from_pylist(_rows(3), schema=file_schema(table)))
+    writer.write(pa.Table.from_pylist(_rows(3), schema=arrow_schema(table.schema())))
     (file,) = writer.close()
     read = pq.read_schema(normalise_path(file.path))
     ids = [int(field.metadata[b"PARQUET:field_id"]) for field in read]
@@ -230,7 +230,7 @@ def test_open_files_are_bounded(sqlite_lake: Lake) -> None:
     writer = _writer(table, max_open_files=3, row_group_bytes=1)
     for day in [0, 1, 2, 3, 4, 0, 1]:
         rows = [{"id": n, "at": NOON + dt.timedelta(days=day)} for n in range(5)]
-        writer.write(pa.Table.from_pylist(rows, schema=file_schema(table)))
+        writer.write(pa.Table.from_pylist(rows, schema=arrow_schema(table.schema())))
         assert len(writer._open_files()) <= 3
     files = writer.close()
     assert sum(file.rows for file in files) == 35
@@ -243,7 +243,7 @@ def test_waiting_rows_are_bounded(sqlite_lake: Lake) -> None:
     writer = _writer(table, row_group_bytes=30_000, max_open_files=50)
     for _ in range(30):
         rows = [{"id": n, "text": "x" * 50} for n in range(200)]
-        writer.write(pa.Table.from_pylist(rows, schema=file_schema(table)))
+        writer.write(pa.Table.from_pylist(rows, schema=arrow_schema(table.schema())))
         assert sum(part.waiting_bytes for part in writer._parts.values()) == writer._waiting_bytes < 60_000
     assert sum(file.rows for file in writer.close()) == 6_000
 
@@ -255,7 +255,7 @@ def test_many_partitions_are_a_file_each(sqlite_lake: Lake, row_group_bytes: int
     writer = _writer(table, row_group_bytes=row_group_bytes, max_open_files=3)
     for start in range(0, 2_000, 200):
         rows = [{"id": n, "text": "x"} for n in range(start, start + 200)]
-        writer.write(pa.Table.from_pylist(rows, schema=file_schema(table)))
+        writer.write(pa.Table.from_pylist(rows, schema=arrow_schema(table.schema())))
         assert len(writer._open_files()) <= 3
     files = writer.close()
     assert 40 <= len(files) <= most_files
@@ -268,7 +268,7 @@ def test_nothing_written_is_no_file(sqlite_lake: Lake) -> None:
     """A split of tombstones only has no data file."""
     table = _table(sqlite_lake)
     writer = _writer(table)
-    writer.write(file_schema(table).empty_table())
+    writer.write(arrow_schema(table.schema()).empty_table())
     assert writer.close() == []
 
 
@@ -276,7 +276,7 @@ def test_abort_lets_go(sqlite_lake: Lake) -> None:
     """After a failure open files are closed; files never begun are no obstacle."""
     table = _table(sqlite_lake, "bucket(4, id)")
     writer = _writer(table, row_group_bytes=1)
-    writer.write(pa.Table.from_pylist(_rows(3), schema=file_schema(table)))
+    writer.write(pa.Table.from_pylist(_rows(3), schema=arrow_schema(table.schema())))
     writer.abort()
     assert writer._parts == {}
 
@@ -289,5 +289,5 @@ def test_a_full_disk_is_worth_a_retry(sqlite_lake: Lake, tmp_path: Path) -> None
     for path in data.rglob("t-*"):
         (path / "data").write_text("a file where the folder should be")
     with pytest.raises(RetryableError) as caught:
-        writer.write(pa.Table.from_pylist(_rows(3), schema=file_schema(table)))
+        writer.write(pa.Table.from_pylist(_rows(3), schema=arrow_schema(table.schema())))
     assert caught.value.code == "storage-failed"

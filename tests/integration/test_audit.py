@@ -166,6 +166,17 @@ def test_a_wrong_value_of_each_kind_is_found_in_a_table(new_lab: NewLab) -> None
     assert (found.differing, found.missing, found.duplicates) == (len(WRONG_VALUES), 0, 0)
 
 
+def test_a_uuid_inside_other_types_is_drained_and_compared(new_lab: NewLab) -> None:
+    """Arrow builds no UUID there from Python's values; it takes the bytes for one afterwards."""
+    value = {"owner": {"id": str(uuid.UUID(int=1))}, "all": [str(uuid.UUID(int=2)), None]}
+    columns = {"owner": "struct<id: uuid>", "all": "list<uuid>"}
+    lab = new_lab([Record(json.dumps(value).encode()), Record(b"{}")], columns=columns)
+    lab.drain()
+    found = lab.audit()
+    assert found.is_clean, found
+    assert (found.rows, found.dead_letters) == (2, 0)
+
+
 def test_what_kafka_no_longer_has_is_checked_for_doubles_only(new_lab: NewLab) -> None:
     """Offsets below the low watermark count as gone; a doubled row there is found all the same."""
     lab = new_lab(RECORDS, partitions=2)

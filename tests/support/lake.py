@@ -24,7 +24,7 @@ from spark_jobs.protocol.batch import Balance, Batch, BatchKind
 from spark_jobs.protocol.fail_points import NoFailPoints
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import Progress
-from spark_jobs.schema.arrow_schema import file_schema
+from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.txlog.entries import ParquetWritten
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def _write(table: Table, rows: list[dict[str, Any]], attempt: str) -> list[Writt
     writer = SplitWriter(
         table.metadata, table.io, file_prefix=prefix, row_group_bytes=1 << 20, max_open_files=8
     )
-    writer.write(pa.Table.from_pylist(rows, schema=file_schema(table)))
+    writer.write(pa.Table.from_pylist(rows, schema=arrow_schema(table.schema())))
     return writer.close()
 
 

@@ -49,6 +49,13 @@ def plain_values(kind: pa.DataType, text: str) -> list[Any]:
         (pa.binary(), '"é"', "é".encode()),
         (pa.binary(2), '"ab"', b"ab"),
         (pa.uuid(), f'"{ID}"', ID),
+        (pa.struct([("a", pa.uuid())]), f'{{"a":"{ID}"}}', {"a": ID}),
+        (
+            pa.list_(pa.struct([("a", pa.uuid())])),
+            f'[{{"a":"{ID}"}},{{}},null]',
+            [{"a": ID}, {"a": None}, None],
+        ),
+        (pa.map_(pa.string(), pa.uuid()), f'{{"k":"{ID}","l":null}}', [("k", ID), ("l", None)]),
         (TAGS, '{"a":{"n":1},"b":null,"c":{"z":null}}', [("a", {"n": 1}), ("b", None), ("c", {"n": None})]),
         (pa.list_(pa.decimal128(3, 1)), "[1.5,null]", [Decimal("1.5"), None]),
         (pa.large_list(pa.int64()), "[1,null]", [1, None]),
