@@ -13,9 +13,8 @@ from spark_jobs.lake.tables import progress_of
 from spark_jobs.records.decoded import Decoded
 from spark_jobs.records.decoder import PlainDecoder
 from spark_jobs.records.formats import format_of
-from spark_jobs.records.records import Origin
 from spark_jobs.records.row_comparison import equal_values
-from spark_jobs.records.shape import shape
+from spark_jobs.records.shape import Origin, shape
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.metadata_columns import GENERATION, INGESTED_AT, OFFSET, ORIGIN_COLUMNS
 

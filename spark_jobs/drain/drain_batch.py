@@ -26,8 +26,8 @@ from spark_jobs.protocol.batch import BatchKind, total
 from spark_jobs.protocol.commit_summary import CommitSummary, gate_summary
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.records.formats import format_of
-from spark_jobs.records.records import Origin
 from spark_jobs.records.row_maker import RowMaker
+from spark_jobs.records.shape import Origin
 from spark_jobs.recovery.recover import sweep_strays
 from spark_jobs.schema.arrow_schema import arrow_schema, json_columns
 from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from confluent_kafka import Message
 
@@ -32,49 +32,40 @@ class Chunk:
     keys: list[bytes | None] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
     headers: list[Headers | None] = field(default_factory=list)
-    record_bytes: int = 0
+    record_bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        filled = (*filter(None, self.values), *filter(None, self.keys))
+        headers = (header for each in filter(None, self.headers) for header in each)
+        self.record_bytes = sum(map(len, filled)) + sum(
+            len(name) + len(value or b"") for name, value in headers
+        )
+
+    @property
+    def columns(self) -> tuple[list[Any], ...]:
+        """The columns in the order in which they are declared."""
+        return self.offsets, self.timestamps_ms, self.keys, self.values, self.headers
 
     def take(self, indices: Sequence[int]) -> Chunk:
         """Return a chunk of the records at these positions, in this order."""
-        values = [self.values[i] for i in indices]
-        keys = [self.keys[i] for i in indices]
-        headers = [self.headers[i] for i in indices]
-        return Chunk(
-            self.partition,
-            [self.offsets[i] for i in indices],
-            [self.timestamps_ms[i] for i in indices],
-            keys,
-            values,
-            headers,
-            _record_bytes(values, keys, headers),
-        )
+        return Chunk(self.partition, *([column[i] for i in indices] for column in self.columns))
 
     def extend(self, other: Chunk) -> None:
         """Append the records of a chunk that follows in the same partition."""
-        self.offsets += other.offsets
-        self.timestamps_ms += other.timestamps_ms
-        self.keys += other.keys
-        self.values += other.values
-        self.headers += other.headers
+        for column, more in zip(self.columns, other.columns, strict=True):
+            column.extend(more)
         self.record_bytes += other.record_bytes
 
 
 def chunk_of(partition: int, messages: list[Message], offsets: list[int]) -> Chunk:
     """Return columns of messages whose offsets the caller has at hand."""
-    values = list(map(Message.value, messages))
-    keys = list(map(Message.key, messages))
-    headers = list(map(_headers, messages))
-    timestamps_ms = [timestamp for _, timestamp in map(Message.timestamp, messages)]
-    record_bytes = _record_bytes(values, keys, headers)
-    return Chunk(partition, offsets, timestamps_ms, keys, values, headers, record_bytes)
-
-
-def _record_bytes(
-    values: Sequence[bytes | None], keys: Sequence[bytes | None], headers: Sequence[Headers | None]
-) -> int:
-    total = sum(map(len, filter(None, values))) + sum(map(len, filter(None, keys)))
-    return total + sum(
-        len(name) + len(value or b"") for each in filter(None, headers) for name, value in each
+    return Chunk(
+        partition,
+        offsets,
+        [timestamp for _, timestamp in map(Message.timestamp, messages)],
+        list(map(Message.key, messages)),
+        list(map(Message.value, messages)),
+        list(map(_headers, messages)),
     )
 
 

@@ -1,8 +1,10 @@
-"""Kafka clients from the user's properties, completed: what is fixed, what is fast, what fits in memory."""
+"""Kafka clients: made of the user's properties, completed by what is fixed, fast and fits; and closed."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
+from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from confluent_kafka import KafkaException
@@ -12,9 +14,15 @@ from spark_jobs.kafka.statistics import ClientStatistics
 from spark_jobs.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
+    from confluent_kafka import Consumer
+
     from spark_jobs.kafka.errors import ClientTroubles
 
 _Client = TypeVar("_Client")
+
+_log = logging.getLogger(__name__)
+
+CLOSE_TIMEOUT_SECONDS = 2.0
 
 KIB = 1024
 MAX_QUEUE_BYTES = 16 * KIB * KIB
@@ -77,6 +85,19 @@ def new_client(
             code="kafka-property-refused",
             hint="Correct it under `kafka:`; allowed values are in librdkafka's CONFIGURATION.md.",
         ) from error
+
+
+def close_consumer(consumer: Consumer, topic: str) -> None:
+    """Drop the connections of a consumer, which librdkafka may never finish.
+
+    Nobody waits long for librdkafka: while it resets an offset, which damaged and missing records make it do,
+    its own thread may wait for a lock that it holds, and closing would never end.
+    """
+    closing = Thread(target=consumer.close, name="close-consumer", daemon=True)
+    closing.start()
+    closing.join(CLOSE_TIMEOUT_SECONDS)
+    if closing.is_alive():
+        _log.warning("the client that read topic %s does not close; it is left to itself", topic)
 
 
 def _checked(properties: Mapping[str, str]) -> dict[str, str]:

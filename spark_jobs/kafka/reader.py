@@ -13,8 +13,7 @@ from typing import cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from spark_jobs.kafka.chunks import Chunk, ChunkBuilder
-from spark_jobs.kafka.client_properties import consumer_properties, new_client
-from spark_jobs.kafka.closing import close_consumer
+from spark_jobs.kafka.client_properties import close_consumer, consumer_properties, new_client
 from spark_jobs.kafka.cursor import Cursor
 from spark_jobs.kafka.errors import ClientTroubles, is_damage, is_no_topic, is_settling, translate
 from spark_jobs.kafka.read_errors import log_cut, log_truncated, out_of_order, retention_passed, stalled

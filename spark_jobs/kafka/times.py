@@ -7,8 +7,7 @@ from collections.abc import Mapping
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from spark_jobs.kafka.client_properties import consumer_properties, new_client
-from spark_jobs.kafka.closing import close_consumer
+from spark_jobs.kafka.client_properties import close_consumer, consumer_properties, new_client
 from spark_jobs.kafka.errors import ClientTroubles
 
 # Brokers give at least one batch whatever the limit: enough for the first record, and little else.

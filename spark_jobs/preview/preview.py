@@ -23,8 +23,8 @@ from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import total
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.formats import format_of
-from spark_jobs.records.records import Origin
 from spark_jobs.records.row_maker import RowMaker
+from spark_jobs.records.shape import Origin
 from spark_jobs.schema.additions import declared_additions, observed_additions
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.evidence import Evidence

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from spark_jobs.records.origin_columns import headers_column, origin_columns, pick
-from spark_jobs.records.records import Origin, Records
+from spark_jobs.records.shape import Origin, headers_column, origin_columns, pick
 
 if TYPE_CHECKING:
+    from spark_jobs.kafka.chunks import Chunk
     from spark_jobs.records.decoded import BadValue
 
 
 def dead_letter_table(
-    bad: Sequence[BadValue], records: Records, origin: Origin, batch_id: str, schema: pa.Schema
+    bad: Sequence[BadValue], records: Chunk, origin: Origin, batch_id: str, schema: pa.Schema
 ) -> pa.Table:
     """Return one row for each bad value, columns found by name in the dead-letter table's ``schema``.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -48,6 +48,12 @@ class Decoded:
     def indices(self) -> Sequence[int]:
         """The indices of the records in ``table``."""
         return range(self.table.num_rows) if self.rows is None else self.rows
+
+    def beside(self, columns: Mapping[str, pa.Array], schema: pa.Schema) -> Decoded:
+        """Return rows of ``schema``, whose columns are these and the table's own, found by name."""
+        every = {**dict(zip(self.table.column_names, self.table.columns, strict=True)), **columns}
+        table = pa.Table.from_arrays([every[name] for name in schema.names], schema=schema)
+        return Decoded(table, self.rows, self.bad)
 
     def without(self, bad: Sequence[BadValue]) -> Decoded:
         """Return the same with these records' rows among the bad values."""

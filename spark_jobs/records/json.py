@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.records.column_types import fields_of
 from spark_jobs.records.decoded import BadValue, Decoded, Phase
 from spark_jobs.records.fitting import MisfitError, fit_record
@@ -19,8 +20,7 @@ from spark_jobs.records.infer import observe
 from spark_jobs.records.json_arrow_reader import are_objects, read_chunk, read_schema
 from spark_jobs.records.json_parsing import BLANKS, NotAnObjectError, parse_object
 from spark_jobs.records.keys import add_keys_and_headers
-from spark_jobs.records.origin_columns import pick
-from spark_jobs.records.records import Records
+from spark_jobs.records.shape import pick
 from spark_jobs.schema.arrow_schema import column_of
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.inference import Field, evolve
@@ -34,7 +34,7 @@ _BLOCK_RECORDS = 250
 class JsonDecoder:
     """JSON objects as values; keys and headers are kept as they come."""
 
-    def decode(self, records: Records, columns: pa.Schema) -> Decoded:
+    def decode(self, records: Chunk, columns: pa.Schema) -> Decoded:
         """See ``Decoder``."""
         value_columns = pa.schema([column for column in columns if column.name not in METADATA_COLUMNS])
         decoded = decode_chunk(cast("Sequence[bytes]", records.values), value_columns)
@@ -42,7 +42,7 @@ class JsonDecoder:
             return decoded
         return add_keys_and_headers(decoded, records, columns)
 
-    def observe(self, records: Records) -> Evidence:
+    def observe(self, records: Chunk) -> Evidence:
         """See ``Decoder``; what is no JSON object is counted."""
         there = None
         if None in records.values:

@@ -23,7 +23,7 @@ from spark_jobs.schema.metadata_columns import HEADERS, KEY, METADATA_COLUMNS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from spark_jobs.records.records import Records
+    from spark_jobs.kafka.chunks import Chunk
 
     Read = Callable[[Any], Any]
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class PlainJsonDecoder:
     """JSON objects as values; a double column holds the nearest double of the number written."""
 
-    def decode(self, records: Records, columns: pa.Schema) -> PlainRows:
+    def decode(self, records: Chunk, columns: pa.Schema) -> PlainRows:
         """See ``PlainDecoder``."""
         more: set[bool] = set()
         read = _struct((c for c in columns if c.name not in METADATA_COLUMNS), more)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.records.decoded import BadValue, Decoded, Phase
-from spark_jobs.records.origin_columns import headers_column, pick
-from spark_jobs.records.records import Records
+from spark_jobs.records.shape import headers_column, pick
 from spark_jobs.schema.metadata_columns import HEADERS, KEY
 
 
-def add_keys_and_headers(decoded: Decoded, records: Records, columns: pa.Schema) -> Decoded:
+def add_keys_and_headers(decoded: Decoded, records: Chunk, columns: pa.Schema) -> Decoded:
     """Return the rows with all of ``columns``, in their order.
 
     A key that is not UTF-8 where ``_kafka_key`` is a string makes its record a bad value.
@@ -29,10 +29,7 @@ def add_keys_and_headers(decoded: Decoded, records: Records, columns: pa.Schema)
         )
         keys = _as_keys(pick(records.keys, decoded.rows), kind)
     headers = headers_column(pick(records.headers, decoded.rows), columns.field(HEADERS).type)
-    by_name = dict(zip(decoded.table.column_names, decoded.table.columns, strict=True))
-    by_name |= {KEY: keys, HEADERS: headers}
-    table = pa.Table.from_arrays([by_name[name] for name in columns.names], schema=columns)
-    return Decoded(table, decoded.rows, decoded.bad)
+    return decoded.beside({KEY: keys, HEADERS: headers}, columns)
 
 
 def _as_keys(keys: Sequence[bytes | None], kind: pa.DataType) -> pa.Array | None:

@@ -13,8 +13,7 @@ from spark_jobs.protocol.batch import Balance
 from spark_jobs.records.dead_letters import dead_letter_table
 from spark_jobs.records.decoded import BadValue, Phase
 from spark_jobs.records.decoder import Decoder
-from spark_jobs.records.records import Origin, Records
-from spark_jobs.records.shape import shape
+from spark_jobs.records.shape import Origin, shape
 from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def _with_values(chunk: Chunk) -> Chunk:
     return chunk.take([i for i, value in enumerate(chunk.values) if value is not None])
 
 
-def _rejected(rejected: Mapping[int, str], shaped: Decoded, records: Records) -> list[BadValue]:
+def _rejected(rejected: Mapping[int, str], shaped: Decoded, records: Chunk) -> list[BadValue]:
     """Return the rows at these offsets as bad values."""
     offsets = ((row, records.offsets[row]) for row in shaped.indices)
     return [

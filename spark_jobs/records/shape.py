@@ -1,44 +1,92 @@
-"""Decoded rows with the columns that say where each record comes from: what is written to the table."""
+"""The columns that say where a record comes from, the same in a table and in its dead-letter table."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from spark_jobs.records.decoded import BadValue, Decoded, Phase
-from spark_jobs.records.origin_columns import is_unshowable, origin_columns, pick
-from spark_jobs.records.records import Origin, Records
 from spark_jobs.schema.metadata_columns import TIMESTAMP
 
+if TYPE_CHECKING:
+    from spark_jobs.kafka.chunks import Chunk
 
-def shape(decoded: Decoded, records: Records, origin: Origin, schema: pa.Schema) -> Decoded:
+_T = TypeVar("_T")
+
+# The years 1 to 9999: what lies outside cannot be shown, nor can its file's statistics be read.
+FIRST_TIMESTAMP_MS = -62_135_596_800_000
+LAST_TIMESTAMP_MS = 253_402_300_799_999
+NO_TIMESTAMP = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What all records of a batch share."""
+
+    topic: str
+    generation: int
+    ingested_at_us: int
+
+
+def shape(decoded: Decoded, records: Chunk, origin: Origin, schema: pa.Schema) -> Decoded:
     """Return rows of ``schema``: the decoder's columns and those of the record's origin, found by name.
 
     ``records`` are the ones that were decoded. A timestamp outside the years 1 to 9999 makes its record a
     bad value.
     """
     columns = origin_columns(records, decoded.rows, origin)
-    if _has_misplaced(columns, pick(records.timestamps_ms, decoded.rows)):
+    # It is null there, as the time of a record without one is.
+    if columns[TIMESTAMP].null_count:
         misplaced = is_unshowable(records.timestamps_ms)
-        decoded = decoded.without(
-            [
-                BadValue(
-                    row,
-                    Phase.TIMESTAMP,
-                    TIMESTAMP,
-                    f"{records.timestamps_ms[row]} ms is outside the years 1 to 9999",
-                )
-                for row in decoded.indices
-                if misplaced[row]
-            ]
-        )
-        columns = origin_columns(records, decoded.rows, origin)
-    columns |= zip(decoded.table.column_names, decoded.table.columns, strict=True)
-    table = pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
-    return Decoded(table, decoded.rows, decoded.bad)
+        bad = [
+            BadValue(row, Phase.TIMESTAMP, TIMESTAMP, f"{ms} ms is outside the years 1 to 9999")
+            for row, ms in ((row, records.timestamps_ms[row]) for row in decoded.indices)
+            if misplaced[row]
+        ]
+        if bad:
+            decoded = decoded.without(bad)
+            columns = origin_columns(records, decoded.rows, origin)
+    return decoded.beside(columns, schema)
 
 
-def _has_misplaced(columns: Mapping[str, pa.Array], timestamps_ms: Sequence[int]) -> bool:
-    """True if a record has a time that the table cannot hold; it is null there, as one without a time is."""
-    return columns[TIMESTAMP].null_count > 0 and bool(is_unshowable(timestamps_ms).any())
+def origin_columns(records: Chunk, rows: Sequence[int] | None, origin: Origin) -> dict[str, pa.Array]:
+    """Return the coordinates of the records at ``rows`` (None: of all), by column name."""
+    count = len(records.offsets) if rows is None else len(rows)
+    return {
+        "_kafka_topic": pa.repeat(pa.scalar(origin.topic), count),
+        "_kafka_partition": pa.repeat(pa.scalar(records.partition, pa.int32()), count),
+        "_kafka_offset": pa.array(pick(records.offsets, rows), pa.int64()),
+        "_kafka_generation": pa.repeat(pa.scalar(origin.generation, pa.int32()), count),
+        "_kafka_timestamp": _timestamps(pick(records.timestamps_ms, rows)),
+        "_ingested_at": pa.repeat(pa.scalar(origin.ingested_at_us, pa.timestamp("us", "UTC")), count),
+    }
+
+
+def headers_column(
+    headers: Sequence[Sequence[tuple[str, bytes | None]] | None], kind: pa.DataType
+) -> pa.Array:
+    """Headers as a list of names and values each; null for a record that has none."""
+    if headers.count(None) == len(headers):
+        return pa.nulls(len(headers), kind)
+    return pa.array(headers, kind)
+
+
+def pick(column: Sequence[_T], rows: Sequence[int] | None) -> Sequence[_T]:
+    """Return the items at ``rows``; all of them for None."""
+    return column if rows is None else [column[row] for row in rows]
+
+
+def is_unshowable(timestamps_ms: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Return which of these times lie outside the years that a table can hold."""
+    times = np.asarray(timestamps_ms, np.int64)
+    return (times < FIRST_TIMESTAMP_MS) | (times > LAST_TIMESTAMP_MS)
+
+
+def _timestamps(timestamps_ms: Sequence[int]) -> pa.Array:
+    times = np.asarray(timestamps_ms, np.int64)
+    is_null = (times == NO_TIMESTAMP) | is_unshowable(times)
+    return pa.array(np.where(is_null, 0, times) * 1000, pa.timestamp("us", "UTC"), mask=is_null)

@@ -6,51 +6,35 @@ The grammar is Arrow's cast from string: what this refuses the cast refuses too,
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time
+from typing import TypeVar
+
+_Read = TypeVar("_Read")
 
 _DATE = r"\d{4}-\d\d-\d\d"
 _TIME = r"\d\d(?::\d\d(?::\d\d(?:\.\d{1,6})?)?)?"
-_ZONED = re.compile(rf"{_DATE}[T ]{_TIME}(?:Z|[+-]\d\d(?::?[0-5]\d)?)", re.ASCII)
-_LOCAL = re.compile(rf"{_DATE}(?:[T ]{_TIME})?", re.ASCII)
-_ONLY_DATE = re.compile(_DATE, re.ASCII)
-_ONLY_TIME = re.compile(r"\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?", re.ASCII)
 
 
-def parse_zoned(text: str) -> datetime | None:
-    """Return a time with zone designator, as UTC; None when it is none, or outside the years 1 to 9999."""
-    if not _ZONED.fullmatch(text):
-        return None
-    try:
-        return datetime.fromisoformat(text).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
+def _reader(pattern: str, read: Callable[[str], _Read]) -> Callable[[str], _Read | None]:
+    matches = re.compile(pattern, re.ASCII).fullmatch
+
+    def parse(text: str) -> _Read | None:
+        if not matches(text):
+            return None
+        try:
+            return read(text)
+        except (ValueError, OverflowError):
+            return None
+
+    return parse
 
 
-def parse_local(text: str) -> datetime | None:
-    """Return a time without zone (a date is its midnight), or None."""
-    if not _LOCAL.fullmatch(text):
-        return None
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        return None
-
-
-def parse_date(text: str) -> date | None:
-    """Return a calendar date, or None."""
-    if not _ONLY_DATE.fullmatch(text):
-        return None
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        return None
-
-
-def parse_time(text: str) -> time | None:
-    """Return a time of day, or None."""
-    if not _ONLY_TIME.fullmatch(text):
-        return None
-    try:
-        return time.fromisoformat(text)
-    except ValueError:
-        return None
+# Each returns None for what is no such text, and a time with a zone also for one outside the years 1 to 9999.
+parse_zoned = _reader(
+    rf"{_DATE}[T ]{_TIME}(?:Z|[+-]\d\d(?::?[0-5]\d)?)",
+    lambda text: datetime.fromisoformat(text).astimezone(UTC),
+)
+parse_local = _reader(rf"{_DATE}(?:[T ]{_TIME})?", datetime.fromisoformat)  # a date is its midnight
+parse_date = _reader(_DATE, date.fromisoformat)
+parse_time = _reader(r"\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?", time.fromisoformat)

@@ -18,9 +18,9 @@ from spark_jobs.lake.evolution import evolved_schema
 from spark_jobs.lake.row_filters import offsets_in, rows_in
 from spark_jobs.lake.tables import dead_letters_of, progress_of
 from spark_jobs.records.formats import format_of
-from spark_jobs.records.records import Origin
 from spark_jobs.records.row_comparison import equal_values
 from spark_jobs.records.row_maker import NewFieldsSeen, RowMaker
+from spark_jobs.records.shape import Origin
 from spark_jobs.schema.additions import declared_additions, observed_additions
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.metadata_columns import (

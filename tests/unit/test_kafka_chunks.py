@@ -58,7 +58,8 @@ def test_the_next_call_asks_for_what_fits() -> None:
 def test_take_keeps_the_columns_together() -> None:
     """Chosen positions of every column, in the order given; null values weigh nothing."""
     chunk = Chunk(
-        1, [5, 6, 7], [10, 11, -1], [b"a", None, b"c"], [b"xx", None, b"z"], [None, [("h", None)], None], 3
+        1, [5, 6, 7], [10, 11, -1], [b"a", None, b"c"], [b"xx", None, b"z"], [None, [("h", None)], None]
     )
     taken = chunk.take([1, 2])
-    assert taken == Chunk(1, [6, 7], [11, -1], [None, b"c"], [None, b"z"], [[("h", None)], None], 3)
+    assert taken == Chunk(1, [6, 7], [11, -1], [None, b"c"], [None, b"z"], [[("h", None)], None])
+    assert taken.record_bytes == 3

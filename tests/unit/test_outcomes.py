@@ -45,15 +45,16 @@ OUTCOMES = st.builds(
 
 def _chunk(offsets: list[int], timestamps_ms: list[int], record_bytes: int = 10) -> Chunk:
     count = len(offsets)
-    return Chunk(
+    chunk = Chunk(
         partition=2,
         offsets=offsets,
         timestamps_ms=timestamps_ms,
         keys=[None] * count,
         values=[b"{}"] * count,
         headers=[None] * count,
-        record_bytes=record_bytes,
     )
+    chunk.record_bytes = record_bytes
+    return chunk
 
 
 @given(OUTCOMES)

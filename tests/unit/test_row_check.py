@@ -15,8 +15,8 @@ from pyiceberg.schema import Schema
 from spark_jobs.audit.row_check import RowCheck
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.records.formats import FORMATS
-from spark_jobs.records.records import Origin
 from spark_jobs.records.row_maker import RowMaker
+from spark_jobs.records.shape import Origin
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.metadata_columns import dead_letter_schema, with_metadata_columns
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 
+from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.records.dead_letters import dead_letter_table
 from spark_jobs.records.decoded import BadValue, Decoded, Phase
 from spark_jobs.records.json import JsonDecoder
-from spark_jobs.records.records import Origin
-from spark_jobs.records.shape import shape
+from spark_jobs.records.shape import Origin, shape
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.metadata_columns import (
     METADATA_COLUMNS,
@@ -30,17 +30,9 @@ BINARY_KEYS = pa.schema([*arrow_schema(with_metadata_columns(Schema(), key_is_bi
 DEAD_LETTERS = arrow_schema(dead_letter_schema())
 
 
-@dataclass(frozen=True)
-class Batch:
-    values: list[bytes | None]
-    keys: list[bytes | None]
-    timestamps_ms: list[int]
-    headers: list[list[tuple[str, bytes | None]] | None]
-    partition: int = 7
-    offsets: list[int] = field(default_factory=lambda: [10, 12, 13, 20])
-
-
-RECORDS = Batch(
+RECORDS = Chunk(
+    7,
+    [10, 12, 13, 20],
     values=[b'{"n":1}', b'{"n":2}', b'{"n":3}', b'{"n":4}'],
     keys=[b"a", None, b"", "é".encode()],
     timestamps_ms=[0, -1, 1_700_000_000_001, -2],
@@ -48,7 +40,7 @@ RECORDS = Batch(
 )
 
 
-def shaped(records: Batch, schema: pa.Schema = TABLE) -> Decoded:
+def shaped(records: Chunk, schema: pa.Schema = TABLE) -> Decoded:
     """Decode and shape, and check what holds for every result."""
     columns = pa.schema([column for column in schema if column.name not in ORIGIN_COLUMNS])
     result = shape(JsonDecoder().decode(records, columns), records, ORIGIN, schema)
