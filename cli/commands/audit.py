@@ -13,7 +13,7 @@ from cli.work import json_option, opened, verdict
 
 if TYPE_CHECKING:
     from spark_jobs.audit.audit import AuditResult
-    from spark_jobs.audit.files import FileCounts
+    from spark_jobs.audit.findings import MetadataAudit
 
 NUMBERS = (
     *("records", "rows", "dead_letters", "tombstones", "missing", "removed"),
@@ -66,7 +66,7 @@ def _audit_metadata(pipeline: str, *, as_json: bool) -> int:
     return 0 if result.is_clean else 1
 
 
-def _tell_files(counts: FileCounts) -> None:
+def _tell_files(counts: MetadataAudit) -> None:
     click.echo(f"{counts.data_files:,} data files looked at", err=True)
 
 

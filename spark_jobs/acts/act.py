@@ -76,16 +76,7 @@ def land_act(connections: Connections, table: Table, intent: ActIntent, reason: 
         connections.txlog.append(table_uuid, batch, entry)
         connections.fail_points.reach(f"act.after-{entry.phase.kebab}")
 
-    log(_begun(batch, connections, reason))
-    with steps.step("commit"):
-        committed = land(connections, intent)
-    log(IcebergSnapshotCreated(committed.snapshot_id, connections.run_id, connections.now_us()))
-    log(FlushComplete(steps.durations_ms, None, connections.run_id, connections.now_us()))
-    return committed
-
-
-def _begun(batch: Batch, connections: Connections, reason: str) -> OffsetCommit:
-    return OffsetCommit(
+    begun = OffsetCommit(
         batch_id=batch.batch_id,
         spark_session_id=None,
         spark_tag=batch.attempt,
@@ -95,3 +86,9 @@ def _begun(batch: Batch, connections: Connections, reason: str) -> OffsetCommit:
         started_at_us=batch.ingested_at_us,
         reason=reason,
     )
+    log(begun)
+    with steps.step("commit"):
+        committed = land(connections, intent)
+    log(IcebergSnapshotCreated(committed.snapshot_id, connections.run_id, connections.now_us()))
+    log(FlushComplete(steps.durations_ms, None, connections.run_id, connections.now_us()))
+    return committed

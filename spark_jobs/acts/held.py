@@ -6,10 +6,10 @@ its files where they are, discarding moves the table past its offsets, after whi
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_jobs.acts.act import act
+from spark_jobs.acts.skip import passed_over
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.lake.tables import progress_of
@@ -19,7 +19,6 @@ from spark_jobs.protocol.batch import Batch, BatchKind
 from spark_jobs.protocol.errors import CommitConflict, ConfigError
 from spark_jobs.protocol.fences import stands_at_starts
 from spark_jobs.protocol.progress import Progress
-from spark_jobs.protocol.skips import with_skipped
 from spark_jobs.recovery.recover import recover
 from spark_jobs.recovery.recovered import AdoptedBatch, HeldBatch, adopted_batch, held_batch
 from spark_jobs.txlog.entries import Attempt, IcebergSnapshotCreated, ParquetWritten, Published
@@ -51,8 +50,7 @@ def publish(
     ``several-held``), ``CommitConflict`` when the table moved on meanwhile, and what recovery raises.
     """
     table, chosen, batch = _choose(pipeline, connections, attempt)
-    at_us = connections.now_us()
-    word = Published(reason, connections.actor, connections.run_id, at_us)
+    word = Published(reason, connections.actor, connections.run_id, connections.now_us())
     connections.txlog.append(chosen.table_uuid, batch, word, reached=chosen.reached)
     connections.fail_points.reach("held.after-published")
     result = recover(pipeline, connections)
@@ -91,23 +89,11 @@ def discard(
                 table=batch.table,
                 attempt=batch.attempt,
             )
-        return replace(
-            progress,
-            next_offsets={**progress.next_offsets, **batch.ranges.ends},
-            starts={**batch.ranges.starts, **progress.starts},
-            skipped=with_skipped(progress.skipped, progress.generation, batch.ranges, f"discarded: {reason}"),
-        )
+        return passed_over(progress, batch.ranges, f"discarded: {reason}")
 
     discarded = held_batch(chosen, batch)
-    act(
-        pipeline.name,
-        table,
-        connections,
-        BatchKind.DISCARD,
-        reason=reason,
-        change=change,
-        ranges=batch.ranges,
-    )
+    kind, ranges = BatchKind.DISCARD, batch.ranges
+    act(pipeline.name, table, connections, kind, reason=reason, change=change, ranges=ranges)
     recover(pipeline, connections)
     return discarded
 
@@ -130,7 +116,7 @@ def _choose(
     look = f"{mends.command('held list', pipeline.name)} shows what is."
     if table is None or not chosen:
         raise ConfigError(
-            f"{'no batch is held' if attempt is None else f'no batch of attempt {attempt} is held'}",
+            "no batch is held" if attempt is None else f"no batch of attempt {attempt} is held",
             code="nothing-held",
             hint=look,
             pipeline=pipeline.name,

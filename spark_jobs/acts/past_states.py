@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from pyiceberg.table.snapshots import ancestors_of
 
 from spark_jobs.commit.anchor import is_harmless, may_be_meant
 from spark_jobs.lake.as_of import keeps_history
@@ -41,18 +43,15 @@ def state_at(table: Table, snapshot_id: int) -> EarlierState:
     Raises ``ConfigError``: ``no-history`` on a catalog that shows none, ``no-such-snapshot``, and
     ``not-our-snapshot`` when another writer added rows by then; what it took out or changed is as it is.
     """
-    since = _after(table, snapshot_id)
-    last = None
+    after = [summary_of(snapshot) for snapshot in _after(table, snapshot_id)]
+    target = table.metadata.snapshot_by_id(snapshot_id)
     for snapshot in _ancestors(table, snapshot_id):
         if not is_harmless(snapshot) and not may_be_meant(snapshot):
             raise _not_ours(table, snapshot)
-        if summary_of(snapshot).has_progress:
-            last = summary_of(snapshot)
+        if (last := summary_of(snapshot)).has_progress:
             break
-    target = table.metadata.snapshot_by_id(snapshot_id)
-    if last is None:
+    else:
         raise _not_ours(table, target)
-    after = map(summary_of, since)
     return EarlierState(
         snapshot_id,
         target.timestamp_ms if target else 0,
@@ -69,8 +68,7 @@ def snapshot_at(table: Table, at_ms: int) -> int:
 
     Raises ``ConfigError`` (``no-such-snapshot``) when all of them are later.
     """
-    head = table.metadata.current_snapshot_id
-    for snapshot in _ancestors(table, head) if head is not None else ():
+    for snapshot in _ancestors(table, table.metadata.current_snapshot_id):
         if snapshot.timestamp_ms <= at_ms:
             return snapshot.snapshot_id
     raise _no_such_snapshot(table, "of that time")
@@ -78,23 +76,27 @@ def snapshot_at(table: Table, at_ms: int) -> int:
 
 def _after(table: Table, snapshot_id: int) -> list[Snapshot]:
     """Return what came after it up to the last commit or, for one that compaction made since, up to main."""
-    _require_history(table)
+    if not keeps_history(table):
+        raise ConfigError(
+            "the catalog shows no earlier snapshot of the table: it keeps no history, or all have expired",
+            code="no-history",
+            hint="A range can be read again instead: ./sluice replay. Catalogs that keep their own versions"
+            " (Nessie) are set back by their own means.",
+            table=".".join(table.name()),
+        )
     for head in (progress_of(table).anchor, table.metadata.current_snapshot_id):
         since: list[Snapshot] = []
-        for snapshot in _ancestors(table, head) if head is not None else ():
+        for snapshot in _ancestors(table, head):
             if snapshot.snapshot_id == snapshot_id:
                 return since
             since.append(snapshot)
     raise _no_such_snapshot(table, str(snapshot_id))
 
 
-def _ancestors(table: Table, snapshot_id: int) -> Iterator[Snapshot]:
-    """Yield the snapshot, then its parent, and so on as far as they are kept."""
-    snapshot = table.metadata.snapshot_by_id(snapshot_id)
-    while snapshot is not None:
-        yield snapshot
-        parent = snapshot.parent_snapshot_id
-        snapshot = table.metadata.snapshot_by_id(parent) if parent is not None else None
+def _ancestors(table: Table, snapshot_id: int | None) -> Iterable[Snapshot]:
+    """Return the snapshot, its parent, and so on as far as they are kept; none for None."""
+    metadata = table.metadata
+    return ancestors_of(None if snapshot_id is None else metadata.snapshot_by_id(snapshot_id), metadata)
 
 
 def _last_drain(table: Table, snapshot_id: int) -> LastDrain | None:
@@ -109,17 +111,6 @@ def _last_drain(table: Table, snapshot_id: int) -> LastDrain | None:
                 summary.valid_through_ms,
             )
     return None
-
-
-def _require_history(table: Table) -> None:
-    if not keeps_history(table):
-        raise ConfigError(
-            "the catalog shows no earlier snapshot of the table: it keeps no history, or all have expired",
-            code="no-history",
-            hint="A range can be read again instead: ./sluice replay. Catalogs that keep their own versions"
-            " (Nessie) are set back by their own means.",
-            table=".".join(table.name()),
-        )
 
 
 def _no_such_snapshot(table: Table, which: str) -> ConfigError:

@@ -40,15 +40,20 @@ def skip(
         for part in ranges:
             next_offset = progress.next_offsets.get(part.partition, source.low[part.partition])
             _check_start(pipeline, part, next_offset)
-        return replace(
-            progress,
-            next_offsets={**progress.next_offsets, **ranges.ends},
-            starts={**ranges.starts, **progress.starts},
-            skipped=with_skipped(progress.skipped, progress.generation, ranges, reason),
-        )
+        return passed_over(progress, ranges, reason)
 
     change(progress_of(table))  # before anything is logged
     return act(pipeline.name, table, connections, BatchKind.SKIP, reason=reason, change=change, ranges=ranges)
+
+
+def passed_over(progress: Progress, ranges: OffsetRanges, reason: str) -> Progress:
+    """Return the progress past the ranges, which are remembered as skipped for the reason."""
+    return replace(
+        progress,
+        next_offsets={**progress.next_offsets, **ranges.ends},
+        starts={**ranges.starts, **progress.starts},
+        skipped=with_skipped(progress.skipped, progress.generation, ranges, reason),
+    )
 
 
 def _check_end(pipeline: PipelineConfig, source: SourceState, part: OffsetRange) -> None:

@@ -16,7 +16,6 @@ from spark_jobs.audit.removed import removed_by_others
 from spark_jobs.audit.row_check import row_check
 from spark_jobs.drain.planning import water_fill
 from spark_jobs.kafka.reader import RangeReader, open_reader
-from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.row_filters import rows_in
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.offsets import OffsetRange
@@ -100,8 +99,25 @@ class AuditResult(AuditCounts):
 class _Window:
     """What the table holds of one window: rows in offset order, and the offsets of its dead letters."""
 
+    offsets: OffsetRange
     rows: pa.Table
     dead_letter_offsets: Offsets
+
+    @property
+    def every(self) -> Offsets:
+        """The offsets of both, sorted."""
+        return np.sort(np.concatenate([self.rows.column(OFFSET).to_numpy(), self.dead_letter_offsets]))
+
+    @property
+    def counts(self) -> AuditCounts:
+        """What is there, whatever Kafka says."""
+        doubled = self.every[1:][np.diff(self.every) == 0]
+        return AuditCounts(
+            rows=self.rows.num_rows,
+            dead_letters=len(self.dead_letter_offsets),
+            duplicates=len(doubled),
+            examples=_examples("doubled", self.offsets.partition, doubled),
+        )
 
 
 def audit(
@@ -119,11 +135,7 @@ def audit(
     yet has nothing to compare: every count is 0 and ``lag`` is the whole topic.
     """
     source = connections.admin.source_state(pipeline.topic)
-    catalog = connections.open_catalog()
-    try:
-        table, dead_letters = both_tables(catalog, pipeline.table)
-    finally:
-        close_catalog(catalog)
+    table, dead_letters = both_tables(connections, pipeline.table)
     name_it = partial(AuditResult, pipeline=pipeline.name, topic=pipeline.topic, table=pipeline.table)
     if table is None:
         return name_it(lag=source.lag({}))
@@ -134,11 +146,16 @@ def audit(
     check = row_check(pipeline, table)
     with open_reader(connections.kafka, pipeline.topic) as reader:
         for window, is_skipped in windows:
-            held = _held(table, dead_letters, progress.generation, window)
-            if is_skipped or window.end <= source.low.get(window.partition, 0):
-                found, missing = _count_window(held, window, is_skipped=is_skipped), NO_OFFSETS
+            dead = dead_letter_offsets(table, dead_letters, progress.generation, window)
+            held = _Window(window, rows_in(table, window, progress.generation), dead)
+            missing = NO_OFFSETS
+            # Neither what has been skipped nor what Kafka no longer holds is compared with it.
+            if is_skipped:
+                found = replace(held.counts, skipped=len(window) - len(np.unique(held.every)))
+            elif window.end <= source.low.get(window.partition, 0):
+                found = replace(held.counts, gone=len(window))
             else:
-                found, missing = _compare_window(check, reader, held, window)
+                found, missing = _compare_window(check, reader, held)
             if len(missing):
                 lakes = [table] if dead_letters is None else [table, dead_letters]
                 removed = removed_by_others(lakes, window, progress.generation, missing)
@@ -170,44 +187,13 @@ def _windows(
                 yield from ((window, is_skipped) for window in piece.cut(WINDOW_OFFSETS))
 
 
-def _held(table: Table, dead_letters: Table | None, generation: int, window: OffsetRange) -> _Window:
-    return _Window(
-        rows_in(table, window, generation), dead_letter_offsets(table, dead_letters, generation, window)
-    )
-
-
-def _count_window(held: _Window, window: OffsetRange, *, is_skipped: bool) -> AuditCounts:
-    """Counts of what is not compared with Kafka: it has been skipped, or Kafka no longer holds it."""
-    found = _held_of(held, window)
-    if not is_skipped:
-        return replace(found, gone=len(window))
-    return replace(found, skipped=len(window) - len(np.unique(_offsets_of(held))))
-
-
-def _offsets_of(held: _Window) -> Offsets:
-    return np.sort(np.concatenate([held.rows.column(OFFSET).to_numpy(), held.dead_letter_offsets]))
-
-
-def _held_of(held: _Window, window: OffsetRange) -> AuditCounts:
-    every = _offsets_of(held)
-    doubled = every[1:][np.diff(every) == 0]
-    return AuditCounts(
-        rows=held.rows.num_rows,
-        dead_letters=len(held.dead_letter_offsets),
-        duplicates=len(doubled),
-        examples=_examples("doubled", window.partition, doubled),
-    )
-
-
-def _compare_window(
-    check: RowCheck, reader: RangeReader, held: _Window, window: OffsetRange
-) -> tuple[AuditCounts, Offsets]:
+def _compare_window(check: RowCheck, reader: RangeReader, held: _Window) -> tuple[AuditCounts, Offsets]:
     """Counts, and the offsets of readable records that are nowhere."""
-    found, every = _held_of(held, window), _offsets_of(held)
+    found, every = held.counts, held.every
     row_offsets = held.rows.column(OFFSET).to_numpy()
     first_rows = held.rows.take(np.unique(row_offsets, return_index=True)[1])
     missing = [NO_OFFSETS]
-    for chunk in reader.read(window):
+    for chunk in reader.read(held.offsets):
         compared, absent = _compare_chunk(check, chunk, first_rows, every)
         found += compared
         missing.append(absent)

@@ -13,28 +13,29 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from spark_jobs.commit.dead_letters import still_owed
+from spark_jobs.connections.tables import load_fresh
 from spark_jobs.lake.row_filters import offsets_in
-from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
+from spark_jobs.lake.tables import dead_letters_of, progress_of
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import PendingDeadLetters
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+
+    from spark_jobs.connections.connect import Connections
 
 # A busy table is committed to every few seconds, and loaded in milliseconds.
 _TRIES = 5
 
 
-def both_tables(catalog: Catalog, identifier: str) -> tuple[Table | None, Table | None]:
+def both_tables(connections: Connections, identifier: str) -> tuple[Table | None, Table | None]:
     """A table and its dead letters as they stood together: nothing was committed to the table in between."""
     for _ in range(_TRIES):
-        table, dead_letters = (
-            load_table(catalog, name) for name in (identifier, dead_letters_of(identifier))
-        )
-        now = load_table(catalog, identifier)
+        table = load_fresh(connections, identifier)
+        dead_letters = load_fresh(connections, dead_letters_of(identifier))
+        now = load_fresh(connections, identifier)
         if table is None or (now is not None and now.metadata_location == table.metadata_location):
             break
     return table, dead_letters

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -17,7 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.manifest import FileFormat, read_manifest_list
 
-from spark_jobs.audit.findings import Finding, replay_command
+from spark_jobs.audit.findings import Finding, MetadataAudit, replay_command
+from spark_jobs.lake.data_files import whole_number
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol import mends
 from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
@@ -43,19 +43,11 @@ _UNREADABLE = (
 )
 
 
-@dataclass(slots=True)
-class FileCounts:
-    """What was looked at so far."""
-
-    metadata_files: int = 0
-    data_files: int = 0
-    data_bytes: int = 0
-
-
 def audit_files(
-    table: Table, pipeline: str, counts: FileCounts, on_progress: Callable[[FileCounts], None]
+    table: Table, counts: MetadataAudit, on_progress: Callable[[MetadataAudit], None]
 ) -> Iterator[Finding]:
     """Return what is wrong with the table's files, those of main first. ``counts`` is counted up."""
+    pipeline = counts.pipeline
     yield from _look_at(table, table.metadata_location, None, _roll_back(table, pipeline, None))
     counts.metadata_files += 1
     seen_manifests: set[str] = set()
@@ -151,8 +143,7 @@ def _replay(table: Table, pipeline: str, file: DataFile) -> str:
     if not set(ids) <= lower.keys() & upper.keys():
         return _roll_back(table, pipeline, table.metadata.current_snapshot())
     (first, start, _), (last, end, born) = (
-        [int.from_bytes(bounds[field_id], "little", signed=True) for field_id in ids]
-        for bounds in (lower, upper)
+        [whole_number(bounds[field_id]) for field_id in ids] for bounds in (lower, upper)
     )
     if born != progress_of(table).generation:
         return _roll_back(table, pipeline, table.metadata.current_snapshot())

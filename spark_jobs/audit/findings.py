@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import Batch, BatchKind
-from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.txlog.entries import Attempt, Closed, Swept
 from spark_jobs.txlog.phases import PHASE_NUMBERS, Phase
@@ -24,6 +23,25 @@ class Finding:
     mend: str
 
 
+@dataclass(slots=True)
+class MetadataAudit:
+    """Counts of what was looked at, table and dead-letter table together, and at most 1,000 findings."""
+
+    pipeline: str
+    table: str
+    snapshots: int = 0
+    metadata_files: int = 0
+    data_files: int = 0
+    data_bytes: int = 0
+    attempts: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def is_clean(self) -> bool:
+        """Nothing was found."""
+        return not self.findings
+
+
 def replay_command(pipeline: str, ranges: str) -> str:
     """The command that makes these ranges (``P:START-END`` each, separated by spaces) anew from Kafka."""
     return mends.act("replay", pipeline, *(f"--range {each}" for each in ranges.split()), quote='"')
@@ -38,7 +56,8 @@ def log_findings(
     ``in_history`` are the attempts whose snapshots are kept.
     """
     attempts = tuple(attempts)
-    rolled_back_us = max((a.started_at_us for a in attempts if _kind(a) is BatchKind.ROLLBACK), default=0)
+    rollbacks = (a.started_at_us for a in attempts if a.batch and a.batch.kind is BatchKind.ROLLBACK)
+    rolled_back_us = max(rollbacks, default=0)
     for attempt in attempts:
         batch = attempt.batch
         if batch is None:
@@ -49,7 +68,7 @@ def log_findings(
         # An act has no files to miss: its commit may come after recovery has called it undone.
         is_swept = batch.kind.writes_files and bool(attempt.entry(Swept) or attempt.entry(Closed))
         if is_swept and (attempt.uuid in in_history or progress.has_landed(attempt.uuid)):
-            mend = replay_command(pipeline, _spelled(batch.ranges))
+            mend = replay_command(pipeline, str(batch.ranges))
             yield Finding("the log says it was swept, and it landed", attempt.uuid, mend)
         is_judged = attempt.reached == _COMPLETE and attempt.started_at_us > rolled_back_us
         if is_judged and not _holds(progress, batch):
@@ -60,16 +79,8 @@ def log_findings(
             )
 
 
-def _kind(attempt: Attempt) -> BatchKind | None:
-    return attempt.batch.kind if attempt.batch else None
-
-
 def _holds(progress: Progress, batch: Batch) -> bool:
     if batch.kind is not BatchKind.DRAIN or progress.has_landed(batch.attempt):
         return True
     known = {**progress.earlier, progress.generation: progress.next_offsets}.get(batch.generation, {})
     return all(known.get(each.partition, 0) >= each.end for each in batch.ranges)
-
-
-def _spelled(ranges: OffsetRanges) -> str:
-    return " ".join(f"{each.partition}:{each.start}-{each.end}" for each in ranges)

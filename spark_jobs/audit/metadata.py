@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from spark_jobs.audit.files import FileCounts, audit_files
-from spark_jobs.audit.findings import Finding, log_findings, replay_command
+from spark_jobs.audit.files import audit_files
+from spark_jobs.audit.findings import Finding, MetadataAudit, log_findings, replay_command
 from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.connections.tables import load_fresh
 from spark_jobs.health.table_facts import main_history, table_facts
-from spark_jobs.lake.catalog import close_catalog
-from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of, summary_of
+from spark_jobs.lake.tables import dead_letters_of, progress_of, summary_of
 from spark_jobs.protocol import mends
 from spark_jobs.txlog.entries import Attempt
 
@@ -25,30 +25,11 @@ MAX_FINDINGS = 1_000
 _TRIES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataAudit:
-    """Counts of what was looked at, table and dead-letter table together, and at most 1,000 findings."""
-
-    pipeline: str
-    table: str
-    snapshots: int = 0
-    metadata_files: int = 0
-    data_files: int = 0
-    data_bytes: int = 0
-    attempts: int = 0
-    findings: tuple[Finding, ...] = ()
-
-    @property
-    def is_clean(self) -> bool:
-        """Nothing was found."""
-        return not self.findings
-
-
 def audit_metadata(
     pipeline: PipelineConfig,
     connections: Connections,
     *,
-    on_progress: Callable[[FileCounts], None] = lambda _counts: None,
+    on_progress: Callable[[MetadataAudit], None] = lambda _counts: None,
 ) -> MetadataAudit:
     """Look at every file the metadata names, and hold the log and the kept snapshots against each other.
 
@@ -56,37 +37,26 @@ def audit_metadata(
     ``RetryableError`` when catalog or log cannot be read.
     """
     for tries_left in reversed(range(_TRIES)):
-        attempts = _attempts(pipeline, connections)
         tables = _load(pipeline, connections)
-        counts = FileCounts()
-        findings: list[Finding] = []
-        for finding in _findings(pipeline, tables, attempts, counts, on_progress):
-            findings.append(finding)
-            if len(findings) == MAX_FINDINGS:
-                break
-        if not findings or not tries_left or _places(_load(pipeline, connections)) == _places(tables):
+        attempts = connections.txlog.attempts(str(tables[0].metadata.table_uuid)) if tables else ()
+        tables = _load(pipeline, connections)  # after the log: what landed in between is no contradiction
+        found = MetadataAudit(pipeline.name, pipeline.table, attempts=len(attempts))
+        found.snapshots = sum(len(table.metadata.snapshots) for table in tables)
+        found.findings += islice(_findings(pipeline, tables, attempts, found, on_progress), MAX_FINDINGS)
+        if not found.findings or not tries_left or _places(_load(pipeline, connections)) == _places(tables):
             break
-    return MetadataAudit(
-        pipeline.name,
-        pipeline.table,
-        sum(len(table.metadata.snapshots) for table in tables),
-        counts.metadata_files,
-        counts.data_files,
-        counts.data_bytes,
-        len(attempts),
-        tuple(findings),
-    )
+    return found
 
 
 def _findings(
     pipeline: PipelineConfig,
     tables: list[Table],
     attempts: tuple[Attempt, ...],
-    counts: FileCounts,
-    on_progress: Callable[[FileCounts], None],
+    counts: MetadataAudit,
+    on_progress: Callable[[MetadataAudit], None],
 ) -> Iterator[Finding]:
     for table in tables:
-        yield from audit_files(table, pipeline.name, counts, on_progress)
+        yield from audit_files(table, counts, on_progress)
     if tables:
         yield from _commit_findings(pipeline, tables[0])
         attempts_of_main = (summary_of(snapshot).attempt for snapshot in main_history(tables[0]))
@@ -112,19 +82,10 @@ def _commit_findings(pipeline: PipelineConfig, table: Table) -> Iterator[Finding
         yield Finding("the offsets are not contiguous", hole, mend)
 
 
-def _attempts(pipeline: PipelineConfig, connections: Connections) -> tuple[Attempt, ...]:
-    tables = _load(pipeline, connections)
-    return connections.txlog.attempts(str(tables[0].metadata.table_uuid)) if tables else ()
-
-
 def _load(pipeline: PipelineConfig, connections: Connections) -> list[Table]:
     """Return the table and its dead-letter table; empty before the first drain."""
-    catalog = connections.open_catalog()
-    try:
-        table = load_table(catalog, pipeline.table)
-        dead_letters = load_table(catalog, dead_letters_of(pipeline.table)) if table else None
-    finally:
-        close_catalog(catalog)
+    table = load_fresh(connections, pipeline.table)
+    dead_letters = load_fresh(connections, dead_letters_of(pipeline.table)) if table else None
     return [each for each in (table, dead_letters) if each is not None]
 
 

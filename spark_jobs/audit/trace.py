@@ -127,11 +127,12 @@ def _trace(facts: _Facts, spot: Spot) -> Trace:
         return found
     is_current = spot.generation == progress.generation
     if is_current and spot.offset >= progress.next_offsets.get(spot.partition, 0):
-        return _judged(unjudged, _judge_undrained(facts, spot))
+        judged = _judge_undrained(facts, spot)
+        return replace(unjudged, where=judged.where, why=judged.why)
     if is_current and spot.offset < progress.starts.get(spot.partition, 0):
         start = progress.starts[spot.partition]
         why = f"the pipeline began at offset {start} of the partition; a replay can bring what is before it"
-        return _judged(unjudged, Judgement(Where.BEFORE_START, why))
+        return replace(unjudged, where=Where.BEFORE_START, why=why)
     return _trace_rowless(facts, unjudged, entries)
 
 
@@ -143,9 +144,14 @@ def _in_tables(facts: _Facts, unjudged: Trace, entries: list[BookEntry]) -> Trac
     if place is not None:
         # Files are named after their attempt, until compaction rewrites them.
         entry = next((entry for entry in writing if entry.attempt in place.file), newest)
-        found = _judged(unjudged, Judgement(Where.ROW, f"it is in {facts.pipeline.table}"))
-        snapshot_id = facts.table.metadata.current_snapshot_id
-        return replace(found, entry=entry, place=place, snapshot_id=snapshot_id)
+        return replace(
+            unjudged,
+            where=Where.ROW,
+            why=f"it is in {facts.pipeline.table}",
+            entry=entry,
+            place=place,
+            snapshot_id=facts.table.metadata.current_snapshot_id,
+        )
     if facts.dead_letters is None:
         return None
     dead = find_row(facts.dead_letters, unjudged.spot, ("phase", "field", "error"))
@@ -153,9 +159,8 @@ def _in_tables(facts: _Facts, unjudged: Trace, entries: list[BookEntry]) -> Trac
         return None
     field = f" of the field {dead.row['field']}" if dead.row["field"] else ""
     why = f"it did not pass the phase {dead.row['phase']}{field}: {dead.row['error']}"
-    found = _judged(unjudged, Judgement(Where.DEAD_LETTER, why))
-    snapshot_id = facts.dead_letters.metadata.current_snapshot_id
-    return replace(found, entry=newest, place=dead, snapshot_id=snapshot_id)
+    at = facts.dead_letters.metadata.current_snapshot_id
+    return replace(unjudged, where=Where.DEAD_LETTER, why=why, entry=newest, place=dead, snapshot_id=at)
 
 
 def _judge_undrained(facts: _Facts, spot: Spot) -> Judgement:
@@ -184,7 +189,7 @@ def _trace_rowless(facts: _Facts, unjudged: Trace, entries: list[BookEntry]) -> 
     spot, entry = unjudged.spot, entries[0] if entries else None
     passed_over = _passed_over(facts, spot, entry)
     if passed_over is not None:
-        return replace(_judged(unjudged, Judgement(Where.SKIPPED, passed_over)), entry=entry)
+        return replace(unjudged, where=Where.SKIPPED, why=passed_over, entry=entry)
     drained = next((r for r in entry.ranges if r.partition == spot.partition), None) if entry else None
     tables = [table for table in (facts.table, facts.dead_letters) if table is not None]
     there = sum(count_rows(table, spot.generation, drained) for table in tables) if drained else 0
@@ -192,7 +197,7 @@ def _trace_rowless(facts: _Facts, unjudged: Trace, entries: list[BookEntry]) -> 
     judged = judge_rowless(_ask_kafka(facts, spot), booked, there)
     could_be_removed = judged.where in {Where.REMOVED, Where.UNKNOWN}
     by = removed_by(facts.table, spot) if could_be_removed else None
-    return replace(_judged(unjudged, judged), entry=entry, removed_by=by)
+    return replace(unjudged, where=judged.where, why=judged.why, entry=entry, removed_by=by)
 
 
 def _passed_over(facts: _Facts, spot: Spot, entry: BookEntry | None) -> str | None:
@@ -240,9 +245,5 @@ def _entries_of(facts: _Facts, spot: Spot) -> list[BookEntry]:
 
 def _covers(entry: BookEntry, spot: Spot) -> bool:
     return entry.generation == spot.generation and any(
-        r.partition == spot.partition and r.start <= spot.offset < r.end for r in entry.ranges
+        r.partition == spot.partition and spot.offset in r for r in entry.ranges
     )
-
-
-def _judged(trace: Trace, judgement: Judgement) -> Trace:
-    return replace(trace, where=judgement.where, why=judgement.why)

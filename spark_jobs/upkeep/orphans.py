@@ -17,24 +17,17 @@ _MANIFEST_SUFFIX = ".avro"
 
 
 @dataclass(frozen=True, slots=True)
-class Unfinished:
-    """An attempt of the log that is not history: its files carry ``name_part`` in their names."""
-
-    name_part: str
-    started_at_us: int
-
-
-@dataclass(frozen=True, slots=True)
 class OrphanFacts:
     """What a listed file is judged by.
 
     ``named`` is everything that metadata read after the log names, as ``normalise_path`` spells it.
-    ``unfinished`` was read after the listing. Files modified at or after ``before_us`` (since the epoch) are
-    too young.
+    ``unfinished`` are the attempts of the log that are not history, read after the listing, with the time
+    each began; their files carry their names. Files modified at or after ``before_us`` are too young. Times
+    are microseconds since the epoch.
     """
 
     named: frozenset[str]
-    unfinished: tuple[Unfinished, ...]
+    unfinished: Mapping[str, int]
     before_us: int
 
 
@@ -62,13 +55,12 @@ def judge_orphans(listed: Mapping[str, int | None], facts: OrphanFacts) -> Verdi
 def overlaps(locations: Iterable[str], others: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
     """Names of the other tables with a location in, equal to or around one of these."""
     own = tuple(filter(None, locations))
-    return tuple(
-        sorted(
-            name
-            for name, foreign in others.items()
-            if any(is_inside(a, b) or is_inside(b, a) for a in own for b in foreign if b)
-        )
+    around = (
+        name
+        for name, foreign in others.items()
+        if any(is_inside(a, b) or is_inside(b, a) for a in own for b in foreign if b)
     )
+    return tuple(sorted(around))
 
 
 def _kept_because(address: str, modified_us: int | None, facts: OrphanFacts) -> str | None:
@@ -79,9 +71,11 @@ def _kept_because(address: str, modified_us: int | None, facts: OrphanFacts) -> 
         return "young"
     if normalise_path(address) in facts.named:
         return "named"
-    if any(attempt.name_part in name for attempt in facts.unfinished):
+    if any(attempt in name for attempt in facts.unfinished):
         return "unfinished"
     # The manifests of a commit that is still under way: a process that is stopped for days may yet send it.
-    if name.endswith(_MANIFEST_SUFFIX) and any(modified_us >= a.started_at_us for a in facts.unfinished):
+    if name.endswith(_MANIFEST_SUFFIX) and any(
+        modified_us >= began_us for began_us in facts.unfinished.values()
+    ):
         return "unfinished"
     return None

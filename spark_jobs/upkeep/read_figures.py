@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.manifest import DataFileContent, ManifestContent
 
@@ -58,7 +58,7 @@ def file_figures(table: Table) -> TableFigures:
 
 @dataclass(slots=True)
 class _Count:
-    """Sums under way; ``small`` and ``medium`` are by partition."""
+    """Sums under way, by the names of the figures; ``small`` and ``medium`` are by partition."""
 
     metadata: TableMetadata
     small: Counter[Hashable] = field(default_factory=Counter)
@@ -86,14 +86,9 @@ class _Count:
             self.medium[partition] += 1
 
     def figures(self) -> TableFigures:
+        sums: dict[str, Any] = self.sums
         return TableFigures(
-            data_files=self.sums["data_files"],
-            delete_files=self.sums["delete_files"],
-            rows=self.sums["rows"],
-            bytes=self.sums["bytes"],
-            manifests=self.sums["manifests"],
-            small_manifests=self.sums["small_manifests"],
-            manifest_bytes=self.sums["manifest_bytes"],
+            **sums,
             small_files=self.small.total(),
             medium_files=self.medium.total(),
             mergeable_small_files=_mergeable(self.small),

@@ -18,7 +18,7 @@ from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.storage.file_listing import modified_us
 from spark_jobs.storage.paths import is_local, normalise_path
 from spark_jobs.upkeep.kind import Done
-from spark_jobs.upkeep.orphans import OrphanFacts, Unfinished, Verdicts, judge_orphans, overlaps
+from spark_jobs.upkeep.orphans import OrphanFacts, Verdicts, judge_orphans, overlaps
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -47,12 +47,9 @@ def remove_orphans(work: TableWork) -> Done:
         for path in verdicts.deletable:
             work.connections.fail_points.reach("orphans.before-delete")
             delete_file(work.table, path)
-    deletable = "to delete" if work.is_rehearsal else "deleted"
-    work.say(f"{work.identifier}: {len(listed):,} found, {len(verdicts.deletable):,} {deletable}")
-    counts = {
-        "deletable" if work.is_rehearsal else "deleted": len(verdicts.deletable),
-        "dropped_tables": stillborn,
-    }
+    name, said = ("deletable", "to delete") if work.is_rehearsal else ("deleted", "deleted")
+    work.say(f"{work.identifier}: {len(listed):,} found, {len(verdicts.deletable):,} {said}")
+    counts = {name: len(verdicts.deletable), "dropped_tables": stillborn}
     return Done(counts | {f"kept_{reason}": number for reason, number in verdicts.kept.items()})
 
 
@@ -89,18 +86,11 @@ def _list_files(work: TableWork) -> dict[str, int | None]:
 def _judge(work: TableWork, listed: dict[str, int | None]) -> Verdicts:
     asked = frozenset(map(normalise_path, listed))
     # The log of all tables is the data table's.
-    unfinished = _unfinished(work)
+    data = load_fresh(work.connections, work.pipeline_tables[0])
+    unfinished = work.connections.txlog.begun(str(data.metadata.table_uuid)) if data else {}
     tables = [table for name in work.pipeline_tables if (table := load_fresh(work.connections, name))]
     named = frozenset[str]().union(*(named_of(table, asked) for table in tables))
     return judge_orphans(listed, OrphanFacts(named, unfinished, _before_us(work)))
-
-
-def _unfinished(work: TableWork) -> tuple[Unfinished, ...]:
-    data = load_fresh(work.connections, work.pipeline_tables[0])
-    if data is None:
-        return ()
-    begun = work.connections.txlog.begun(str(data.metadata.table_uuid))
-    return tuple(Unfinished(attempt, since_us) for attempt, since_us in begun.items())
 
 
 def _before_us(work: TableWork) -> int:

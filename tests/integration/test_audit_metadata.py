@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.audit.metadata import MetadataAudit, audit_metadata
+from spark_jobs.audit.metadata import audit_metadata
 from spark_jobs.storage.paths import normalise_path
 from spark_jobs.txlog.entries import FlushComplete, IcebergSnapshotCreated, Swept
 from tests.support.lake import Lake
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
-    from spark_jobs.audit.findings import Finding
+    from spark_jobs.audit.findings import Finding, MetadataAudit
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def _only(result: MetadataAudit) -> Finding:
 def test_a_whole_table_has_no_finding(landed: Scene) -> None:
     """Everything was looked at: three batches and a dead-letter file, every snapshot, every attempt."""
     result = _audit(landed)
-    assert result.findings == ()
+    assert result.findings == []
     assert (result.data_files, result.attempts) == (4, 3)
     assert result.snapshots == len(landed.lake.load().metadata.snapshots) + len(
         landed.dead_letter_table().metadata.snapshots
@@ -167,7 +167,7 @@ def test_a_table_that_changes_meanwhile_is_looked_at_anew(landed: Scene) -> None
         if landed.lake.load().metadata.snapshot_by_id(oldest.snapshot_id) is not None:
             landed.lake.load().maintenance.expire_snapshots().by_id(oldest.snapshot_id).commit()
 
-    assert audit_metadata(landed.pipeline, landed.connections, on_progress=expire).findings == ()
+    assert audit_metadata(landed.pipeline, landed.connections, on_progress=expire).findings == []
 
 
 @pytest.mark.rest
@@ -177,7 +177,7 @@ def test_files_in_an_object_store_are_found_gone_too(
     """Through the table's own file access."""
     scene = make_scene(Lake("rest", rest_catalog_properties, tmp_path.name), str(tmp_path / "state"))
     _land(scene, 0, 10)
-    assert _audit(scene).findings == ()
+    assert _audit(scene).findings == []
     table = scene.lake.load()
     (task,) = table.scan().plan_files()
     table.io.delete(task.file.file_path)

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from spark_jobs.storage.paths import is_local, normalise_path
-from spark_jobs.upkeep.orphans import OrphanFacts, Unfinished, judge_orphans, overlaps
+from spark_jobs.upkeep.orphans import OrphanFacts, judge_orphans, overlaps
 
 BEFORE_US = 1_000
 ATTEMPT = "7a5e0c3e-1111-4222-8333-444455556666"
-FACTS = OrphanFacts(named=frozenset(), unfinished=(), before_us=BEFORE_US)
+FACTS = OrphanFacts(named=frozenset(), unfinished={}, before_us=BEFORE_US)
 OLD = "file:/lake/t/data/old.parquet"
 
 
@@ -52,7 +52,7 @@ def test_a_named_file_stays_however_it_is_spelled(listed: str, named: str) -> No
 
 def test_files_of_an_unfinished_attempt_stay() -> None:
     """By its name in theirs, wherever a location provider put them and however old they are."""
-    facts = replace(FACTS, unfinished=(Unfinished(ATTEMPT, 500),))
+    facts = replace(FACTS, unfinished={ATTEMPT: 500})
     ours = f"s3://b/t/data/0011/{ATTEMPT}-0-12ab.parquet"
     assert deletable({ours: 1, "s3://b/t/data/other.parquet": 1}, facts) == ("s3://b/t/data/other.parquet",)
     assert deletable({f"s3://b/{ATTEMPT}/data/x.parquet": 1}, facts) != ()
@@ -60,7 +60,7 @@ def test_files_of_an_unfinished_attempt_stay() -> None:
 
 def test_manifests_written_since_an_unfinished_attempt_began_stay() -> None:
     """A process that is stopped for days may yet send the commit it has staged."""
-    facts = replace(FACTS, unfinished=(Unfinished(ATTEMPT, 500),))
+    facts = replace(FACTS, unfinished={ATTEMPT: 500})
     before, since = "file:/lake/t/metadata/a-m0.avro", "file:/lake/t/metadata/snap-1-0-b.avro"
     assert deletable({before: 499, since: 500}, facts) == (before,)
     assert deletable({before: 499, since: 500}, FACTS) == (before, since)

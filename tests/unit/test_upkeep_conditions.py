@@ -8,7 +8,7 @@ import pytest
 
 from spark_jobs.config.settings import UpkeepSettings
 from spark_jobs.upkeep.figures import MEDIUM, SMALL, TableFigures
-from spark_jobs.upkeep.kinds.compaction import MEDIUM_FACTOR, due_tiers, full_tiers
+from spark_jobs.upkeep.kinds.compaction import MEDIUM_FACTOR, full_tiers
 from spark_jobs.upkeep.kinds.manifests import MANIFESTS_DUE
 from spark_jobs.upkeep.kinds.snapshots import expiry_cutoff_ms
 from spark_jobs.upkeep.registry import due_upkeep
@@ -48,10 +48,10 @@ def test_either_table_makes_the_pipeline_due() -> None:
 def test_medium_files_wait_for_more_of_them() -> None:
     """Rewriting a medium file costs more, so that more of them must have come together."""
     enough = 20 * MEDIUM_FACTOR
-    assert due_tiers(replace(IDLE, mergeable_medium_files=enough - 1), SETTINGS) == ()
-    assert due_tiers(replace(IDLE, mergeable_medium_files=enough), SETTINGS) == (MEDIUM,)
+    assert full_tiers(replace(IDLE, mergeable_medium_files=enough - 1), SETTINGS.compact_above) == ()
+    assert full_tiers(replace(IDLE, mergeable_medium_files=enough), SETTINGS.compact_above) == (MEDIUM,)
     both = replace(IDLE, mergeable_small_files=20, mergeable_medium_files=enough)
-    assert due_tiers(both, SETTINGS) == (SMALL, MEDIUM)
+    assert full_tiers(both, SETTINGS.compact_above) == (SMALL, MEDIUM)
     assert full_tiers(replace(IDLE, mergeable_small_files=1), 1) == (SMALL,)
 
 

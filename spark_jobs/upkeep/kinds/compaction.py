@@ -11,9 +11,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from spark_jobs.config.settings import UpkeepSettings
 from spark_jobs.protocol.errors import RetryableError
-from spark_jobs.protocol.progress import Progress
 from spark_jobs.upkeep.figures import MEDIUM, MIN_FILES_TO_MERGE, SMALL, TableFigures, Tier
 from spark_jobs.upkeep.kind import Done, State, UpkeepKind
 
@@ -34,28 +32,21 @@ _NO_MAXIMUM = 1 << 50
 
 def find_reason(state: State) -> str | None:
     """Return why a table should be compacted, or None."""
-    reasons = (_reason(figures, state.settings) for figures in state.rewritable)
-    return next(filter(None, reasons), None)
-
-
-def due_tiers(figures: TableFigures, settings: UpkeepSettings) -> tuple[Tier, ...]:
-    """Return the tiers that have enough files for a compaction, small ones first."""
-    return full_tiers(figures, settings.compact_above)
+    for figures in state.rewritable:
+        if tiers := full_tiers(figures, state.settings.compact_above):
+            files = _mergeable(figures)
+            return ", ".join(f"{files[tier]:,} {tier.name} data files can be merged" for tier in tiers)
+    return None
 
 
 def full_tiers(figures: TableFigures, least: int) -> tuple[Tier, ...]:
     """Return the tiers with ``least`` files that can be merged, a multiple of it among medium ones."""
-    tiers = {
-        SMALL: (figures.mergeable_small_files, least),
-        MEDIUM: (figures.mergeable_medium_files, least * MEDIUM_FACTOR),
-    }
-    return tuple(tier for tier, (files, enough) in tiers.items() if files >= enough)
+    enough = {SMALL: least, MEDIUM: least * MEDIUM_FACTOR}
+    return tuple(tier for tier, files in _mergeable(figures).items() if files >= enough[tier])
 
 
-def _reason(figures: TableFigures, settings: UpkeepSettings) -> str:
-    files = {SMALL: figures.mergeable_small_files, MEDIUM: figures.mergeable_medium_files}
-    parts = [f"{files[tier]:,} {tier.name} data files can be merged" for tier in due_tiers(figures, settings)]
-    return ", ".join(parts)
+def _mergeable(figures: TableFigures) -> dict[Tier, int]:
+    return {SMALL: figures.mergeable_small_files, MEDIUM: figures.mergeable_medium_files}
 
 
 def compact(work: TableWork) -> Done:
@@ -69,7 +60,7 @@ def compact(work: TableWork) -> Done:
         return Done(note="the catalog shows no snapshot history, which compaction needs")
     cold_before = dt.datetime.fromtimestamp(work.connections.now_us() / 1e6 - COLD_AFTER_SECONDS, dt.UTC)
     figures = work.figures
-    least = 1 if not due_tiers(figures, work.settings) else work.settings.compact_above
+    least = work.settings.compact_above if full_tiers(figures, work.settings.compact_above) else 1
     counts: Counter[str] = Counter()
     failed_files = 0
     for tier in full_tiers(figures, least):
@@ -86,7 +77,8 @@ def compact(work: TableWork) -> Done:
     if not counts:
         return Done(note="no partition has enough small files to merge")
     if counts["rewritten_files"] or not failed_files:
-        _reanchor(work, figures.data_files)
+        work.make_anchor(lambda progress: replace(progress, compacted_files=figures.data_files))
+        work.connections.fail_points.reach("compact.after-reanchor")
     if failed_files:
         raise RetryableError(
             f"{failed_files:,} files could not be merged, {counts['rewritten_files']:,} could",
@@ -156,11 +148,3 @@ def _options(tier: Tier) -> dict[str, Any]:
         "max-concurrent-file-group-rewrites": CONCURRENT_GROUPS,
         "partial-progress.enabled": "true",
     }
-
-
-def _reanchor(work: TableWork, data_files: int) -> None:
-    def compacted(progress: Progress) -> Progress:
-        return replace(progress, compacted_files=data_files)
-
-    work.make_anchor(compacted)
-    work.connections.fail_points.reach("compact.after-reanchor")

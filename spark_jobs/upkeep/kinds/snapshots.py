@@ -15,8 +15,6 @@ from spark_jobs.upkeep.figures import TableFigures
 from spark_jobs.upkeep.kind import Done, State, UpkeepKind
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
-
     from spark_jobs.upkeep.table_work import TableWork
 
 # Expiring one snapshot a minute would be a Spark job a minute: let some more come together first.
@@ -37,22 +35,23 @@ def expire_snapshots(work: TableWork) -> Done:
     """
     if work.figures.keeps_garbage:
         return Done(note="the catalog keeps history of its own (gc.enabled is false) and expires it itself")
-    times_ms, now_ms = _main_times_ms(work.table), work.connections.now_us() // 1000
-    cutoff_ms = expiry_cutoff_ms(times_ms, work.settings, now_ms)
+    from spark_jobs.health.table_facts import main_history  # noqa: PLC0415  (the sensor asks only what is due)
+
+    times_ms = [snapshot.timestamp_ms for snapshot in reversed(main_history(work.table))]
+    cutoff_ms = expiry_cutoff_ms(times_ms, work.settings, work.connections.now_us() // 1000)
     if cutoff_ms is None:
         return Done(note="no snapshot is beyond what is kept")
     # Expiry may cut the chain from main to the anchor, which is how a rollback is noticed.
     work.make_anchor()
     work.connections.fail_points.reach("expire.after-reanchor")
     work.say(f"{work.identifier}: expiring, {work.figures.snapshots:,} snapshots")
-    found = work.call(
-        "expire_snapshots",
-        older_than=dt.datetime.fromtimestamp(cutoff_ms / 1000, dt.UTC),
-        retain_last=1,
-    )
+    cutoff = dt.datetime.fromtimestamp(cutoff_ms / 1000, dt.UTC)
+    found = work.call("expire_snapshots", older_than=cutoff, retain_last=1)
     work.connections.fail_points.reach("expire.after-procedure")
     deleted = {name.removesuffix("_count"): number for name, number in found.items() if number}
-    return Done({"expired_snapshots": _expired(work), **deleted})
+    left = {snapshot.snapshot_id for snapshot in work.reload().metadata.snapshots}
+    expired = sum(snapshot.snapshot_id not in left for snapshot in work.table.metadata.snapshots)
+    return Done({"expired_snapshots": expired, **deleted})
 
 
 def expiry_cutoff_ms(newest_first_ms: Sequence[int], settings: UpkeepSettings, now_ms: int) -> int | None:
@@ -88,19 +87,3 @@ def _reason(figures: TableFigures, settings: UpkeepSettings, now_ms: int) -> str
     if age_seconds > settings.keep_snapshots_for_seconds * (1 + SNAPSHOT_AGE_SLACK_SHARE):
         return f"the oldest snapshot is {age_seconds / 3600:,.0f} h old"
     return None
-
-
-def _main_times_ms(table: Table) -> list[int]:
-    """Return the times of main's snapshots, the newest first, as far as they are there."""
-    times: list[int] = []
-    snapshot = table.metadata.current_snapshot()
-    while snapshot is not None:
-        times.append(snapshot.timestamp_ms)
-        parent = snapshot.parent_snapshot_id
-        snapshot = table.metadata.snapshot_by_id(parent) if parent is not None else None
-    return times
-
-
-def _expired(work: TableWork) -> int:
-    left = {snapshot.snapshot_id for snapshot in work.reload().metadata.snapshots}
-    return sum(snapshot.snapshot_id not in left for snapshot in work.table.metadata.snapshots)
