@@ -116,7 +116,7 @@ def _choose(
     look = f"{mends.command('held list', pipeline.name)} shows what is."
     if table is None or not chosen:
         raise ConfigError(
-            "no batch is held" if attempt is None else f"no batch of attempt {attempt} is held",
+            f"{'no batch is held' if attempt is None else f'no batch of attempt {attempt} is held'}",
             code="nothing-held",
             hint=look,
             pipeline=pipeline.name,

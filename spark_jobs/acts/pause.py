@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_jobs.acts.act import act
@@ -10,7 +11,6 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import BatchKind, Pause
-from spark_jobs.protocol.progress import Progress
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
@@ -23,11 +23,8 @@ def pause(pipeline: PipelineConfig, connections: Connections, *, reason: str) ->
     table and what ``act`` raises.
     """
     paused = Pause(reason, connections.actor, connections.now_us() // 1000)
-
-    def change(progress: Progress) -> Progress:
-        return replace(progress, paused=paused)
-
     table = load_drained(pipeline, connections)
+    change = partial(replace, paused=paused)
     act(pipeline.name, table, connections, BatchKind.PAUSE, reason=reason, change=change)
     return paused
 
@@ -40,9 +37,6 @@ def resume(pipeline: PipelineConfig, connections: Connections, *, reason: str) -
     table = load_drained(pipeline, connections)
     paused = progress_of(table).paused
     if paused is not None:
-
-        def change(progress: Progress) -> Progress:
-            return replace(progress, paused=None)
-
+        change = partial(replace, paused=None)
         act(pipeline.name, table, connections, BatchKind.RESUME, reason=reason, change=change)
     return paused

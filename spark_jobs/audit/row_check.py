@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.records.decoded import Decoded
-from spark_jobs.records.decoder import PlainDecoder
+from spark_jobs.records.decoder import Decoded, PlainDecoder
 from spark_jobs.records.formats import format_of
 from spark_jobs.records.row_comparison import equal_values
 from spark_jobs.records.shape import Origin, shape

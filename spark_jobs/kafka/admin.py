@@ -112,10 +112,15 @@ class KafkaAdmin:
     def offsets_for_times(self, topic: str, timestamp_ms: int) -> dict[int, int]:
         """Return the first offset at or after a time by partition; partitions without one are left out."""
         spec = OffsetSpec.for_timestamp(timestamp_ms)
-        description = self._describe(topic)
+        answers = self._client.describe_topics(
+            TopicCollection([topic]), request_timeout=self._timeout_seconds
+        )
+        description = self._ask(answers, "looking up a topic")[topic]
+        if isinstance(description, KafkaError):
+            raise self._topic_error(topic, description)
         offsets = self._offsets(_Position(topic, info.id, spec) for info in description.partitions)
-        answers = self._of_topic(offsets, description, spec)
-        return {partition: found.offset for partition, found in answers.items() if found.offset >= 0}
+        found = self._of_topic(offsets, description, spec)
+        return {partition: first.offset for partition, first in found.items() if first.offset >= 0}
 
     def topics(self) -> frozenset[str]:
         """Return the names of all topics this user may see, Kafka's internal ones left out."""
@@ -167,15 +172,6 @@ class KafkaAdmin:
         """Let go of the connections; the object cannot be used any more."""
         del self._client
 
-    def _describe(self, topic: str) -> TopicDescription:
-        answers = self._client.describe_topics(
-            TopicCollection([topic]), request_timeout=self._timeout_seconds
-        )
-        description: TopicDescription | KafkaError = self._ask(answers, "looking up a topic")[topic]
-        if isinstance(description, KafkaError):
-            raise self._topic_error(topic, description)
-        return description
-
     def _offsets(self, positions: Iterable[_Position]) -> dict[_Position, ListOffsetsResultInfo | KafkaError]:
         """Ask for all at once; ask again for those whose leader is just moving or just made."""
         found: dict[_Position, ListOffsetsResultInfo | KafkaError] = {}
@@ -196,11 +192,8 @@ class KafkaAdmin:
         futures: dict[_Position, Future[ListOffsetsResultInfo]] = {}
         for spec in {position.spec for position in positions}:
             wanted = {TopicPartition(p.topic, p.partition): spec for p in positions if p.spec is spec}
-            answers = self._client.list_offsets(
-                wanted,
-                isolation_level=IsolationLevel.READ_COMMITTED,
-                request_timeout=self._timeout_seconds,
-            )
+            committed, limit = IsolationLevel.READ_COMMITTED, self._timeout_seconds
+            answers = self._client.list_offsets(wanted, isolation_level=committed, request_timeout=limit)
             futures |= {_Position(t.topic, t.partition, spec): future for t, future in answers.items()}
         return self._ask(futures, "asking for offsets")
 

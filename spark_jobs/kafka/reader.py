@@ -72,15 +72,9 @@ class RangeReader:
         self._troubles = ClientTroubles()
         self._statistics = ClientStatistics()
         self._servers = properties.get("bootstrap.servers") or properties.get("metadata.broker.list")
-        self._consumer = new_client(
-            Consumer,
-            {
-                "statistics.interval.ms": INTERVAL_MS,
-                **consumer_properties(properties, queue_bytes=queue_bytes),
-            },
-            self._troubles,
-            self._statistics,
-        )
+        completed = consumer_properties(properties, queue_bytes=queue_bytes)
+        completed = {"statistics.interval.ms": INTERVAL_MS, **completed}
+        self._consumer = new_client(Consumer, completed, self._troubles, self._statistics)
 
     def read(self, wanted: OffsetRange, *, leader_epoch: int | None = None) -> Iterator[Chunk]:
         """Return the range's readable records in offset order, in chunks.
@@ -94,13 +88,10 @@ class RangeReader:
         """
         if not wanted:
             return
-        place = TopicPartition(
-            self._topic,
-            wanted.partition,
-            wanted.start,
-            leader_epoch=_NO_EPOCH if leader_epoch is None else leader_epoch,
+        epoch = _NO_EPOCH if leader_epoch is None else leader_epoch
+        self._consumer.assign(
+            [TopicPartition(self._topic, wanted.partition, wanted.start, leader_epoch=epoch)]
         )
-        self._consumer.assign([place])
         cursor = Cursor(wanted, self._read_timeout_seconds, time.monotonic, leader_epoch)
         builder = ChunkBuilder(
             wanted.partition, max_records=self._max_chunk_records, max_bytes=self._max_chunk_bytes
@@ -121,7 +112,7 @@ class RangeReader:
     @property
     def statistics(self) -> dict[str, int]:
         """What librdkafka last told of its consumer."""
-        return self._statistics.figures()
+        return self._statistics.latest
 
     def close(self) -> None:
         """Drop the connections, or leave a client that does not close."""
@@ -204,12 +195,9 @@ class RangeReader:
         look: when Kafka's first offset is above the start by now, the two can no longer be told apart. It
         asks only after such a gap, so a range that began at its start is done whatever retention does next.
         """
-        wanted = cursor.wanted
-        if cursor.first == wanted.start:
-            return
-        low = self.low_watermark(wanted.partition)
-        if low > wanted.start:
-            raise retention_passed(self._topic, cursor, wanted.start, low)
+        start = cursor.wanted.start
+        if cursor.first != start and (low := self.low_watermark(cursor.wanted.partition)) > start:
+            raise retention_passed(self._topic, cursor, start, low)
 
     def _watermarks(self, partition: int) -> tuple[int, int]:
         where = TopicPartition(self._topic, partition)

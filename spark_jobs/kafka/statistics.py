@@ -10,10 +10,14 @@ RTT_P99_US = "rtt_p99_us"
 
 
 class ClientStatistics:
-    """Given to librdkafka as ``stats_cb``. A consumer that lived for less than the interval tells nothing."""
+    """Given to librdkafka as ``stats_cb``. A consumer that lived for less than the interval tells nothing.
+
+    ``latest`` has bytes and messages received, broker errors, and the slowest broker's round trip (99 %) in
+    µs.
+    """
 
     def __init__(self) -> None:
-        self._latest: dict[str, int] = {}
+        self.latest: dict[str, int] = {}
 
     def __call__(self, text: str) -> None:
         """Keep the newest sums and the slowest round trip so far: an interval may be without requests."""
@@ -21,18 +25,14 @@ class ClientStatistics:
             told = json.loads(text)
             brokers = [broker for broker in told["brokers"].values() if broker["nodeid"] >= 0]
             round_trips = [int(broker["rtt"]["p99"]) for broker in brokers]
-            self._latest = {
+            self.latest = {
                 "received_bytes": int(told["rx_bytes"]),
                 "received_messages": int(told["rxmsgs"]),
                 "errors": sum(b["rxerrs"] + b["txerrs"] + b["req_timeouts"] for b in brokers),
-                RTT_P99_US: max([*round_trips, self._latest.get(RTT_P99_US, 0)]),
+                RTT_P99_US: max([*round_trips, self.latest.get(RTT_P99_US, 0)]),
             }
         except (ValueError, KeyError, TypeError):
             return  # another librdkafka's words: figures about the work never stop it
-
-    def figures(self) -> dict[str, int]:
-        """Bytes and messages received, broker errors, and the slowest broker's round trip (99 %) in µs."""
-        return self._latest
 
 
 def add_up(figures: list[dict[str, int]]) -> dict[str, Any]:

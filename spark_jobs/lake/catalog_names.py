@@ -1,7 +1,7 @@
 """Property names of a catalog: from PyIceberg's to Iceberg-Java's, which Spark wants. One table, pure.
 
 A property in no row has one name for both (``warehouse``, ``token``, ``header.…``, anything custom) and
-passes through. Rows marked None are PyIceberg's alone; Spark then uses its platform's own defaults.
+passes through. Some are PyIceberg's alone; Spark then uses its platform's own defaults.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ASSUME_ROLE_FACTORY = "org.apache.iceberg.aws.AssumeRoleAwsClientFactory"
 RESOLVING_FILE_IO = "org.apache.iceberg.io.ResolvingFileIO"
 
 # PyIceberg's name -> Iceberg-Java's; the first one present wins where two rows lead to one name.
-JAVA_NAMES: dict[str, str | None] = {
+_JAVA_NAMES = {
     "s3.access-key-id": "s3.access-key-id",
     "client.access-key-id": "s3.access-key-id",
     "s3.secret-access-key": "s3.secret-access-key",
@@ -40,24 +40,15 @@ JAVA_NAMES: dict[str, str | None] = {
     "s3.signer": "s3.remote-signing-enabled",
     "adls.account-name": "adls.auth.shared-key.account.name",
     "adls.account-key": "adls.auth.shared-key.account.key",
-    "gcs.requester-pays": None,
-    "s3.anonymous": None,
-    "s3.profile-name": None,
-    "s3.resolve-region": None,
-    "s3.retry-strategy-impl": None,
-    "client.profile-name": None,
-    "glue.profile-name": None,
-    "glue.access-key-id": None,
-    "glue.secret-access-key": None,
-    "glue.session-token": None,
-    "glue.max-retries": None,
-    "glue.retry-mode": None,
-    "downcast-ns-timestamp-to-us-on-write": None,
-    "echo": None,
-    "init_catalog_tables": None,
-    "pool_pre_ping": None,
 }
-_PYICEBERG_ONLY = re.compile(r"(py-|auth(\.|$)|ssl(\.|$)|hdfs\.|hf\.).*")
+_PYICEBERG_ONLY = {
+    "gcs.requester-pays", "s3.anonymous", "s3.profile-name", "s3.resolve-region", "s3.retry-strategy-impl",
+    "client.profile-name", "glue.profile-name", "glue.access-key-id", "glue.secret-access-key",
+    "glue.session-token", "glue.max-retries", "glue.retry-mode", "downcast-ns-timestamp-to-us-on-write",
+    "echo", "init_catalog_tables", "pool_pre_ping",
+}  # fmt: skip
+_PYICEBERG_FAMILIES = re.compile(r"(py-|auth(\.|$)|ssl(\.|$)|hdfs\.|hf\.).*")
+_NOT_AS_IT_IS = {*_JAVA_NAMES, *_PYICEBERG_ONLY, "type", "uri", "catalog-impl"}
 _MILLISECONDS = ("http-client.apache.connection-timeout-ms", "http-client.apache.socket-timeout-ms")
 _TYPES_BY_SCHEME = {"http": "rest", "https": "rest", "thrift": "hive", "sqlite": "sql", "postgresql": "sql"}
 _OBJECT_STORES = ("s3://", "s3a://", "gs://", "abfs://", "abfss://", "wasb://", "wasbs://")
@@ -78,11 +69,10 @@ def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the catalog's properties under Iceberg-Java's names."""
     java = _implementation(properties)
     for key, value in properties.items():
-        if key in JAVA_NAMES or key in {"type", "uri", "catalog-impl"} or _PYICEBERG_ONLY.fullmatch(key):
-            continue
-        java[key] = value
-    for key, java_name in JAVA_NAMES.items():
-        if key in properties and java_name is not None:
+        if key not in _NOT_AS_IT_IS and not _PYICEBERG_FAMILIES.fullmatch(key):
+            java[key] = value
+    for key, java_name in _JAVA_NAMES.items():
+        if key in properties:
             java.setdefault(java_name, _java_value(key, java_name, properties[key]))
     if "s3.endpoint" in properties:
         # Given an endpoint, PyIceberg addresses buckets by path; Iceberg-Java never does so by itself.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyiceberg.conversions import from_bytes, to_bytes
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
@@ -28,7 +28,10 @@ def to_written_file(data_file: DataFile, metadata: TableMetadata) -> WrittenFile
     return WrittenFile(
         path=data_file.file_path,
         spec_id=data_file.spec_id,
-        partition=tuple(_pack(kind, value) for kind, value in zip(types, values, strict=True)),
+        partition=tuple(
+            None if value is None else _encode(to_bytes(kind, value))
+            for kind, value in zip(types, values, strict=True)
+        ),
         rows=data_file.record_count,
         bytes=data_file.file_size_in_bytes,
         split_offsets=None if offsets is None else tuple(offsets),
@@ -82,7 +85,11 @@ def partition_path(written: WrittenFile, metadata: TableMetadata) -> str:
 
 def _partition_of(written: WrittenFile, metadata: TableMetadata) -> Record:
     types = _partition_types(metadata, written.spec_id)
-    return Record(*[_unpack(kind, text) for kind, text in zip(types, written.partition, strict=True)])
+    values = (
+        None if text is None else from_bytes(kind, base64.b64decode(text))
+        for kind, text in zip(types, written.partition, strict=True)
+    )
+    return Record(*values)
 
 
 def _partition_types(metadata: TableMetadata, spec_id: int) -> list[PrimitiveType]:
@@ -90,20 +97,8 @@ def _partition_types(metadata: TableMetadata, spec_id: int) -> list[PrimitiveTyp
     return [field.field_type for field in struct.fields]  # type: ignore[misc]  # partition values are primitive
 
 
-def _pack(kind: PrimitiveType, value: Any) -> str | None:
-    return None if value is None else _encode(to_bytes(kind, value))
-
-
-def _unpack(kind: PrimitiveType, text: str | None) -> Any:
-    return None if text is None else from_bytes(kind, _decode(text))
-
-
 def _encode(value: bytes) -> str:
     return base64.b64encode(value).decode("ascii")
-
-
-def _decode(text: str) -> bytes:
-    return base64.b64decode(text)
 
 
 def _encode_all(bounds: Mapping[int, bytes] | None) -> dict[int, str]:
@@ -111,4 +106,4 @@ def _encode_all(bounds: Mapping[int, bytes] | None) -> dict[int, str]:
 
 
 def _decode_all(bounds: Mapping[int, str]) -> dict[int, bytes]:
-    return {field_id: _decode(bound) for field_id, bound in bounds.items()}
+    return {field_id: base64.b64decode(text) for field_id, text in bounds.items()}

@@ -17,7 +17,7 @@ from spark_jobs.protocol.errors import RetryableError, SourceChanged
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.schema import Schema
-    from pyiceberg.table import Table
+    from pyiceberg.table import Table, Transaction
     from pyiceberg.types import IcebergType
 
     from spark_jobs.schema.additions import ColumnAddition
@@ -45,7 +45,7 @@ def evolve_table(
                 raise SourceChanged(
                     "the table is gone", code="table-gone", hint="Restore it, or run again.", table=identifier
                 )
-            missing = [(path, kind) for path, kind in additions if _is_missing(table.schema(), path)]
+            missing = _missing(table, additions)
             if not missing:
                 return table
             failure = _try_add(catalog, table, missing)
@@ -63,26 +63,30 @@ def evolve_table(
 
 def evolved_schema(table: Table, additions: Sequence[ColumnAddition]) -> Schema:
     """Return the schema the table would have with these columns; nothing is sent to the catalog."""
-    transaction = table.transaction()
-    with transaction.update_schema() as update:
-        for path, kind in additions:
-            if _is_missing(table.schema(), path):
-                update.add_column(path, kind)
-    return transaction.table_metadata.schema()
+    return _staged(table, _missing(table, additions)).table_metadata.schema()
 
 
 def _try_add(catalog: Catalog, table: Table, missing: Sequence[ColumnAddition]) -> Exception | None:
     """Send the change once; whether it landed is seen on the table itself."""
-    transaction = table.transaction()
-    with transaction.update_schema() as update:
-        for path, kind in missing:
-            update.add_column(path, kind)
+    transaction = _staged(table, missing)
     requirements = (*transaction._requirements, AssertTableUUID(uuid=table.metadata.table_uuid))  # noqa: SLF001  (see swap.py)
     try:
         catalog.commit_table(table, requirements, transaction._updates)  # noqa: SLF001  (see swap.py)
     except Exception as error:  # noqa: BLE001  (the outcome is unknown whatever it was: look again)
         return error
     return None
+
+
+def _missing(table: Table, additions: Sequence[ColumnAddition]) -> list[ColumnAddition]:
+    return [(path, kind) for path, kind in additions if _is_missing(table.schema(), path)]
+
+
+def _staged(table: Table, missing: Sequence[ColumnAddition]) -> Transaction:
+    transaction = table.transaction()
+    with transaction.update_schema() as update:
+        for path, kind in missing:
+            update.add_column(path, kind)
+    return transaction
 
 
 def _is_missing(schema: Schema, path: tuple[str, ...]) -> bool:

@@ -1,7 +1,8 @@
-"""The rows of one data file, batch by batch in their order, with the columns a schema has.
+"""The rows of one data file, batch by batch in their order, with the columns a schema has; and of a table.
 
 PyIceberg's own scan gathers all batches of a file before it gives the first, and reads a null list of structs
-as an empty one (apache/iceberg-python#3833).
+as an empty one (apache/iceberg-python#3833). Its reader of a table hands every file to a pool at once and
+keeps what it decoded until somebody takes it, which for a slow taker is the whole table.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.expressions.visitors import bind
-from pyiceberg.io.pyarrow import _read_all_delete_files, expression_to_pyarrow
+from pyiceberg.expressions.visitors import bind, extract_field_ids
+from pyiceberg.io.pyarrow import _read_all_delete_files, expression_to_pyarrow, schema_to_pyarrow
+from pyiceberg.schema import Schema
 
 from spark_jobs.schema.arrow_schema import arrow_schema
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.io import FileIO
-    from pyiceberg.schema import Schema
-    from pyiceberg.table import FileScanTask
+    from pyiceberg.table import DataScan, FileScanTask
 
 ALWAYS_TRUE = AlwaysTrue()
 BATCH_ROWS = 16_384
@@ -54,6 +55,27 @@ def rows_of_file(
                 position += len(batch)
                 kept = rows if is_there.all() else rows.filter(pa.array(is_there))
                 yield kept if row_filter is ALWAYS_TRUE else kept.filter(condition)
+
+
+def scan_schema(scan: DataScan) -> pa.Schema:
+    """Return the Arrow schema of the scan's rows."""
+    return schema_to_pyarrow(scan.projection(), include_field_ids=False)
+
+
+def stream(scan: DataScan) -> pa.RecordBatchReader:
+    """Return the scan's rows; one file is open at a time, whatever the table's size."""
+    schema = scan_schema(scan)
+    return pa.RecordBatchReader.from_batches(schema, _batches(scan, schema))
+
+
+def _batches(scan: DataScan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    every = scan.update(selected_fields=("*",)).projection()
+    asked = {field.field_id for field in scan.projection().fields}
+    judged = extract_field_ids(bind(every, scan.row_filter, scan.case_sensitive))
+    read = Schema(*(field for field in every.fields if field.field_id in asked | judged))
+    for task in scan.plan_files():
+        for rows in rows_of_file(scan.io, task, read, scan.row_filter):
+            yield from rows.select(schema.names).cast(schema).to_batches()
 
 
 def _row_groups(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from duckdb._sources.arrow import ArrowScanSource
 
-from spark_jobs.lake.table_stream import scan_schema, stream
+from spark_jobs.lake.file_rows import scan_schema, stream
 from spark_jobs.query.duckdb_filter import row_filter
 
 if TYPE_CHECKING:

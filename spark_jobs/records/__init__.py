@@ -8,7 +8,6 @@ json_arrow_reader  a chunk to columns by Arrow, believed under guards (nesting.p
 json_parsing.py    a record as Python objects, nothing of it lost, and fitting.py: as a row
 infer.py           the evidence for columns: which fields, of which kinds
 keys.py            keys and headers beside the value's columns
-shape.py           where a record comes from beside them: topic, partition, offset, times
-dead_letters.py    what could be no row
+shape.py           where a record comes from beside them, and what could be no row: the dead letters
 json_plain.py      no part of it: JSON read a second time, by which audit judges the rows
 """

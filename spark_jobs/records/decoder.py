@@ -2,16 +2,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
-from spark_jobs.kafka.chunks import Chunk
+import pyarrow as pa
+
 from spark_jobs.schema.evidence import Evidence
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from spark_jobs.kafka.chunks import Chunk
 
-    from spark_jobs.records.decoded import Decoded
+
+class Phase(StrEnum):
+    """The step a record did not pass."""
+
+    DECODE = "decode"
+    KEY = "key"
+    TIMESTAMP = "timestamp"
+    QUALITY = "quality"
+
+
+@dataclass(frozen=True, slots=True)
+class BadValue:
+    """A record that cannot become a row: its index in the chunk, the field (None: the whole record), why."""
+
+    index: int
+    phase: Phase
+    field: str | None
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A chunk's rows in the order of its records, and the records that are none.
+
+    ``rows`` are the indices of the records in ``table``, None when it is all of them; ``bad`` is in the
+    records' order. With ``new_fields`` the chunk has fields that columns can be added for: ``table`` is
+    empty, decode again with these columns.
+    """
+
+    table: pa.Table
+    rows: list[int] | None = None
+    bad: tuple[BadValue, ...] = ()
+    new_fields: Evidence | None = None
+
+    @property
+    def indices(self) -> Sequence[int]:
+        """The indices of the records in ``table``."""
+        return range(self.table.num_rows) if self.rows is None else self.rows
+
+    def beside(self, columns: Mapping[str, pa.Array], schema: pa.Schema) -> Decoded:
+        """Return rows of ``schema``, whose columns are these and the table's own, found by name."""
+        every = {**dict(zip(self.table.column_names, self.table.columns, strict=True)), **columns}
+        table = pa.Table.from_arrays([every[name] for name in schema.names], schema=schema)
+        return Decoded(table, self.rows, self.bad)
+
+    def without(self, bad: Sequence[BadValue]) -> Decoded:
+        """Return the same with these records' rows among the bad values."""
+        at_fault = {value.index for value in bad}
+        kept = [position for position, row in enumerate(self.indices) if row not in at_fault]
+        return Decoded(
+            self.table.take(pa.array(kept, pa.int64())),  # typed: none may be left
+            [self.indices[position] for position in kept],
+            tuple(sorted((*self.bad, *bad), key=lambda value: value.index)),
+        )
 
 
 class Decoder(Protocol):

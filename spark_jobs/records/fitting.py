@@ -6,15 +6,16 @@ import re
 import sys
 import uuid
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.records.column_types import fields_of
 from spark_jobs.records.json_parsing import FractionLiteral, HugeIntegerLiteral, json_kind, says_something
 from spark_jobs.records.timestamps import parse_date, parse_local, parse_time, parse_zoned
+from spark_jobs.schema.arrow_schema import fields_of
 from spark_jobs.schema.inference import Field, name_clash
 
 Fit: TypeAlias = Callable[[Any], Any]
@@ -56,9 +57,7 @@ def _fit_struct(fields: Iterable[pa.Field], *, is_top: bool) -> Fit:
     siblings = fields_of(fields)
 
     def fit(value: Any) -> dict[str, Any]:
-        if type(value) is not dict:
-            raise _wrong_kind(value, "an object")
-        _check_unknown(value, fits.keys(), siblings, is_top=is_top)
+        _check_unknown(_of(dict, value, "an object"), fits.keys(), siblings, is_top=is_top)
         return {
             name: _fit_one(inner, value.get(name), name, nullable) for name, (inner, nullable) in fits.items()
         }
@@ -97,9 +96,7 @@ def _fit_list(kind: pa.DataType) -> Fit:
     inner, nullable = _fit(kind.value_type), kind.value_field.nullable
 
     def fit(value: Any) -> list[Any]:
-        if type(value) is not list:
-            raise _wrong_kind(value, "an array")
-        return [_fit_one(inner, item, "element", nullable) for item in value]
+        return [_fit_one(inner, item, "element", nullable) for item in _of(list, value, "an array")]
 
     return fit
 
@@ -110,9 +107,8 @@ def _fit_map(kind: pa.DataType) -> Fit:
         return _unsupported(kind)
 
     def fit(value: Any) -> list[tuple[str, Any]]:
-        if type(value) is not dict:
-            raise _wrong_kind(value, "an object")
-        return [(key, _fit_one(inner, item, key, nullable)) for key, item in value.items()]
+        items = _of(dict, value, "an object").items()
+        return [(key, _fit_one(inner, item, key, nullable)) for key, item in items]
 
     return fit
 
@@ -120,12 +116,10 @@ def _fit_map(kind: pa.DataType) -> Fit:
 def _fit_integer(bits: int) -> Fit:
     limit = 1 << (bits - 1)
 
-    def fit(value: Any) -> int:
+    def fit(value: Any) -> Any:
         if isinstance(value, HugeIntegerLiteral) or (type(value) is int and not -limit <= value < limit):
             raise MisfitError(f"an integer past {bits} bits")
-        if type(value) is not int:
-            raise _wrong_kind(value, "an integer")
-        return value
+        return _of(int, value, "an integer")
 
     return fit
 
@@ -142,19 +136,15 @@ def _fit_float(largest: float) -> Fit:
     return fit
 
 
-def _fit_boolean(value: Any) -> bool:
-    if type(value) is not bool:
-        raise _wrong_kind(value, "a boolean")
-    return value
+def _fit_boolean(value: Any) -> Any:
+    return _of(bool, value, "a boolean")
 
 
-def _fit_text(value: Any) -> str:
-    if type(value) is not str:
-        raise _wrong_kind(value, "a string")
-    return value
+def _fit_text(value: Any) -> Any:
+    return _of(str, value, "a string")
 
 
-def _fit_binary(value: Any) -> bytes:
+def _fit_binary(value: Any) -> Any:
     return _fit_text(value).encode()
 
 
@@ -183,7 +173,7 @@ def _fit_decimal(kind: pa.DataType) -> Fit:
 
 
 def _fit_fixed(kind: pa.DataType) -> Fit:
-    def fit(value: Any) -> bytes:
+    def fit(value: Any) -> Any:
         encoded = _fit_binary(value)
         if len(encoded) != kind.byte_width:
             raise MisfitError(f"not {kind.byte_width} bytes long")
@@ -194,13 +184,11 @@ def _fit_fixed(kind: pa.DataType) -> Fit:
 
 def _fit_uuid(value: Any) -> bytes:
     text = _fit_text(value)
-    try:
+    with suppress(ValueError):
         parsed = uuid.UUID(text)
-    except ValueError:
-        raise MisfitError("not a UUID") from None
-    if str(parsed) != text.lower():
-        raise MisfitError("not a UUID")
-    return parsed.bytes
+        if str(parsed) == text.lower():
+            return parsed.bytes
+    raise MisfitError("not a UUID")
 
 
 def _unsupported(kind: pa.DataType) -> Fit:
@@ -208,6 +196,12 @@ def _unsupported(kind: pa.DataType) -> Fit:
         raise _wrong_kind(value, f"a {kind}, which JSON has no form for")
 
     return fit
+
+
+def _of(kind: type, value: Any, wanted: str) -> Any:
+    if type(value) is not kind:
+        raise _wrong_kind(value, wanted)
+    return value
 
 
 def _wrong_kind(value: Any, wanted: str) -> MisfitError:

@@ -7,21 +7,20 @@ by record, and its good records are decoded once more, so that one bad record co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pyarrow as pa
 
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.records.column_types import fields_of
-from spark_jobs.records.decoded import BadValue, Decoded, Phase
+from spark_jobs.records.decoder import BadValue, Decoded, Phase
 from spark_jobs.records.fitting import MisfitError, fit_record
 from spark_jobs.records.infer import observe
 from spark_jobs.records.json_arrow_reader import are_objects, read_chunk, read_schema
 from spark_jobs.records.json_parsing import BLANKS, NotAnObjectError, parse_object
 from spark_jobs.records.keys import add_keys_and_headers
 from spark_jobs.records.shape import pick
-from spark_jobs.schema.arrow_schema import column_of
+from spark_jobs.schema.arrow_schema import column_of, fields_of
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.inference import Field, evolve
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
@@ -93,8 +92,8 @@ class _Decoder:
             if part.new_fields is not None:
                 return part
             tables.append(part.table)
-            rows += [start + row for row in (range(len(block)) if part.rows is None else part.rows)]
-            bad += [BadValue(start + b.index, b.phase, b.field, b.error) for b in part.bad]
+            rows += [start + row for row in part.indices]
+            bad += [replace(each, index=start + each.index) for each in part.bad]
         return Decoded(pa.concat_tables(tables), rows if bad else None, tuple(bad))
 
     def _new_fields(self, values: Sequence[bytes]) -> Decoded | None:

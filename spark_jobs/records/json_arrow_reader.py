@@ -69,7 +69,8 @@ def read_schema(schema: pa.Schema) -> pa.Schema | None:
 def read_chunk(values: Sequence[bytes], schema: pa.Schema, read_as: pa.Schema) -> FastRead | None:
     """All values as rows of ``schema``, or None when one of them may not be one. Never kills the process."""
     lengths = _lengths(values)
-    if lengths.sum() + len(values) > _MAX_BLOCK_BYTES or _may_be_too_deep(values, lengths):
+    long = np.flatnonzero(lengths > SHORT_BYTES).tolist()
+    if lengths.sum() + len(values) > _MAX_BLOCK_BYTES or any(is_too_deep(values[index]) for index in long):
         return None
     block = b"\n".join(values)
     if not _holds_objects(block, lengths):
@@ -110,10 +111,6 @@ def _holds_objects(block: bytes, lengths: np.ndarray) -> bool:
     )
 
 
-def _may_be_too_deep(values: Sequence[bytes], lengths: np.ndarray) -> bool:
-    return any(is_too_deep(values[index]) for index in np.flatnonzero(lengths > SHORT_BYTES).tolist())
-
-
 def _read_block(block: bytes, read_as: pa.Schema) -> pa.Table:
     return pj.read_json(
         pa.BufferReader(block),
@@ -150,8 +147,9 @@ def _says_something(kind: pa.DataType) -> bool:
 def _conform(known: pa.Table, schema: pa.Schema) -> pa.Table:
     if not schema.names:
         return known  # it still knows how many rows it has
+    # Also drops fields inside structs that the type does not have; nothing was said in them.
     return pa.Table.from_arrays(
-        [_cast(known.column(field.name), field.type) for field in schema], schema=schema
+        [known.column(field.name).cast(field.type) for field in schema], schema=schema
     )
 
 
@@ -164,11 +162,6 @@ def _depth(fields: Iterable[pa.Field]) -> int:
             kind, depth = kind.value_type, depth + 1
         deepest = max(deepest, depth + (_depth(kind) if pa.types.is_struct(kind) else 0))
     return deepest + 1
-
-
-def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    # Also drops fields inside structs that the type does not have; nothing was said in them.
-    return column if column.type == kind else column.cast(kind)
 
 
 def _is_finite(array: pa.Array) -> bool:

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from spark_jobs.protocol.batch import Balance
-from spark_jobs.records.dead_letters import dead_letter_table
-from spark_jobs.records.decoded import BadValue, Phase
-from spark_jobs.records.decoder import Decoder
-from spark_jobs.records.shape import Origin, shape
+from spark_jobs.records.decoder import BadValue, Decoder, Phase
+from spark_jobs.records.shape import Origin, dead_letter_table, shape
 from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS
 
 if TYPE_CHECKING:
     from spark_jobs.kafka.reader import Chunk
-    from spark_jobs.records.decoded import Decoded
+    from spark_jobs.records.decoder import Decoded
 
 
 class NewFieldsSeen(Exception):

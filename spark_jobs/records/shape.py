@@ -1,4 +1,4 @@
-"""The columns that say where a record comes from, the same in a table and in its dead-letter table."""
+"""Rows of a table and of its dead-letter table, with the columns that say where a record comes from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.records.decoded import BadValue, Decoded, Phase
+from spark_jobs.records.decoder import BadValue, Decoded, Phase
 from spark_jobs.schema.metadata_columns import TIMESTAMP
 
 if TYPE_CHECKING:
@@ -51,6 +51,29 @@ def shape(decoded: Decoded, records: Chunk, origin: Origin, schema: pa.Schema) -
             decoded = decoded.without(bad)
             columns = origin_columns(records, decoded.rows, origin)
     return decoded.beside(columns, schema)
+
+
+def dead_letter_table(
+    bad: Sequence[BadValue], records: Chunk, origin: Origin, batch_id: str, schema: pa.Schema
+) -> pa.Table:
+    """Return one row for each bad value, columns found by name in the dead-letter table's ``schema``.
+
+    A Kafka timestamp that no table can hold is null here and stands in ``error``.
+    """
+    if not bad:
+        return schema.empty_table()
+    rows = [value.index for value in bad]
+    columns = origin_columns(records, rows, origin)
+    columns |= {
+        "key": pa.array(pick(records.keys, rows), pa.binary()),
+        "value": pa.array(pick(records.values, rows), pa.binary()),
+        "headers": headers_column(pick(records.headers, rows), schema.field("headers").type),
+        "phase": pa.array([value.phase.value for value in bad], pa.string()),
+        "field": pa.array([value.field for value in bad], pa.string()),
+        "error": pa.array([value.error for value in bad], pa.string()),
+        "batch_id": pa.repeat(pa.scalar(batch_id), len(bad)),
+    }
+    return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
 def origin_columns(records: Chunk, rows: Sequence[int] | None, origin: Origin) -> dict[str, pa.Array]:

@@ -7,12 +7,13 @@ Parquet the two are the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
+from spark_jobs.schema.inference import DeclaredType, Field, FieldType, ListOf, MapOf, Primitive, StructOf
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
 
 if TYPE_CHECKING:
@@ -65,3 +66,31 @@ def _inside(kind: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> pa.Dat
     if pa.types.is_map(kind):
         return pa.map_(change(kind.key_field), change(kind.item_field))
     return kind
+
+
+_EVIDENT = (
+    (pa.string(), Primitive.STRING),
+    (pa.large_string(), Primitive.STRING),
+    (pa.int64(), Primitive.LONG),
+    (pa.float64(), Primitive.DOUBLE),
+    (pa.bool_(), Primitive.BOOLEAN),
+    (pa.timestamp("us", "UTC"), Primitive.TIMESTAMPTZ),
+)
+
+
+def fields_of(columns: Iterable[pa.Field]) -> tuple[Field, ...]:
+    """Return the columns of a schema or struct, as ``spark_jobs.schema.inference.evolve`` takes them."""
+    return tuple(Field(column.name, _field_type(column.type)) for column in columns)
+
+
+def _field_type(kind: pa.DataType) -> FieldType:
+    if pa.types.is_struct(kind):
+        return StructOf(fields_of(kind))
+    if pa.types.is_map(kind):
+        return MapOf(_field_type(kind.item_type))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return ListOf(_field_type(kind.value_type))
+    for known, primitive in _EVIDENT:
+        if kind == known:
+            return primitive
+    return DeclaredType(str(kind))

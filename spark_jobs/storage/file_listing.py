@@ -29,7 +29,7 @@ class StoredFile:
 
 def list_files(location: str, properties: Mapping[str, str]) -> Iterator[StoredFile]:
     """Yield every file below the location, none when it does not exist; ``properties`` are the FileIO's."""
-    scheme, file_system, path = _resolve(location, properties)
+    scheme, file_system, path = _resolve(location, PyArrowFileIO(dict(properties)))
     for info in file_system.get_file_info(FileSelector(path, recursive=True, allow_not_found=True)):
         if info.type is FileType.File:
             yield _stored(scheme, info)
@@ -40,7 +40,7 @@ def find_files(location: str, fragment: str, properties: Mapping[str, str]) -> I
 
     Goes folder by folder: a whole table's listing would have to be held in memory.
     """
-    scheme, file_system, path = _resolve(location, properties)
+    scheme, file_system, path = _resolve(location, PyArrowFileIO(dict(properties)))
     folders = [path]
     while folders:
         selector = FileSelector(folders.pop(), recursive=False, allow_not_found=True)
@@ -56,14 +56,13 @@ def modified_us(locations: Sequence[str], properties: Mapping[str, str]) -> dict
     file_io = PyArrowFileIO(dict(properties))
     found: dict[str, int | None] = {}
     for location in locations:
-        scheme, netloc, path = PyArrowFileIO.parse_location(location, file_io.properties)
-        (info,) = file_io.fs_by_scheme(scheme, netloc).get_file_info([path])
+        _, file_system, path = _resolve(location, file_io)
+        (info,) = file_system.get_file_info([path])
         found[location] = (info.mtime_ns or 0) // 1000 if info.type is FileType.File else None
     return found
 
 
-def _resolve(location: str, properties: Mapping[str, str]) -> tuple[str, FileSystem, str]:
-    file_io = PyArrowFileIO(dict(properties))
+def _resolve(location: str, file_io: PyArrowFileIO) -> tuple[str, FileSystem, str]:
     scheme, netloc, path = PyArrowFileIO.parse_location(location, file_io.properties)
     return scheme, file_io.fs_by_scheme(scheme, netloc), path.rstrip("/")
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.books.entries import books_of
+from spark_jobs.commit.batch_commit import ChangeCommit, batch_of_change
+from spark_jobs.commit.landing import land
 from spark_jobs.config.settings import UpkeepSettings
 from spark_jobs.connections.tables import load_fresh
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol.batch import BatchKind
+from spark_jobs.protocol.commit_summary import actor_summary
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.spark.procedures import call_procedure, table_argument
 from spark_jobs.upkeep.figures import TableFigures
 from spark_jobs.upkeep.read_figures import table_figures
-from spark_jobs.upkeep.reanchor import reanchor
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -45,9 +50,25 @@ class TableWork:
         return self.identifier != books_of(self.identifier)
 
     def make_anchor(self, change: Callable[[Progress], Progress] = lambda progress: progress) -> None:
-        """Make main the anchor again, with ``change`` of the table's progress."""
-        if self.is_drained:
-            reanchor(self.identifier, self.connections, change)
+        """Make main the anchor again after snapshots of upkeep: expiry may then cut the chain between them.
+
+        Commits an empty snapshot of ours when main is not the anchor, or when ``change`` says more. Raises
+        ``SourceChanged`` when main does not descend from the anchor by our commits and by compaction: nothing
+        is then taken for granted anew. Safe to repeat and beside drains. The books, and a table that does not
+        exist, are left alone.
+        """
+        connections = self.connections
+        table = load_fresh(connections, self.identifier) if self.is_drained else None
+        if table is None:
+            return
+        progress = progress_of(table)
+        if progress.anchor == table.metadata.current_snapshot_id and change(progress) == progress:
+            return
+        summary = actor_summary(connections.actor, connections.run_id)
+        batch = batch_of_change(
+            table, BatchKind.REANCHOR, pipeline="", attempt=uuid.uuid4().hex, now_us=connections.now_us()
+        )
+        land(connections, ChangeCommit(batch, change, summary))
 
     def call(self, procedure: str, **arguments: Any) -> dict[str, Any]:
         """Run a procedure on the table and give its one row; none is an empty one."""

@@ -73,12 +73,12 @@ def test_figures_of_librdkafka_are_taken_from_its_last_words() -> None:
     """Bootstrap placeholders are no brokers; other words than expected are no figures and no error."""
     broker = {"nodeid": 1, "rxerrs": 1, "txerrs": 2, "req_timeouts": 3, "rtt": {"p99": 900}}
     statistics = ClientStatistics()
-    assert statistics.figures() == {}
+    assert statistics.latest == {}
     statistics("{}")
-    assert statistics.figures() == {}
+    assert statistics.latest == {}
     statistics(json.dumps({"rx_bytes": 5, "rxmsgs": 2, "brokers": {"a": broker, "b": {"nodeid": -1}}}))
     figures = {"received_bytes": 5, "received_messages": 2, "errors": 6, "rtt_p99_us": 900}
-    assert statistics.figures() == figures
+    assert statistics.latest == figures
     assert add_up([figures, figures | {"rtt_p99_us": 100}, {}]) == {
         "received_bytes": 10,
         "received_messages": 4,

@@ -6,8 +6,8 @@ import pytest
 
 from bench.records import ORDERS, Shape
 from bench.shapes import NESTED, TINY, WIDE
-from spark_jobs.records.column_types import fields_of
 from spark_jobs.records.infer import observe
+from spark_jobs.schema.arrow_schema import fields_of
 from spark_jobs.schema.inference import choose_types
 
 

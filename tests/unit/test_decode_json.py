@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_jobs.records.decoded import Decoded, Phase
+from spark_jobs.records.decoder import Decoded, Phase
 from spark_jobs.records.json import decode_chunk
 from spark_jobs.records.json_arrow_reader import read_chunk, read_schema
 from spark_jobs.records.nesting import MAX_NESTING

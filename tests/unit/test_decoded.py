@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from spark_jobs.records.decoded import BadValue, Decoded, Phase
+from spark_jobs.records.decoder import BadValue, Decoded, Phase
 
 
 def test_a_chunk_may_lose_all_its_rows() -> None:

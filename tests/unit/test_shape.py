@@ -10,10 +10,9 @@ import pytest
 from pyiceberg.schema import Schema
 
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.records.dead_letters import dead_letter_table
-from spark_jobs.records.decoded import BadValue, Decoded, Phase
+from spark_jobs.records.decoder import BadValue, Decoded, Phase
 from spark_jobs.records.json import JsonDecoder
-from spark_jobs.records.shape import Origin, shape
+from spark_jobs.records.shape import Origin, dead_letter_table, shape
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.metadata_columns import (
     METADATA_COLUMNS,
