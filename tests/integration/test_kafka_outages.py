@@ -151,7 +151,7 @@ def test_a_client_that_does_not_close_is_not_waited_for(
     own_kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Librdkafka's thread may wait for itself; the task goes on, and says so."""
-    monkeypatch.setattr("spark_jobs.kafka.closing.CLOSE_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr("spark_jobs.kafka.client_properties.CLOSE_TIMEOUT_SECONDS", 0.1)
     reader = _reader(own_kafka, own_kafka.new_topic())
     never = Event()
     monkeypatch.setattr(reader, "_consumer", SimpleNamespace(close=never.wait))
