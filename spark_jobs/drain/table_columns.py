@@ -21,9 +21,8 @@ from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.formats import format_of
 from spark_jobs.schema.additions import declared_additions, observed_additions
-from spark_jobs.schema.declared import check_columns
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.iceberg_types import declared_fields, iceberg_schema
+from spark_jobs.schema.iceberg_types import check_columns, declared_fields, iceberg_schema
 from spark_jobs.schema.inference import choose_types
 from spark_jobs.spark.outcomes import SplitOutcome
 from spark_jobs.spark.tasks import run_on_spark

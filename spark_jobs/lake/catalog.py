@@ -68,7 +68,8 @@ def close_catalog(catalog: Catalog) -> None:
 def _open(name: str, properties: dict[str, str]) -> Catalog:
     if PY_CATALOG_IMPL in properties:
         return load_catalog(name, **properties)
-    kind = _kind(name, properties)
+    named = properties.get("type")
+    kind = infer_catalog_type(name, {**properties}) if named is None else CatalogType(named.lower())
     if kind is None:
         raise ConfigError(
             "the catalog's kind cannot be told from its properties",
@@ -84,9 +85,3 @@ def _open(name: str, properties: dict[str, str]) -> Catalog:
 
         return open_sql_catalog(name, properties)
     return AVAILABLE_CATALOGS[kind](name, properties)
-
-
-def _kind(name: str, properties: dict[str, str]) -> CatalogType | None:
-    if "type" in properties:
-        return CatalogType(properties["type"].lower())
-    return infer_catalog_type(name, {**properties})

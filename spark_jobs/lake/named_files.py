@@ -37,7 +37,8 @@ def _all_paths(table: Table) -> Iterator[str]:
     yield from (snapshot.manifest_list for snapshot in metadata.snapshots)
     for manifest in _manifests(table):
         yield manifest.manifest_path
-        yield from _data_paths(table, manifest)
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+            yield entry.data_file.file_path
 
 
 def _manifests(table: Table) -> Iterator[ManifestFile]:
@@ -48,11 +49,6 @@ def _manifests(table: Table) -> Iterator[ManifestFile]:
             if manifest.manifest_path not in seen:
                 seen.add(manifest.manifest_path)
                 yield manifest
-
-
-def _data_paths(table: Table, manifest: ManifestFile) -> Iterator[str]:
-    for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
-        yield entry.data_file.file_path
 
 
 def unnamed_files(found: Iterable[str], named: frozenset[str]) -> tuple[str, ...]:

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.types import NestedField
 
-_TIME_TRANSFORMS: dict[str, Callable[[], Transform[Any, Any]]] = {
+_TRANSFORMS: dict[str, Callable[..., Transform[Any, Any]]] = {
+    "identity": IdentityTransform,
+    "bucket": BucketTransform,
+    "truncate": TruncateTransform,
     "year": YearTransform,
     "month": MonthTransform,
     "day": DayTransform,
@@ -80,15 +83,8 @@ def _find(schema: Schema, term: PartitionTerm) -> NestedField:
 
 
 def _transform(term: PartitionTerm, column: NestedField) -> Transform[Any, Any]:
-    transform: Transform[Any, Any]
-    if term.transform in _TIME_TRANSFORMS:
-        transform = _TIME_TRANSFORMS[term.transform]()
-    elif term.width is not None:
-        transform = (
-            BucketTransform(term.width) if term.transform == "bucket" else TruncateTransform(term.width)
-        )
-    else:
-        transform = IdentityTransform()
+    make = _TRANSFORMS[term.transform]
+    transform = make() if term.width is None else make(term.width)
     if not column.field_type.is_primitive or not transform.can_transform(column.field_type):
         raise ConfigError(
             f"partition_by: {term.transform} does not take the type of {term.column}, {column.field_type}",

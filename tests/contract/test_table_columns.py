@@ -12,7 +12,7 @@ from pyiceberg.types import LongType, NestedField
 from spark_jobs.commit.birth import create_table
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.progress import Progress
-from spark_jobs.schema.declared import check_columns, iceberg_type
+from spark_jobs.schema.iceberg_types import check_columns, declared_type
 
 if TYPE_CHECKING:
     from tests.support.lake import Lake
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 )
 def test_declared_types(declared: str, read: str) -> None:
     """Every type a configuration may name; nested fields are optional."""
-    kind = iceberg_type(declared)
+    kind = declared_type(declared)
     if "<" not in declared:
         assert str(kind) == read
     else:
@@ -69,7 +69,7 @@ def test_a_declared_struct_may_have_gained_fields(
     """Records bring fields that nobody declared; those that were declared are there with their types."""
     table = sqlite_lake.make_table()
     with table.update_schema() as update:
-        update.add_column("nested", iceberg_type(there))
+        update.add_column("nested", declared_type(there))
     with nullcontext() if fits else pytest.raises(ConfigError):
         check_columns(sqlite_lake.load(), {"nested": declared})
 
