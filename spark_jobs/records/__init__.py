@@ -7,7 +7,6 @@ json.py            JSON's decoder: a chunk at once, else in blocks, else record 
 json_arrow_reader  a chunk to columns by Arrow, believed under guards (nesting.py is one)
 json_parsing.py    a record as Python objects, nothing of it lost, and fitting.py: as a row
 infer.py           the evidence for columns: which fields, of which kinds
-keys.py            keys and headers beside the value's columns
-shape.py           where a record comes from beside them, and what could be no row: the dead letters
+shape.py           keys, headers and where a record comes from beside them; what could be no row: dead letters
 json_plain.py      no part of it: JSON read a second time, by which audit judges the rows
 """

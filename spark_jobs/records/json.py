@@ -18,8 +18,7 @@ from spark_jobs.records.fitting import MisfitError, fit_record
 from spark_jobs.records.infer import observe
 from spark_jobs.records.json_arrow_reader import are_objects, read_chunk, read_schema
 from spark_jobs.records.json_parsing import BLANKS, NotAnObjectError, parse_object
-from spark_jobs.records.keys import add_keys_and_headers
-from spark_jobs.records.shape import pick
+from spark_jobs.records.shape import add_keys_and_headers, pick
 from spark_jobs.schema.arrow_schema import column_of, fields_of
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.inference import Field, evolve

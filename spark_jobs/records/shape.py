@@ -1,4 +1,4 @@
-"""Rows of a table and of its dead-letter table, with the columns that say where a record comes from."""
+"""Rows of a table and of its dead-letter table: keys, headers and origin beside the values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.records.decoder import BadValue, Decoded, Phase
-from spark_jobs.schema.metadata_columns import TIMESTAMP
+from spark_jobs.schema.metadata_columns import HEADERS, KEY, TIMESTAMP
 
 if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk
@@ -51,6 +51,31 @@ def shape(decoded: Decoded, records: Chunk, origin: Origin, schema: pa.Schema) -
             decoded = decoded.without(bad)
             columns = origin_columns(records, decoded.rows, origin)
     return decoded.beside(columns, schema)
+
+
+def add_keys_and_headers(decoded: Decoded, records: Chunk, columns: pa.Schema) -> Decoded:
+    """Return the rows with all of ``columns``, in their order.
+
+    A key that is not UTF-8 where ``_kafka_key`` is a string makes its record a bad value.
+    """
+    try:
+        keys = pa.array(pick(records.keys, decoded.rows), pa.binary()).cast(columns.field(KEY).type)
+    except pa.ArrowInvalid:
+        bad = [
+            BadValue(row, Phase.KEY, KEY, "the key is not UTF-8")
+            for row in decoded.indices
+            if not _is_text(records.keys[row])
+        ]
+        return add_keys_and_headers(decoded.without(bad), records, columns)
+    headers = headers_column(pick(records.headers, decoded.rows), columns.field(HEADERS).type)
+    return decoded.beside({KEY: keys, HEADERS: headers}, columns)
+
+
+def _is_text(key: bytes | None) -> bool:
+    try:
+        return key is None or key.decode() is not None
+    except UnicodeDecodeError:
+        return False
 
 
 def dead_letter_table(
