@@ -12,8 +12,7 @@ RTT_P99_US = "rtt_p99_us"
 class ClientStatistics:
     """Given to librdkafka as ``stats_cb``. A consumer that lived for less than the interval tells nothing.
 
-    ``latest`` has bytes and messages received, broker errors, and the slowest broker's round trip (99 %) in
-    µs.
+    ``latest`` has bytes and messages received, broker errors, and the slowest round trip (99 %) in µs.
     """
 
     def __init__(self) -> None:

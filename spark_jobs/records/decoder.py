@@ -89,7 +89,7 @@ class Decoder(Protocol):
 class PlainRows:
     """What rows must hold, by the indices of their records; ``has_more`` are those that say more than that.
 
-    Chunk that can be no row are in neither.
+    Records that can be no row are in neither.
     """
 
     table: pa.Table
