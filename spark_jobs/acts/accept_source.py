@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from spark_jobs.acts.act import batch_of_act, land_act, summary_of_act
-from spark_jobs.acts.new_source import Accepted, follow_source
+from spark_jobs.acts.changes import Accepted, follow_source
 from spark_jobs.audit.row_check import row_check
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.batch_commit import BatchIntent

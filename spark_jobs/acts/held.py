@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spark_jobs.acts.act import act
-from spark_jobs.acts.skip import passed_over
+from spark_jobs.acts.changes import passed_over
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.lake.tables import progress_of

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_jobs.acts.act import act
+from spark_jobs.acts.changes import passed_over
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.lake.tables import progress_of
@@ -13,7 +13,6 @@ from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import Progress
-from spark_jobs.protocol.skips import with_skipped
 from spark_jobs.protocol.source import SourceState, check_identity
 
 if TYPE_CHECKING:
@@ -44,16 +43,6 @@ def skip(
 
     change(progress_of(table))  # before anything is logged
     return act(pipeline.name, table, connections, BatchKind.SKIP, reason=reason, change=change, ranges=ranges)
-
-
-def passed_over(progress: Progress, ranges: OffsetRanges, reason: str) -> Progress:
-    """Return the progress past the ranges, which are remembered as skipped for the reason."""
-    return replace(
-        progress,
-        next_offsets={**progress.next_offsets, **ranges.ends},
-        starts={**ranges.starts, **progress.starts},
-        skipped=with_skipped(progress.skipped, progress.generation, ranges, reason),
-    )
 
 
 def _check_end(pipeline: PipelineConfig, source: SourceState, part: OffsetRange) -> None:

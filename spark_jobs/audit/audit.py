@@ -111,7 +111,8 @@ class _Window:
     @property
     def counts(self) -> AuditCounts:
         """What is there, whatever Kafka says."""
-        doubled = self.every[1:][np.diff(self.every) == 0]
+        every = self.every
+        doubled = every[1:][np.diff(every) == 0]
         return AuditCounts(
             rows=self.rows.num_rows,
             dead_letters=len(self.dead_letter_offsets),

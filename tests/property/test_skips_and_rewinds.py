@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.acts.rewinding import plan_rewind, rewound
+from spark_jobs.acts.changes import plan_rewind, rewound
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import Progress, progress_from_properties
 from spark_jobs.protocol.skips import Skip, cut_at_skips, kept_below, skipped_ranges, with_skipped

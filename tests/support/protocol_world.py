@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from spark_jobs.acts.rewinding import Rewind, rewound
+from spark_jobs.acts.changes import Rewind, rewound
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import PendingDeadLetters

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.acts.new_source import follow_source
+from spark_jobs.acts.changes import follow_source
 from spark_jobs.protocol import progress as progress_module
 from spark_jobs.protocol.batch import Batch, Pause
 from spark_jobs.protocol.errors import CorruptLog

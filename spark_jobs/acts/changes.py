@@ -1,4 +1,4 @@
-"""What a table's progress becomes when the table is set back to an earlier state. Pure."""
+"""What acts make of a table's progress: past offsets, on another source, back at an earlier state. Pure."""
 
 from __future__ import annotations
 
@@ -10,6 +10,54 @@ from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import LastDrain, PendingDeadLetters, Progress
 from spark_jobs.protocol.skips import kept_below, with_skipped
 from spark_jobs.protocol.source import SourceState
+
+
+def passed_over(progress: Progress, ranges: OffsetRanges, reason: str) -> Progress:
+    """Return the progress past the ranges, which are remembered as skipped for the reason."""
+    return replace(
+        progress,
+        next_offsets={**progress.next_offsets, **ranges.ends},
+        starts={**ranges.starts, **progress.starts},
+        skipped=with_skipped(progress.skipped, progress.generation, ranges, reason),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Where the table goes on from; ``continues`` when its offsets stayed what they were."""
+
+    generation: int
+    continues: bool
+    next_offsets: dict[int, int]
+    snapshot_id: int
+
+
+def follow_source(progress: Progress, source: SourceState, starts: Mapping[int, int] | None) -> Progress:
+    """Return the progress with the identity of ``source``; at ``starts`` it opens the next generation.
+
+    Dead letters it owes must be in their table: those of a generation that ended cannot be added later.
+    """
+    same = replace(
+        progress,
+        cluster_id=source.cluster_id or progress.cluster_id,
+        topic_id=source.topic_id or progress.topic_id,
+        pending_dead_letters=None,
+        # Another cluster counts its leaders anew, and what the same one lost has been accepted.
+        leader_epochs={},
+    )
+    if starts is None:
+        return same
+    last = progress.last_drain
+    return replace(
+        same,
+        generation=progress.generation + 1,
+        earlier={**progress.earlier, progress.generation: progress.next_offsets},
+        next_offsets=dict(starts),
+        starts=dict(starts),
+        # It still tells what records weigh; its rows and times are of the generation before.
+        last_drain=replace(last, attempt="", valid_through_ms=None) if last else None,
+        replay_epoch=progress.replay_epoch + 1,
+    )
 
 
 @dataclass(frozen=True, slots=True)
