@@ -101,11 +101,6 @@ def no_table(waiting: int = 0) -> Verdict:
     return Verdict(passed=True, fact=f"no table yet, {waiting:,} records wait" if waiting else "no table yet")
 
 
-def with_limit(fact: str, limit: str) -> str:
-    """Return the fact with what it may be at most."""
-    return f"{fact} (limit {limit})"
-
-
 def spoken_duration(seconds: float) -> str:
     """Return a duration as people say it, to two units: ``45 s``, ``3 min``, ``2 h 5 min``, ``4 d 6 h``."""
     if seconds < MINUTE_SECONDS:

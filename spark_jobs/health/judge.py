@@ -12,10 +12,7 @@ from spark_jobs.config.settings import PipelineConfig
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One judgement: ``fact`` is the one line, ``mend`` the command to type (empty when all is well).
-
-    ``numbers`` are plotted over time, so their names are stable; durations are in seconds.
-    """
+    """A check's verdict at the severity that the pipeline gives it; ``mend`` is empty when all is well."""
 
     name: str
     severity: Severity
@@ -46,19 +43,17 @@ def judge(pipeline: PipelineConfig, facts: HealthFacts) -> tuple[CheckResult, ..
 
 
 def _result(pipeline: PipelineConfig, check: Check, facts: HealthFacts) -> CheckResult:
-    verdict = check.judge(_case(pipeline, check, facts)) if facts.is_known else _unknown(facts)
-    return CheckResult(
-        check.name,
-        pipeline.checks.severity_of(check),
-        verdict.passed,
-        verdict.fact,
-        verdict.numbers,
-        "" if verdict.passed else verdict.mend,
-    )
+    verdict = _verdict(pipeline, check, facts)
+    mend = "" if verdict.passed else verdict.mend
+    severity = pipeline.checks.severity_of(check)
+    return CheckResult(check.name, severity, verdict.passed, verdict.fact, verdict.numbers, mend)
 
 
-def _case(pipeline: PipelineConfig, check: Check, facts: HealthFacts) -> Case:
-    return Case(
+def _verdict(pipeline: PipelineConfig, check: Check, facts: HealthFacts) -> Verdict:
+    if not facts.is_known:
+        reason, hint = (facts.error.message, facts.error.hint) if facts.error else ("no answer", "")
+        return Verdict(passed=False, fact=f"cannot be judged: {reason}", mend=hint)
+    case = Case(
         facts=facts,
         pipeline=pipeline.name,
         topic=pipeline.topic,
@@ -67,8 +62,4 @@ def _case(pipeline: PipelineConfig, check: Check, facts: HealthFacts) -> Case:
         dead_letters_stop_above=pipeline.dead_letters.stop_above,
         limit=pipeline.checks.limit_of(check),
     )
-
-
-def _unknown(facts: HealthFacts) -> Verdict:
-    reason, hint = (facts.error.message, facts.error.hint) if facts.error else ("no answer", "")
-    return Verdict(passed=False, fact=f"cannot be judged: {reason}", mend=hint)
+    return check.judge(case)

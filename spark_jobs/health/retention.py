@@ -50,13 +50,10 @@ def headroom_ms(
     producers compress.
     """
     left = [
-        milliseconds
+        ms
         for one in waiting
-        for milliseconds in (
-            _by_time(retention, one, now_ms),
-            _by_size(retention, one, bytes_per_record, now_ms),
-        )
-        if milliseconds is not None
+        for ms in (_by_time(retention, one, now_ms), _by_size(retention, one, bytes_per_record, now_ms))
+        if ms is not None
     ]
     return max(0, min(left)) if left else None
 

@@ -10,7 +10,6 @@ from spark_jobs.checks.check import (
     Severity,
     Verdict,
     no_table,
-    with_limit,
 )
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import total
@@ -33,9 +32,11 @@ def judge(case: Case) -> Verdict:
     when = (
         "within a day" if facts.table.shows_history else "by the last commit, which is all the catalog shows"
     )
-    fact = f"{sums.dead_letters:,} of the {records:,} records drained {when} ({share:.2%})"
+    fact = (
+        f"{sums.dead_letters:,} of the {records:,} records drained {when} ({share:.2%}) (limit {limit:.2%})"
+    )
     mend = mends.command("query", case.pipeline, "'SELECT * FROM dead_letters'")
-    return Verdict(share <= limit, with_limit(fact, f"{limit:.2%}"), numbers, mend)
+    return Verdict(share <= limit, fact, numbers, mend)
 
 
 CHECK = Check(

@@ -12,7 +12,6 @@ from spark_jobs.checks.check import (
     no_table,
     spoken_duration,
     stalled_after_seconds,
-    with_limit,
 )
 
 
@@ -31,7 +30,8 @@ def judge(case: Case) -> Verdict:
         f"complete up to {spoken_duration(age)} ago" if facts.waiting else "complete up to now: nothing waits"
     )
     numbers = {"age_seconds": age, "limit_seconds": limit}
-    return Verdict(age <= limit, with_limit(fact, spoken_duration(limit)), numbers, drain_or_resume(case))
+    fact += f" (limit {spoken_duration(limit)})"
+    return Verdict(age <= limit, fact, numbers, drain_or_resume(case))
 
 
 CHECK = Check(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_jobs.checks.check import Case, Check, LimitKind, Severity, Verdict, drain_or_resume, with_limit
+from spark_jobs.checks.check import Case, Check, LimitKind, Severity, Verdict, drain_or_resume
 
 # A full batch starts a run at once, so more than two waiting means that arrivals are faster than drains.
 LAG_BATCHES = 2
@@ -17,7 +17,7 @@ def judge(case: Case) -> Verdict:
         most = max(facts.lag, key=lambda partition: facts.lag[partition])
         fact += f", {facts.lag[most]:,} of them in partition {most}"
     numbers: dict[str, float] = {"lag_records": facts.waiting, "limit_records": limit}
-    return Verdict(facts.waiting <= limit, with_limit(fact, f"{limit:,.0f}"), numbers, drain_or_resume(case))
+    return Verdict(facts.waiting <= limit, f"{fact} (limit {limit:,.0f})", numbers, drain_or_resume(case))
 
 
 CHECK = Check(

@@ -11,7 +11,6 @@ from spark_jobs.checks.check import (
     no_table,
     spoken_duration,
     stalled_after_seconds,
-    with_limit,
 )
 from spark_jobs.protocol import mends
 
@@ -38,8 +37,8 @@ def judge(case: Case) -> Verdict:
     if not facts.waiting:
         return Verdict(passed=True, fact="nothing waits", numbers=numbers)
     fact = f"{facts.waiting:,} records wait, the last commit was {spoken_duration(quiet)} ago"
-    mend = mends.command("drain", case.pipeline)
-    return Verdict(quiet <= limit, with_limit(fact, spoken_duration(limit)), numbers, mend)
+    fact += f" (limit {spoken_duration(limit)})"
+    return Verdict(quiet <= limit, fact, numbers, mends.command("drain", case.pipeline))
 
 
 CHECK = Check(
