@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from spark_jobs.config.secrets import remember, resolve
@@ -35,6 +34,7 @@ _log = logging.getLogger(__name__)
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
 _OWED = "notices of %s stay owed and are sent by a later run: %s"
+_GIVEN_UP = "GIVEN UP: the notice of commit %s of %s (%s, %s): drop what you cached of it by hand"
 # A receiver that answers has the last commit's notice within this; a slow one gets it from the next run.
 FAREWELL_SECONDS = 1.0
 
@@ -69,14 +69,16 @@ def send_owed(
         if is_over():
             return replace(sent, owing="the run ended first")
         posted = _send(to_receiver, attempt, table, connections)
-        outcome = _outcome(posted, attempt, connections.now_us())
-        if outcome is None:
-            return replace(sent, owing=posted.detail)
-        if outcome == Delivery.DELIVERED:
+        outcome: str = posted.delivery
+        if posted.delivery is Delivery.AWAY:
+            if not is_expired(attempt, connections.now_us()):
+                return replace(sent, owing=posted.detail)
+            outcome = "expired"
+        if posted.delivery is Delivery.DELIVERED:
             sent = replace(sent, delivered=sent.delivered + 1)
         else:
             sent = replace(sent, given_up=sent.given_up + 1)
-            _log_given_up(attempt, outcome, posted.detail)
+            _log.error(_GIVEN_UP, attempt.uuid, pipeline.table, outcome, posted.detail)
         _mark(attempt, outcome, connections)
     return sent
 
@@ -105,9 +107,7 @@ class NoticeSender:
             self._thread.start()
         return self
 
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._deadline = time.monotonic() + FAREWELL_SECONDS
         self._is_over.set()
         self._something_landed.set()
@@ -138,20 +138,15 @@ class NoticeSender:
                 self._pipeline, self._connections, is_over=lambda: time.monotonic() >= self._deadline
             )
         except SluiceError as error:
-            self._warn(str(error))
+            sent = NoticesSent(owing=str(error))
         except Exception:  # noqa: BLE001  (a notice must never end a drain; it stays owed)
             _log.exception("notices of %s stay owed", self._pipeline.name)
-        else:
-            if sent.owing:
-                self._warn(sent.owing)
-            return bool(sent.owing)
-        return True
-
-    def _warn(self, why: str) -> None:
-        """Log once for each reason in a row: the receiver of a long run may be away for all of it."""
-        if why != self._warned_of:
-            _log.warning(_OWED, self._pipeline.name, why)
-        self._warned_of = why
+            return True
+        # Once for each reason in a row: the receiver of a long run may be away for all of it.
+        if sent.owing and sent.owing != self._warned_of:
+            warn_of_owed(self._pipeline, sent)
+            self._warned_of = sent.owing
+        return bool(sent.owing)
 
 
 def warn_of_owed(pipeline: PipelineConfig, sent: NoticesSent) -> None:
@@ -169,23 +164,6 @@ def _send(
     posted = to_receiver(notice_of(attempt, paths))
     connections.fail_points.reach("notice.after-post")
     return posted
-
-
-def _outcome(posted: Posted, attempt: Attempt, now_us: int) -> str | None:
-    """Return what to remember of it, None while the notice stays owed."""
-    if posted.delivery is not Delivery.AWAY:
-        return posted.delivery
-    return "expired" if is_expired(attempt, now_us) else None
-
-
-def _log_given_up(attempt: Attempt, outcome: str, detail: str) -> None:
-    _log.error(
-        "GIVEN UP: the notice of commit %s of %s (%s, %s): drop what you cached of it by hand",
-        attempt.uuid,
-        attempt.batch.table if attempt.batch else attempt.table_uuid,
-        outcome,
-        detail,
-    )
 
 
 def _mark(attempt: Attempt, outcome: str, connections: Connections) -> None:
