@@ -36,11 +36,11 @@ def command(pipeline: str, records: int) -> None:
 def _print(seen: Preview) -> None:
     fate = "would be made" if seen.is_new else "exists"
     output.say(
-        f"{seen.topic} -> {seen.table} ({fate}): {output.count(seen.records, 'record')} read, "
-        f"{output.count(seen.rows, 'row')}, {output.count(len(seen.dead_letters), 'dead letter')}, "
-        f"{output.count(seen.tombstones, 'tombstone')}; nothing is written"
+        f"{seen.topic} -> {seen.table} ({fate}): {output.count(seen.balance.offsets, 'record')} read, "
+        f"{output.count(seen.balance.rows, 'row')}, {output.count(len(seen.dead_letters), 'dead letter')}, "
+        f"{output.count(seen.balance.tombstones, 'tombstone')}; nothing is written"
     )
-    if not seen.records:
+    if not seen.balance.offsets:
         output.say("nothing to read from where the next batch starts")
         return
     output.heading("Columns")

@@ -5,7 +5,7 @@ In this process, without Spark: what a first batch decides from all of its recor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from spark_jobs.drain.start_offsets import resolve_start
 from spark_jobs.kafka.reader import open_reader
 from spark_jobs.lake.evolution import evolved_schema
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.batch import total
+from spark_jobs.protocol.batch import Balance, total
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.formats import format_of
 from spark_jobs.records.row_maker import RowMaker
@@ -73,7 +73,7 @@ class PartitionUse:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What the records read would become; ``rows`` + ``tombstones`` + dead letters are ``records``.
+    """What the records read would become.
 
     ``is_new``: there is no table yet. ``columns`` are the JSON's, with those that an existing table lacks;
     these are named in ``added``, dotted.
@@ -82,9 +82,7 @@ class Preview:
     topic: str
     table: str
     is_new: bool
-    records: int
-    rows: int
-    tombstones: int
+    balance: Balance
     evidence: Evidence
     columns: tuple[Field, ...]
     added: tuple[str, ...]
@@ -112,15 +110,12 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
         decoder, Origin(pipeline.topic, 1, 0), "", arrow_schema(schema), arrow_schema(dead_letter_schema())
     )
     made = [maker.make(chunk) for chunk in chunks]
-    balance = total(each.balance for each in made)
     spec = partition_spec(schema, pipeline.partition_by) if table is None else table.spec()
     return Preview(
         topic=pipeline.topic,
         table=pipeline.table,
         is_new=table is None,
-        records=balance.offsets,
-        rows=balance.rows,
-        tombstones=balance.tombstones,
+        balance=total(each.balance for each in made),
         evidence=evidence,
         columns=known_fields(schema),
         added=added,
@@ -179,17 +174,10 @@ def _schema(
     return evolved_schema(table, additions), tuple(".".join(path) for path, _ in additions)
 
 
-def _dead_letters(rows: pa.Table) -> list[DeadLetterExample]:
-    letters = rows.select([PARTITION, OFFSET, "field", "error"]).to_pylist()
-    return [
-        DeadLetterExample(
-            letter[PARTITION],
-            letter[OFFSET],
-            letter["field"],
-            letter["error"] + (KEY_ADVICE if letter["field"] == KEY else ""),
-        )
-        for letter in letters
-    ]
+def _dead_letters(rows: pa.Table) -> Iterator[DeadLetterExample]:
+    for letter in rows.select([PARTITION, OFFSET, "field", "error"]).to_pylist():
+        advice = KEY_ADVICE if letter["field"] == KEY else ""
+        yield DeadLetterExample(letter[PARTITION], letter[OFFSET], letter["field"], letter["error"] + advice)
 
 
 def _partition_uses(schema: Schema, spec: PartitionSpec, tables: Sequence[pa.Table]) -> list[PartitionUse]:

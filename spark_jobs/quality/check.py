@@ -13,7 +13,7 @@ from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.quality.judge import columns_of, judge
-from spark_jobs.quality.results import SuiteResult, merged, suite_result_from_json
+from spark_jobs.quality.results import SuiteResult, merged
 from spark_jobs.quality.rows import rows_of_ranges
 from spark_jobs.txlog.entries import Held
 from spark_jobs.txlog.states import is_waiting
@@ -46,7 +46,6 @@ def check_quality(
     table = load_drained(pipeline, connections)
     progress = progress_of(table)
     ranges = _committed(progress, since)
-    found = []
     after = [suite for suite in pipeline.quality if suite.when is When.AFTER]
     columns = columns_of(after, table.schema())
     parts: dict[str, list[SuiteResult]] = {suite.name: [] for suite in after}
@@ -55,11 +54,12 @@ def check_quality(
         for suite in after:
             parts[suite.name].append(judge(suite, rows, table.schema()).result)
     holding = _holding(table, progress, connections)
-    for suite in pipeline.quality:
-        if suite.when is When.GATE:
-            found.append(holding.get(suite.name, SuiteResult(suite.name, 0, ())))
-        else:
-            found.append(merged(suite.name, parts[suite.name]))
+    found = (
+        merged(suite.name, parts[suite.name])
+        if suite.name in parts
+        else holding.get(suite.name, SuiteResult(suite.name, 0, ()))
+        for suite in pipeline.quality
+    )
     return QualityResult(ranges, tuple(found))
 
 
@@ -87,5 +87,5 @@ def _holding(table: Table, progress: Progress, connections: Connections) -> dict
     uuid = str(table.metadata.table_uuid)
     unfinished = connections.txlog.unfinished(uuid, now_us=connections.now_us())
     held = [entry for each in unfinished if is_waiting(each, progress) and (entry := each.entry(Held))]
-    results = [suite_result_from_json(each) for entry in held for each in entry.failed]
+    results = [SuiteResult.from_json(each) for entry in held for each in entry.failed]
     return {result.suite: result for result in results}

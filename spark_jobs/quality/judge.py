@@ -85,7 +85,7 @@ def mistakes(suite: Suite) -> tuple[str, ...]:
         try:
             ExpectationConfiguration(expectation.type, expectation.kwargs).to_domain_obj()
         except Exception as error:  # noqa: BLE001  (the library's own kinds are many; each is the suite's mistake)
-            found.append(f"{expectation.type}: {_shortened(str(error) or type(error).__name__)}")
+            found.append(f"{expectation.type}: {_told(error)}")
     return tuple(found)
 
 
@@ -128,7 +128,7 @@ def _validator() -> Any:
             }
             (answer,) = batch.validate(suite, result_format=result_format).results
         except Exception as error:  # noqa: BLE001  (the library's own kinds are many; each is the suite's mistake)
-            return _Answer(is_met=False, error=_shortened(str(error) or type(error).__name__))
+            return _Answer(is_met=False, error=_told(error))
         failure = _failure(answer.exception_info)
         return _Answer(bool(answer.success) and failure is None, dict(answer.result), failure)
 
@@ -139,29 +139,29 @@ def _failure(info: Any) -> str | None:
     """Return the message of an expectation that raised; the library nests them by metric, or not."""
     if not isinstance(info, dict):
         return None
-    if info.get("raised_exception"):
-        return _shortened(str(info.get("exception_message") or "it failed"))
-    nested = [each for each in info.values() if isinstance(each, dict) and each.get("raised_exception")]
-    return _shortened(str(nested[0].get("exception_message") or "it failed")) if nested else None
+    raised = [
+        each for each in (info, *info.values()) if isinstance(each, dict) and each.get("raised_exception")
+    ]
+    return _one_line(str(raised[0].get("exception_message") or "it failed")) if raised else None
 
 
 def _result(expectation: Expectation, answer: _Answer, rows: pa.Table) -> ExpectationResult:
     found = answer.result
     observed = found.get("observed_value")
-    positions = found.get("partial_unexpected_index_list") or []
+    positions = (found.get("partial_unexpected_index_list") or [])[:FAILING_ROWS_SHOWN]
     values = found.get("partial_unexpected_list") or []
+    partitions, offsets = rows.column(PARTITION), rows.column(OFFSET)
+    examples = (
+        FailingRow(partitions[int(at)].as_py(), offsets[int(at)].as_py(), _shown(value))
+        for at, value in zip(positions, values, strict=False)
+    )
     return ExpectationResult(
         expectation=scrub(str(expectation)),
         is_met=answer.is_met,
         observed=None if observed is None else _shown(observed),
         checked=int(found.get("element_count") or 0),
         unexpected=int(found.get("unexpected_count") or 0),
-        examples=()
-        if answer.is_met
-        else tuple(
-            FailingRow(*_coordinates(rows, int(position)), _shown(value))
-            for position, value in zip(positions[:FAILING_ROWS_SHOWN], values, strict=False)
-        ),
+        examples=() if answer.is_met else tuple(examples),
         error=answer.error,
     )
 
@@ -180,17 +180,18 @@ def _reject(
         rejected[partition].setdefault(offset, why)
 
 
-def _coordinates(rows: pa.Table, position: int) -> tuple[int, int]:
-    return rows.column(PARTITION)[position].as_py(), rows.column(OFFSET)[position].as_py()
-
-
 def _shown(value: object) -> str:
     text = scrub(str(value))
-    if text in _NULLS and not isinstance(value, str):
-        return "null"
-    return text if len(text) <= VALUE_CHARACTERS else f"{text[:VALUE_CHARACTERS]}…"
+    return "null" if text in _NULLS and not isinstance(value, str) else _cut(text, VALUE_CHARACTERS)
 
 
-def _shortened(text: str) -> str:
-    line = " ".join(scrub(text).split())
-    return line if len(line) <= ERROR_CHARACTERS else f"{line[:ERROR_CHARACTERS]}…"
+def _told(error: Exception) -> str:
+    return _one_line(str(error) or type(error).__name__)
+
+
+def _one_line(text: str) -> str:
+    return _cut(" ".join(scrub(text).split()), ERROR_CHARACTERS)
+
+
+def _cut(text: str, characters: int) -> str:
+    return text if len(text) <= characters else f"{text[:characters]}…"

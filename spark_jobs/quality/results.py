@@ -1,4 +1,4 @@
-"""Quality suites as configured, and what judging one results in. Pure."""
+"""What judging a quality suite results in. Pure."""
 
 from __future__ import annotations
 
@@ -66,6 +66,11 @@ class SuiteResult:
         """Return plain data for the log, without what was met."""
         return {"suite": self.suite, "rows": self.rows, "results": [asdict(each) for each in self.failed]}
 
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> SuiteResult:
+        """Read ``to_json`` back."""
+        return _SUITE_RESULT.from_json(json.dumps(value))
+
 
 _SUITE_RESULT = JsonCodec(SuiteResult)
 
@@ -73,11 +78,7 @@ _SUITE_RESULT = JsonCodec(SuiteResult)
 def merged(suite: str, parts: Sequence[SuiteResult]) -> SuiteResult:
     """Return one suite's results on parts of the rows as one: met when every part meets it."""
     by_expectation = zip(*(part.results for part in parts), strict=True)
-    return SuiteResult(
-        suite,
-        sum(part.rows for part in parts),
-        tuple(_merged(results) for results in by_expectation),
-    )
+    return SuiteResult(suite, sum(part.rows for part in parts), tuple(map(_merged, by_expectation)))
 
 
 def _merged(results: tuple[ExpectationResult, ...]) -> ExpectationResult:
@@ -89,11 +90,6 @@ def _merged(results: tuple[ExpectationResult, ...]) -> ExpectationResult:
         unexpected=sum(result.unexpected for result in results),
         examples=examples[:FAILING_ROWS_SHOWN],
     )
-
-
-def suite_result_from_json(value: Mapping[str, Any]) -> SuiteResult:
-    """Read ``SuiteResult.to_json`` back."""
-    return _SUITE_RESULT.from_json(json.dumps(value))
 
 
 def _sentence(result: ExpectationResult) -> str:

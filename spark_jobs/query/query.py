@@ -58,7 +58,7 @@ def query(
     """
     table = load_drained(pipeline, connections)
     dead_letters = load_fresh(connections, dead_letters_of(pipeline.table))
-    scan = _scan_at(table, as_of)
+    scan = table.scan(snapshot_id=snapshot_at(table, as_of).snapshot_id if as_of else None)
     with (
         tempfile.TemporaryDirectory(prefix="sluice-query-") as folder,
         duckdb.connect(config=_shut_in(folder)) as engine,
@@ -90,10 +90,6 @@ def _register_by_name(engine: DuckDBPyConnection, source: TableSource, identifie
         schema, view = (f'"{part.replace(chr(34), 2 * chr(34))}"' for part in (*namespace, name))
         engine.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
         engine.execute(f"CREATE VIEW {schema}.{view} AS FROM temp.{view}")
-
-
-def _scan_at(table: Table, as_of: Moment | None) -> DataScan:
-    return table.scan(snapshot_id=snapshot_at(table, as_of).snapshot_id if as_of else None)
 
 
 def _dead_letters_scan(dead_letters: Table, scan: DataScan) -> DataScan:

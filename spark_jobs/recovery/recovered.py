@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import Balance, Batch, total
 from spark_jobs.protocol.offsets import OffsetRanges
-from spark_jobs.quality.results import suite_result_from_json
+from spark_jobs.quality.results import SuiteResult
 from spark_jobs.txlog.entries import Attempt, Held, ParquetWritten
 
 
@@ -89,7 +89,7 @@ class RecoveryResult:
 def held_batch(attempt: Attempt, batch: Batch) -> HeldBatch:
     """Return what the log says about a held attempt."""
     written, held = attempt.entry(ParquetWritten), attempt.entry(Held)
-    suites = [suite_result_from_json(each) for each in held.failed] if held else []
+    suites = [SuiteResult.from_json(each) for each in held.failed] if held else []
     return HeldBatch(
         batch_id=batch.batch_id,
         attempt=batch.attempt,
