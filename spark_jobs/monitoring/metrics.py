@@ -9,25 +9,19 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from spark_jobs.books.attempt_totals import Distribution
 from spark_jobs.checks.facts import HealthFacts
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.lake import open_catalog, open_log
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.monitoring.checkup import Health, check_up
-from spark_jobs.monitoring.metric_families import COUNTER, FAMILIES, GAUGE
+from spark_jobs.monitoring.metric_families import COUNTER, FAMILIES, GAUGE, HISTOGRAM
 from spark_jobs.monitoring.survey import Surveyor, TableState
 from spark_jobs.monitoring.totals import TotalsReader
 from spark_jobs.protocol.errors import SluiceError
@@ -41,6 +35,11 @@ CACHE_SECONDS = 15.0
 # A topic of a thousand partitions would be a thousand series: above this they are one, `partition="all"`.
 MAX_PARTITION_SERIES = 64
 MILLISECONDS = 1000
+_KINDS: Mapping[str, Callable[..., Metric]] = {
+    GAUGE: GaugeMetricFamily,
+    COUNTER: CounterMetricFamily,
+    HISTOGRAM: HistogramMetricFamily,
+}
 
 
 class SluiceCollector(Collector):
@@ -72,34 +71,26 @@ class SluiceCollector(Collector):
         found = check_up(self._surveyor)
         for health in found:
             _add_health(families, health)
-        try:
+        # What cannot be read now has no sample now: a counter that fell to 0 would look like a reset.
+        with suppress(SluiceError):
             catalog = open_catalog(self._config)
-        except SluiceError:
-            return list(families.values())
-        try:
-            for health in found:
-                self._add_totals(families, catalog, health)
-        finally:
-            close_catalog(catalog)
+            try:
+                for health in found:
+                    self._add_totals(families, catalog, health)
+            finally:
+                close_catalog(catalog)
         return list(families.values())
 
     def _add_totals(self, families: dict[str, Any], catalog: Catalog, health: Health) -> None:
-        if health.table is None:
-            return
-        # What cannot be read now has no sample now: a counter that fell to 0 would look like a reset.
         with suppress(SluiceError):
-            totals = self._totals.read(catalog, health.pipeline, health.table.uuid)
-            _add_totals(families, health.pipeline.name, totals)
+            if health.table is not None:
+                totals = self._totals.read(catalog, health.pipeline, health.table.uuid)
+                _add_totals(families, health.pipeline.name, totals)
 
 
 def _family(name: str) -> Metric:
     family = FAMILIES[name]
-    labels = ("pipeline", *family.labels)
-    if family.kind == GAUGE:
-        return GaugeMetricFamily(name, family.help, labels=labels)
-    if family.kind == COUNTER:
-        return CounterMetricFamily(name, family.help, labels=labels)
-    return HistogramMetricFamily(name, family.help, labels=labels)
+    return _KINDS[family.kind](name, family.help, labels=("pipeline", *family.labels))
 
 
 def _add_health(families: dict[str, Any], health: Health) -> None:
@@ -178,11 +169,7 @@ def _add_totals(families: dict[str, Any], name: str, found: TableTotals) -> None
     }
     for metric, number in counters.items():
         families[metric].add_metric([name], number)
-    _add_distribution(families["sluice_batch_duration_seconds"], name, totals.batches)
-    _add_distribution(families["sluice_commit_duration_seconds"], name, totals.commits)
+    for step, spread in (("batch", totals.batches), ("commit", totals.commits)):
+        families[f"sluice_{step}_duration_seconds"].add_metric([name], spread.buckets(), spread.seconds)
     if found.rtt_p99_us is not None:
         families["sluice_kafka_rtt_p99_seconds"].add_metric([name], found.rtt_p99_us / 1_000_000)
-
-
-def _add_distribution(family: HistogramMetricFamily, name: str, distribution: Distribution) -> None:
-    family.add_metric([name], distribution.buckets(), distribution.seconds)

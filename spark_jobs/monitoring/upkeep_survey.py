@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -40,10 +39,9 @@ class _Known:
 
 
 class FigureCache:
-    """Figures by table; safe between threads."""
+    """Figures by table; safe between threads, of which each asks for tables of its own."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._known: dict[str, _Known] = {}
 
     def figures(self, identifier: str, table: Table, compact_above: int) -> TableFigures:
@@ -53,18 +51,15 @@ class FigureCache:
             snapshot_figures,
         )
 
-        with self._lock:
-            known = self._known.get(identifier)
+        known = self._known.get(identifier)
         if known is None or not _is_still_good(known, table, compact_above):
             metadata = table.metadata
-            known = _Known(
+            known = self._known[identifier] = _Known(
                 str(metadata.table_uuid),
                 metadata.current_snapshot_id,
                 _data_files(table),
                 file_figures(table),
             )
-            with self._lock:
-                self._known[identifier] = known
         return snapshot_figures(table.metadata, known.figures)
 
 
