@@ -13,8 +13,8 @@ from cli import output
 from resources.spark import PipelineSpark
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
+from spark_jobs.connections.endpoints import resolve_kafka_properties
 from spark_jobs.connections.lake import open_catalog
-from spark_jobs.connections.properties import resolve_kafka_properties
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.lake.catalog import close_catalog

@@ -14,7 +14,7 @@ from cli.stand.sample_topics import create_sample_topics
 from spark_jobs.config.file import load_config
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.broker_topics import list_topics
-from spark_jobs.connections.properties import resolve_kafka_properties
+from spark_jobs.connections.endpoints import resolve_kafka_properties
 from spark_jobs.protocol.errors import SluiceError
 
 if TYPE_CHECKING:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
-from spark_jobs.config.document import Document, Path
 from spark_jobs.config.frozen import Frozen
 from spark_jobs.config.kafka_keys import ALIASES
-from spark_jobs.config.problems import ConfigProblem, Finding, in_order
+from spark_jobs.config.problems import ConfigProblem, Document, Finding, Path, in_order
 from spark_jobs.config.settings import (
     DEAD_LETTERS_SUFFIX,
     CatalogSettings,
@@ -56,7 +56,9 @@ def build_config(main: Document, teams: Sequence[Document], *, home: str, folder
     problems += _clashes(main, placed, [])
     left_out: list[ConfigProblem] = []
     for team in teams:
-        found, mistakes = _place_team(team, written.defaults, placed)
+        theirs, mistakes = validate(team, WrittenTeamFile)
+        found = list(_place(team, theirs, written.defaults)) if theirs else []
+        mistakes += _clashes(team, found, placed)
         left_out += mistakes
         placed += [] if mistakes else found
     config = SluiceConfig(
@@ -66,7 +68,7 @@ def build_config(main: Document, teams: Sequence[Document], *, home: str, folder
         catalog=_catalog(written.catalog, home),
         spark=written.spark,
         metrics=written.metrics,
-        pipelines=tuple(p.entry for p in placed if isinstance(p.entry, PipelineConfig)),
+        pipelines=tuple(_pipelines(placed)),
         templates=tuple(p.entry for p in placed if isinstance(p.entry, PipelineTemplate)),
         source=main.file or None,
         problems=tuple(left_out),
@@ -77,7 +79,8 @@ def build_config(main: Document, teams: Sequence[Document], *, home: str, folder
 
 def _place(document: Document, written: WrittenTeamFile, outer: PipelineSettings) -> Iterator[_Placed]:
     for name, pipeline in written.pipelines.items():
-        settings = _settings(outer, written.defaults, pipeline)
+        layers = (outer, written.defaults, pipeline)
+        settings = dict(reduce(_overlay, layers, PipelineSettings()))
         path, table, regex = ("pipelines", name), pipeline.table, pipeline.topics_regex
         if regex is not None:
             place: dict[str, Any] = {"file": document.file, "line": document.line_of(path)}
@@ -89,25 +92,8 @@ def _place(document: Document, written: WrittenTeamFile, outer: PipelineSettings
             yield _Placed(entry, path)
 
 
-def _place_team(
-    team: Document, outer: PipelineSettings, before: list[_Placed]
-) -> tuple[list[_Placed], list[ConfigProblem]]:
-    written, problems = validate(team, WrittenTeamFile)
-    if written is None:
-        return [], problems
-    placed = list(_place(team, written, outer))
-    return placed, problems + _clashes(team, placed, before)
-
-
-def _settings(*layers: PipelineSettings) -> dict[str, Any]:
-    """Return what is in force under ``layers``, later ones on top; maps and sections merge key by key."""
-    merged = PipelineSettings()
-    for layer in layers:
-        merged = _overlay(merged, layer)
-    return dict(merged)
-
-
 def _overlay(below: Any, above: Any) -> Any:
+    """Return ``below`` with what is written ``above`` on top; maps and sections merge key by key."""
     if isinstance(above, Frozen):
         keys = above.model_fields_set & type(below).model_fields.keys()
         return below.model_copy(
@@ -118,27 +104,26 @@ def _overlay(below: Any, above: Any) -> Any:
     return above
 
 
+def _pipelines(placed: list[_Placed]) -> list[PipelineConfig]:
+    return [each.entry for each in placed if isinstance(each.entry, PipelineConfig)]
+
+
 def _clashes(document: Document, placed: list[_Placed], before: list[_Placed]) -> list[ConfigProblem]:
-    problems = []
-    seen = [p.entry for p in before]
+    findings = []
+    seen = _pipelines(before)
     for item in placed:
+        if isinstance(item.entry, PipelineTemplate):
+            continue  # it clashes once it is expanded
         clash = first_clash(item.entry, seen)
-        if clash is not None:
-            problems.append(document.locate(_clash_finding(item, clash)))
         seen.append(item.entry)
-    return problems
-
-
-def _clash_finding(item: _Placed, clash: PipelineConfig) -> Finding:
-    if item.entry.name == clash.name:
-        return Finding(
-            item.path, f"is a second pipeline named {clash.name}", "Names are unique over all files."
-        )
-    return Finding(
-        (*item.path, "table"),
-        f"{item.entry.table} is written by the pipeline {clash.name} too",
-        f"One table, one pipeline; a table and its {DEAD_LETTERS_SUFFIX} both count.",
-    )
+        if clash is not None and item.entry.name == clash.name:
+            told = f"is a second pipeline named {clash.name}"
+            findings.append(Finding(item.path, told, "Names are unique over all files."))
+        elif clash is not None:
+            told = f"{item.entry.table} is written by the pipeline {clash.name} too"
+            hint = f"One table, one pipeline; a table and its {DEAD_LETTERS_SUFFIX} both count."
+            findings.append(Finding((*item.path, "table"), told, hint))
+    return [document.locate(finding) for finding in findings]
 
 
 def _absolute(state: str, folder: str) -> str:

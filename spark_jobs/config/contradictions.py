@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 from spark_jobs.config.kafka_keys import validate_kafka_properties
@@ -20,7 +21,9 @@ _CATALOG_KINDS = ("uri", "type", "py-catalog-impl")
 
 def check_main_file(content: dict[str, Any]) -> Iterator[Finding]:
     """Return everything that can contradict in ``sluice.yaml``."""
-    yield from _check_kafka(_map(content, "kafka"))
+    kafka = {key: value for key, value in _map(content, "kafka").items() if isinstance(value, str)}
+    for finding in validate_kafka_properties(kafka):
+        yield replace(finding, path=("kafka", *finding.path))
     yield from _check_references(content)
     yield from _check_spark(_map(content, "spark"))
     catalog = _map(content, "catalog")
@@ -72,12 +75,6 @@ def _check_table_properties(path: tuple[str, ...], settings: dict[str, Any]) -> 
             )
 
 
-def _check_kafka(kafka: dict[str, Any]) -> Iterator[Finding]:
-    texts = {key: value for key, value in kafka.items() if isinstance(value, str)}
-    for finding in validate_kafka_properties(texts):
-        yield replace(finding, path=("kafka", *finding.path))
-
-
 def _check_spark(spark: dict[str, Any]) -> Iterator[Finding]:
     if "remote" in spark and "master" in spark:
         yield Finding(
@@ -98,10 +95,7 @@ def _check_spark(spark: dict[str, Any]) -> Iterator[Finding]:
 
 def _check_references(content: dict[str, Any]) -> Iterator[Finding]:
     for path in (("kafka",), ("catalog",), ("spark", "conf")):
-        section: Any = content
-        for part in path:
-            section = _map(section, part)
-        for key, value in section.items():
+        for key, value in reduce(_map, path, content).items():
             wrong = malformed_reference(value) if isinstance(value, str) else None
             if wrong:
                 yield Finding((*path, key), wrong, "Write ${NAME} or ${file:/absolute/path}.")

@@ -1,18 +1,25 @@
-"""Finds and reads ``sluice.yaml`` and its team files; what they mean is decided in its neighbours."""
+"""Finds and reads ``sluice.yaml`` and its team files; what they mean is decided in its neighbours.
+
+Loading a configuration asks no broker: for ``topics_regex`` its topics are those last listed, by ``up``,
+``init``, ``validate`` or ``status``. A topic made since then becomes a pipeline the next time one of these
+runs and the code location is reloaded.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from spark_jobs.config.build import ConfigReading, build_config
-from spark_jobs.config.document import Document
-from spark_jobs.config.problems import ConfigProblem, in_order
+from spark_jobs.config.problems import ConfigProblem, Document, in_order
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.config.templates import expand
-from spark_jobs.config.topic_list import read_topics
 from spark_jobs.config.yaml_document import parse_document
 from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.storage.state_files import write_whole
 
 DEFAULT_FILE_NAME = "sluice.yaml"
 ENVIRONMENT_CONFIG = "SLUICE_CONFIG"
@@ -63,8 +70,22 @@ def read_config(path: Path | None = None) -> ConfigReading:
 
 
 def with_listed_topics(config: SluiceConfig) -> SluiceConfig:
-    """Expand ``topics_regex`` by the broker's topics as last listed (``spark_jobs.config.topic_list``)."""
-    return expand(config, read_topics(config.home)) if config.templates else config
+    """Expand ``topics_regex`` by the broker's topics as last listed; by none before the first listing."""
+    if not config.templates:
+        return config
+    topics: list[str] = []
+    with suppress(FileNotFoundError):
+        topics = json.loads(_listing(config.home).read_text(encoding="utf-8"))
+    return expand(config, topics)
+
+
+def write_topics(home: str, topics: Iterable[str]) -> None:
+    """Remember a listing of the broker's topics."""
+    write_whole(_listing(home), json.dumps(sorted(topics), indent=1) + "\n")
+
+
+def _listing(home: str) -> Path:
+    return Path(home) / "run" / "topics.json"
 
 
 def find_config_file(path: Path | None) -> Path | None:

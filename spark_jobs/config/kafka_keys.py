@@ -79,9 +79,8 @@ def validate_kafka_properties(properties: Mapping[str, str]) -> list[Finding]:
     findings = [finding for name, value in properties.items() if (finding := _judge(name, value))]
     for alias, name in ALIASES.items():
         if alias in properties and name in properties and properties[alias] != properties[name]:
-            findings.append(
-                Finding((alias,), f"contradicts {name}, which is the same property", f"Keep {name}.")
-            )
+            told = f"contradicts {name}, which is the same property"
+            findings.append(Finding((alias,), told, f"Keep {name}."))
     return findings
 
 

@@ -1,10 +1,13 @@
-"""A mistake in a configuration file: where it stands and what to write instead. Pure."""
+"""A parsed configuration file, and a mistake in one: where it stands and what to write instead. Pure."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
+
+Path = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +35,31 @@ def in_order(problems: Iterable[ConfigProblem]) -> tuple[ConfigProblem, ...]:
 class Finding:
     """A mistake found in parsed content, before its path is turned into a file and a line."""
 
-    path: tuple[str, ...]
+    path: Path
     message: str
     hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """``content`` holds str, None, lists and maps; ``lines`` goes from key path to line number, from 1."""
+
+    file: str
+    content: dict[str, Any]
+    lines: dict[Path, int] = field(default_factory=dict)
+
+    def line_of(self, path: Path) -> int | None:
+        """Line of the key, or of the nearest key around it that is in the file."""
+        for length in range(len(path), 0, -1):
+            if path[:length] in self.lines:
+                return self.lines[path[:length]]
+        return None
+
+    def locate(self, finding: Finding) -> ConfigProblem:
+        """Return the finding with its file, line and dotted key."""
+        return ConfigProblem(
+            self.file, self.line_of(finding.path), ".".join(finding.path), finding.message, finding.hint
+        )
 
 
 class UnreadableValueError(ValueError):

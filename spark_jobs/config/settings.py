@@ -220,12 +220,11 @@ class SluiceConfig(_WithSecrets):
     """Everything one ``sluice.yaml`` and its team files say.
 
     ``kafka``, ``catalog.properties`` and ``spark.conf`` may hold ``${ENV}`` and ``${file:…}``; they are
-    resolved per run by ``spark_jobs.connections.properties``. ``state`` is the transaction log's root, any
+    resolved per run by ``spark_jobs.connections.endpoints``. ``state`` is the transaction log's root, any
     FileIO path. ``home`` is the absolute state folder. ``source`` is the main file, None when there is none.
     ``problems`` are the mistakes of team files whose pipelines are left out.
     """
 
-    version: int = 1
     home: str
     state: str
     kafka: SecretProperties = Field(default_factory=dict)

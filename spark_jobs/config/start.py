@@ -58,8 +58,5 @@ def _offsets(value: dict[Any, Any]) -> dict[int, int]:
 
 
 _OFFSETS_SCHEMA = {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}}
-StartText = Annotated[
-    Start,
-    BeforeValidator(parse_start),
-    WithJsonSchema({"anyOf": [{"type": "string"}, _OFFSETS_SCHEMA]}),
-]
+_SCHEMA = WithJsonSchema({"anyOf": [{"type": "string"}, _OFFSETS_SCHEMA]})
+StartText = Annotated[Start, BeforeValidator(parse_start), _SCHEMA]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from spark_jobs.config.problems import ConfigProblem
@@ -41,17 +41,11 @@ def expand(config: SluiceConfig, topics: Iterable[str]) -> SluiceConfig:
     return config.model_copy(update={"pipelines": tuple(kept), "problems": tuple(problems)})
 
 
-def first_clash(
-    entry: PipelineConfig | PipelineTemplate, others: Sequence[PipelineConfig | PipelineTemplate]
-) -> PipelineConfig | None:
-    """Return a pipeline of the same name or that writes the same table; templates clash once expanded."""
-    if isinstance(entry, PipelineTemplate):
-        return None
-    tables = _tables(entry)
-    for other in others:
-        if isinstance(other, PipelineConfig) and (other.name == entry.name or tables & _tables(other)):
-            return other
-    return None
+def first_clash(pipeline: PipelineConfig, others: Iterable[PipelineConfig]) -> PipelineConfig | None:
+    """Return a pipeline of the same name or that writes the same table."""
+    tables = _tables(pipeline)
+    same = (other for other in others if other.name == pipeline.name or tables & _tables(other))
+    return next(same, None)
 
 
 def safe_name(topic: str) -> str:

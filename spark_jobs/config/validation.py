@@ -9,9 +9,9 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from spark_jobs.config.contradictions import check_main_file, check_team_file
-from spark_jobs.config.document import Document
 from spark_jobs.config.problems import (
     ConfigProblem,
+    Document,
     Finding,
     UnreadableValueError,
     closest,
@@ -54,16 +54,15 @@ def validate(document: Document, model: type[_Model]) -> tuple[_Model | None, li
 
 
 def _validate_rest(content: dict[str, Any], model: type[_Model], findings: list[Finding]) -> _Model | None:
-    rest = (
-        {**content, "pipelines": dict(content.get("pipelines") or {})}
-        if _has_pipelines(content)
-        else dict(content)
-    )
+    rest, pipelines = dict(content), content.get("pipelines")
+    if isinstance(pipelines, dict):
+        rest["pipelines"] = pipelines = dict(pipelines)
     for finding in findings:
-        if len(finding.path) > 1 and finding.path[0] == "pipelines" and _has_pipelines(content):
-            rest["pipelines"].pop(finding.path[1], None)
-        elif finding.path:
-            rest.pop(finding.path[0], None)
+        section, *keys = finding.path
+        if section == "pipelines" and keys and isinstance(pipelines, dict):
+            pipelines.pop(keys[0], None)
+        else:
+            rest.pop(section, None)
     if "version" in model.model_fields:
         rest["version"] = "1"
     try:
@@ -76,24 +75,15 @@ def _read(content: dict[str, Any], model: type[_Model]) -> _Model:
     return model.model_validate(content, by_alias=True, by_name=False)
 
 
-def _has_pipelines(content: dict[str, Any]) -> bool:
-    return isinstance(content.get("pipelines"), dict)
-
-
 def _translate_all(model: type[BaseModel], details: list[ErrorDetails]) -> list[Finding]:
     """Return every mistake; a required key that is there under a mistyped name is one, not two."""
-    findings = [_translate(model, detail) for detail in details]
+    findings = [(_translate(model, detail), detail["type"]) for detail in details]
     meant = {
-        (*finding.path[:-1], suggestion)
-        for finding, detail in zip(findings, details, strict=True)
-        if detail["type"] == "extra_forbidden"
-        and (suggestion := _meant(finding.path[-1], _known_keys(model, finding.path)))
+        (*finding.path[:-1], _meant(finding.path[-1], _known_keys(model, finding.path)))
+        for finding, kind in findings
+        if kind == "extra_forbidden"
     }
-    return [
-        finding
-        for finding, detail in zip(findings, details, strict=True)
-        if detail["type"] != "missing" or finding.path not in meant
-    ]
+    return [finding for finding, kind in findings if kind != "missing" or finding.path not in meant]
 
 
 def _translate(model: type[BaseModel], detail: ErrorDetails) -> Finding:

@@ -7,8 +7,7 @@ from typing import Any
 
 import yaml
 
-from spark_jobs.config.document import Document, Path
-from spark_jobs.config.problems import ConfigProblem
+from spark_jobs.config.problems import ConfigProblem, Document, Path
 
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _EXPECTATIONS = "expectations"
@@ -84,14 +83,9 @@ class _NodeReader:
             line = key.start_mark.line + 1
             name = str(key.value) if isinstance(key, yaml.ScalarNode) else "?"
             if name in seen and name != "<<":
+                told = f"is given twice, first in line {seen[name]}"
                 self.problems.append(
-                    ConfigProblem(
-                        self.file,
-                        line,
-                        ".".join((*path, name)),
-                        f"is given twice, first in line {seen[name]}",
-                        "Keep one.",
-                    )
+                    ConfigProblem(self.file, line, ".".join((*path, name)), told, "Keep one.")
                 )
             seen[name] = line
             self.lines[(*path, name)] = line

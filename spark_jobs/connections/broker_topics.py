@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 
-from spark_jobs.config.file import with_listed_topics
+from spark_jobs.config.file import with_listed_topics, write_topics
 from spark_jobs.config.settings import SluiceConfig
-from spark_jobs.config.topic_list import write_topics
-from spark_jobs.connections.properties import resolve_kafka_properties
+from spark_jobs.connections.endpoints import resolve_kafka_properties
 from spark_jobs.kafka.admin import KafkaAdmin
 
 
 def list_topics(home: str, properties: Mapping[str, str]) -> tuple[str, ...]:
     """Topics by name, also written to the state folder. Raises as ``KafkaAdmin.topics`` does."""
-    admin = KafkaAdmin(properties)
-    try:
+    with closing(KafkaAdmin(properties)) as admin:
         topics = tuple(sorted(admin.topics()))
-    finally:
-        admin.close()
     write_topics(home, topics)
     return topics
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import SluiceConfig
-from spark_jobs.connections.properties import resolve_connection_properties
+from spark_jobs.connections.endpoints import resolve_kafka_properties
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.lake.catalog import open_catalog
 from spark_jobs.protocol.fail_points import FailPoints, NoFailPoints
@@ -63,7 +64,8 @@ def connect(
     Work that only reads the lake does not need Kafka, and runs where there is none. Raises ``ConfigError``:
     no broker is configured or running, or a secret is missing.
     """
-    kafka, catalog = resolve_connection_properties(config, needs_kafka=needs_kafka)
+    kafka = resolve_kafka_properties(config) if needs_kafka else {}
+    catalog = resolve(config.catalog.properties)
     return Connections(
         kafka=kafka,
         admin=KafkaAdmin(kafka),

@@ -1,4 +1,4 @@
-"""Where the servers that Sluice started itself answer; written when they are up, removed when they stop."""
+"""Where servers answer: those that Sluice started itself, and the broker that is configured or ours."""
 
 from __future__ import annotations
 
@@ -6,15 +6,39 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from spark_jobs.config.secrets import resolve
+from spark_jobs.config.settings import SluiceConfig
+from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.storage.state_files import write_whole
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """``kafka_bootstrap_servers`` is ``host:port``, ``spark_remote`` ``sc://host:port``; None: not up."""
+    """``kafka_bootstrap_servers`` is ``host:port``, ``spark_remote`` ``sc://host:port``; None: not up.
+
+    Written when our servers are up, removed when they stop.
+    """
 
     kafka_bootstrap_servers: str | None = None
     spark_remote: str | None = None
+
+
+def resolve_kafka_properties(config: SluiceConfig) -> dict[str, str]:
+    """Return librdkafka's properties, read now; they hold secrets and never reach a log.
+
+    Raises ``ConfigError``: ``no-broker`` when none is configured and none of ours runs, ``missing-secret``.
+    """
+    properties = resolve(config.kafka)
+    if properties.get("bootstrap.servers"):
+        return properties
+    embedded = read_endpoints(config.home).kafka_bootstrap_servers
+    if embedded is None:
+        raise ConfigError(
+            "no broker is configured and the embedded one does not run",
+            code="no-broker",
+            hint="Run ./sluice up, or set kafka.bootstrap.servers in sluice.yaml.",
+        )
+    return {**properties, "bootstrap.servers": embedded}
 
 
 def read_endpoints(home: str) -> Endpoints:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.lake.catalog import close_catalog
+from spark_jobs.lake.tables import load_table
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError
 
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from spark_jobs.connections.connect import Connections
-from spark_jobs.lake.tables import load_table
 
 
 def load_fresh(connections: Connections, identifier: str) -> Table | None:

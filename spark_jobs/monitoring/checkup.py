@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.checks.check import LATELY_SECONDS
 from spark_jobs.checks.facts import HealthFacts, TableFacts
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.properties import resolve_kafka_properties
+from spark_jobs.connections.endpoints import resolve_kafka_properties
 from spark_jobs.drain.planning import bytes_per_record
 from spark_jobs.health.judge import CheckResult, judge
 from spark_jobs.health.retention import Waiting, headroom_ms, retention_of

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from spark_jobs.books.entries import books_of
 from spark_jobs.config.secrets import scrub
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
-from spark_jobs.connections.properties import resolve_kafka_properties
+from spark_jobs.connections.endpoints import resolve_kafka_properties
 from spark_jobs.monitoring.upkeep_survey import FigureCache, UpkeepState
 from spark_jobs.notices.notice import owes_notice
 from spark_jobs.protocol.batch import BatchKind
@@ -24,8 +24,9 @@ from spark_jobs.protocol.errors import RetryableError, SluiceError
 from spark_jobs.protocol.progress import Progress, progress_from_properties
 from spark_jobs.protocol.refusal import drain_refusal
 from spark_jobs.protocol.source import SourceState
-from spark_jobs.recovery.recovered import HeldBatch
+from spark_jobs.recovery.recovered import HeldBatch, held_batch
 from spark_jobs.txlog.entries import Attempt
+from spark_jobs.txlog.states import is_waiting
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -179,11 +180,9 @@ class Surveyor:
         """Return ``read`` of every pipeline and its table, or why it failed, by pipeline."""
         pipelines = self.config.pipelines
         slices = [pipelines[start::CATALOG_READERS] for start in range(min(CATALOG_READERS, len(pipelines)))]
-        found: dict[str, T | SluiceError] = {}
         with ThreadPoolExecutor(CATALOG_READERS) as readers:
-            for part in readers.map(lambda some: self._read_tables(some, read), slices):
-                found.update(part)
-        return found
+            parts = readers.map(lambda some: self._read_tables(some, read), slices)
+            return {name: found for part in parts for name, found in part.items()}
 
     def _read_tables(
         self, pipelines: Sequence[PipelineConfig], read: Callable[[PipelineConfig, Table | None], T]
@@ -222,9 +221,6 @@ def table_state(table: Table, identifier: str) -> TableState:
 
 def held_batches(store: TxlogStore, table: TableState, now_us: int) -> tuple[HeldBatch, ...]:
     """Return the batches that a quality gate holds back, by the log."""
-    from spark_jobs.recovery.recovered import held_batch  # noqa: PLC0415
-    from spark_jobs.txlog.states import is_waiting  # noqa: PLC0415
-
     unfinished = store.unfinished(table.uuid, now_us=now_us)
     waiting = [attempt for attempt in unfinished if is_waiting(attempt, table.progress)]
     return tuple(held_batch(attempt, attempt.batch) for attempt in waiting if attempt.batch)
@@ -235,10 +231,7 @@ def _left_by_drains(unfinished: Sequence[Attempt], data: Table) -> tuple[Attempt
 
     While the pipeline is paused its drains settle nothing.
     """
-    from spark_jobs.lake.tables import progress_of  # noqa: PLC0415  (pyiceberg, never at import)
-    from spark_jobs.txlog.states import is_waiting  # noqa: PLC0415
-
-    progress = progress_of(data)
+    progress = progress_from_properties(data.properties, table=".".join(data.name()))
     if progress.paused is not None:
         return ()
     return tuple(
@@ -267,10 +260,10 @@ def _beside(table: Table, identifier: str) -> Table | None:
 def _joined(
     pipeline: PipelineConfig, source: SourceState | SluiceError, table: TableState | SluiceError | None
 ) -> Surveyed | Problem:
-    if isinstance(table, SluiceError):
-        return Problem(pipeline, source if isinstance(source, SluiceError) else table)
     if isinstance(source, SluiceError):
-        return Problem(pipeline, source, table)
+        return Problem(pipeline, source, None if isinstance(table, SluiceError) else table)
+    if isinstance(table, SluiceError):
+        return Problem(pipeline, table)
     return Surveyed(pipeline, source, table)
 
 

@@ -11,8 +11,12 @@ import pytest
 from spark_jobs.config.file import load_config
 from spark_jobs.config.redaction import is_secret_key
 from spark_jobs.config.secrets import resolve, scrub
-from spark_jobs.connections.endpoints import Endpoints, clear_endpoints, write_endpoints
-from spark_jobs.connections.properties import resolve_connection_properties
+from spark_jobs.connections.endpoints import (
+    Endpoints,
+    clear_endpoints,
+    resolve_kafka_properties,
+    write_endpoints,
+)
 from spark_jobs.protocol.errors import ConfigError
 
 SECRET = "hunter2-Tr0ub4dor&3"
@@ -127,15 +131,14 @@ def test_the_embedded_broker_is_found_when_it_runs(tmp_path, monkeypatch):
     file.write_text("version: 1\nkafka: {client.id: me}\n")
     config = load_config(file)
     with pytest.raises(ConfigError) as raised:
-        resolve_connection_properties(config)
+        resolve_kafka_properties(config)
     assert raised.value.code == "no-broker"
     write_endpoints(config.home, Endpoints("127.0.0.1:1234", None))
-    kafka, catalog = resolve_connection_properties(config)
+    kafka = resolve_kafka_properties(config)
     assert kafka == {"client.id": "me", "bootstrap.servers": "127.0.0.1:1234"}
-    assert catalog == config.catalog.properties
     clear_endpoints(config.home)
     with pytest.raises(ConfigError):
-        resolve_connection_properties(config)
+        resolve_kafka_properties(config)
 
 
 @pytest.mark.parametrize(
