@@ -76,7 +76,7 @@ def _check_table_properties(path: tuple[str, ...], settings: dict[str, Any]) -> 
 
 
 def _check_spark(spark: dict[str, Any]) -> Iterator[Finding]:
-    if "remote" in spark and "master" in spark:
+    if None not in (spark.get("remote"), spark.get("master")):
         yield Finding(
             ("spark",),
             "has both remote and master",

@@ -72,7 +72,7 @@ def test_a_webhook_is_a_url_that_is_shown_nowhere() -> None:
 EVERY_SECTION = {
     "version": "1",
     "catalog": {"name": "lake", "uri": "http://catalog:8181"},
-    "spark": {"task_memory": "1GiB"},
+    "spark": {"task_memory": "1GiB", "master": "local[2]"},
     "metrics": {"port": "0"},
     "pipelines": {
         "orders": {
