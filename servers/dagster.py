@@ -38,19 +38,27 @@ _DAEMON_TAGS = frozenset({".dagster/grpc_info", "dagster/sensor_name", "dagster/
 class DagsterSettings:
     """``sluice_home`` is the state folder; ``config_path`` None means the built-in defaults.
 
-    ``workspace_path`` names the code locations.
+    ``workspace_path`` names the code locations. ``allowed_hosts`` are names that the UI is asked under
+    beside its own address, as by a proxy.
     """
 
     sluice_home: Path
     config_path: Path | None
     port: int
     host: str = "127.0.0.1"
+    allowed_hosts: tuple[str, ...] = ()
     workspace_path: Path = WORKSPACE
 
     @property
     def dagster_home(self) -> Path:
         """Return the instance's folder: settings, database, logs."""
         return self.sluice_home / "dagster"
+
+    @property
+    def url(self) -> str:
+        """Return where the webserver answers on this machine."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104  (the user's own choice)
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +91,8 @@ def start_dagster(settings: DagsterSettings) -> DagsterServers:
         workspace = ["-w", str(settings.workspace_path)]
         daemon = _start(settings, DAEMON, ["-m", "dagster._daemon", "run", *workspace])
         address = ["-h", settings.host, "-p", str(settings.port)]
-        command = ["-m", "dagster_webserver", *workspace, *address]
+        names = [f"--allow-host={name}" for name in (settings.host, *settings.allowed_hosts)]
+        command = ["-m", "servers.webserver", *names, *workspace, *address]
         try:
             webserver = _start(settings, WEBSERVER, command)
             webserver.wait_until(lambda: _answers(settings), _START_TIMEOUT_SECONDS)
@@ -91,7 +100,7 @@ def start_dagster(settings: DagsterSettings) -> DagsterServers:
         except BaseException:
             daemon.stop()
             raise
-    return DagsterServers(f"http://{settings.host}:{settings.port}", daemon, webserver, failed_runs)
+    return DagsterServers(settings.url, daemon, webserver, failed_runs)
 
 
 def prepare_dagster_home(folder: Path) -> None:
@@ -159,9 +168,8 @@ def _start(settings: DagsterSettings, name: str, arguments: list[str]) -> Server
 
 
 def _answers(settings: DagsterSettings) -> bool:
-    host = "127.0.0.1" if settings.host in {"0.0.0.0", "::"} else settings.host  # noqa: S104  (the user's own choice)
     try:
-        with urllib.request.urlopen(f"http://{host}:{settings.port}/server_info", timeout=2) as answer:
+        with urllib.request.urlopen(f"{settings.url}/server_info", timeout=2) as answer:  # noqa: S310  (our own)
             return bool(answer.status == 200)  # noqa: PLR2004
     except (urllib.error.URLError, OSError):
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import time
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from spark_jobs.config.file import load_config
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.broker_topics import list_topics
 from spark_jobs.connections.endpoints import resolve_kafka_properties
-from spark_jobs.protocol.errors import SluiceError
+from spark_jobs.protocol.errors import ConfigError, SluiceError
 
 if TYPE_CHECKING:
     from cli.stand.running import Servers
@@ -27,7 +28,9 @@ WATCH_EVERY_SECONDS = 1.0
 @click.command("up")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where the Dagster UI listens.")
 @click.option("--port", default=3000, show_default=True, help="Its port; 0 takes a free one.")
-def command(host: str, port: int) -> None:
+@click.option("--allow-host", multiple=True, help="A name the UI is asked under, as by a proxy; repeatable.")
+@click.option("--insecure", is_flag=True, help="Let the UI, which has no login, listen beyond this machine.")
+def command(host: str, port: int, allow_host: tuple[str, ...], insecure: bool) -> None:
     """Run what the configuration names until Ctrl-C, which stops all of it within 15 s.
 
     With kafka.bootstrap.servers set that is Dagster, and a Spark server unless spark.remote or spark.master
@@ -35,7 +38,18 @@ def command(host: str, port: int) -> None:
     """
     from cli.stand.running import servers_of
 
+    if not (is_loopback(host) or insecure):
+        raise ConfigError(
+            f"the Dagster UI has no login, and {host} is not this machine alone",
+            code="ui-without-login",
+            hint="Let a proxy with a login listen there (docs/OPERATIONS.md#the-ui-for-others), or open it "
+            "as it is with --insecure.",
+        )
     config = load_config()
+    if not is_loopback(host):
+        output.say(
+            f"insecure: whoever reaches {host} can start and stop runs, replay, and read what they log"
+        )
     for problem in config.problems:
         output.say(f"left out: {problem}")
     with hold(config.home, "./sluice up"), servers_of(config) as servers:
@@ -45,13 +59,21 @@ def command(host: str, port: int) -> None:
             _list_topics(config)
         else:
             _start_sample(servers)
-        url = servers.start_dagster(host, port)
+        url = servers.start_dagster(host, port, allow_host)
         _print_addresses(servers, url, servers.start_metrics())
         try:
             _stay(servers)
         except KeyboardInterrupt:
             output.say("\nstopping what was started")
     output.say("stopped")
+
+
+def is_loopback(host: str) -> bool:
+    """True if only this machine reaches what listens there."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _start_sample(servers: Servers) -> None:

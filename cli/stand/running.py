@@ -66,7 +66,7 @@ class Servers:
                 started.result()
         write_endpoints(self.config.home, self.endpoints)
 
-    def start_dagster(self, host: str, port: int) -> str:
+    def start_dagster(self, host: str, port: int, allowed_hosts: tuple[str, ...] = ()) -> str:
         """Start daemon and webserver and give the UI's address."""
         source = self.config.source
         dagster: DagsterServers = start_dagster(
@@ -75,6 +75,7 @@ class Servers:
                 config_path=Path(source) if source else None,
                 port=port or free_ports(1)[0],
                 host=host,
+                allowed_hosts=allowed_hosts,
             )
         )
         self.processes |= {DAEMON: dagster.daemon, WEBSERVER: dagster.webserver}

@@ -87,3 +87,11 @@ def test_reset_refuses_a_folder_that_is_not_its_own(sluice: Sluice, tmp_path: Pa
     assert done.returncode == 78
     assert "thesis.txt" in done.stderr
     assert (home / "thesis.txt").exists()
+
+
+def test_a_page_without_a_login_is_not_opened_to_others_unasked(sluice: Sluice) -> None:
+    """Nothing is started; the hint names the proxy and the switch."""
+    refused = sluice("up", "--host", "10.0.0.7")
+    assert refused.returncode == 78
+    assert "docs/ERRORS.md#ui-without-login" in refused.stderr
+    assert "--insecure" in refused.stderr

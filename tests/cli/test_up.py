@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+from websockets.typing import Origin
 
 from cli.stand.run_record import read_up
 
@@ -22,6 +25,12 @@ if TYPE_CHECKING:
 
 STOP_SECONDS = 15
 SCRAPE_SECONDS = 60
+JSON = {"Content-Type": "application/json"}
+FROM_ELSEWHERE = [
+    (403, {**JSON, "Origin": "http://evil.example"}),
+    (403, {**JSON, "Host": "evil.example"}),
+    (415, {"Content-Type": "text/plain"}),
+]
 
 
 def recorded_pids(home: Path) -> dict[str, int]:
@@ -48,14 +57,33 @@ def ignores_interrupts(pid: int) -> bool:
     return bool(int(ignored.split()[1], 16) & 1 << (signal.SIGINT - 1))
 
 
+def printed_address(printed: Path, what: str) -> str:
+    """The address that `up` printed for one of its servers."""
+    found = re.search(rf"{what} +(http://\S+)", printed.read_text())
+    assert found is not None
+    return found[1]
+
+
+def asked(ui: str, headers: dict[str, str] | None = None) -> int:
+    """Ask to stop a sensor, or without headers for the version as the UI's page does; return the status."""
+    query = 'mutation{stopSensor(id:"x"){__typename}}' if headers else "{version}"
+    body = json.dumps({"query": query}).encode()
+    ours = {"Content-Type": "application/json", "Origin": ui}
+    request = urllib.request.Request(f"{ui}/graphql", body, ours if headers is None else headers)  # noqa: S310  (our own)
+    try:
+        with urllib.request.urlopen(request, timeout=SCRAPE_SECONDS) as answer:  # noqa: S310  (our own)
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
 def scraped(printed: Path) -> str:
     """What the metrics endpoint that `up` printed tells, once it answers."""
-    found = re.search(r"metrics +(http://\S+)", printed.read_text())
-    assert found is not None
+    address = printed_address(printed, "metrics")
     deadline = time.monotonic() + SCRAPE_SECONDS
     while True:
         try:
-            with urllib.request.urlopen(found[1], timeout=SCRAPE_SECONDS) as answer:  # noqa: S310  (our own)
+            with urllib.request.urlopen(address, timeout=SCRAPE_SECONDS) as answer:  # noqa: S310  (our own)
                 return str(answer.read().decode())
         except urllib.error.URLError:
             assert time.monotonic() < deadline
@@ -67,7 +95,7 @@ def scraped(printed: Path) -> str:
 def test_up_is_refused_twice_answers_beside_and_stops_from_elsewhere(
     sluice_up: subprocess.Popen[str], up_home: Path, sluice: Sluice
 ) -> None:
-    """One `up` a state folder; check and status work beside it; `down` ends every process within 15 s."""
+    """One `up` a state folder; check and status work beside it; no other page changes it; `down` ends it."""
     record = read_up(str(up_home))
     assert record is not None
     assert record.pid == sluice_up.pid
@@ -91,6 +119,12 @@ def test_up_is_refused_twice_answers_beside_and_stops_from_elsewhere(
     assert {name for name, pid in pids.items() if ignores_interrupts(pid)} == {"sample-stream"}
     told = scraped(up_home.parent / "up.out")
     assert 'sluice_pipeline_readable{pipeline="flights"} 1.0' in told
+    ui = printed_address(up_home.parent / "up.out", "Dagster UI")
+    assert asked(ui) == 200
+    for refused_with, headers in FROM_ELSEWHERE:
+        assert asked(ui, headers) == refused_with
+    with pytest.raises(InvalidStatus):
+        connect(ui.replace("http", "ws") + "/graphql", origin=Origin("http://evil.example"))
     began = time.monotonic()
     assert sluice("down", home=up_home).returncode == 0
     assert time.monotonic() - began < STOP_SECONDS

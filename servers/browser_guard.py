@@ -1,0 +1,119 @@
+"""What a listener on this machine lets a browser do: nothing that a page from elsewhere asks of it.
+
+A page of any site may send requests to 127.0.0.1. It cannot choose the Origin that goes with them, nor send
+JSON without asking first, nor name a Host other than its own (OWASP: cross-site request forgery, DNS
+rebinding). So a request must name a Host that this server goes by; a GET may read only; all else must be
+JSON, and from one of its own pages or from none at all, as programs send it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from http import HTTPStatus
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlsplit
+
+from graphql import GraphQLError, OperationDefinitionNode, OperationType, parse
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.websockets import WebSocketClose
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+_READS = frozenset({"GET", "HEAD", "OPTIONS"})
+_POLICY_VIOLATION = 1008  # RFC 6455, section 7.4.1
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request is turned away, in a line for who sent it."""
+
+    status: HTTPStatus
+    reason: str
+
+
+class BrowserGuard:
+    """ASGI middleware: hands on what is allowed, HTTP and WebSocket alike.
+
+    ``hosts`` are the names that it goes by beside the address a request comes in at. A proxy in front of it
+    has to hand on the Host it was asked under, with its port.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Collection[str] = ()) -> None:
+        self._app = app
+        self._hosts = frozenset(host.lower() for host in hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer for the application if the request is refused."""
+        refusal = self.refusal(scope) if scope["type"] in {"http", "websocket"} else None
+        if refusal is None:
+            await self._app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await WebSocketClose(_POLICY_VIOLATION, refusal.reason)(scope, receive, send)
+        else:
+            await PlainTextResponse(f"{refusal.reason}\n", refusal.status)(scope, receive, send)
+
+    def refusal(self, scope: Scope) -> Refusal | None:
+        """Return why the request is turned away, None if it is not."""
+        headers = Headers(scope=scope)
+        named = headers.getlist("host")
+        if len(named) != 1 or not self._is_ours(named[0], scope):
+            reason = "Nothing here goes by this Host. If a proxy sent it: ./sluice up --allow-host NAME"
+            return Refusal(HTTPStatus.FORBIDDEN, reason)
+        if scope["type"] == "http" and scope["method"] in _READS:
+            if _has_mutation(scope):
+                return Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "A GET reads only: send a mutation by POST.")
+            return None
+        if any(urlsplit(origin).netloc != named[0] for origin in headers.getlist("origin")):
+            return Refusal(HTTPStatus.FORBIDDEN, "This was asked by a page of another origin.")
+        if scope["type"] == "http" and not _is_json(headers):
+            return Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Send it as application/json.")
+        return None
+
+    def _is_ours(self, host: str, scope: Scope) -> bool:
+        name = _name_of(host)
+        arrived_at = _address(scope["server"][0] if scope.get("server") else "")
+        if name is None:
+            return False
+        is_local = arrived_at is not None and arrived_at.is_loopback and name == "localhost"
+        return is_local or name in self._hosts or (arrived_at is not None and _address(name) == arrived_at)
+
+
+def _name_of(host: str) -> str | None:
+    """Return a Host's name, in lower case, without brackets and port; None if it is none."""
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None
+
+
+def _address(name: str) -> IPv4Address | IPv6Address | None:
+    """Return the IP address that is written there, None for a name; IPv4 also where IPv6 carries it."""
+    try:
+        address = ip_address(name)
+    except ValueError:
+        return None
+    return (isinstance(address, IPv6Address) and address.ipv4_mapped) or address
+
+
+def _is_json(headers: Headers) -> bool:
+    kinds = headers.getlist("content-type")
+    return len(kinds) == 1 and kinds[0].partition(";")[0].strip().lower() == "application/json"
+
+
+def _has_mutation(scope: Scope) -> bool:
+    """True if a query in the address would change something, or cannot be read and might."""
+    for query in parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True).get("query", []):
+        try:
+            operations = parse(query).definitions
+        except GraphQLError:
+            continue  # it is not executed either
+        if any(
+            isinstance(each, OperationDefinitionNode) and each.operation is not OperationType.QUERY
+            for each in operations
+        ):
+            return True
+    return False
