@@ -76,6 +76,8 @@ class ClientTroubles:
     def __call__(self, error: KafkaError) -> None:
         """Keep the report."""
         code = error.code()
+        if is_of_group(error):
+            return
         if code in _CREDENTIALS or code == KafkaError._SSL:
             self.refused = error
         elif code in _RIGHTS or is_no_topic(error):
@@ -89,6 +91,11 @@ class ClientTroubles:
         """The broker answered: what came before is no longer news."""
         self.refused = self.of_topic = self.unreachable = None
         self.are_all_down = False
+
+
+def is_of_group(error: KafkaError) -> bool:
+    """True if a right on the group is refused, which librdkafka asks after and a read has no use for."""
+    return bool(error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED)
 
 
 def is_no_topic(error: KafkaError) -> bool:

@@ -15,7 +15,14 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from spark_jobs.kafka.chunks import Chunk, ChunkBuilder
 from spark_jobs.kafka.client_properties import close_consumer, consumer_properties, new_client
 from spark_jobs.kafka.cursor import Cursor
-from spark_jobs.kafka.errors import ClientTroubles, is_damage, is_no_topic, is_settling, translate
+from spark_jobs.kafka.errors import (
+    ClientTroubles,
+    is_damage,
+    is_no_topic,
+    is_of_group,
+    is_settling,
+    translate,
+)
 from spark_jobs.kafka.read_errors import log_cut, log_truncated, out_of_order, retention_passed, stalled
 from spark_jobs.kafka.statistics import INTERVAL_MS, ClientStatistics
 from spark_jobs.protocol.errors import SluiceError, SourceChanged
@@ -149,7 +156,7 @@ class RangeReader:
                 cursor.saw_log_end(_offset(message))
                 if cursor.is_done:
                     break  # behind damage librdkafka reads on at a wrong place: offsets without sense
-            elif not _is_beyond(error, message, cursor):
+            elif not (is_of_group(error) or _is_beyond(error, message, cursor)):
                 offset: int | None = message.offset()
                 raise self._failure(error, cursor, cursor.position if offset is None else offset)
         return records
