@@ -14,8 +14,8 @@ from prove.lab.kafka_server import KafkaBroker, kafka_settings
 from prove.lab.new_lab import configure
 from prove.lab.pipeline_lab import Lab, make_lab
 from prove.lab.s3 import REGION, S3
-from prove.lab.server_folder import ServerFolder
 from servers.kafka import start_kafka
+from servers.process import ServerFolder
 
 if TYPE_CHECKING:
     from servers.kafka import KafkaServer
