@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from spark_jobs.protocol.batch import Batch, BatchKind
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.source import has_other_ids
 
 
 def has_passed(progress: Progress, batch: Batch) -> bool:
@@ -23,23 +24,34 @@ def has_passed(progress: Progress, batch: Batch) -> bool:
 
 
 def stands_at_starts(progress: Progress, batch: Batch) -> bool:
-    """True if the table's next offsets are the batch's starts; partitions unknown to it do not object.
+    """True if the table's next offsets are the batch's starts, of the source the batch was read from.
 
-    Never for a replay, which is behind them. After a rollback the table comes to the same offsets again: a
-    batch of before is refused all the same, since its files may have been swept meanwhile.
+    Partitions unknown to the table do not object. Never for a replay, which is behind them. After a rollback
+    the table comes to the same offsets again: a batch of before is refused all the same, since its files may
+    have been swept meanwhile.
     """
     if batch.kind is BatchKind.REPLAY or _is_before_rollback(progress, batch):
         return False
     known = progress.next_offsets
-    is_same_source = (progress.topic, progress.generation) == (batch.topic, batch.generation)
-    return is_same_source and all(known.get(p, start) == start for p, start in batch.ranges.starts.items())
+    return _is_same_source(progress, batch) and all(
+        known.get(p, start) == start for p, start in batch.ranges.starts.items()
+    )
 
 
 def may_replay(progress: Progress, batch: Batch) -> bool:
     """True if the table is still in the epoch the replay was planned in, and has drained its offsets."""
-    planned_in = (batch.topic, batch.generation, batch.epoch)
-    is_in_epoch = (progress.topic, progress.generation, progress.replay_epoch) == planned_in
+    is_in_epoch = _is_same_source(progress, batch) and progress.replay_epoch == batch.epoch
     return is_in_epoch and all(end <= progress.next_offsets.get(p, 0) for p, end in batch.ranges.ends.items())
+
+
+def _is_same_source(progress: Progress, batch: Batch) -> bool:
+    """True if offsets mean the same records to both; an id that either does not know is not compared.
+
+    The table may have been given another topic or cluster since the plan and kept its generation.
+    """
+    return (progress.topic, progress.generation) == (batch.topic, batch.generation) and not has_other_ids(
+        progress, batch
+    )
 
 
 def _is_before_rollback(progress: Progress, batch: Batch) -> bool:

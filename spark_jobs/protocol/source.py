@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from spark_jobs.protocol import mends
+from spark_jobs.protocol.batch import Batch
 from spark_jobs.protocol.errors import SourceChanged
 from spark_jobs.protocol.progress import Progress
 
@@ -57,7 +58,7 @@ def check_identity(progress: Progress, source: SourceState, *, table: str | None
         raise _recreated(source, f"its partitions {gone} are gone", table)
 
 
-def has_other_ids(progress: Progress, source: SourceState) -> bool:
+def has_other_ids(progress: Progress, source: SourceState | Batch) -> bool:
     """True if the topic or its cluster is another one than the table was filled from, by their ids."""
     return _differ(progress.cluster_id, source.cluster_id) or _differ(progress.topic_id, source.topic_id)
 

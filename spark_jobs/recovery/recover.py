@@ -27,7 +27,6 @@ from spark_jobs.protocol.commit_summary import actor_summary, adoption_summary, 
 from spark_jobs.protocol.errors import CommitConflict, SourceChanged
 from spark_jobs.protocol.offsets import NO_RANGES
 from spark_jobs.protocol.progress import Progress
-from spark_jobs.protocol.source import check_identity
 from spark_jobs.protocol.written_file import WrittenFile
 from spark_jobs.recovery.decide import Decision, Verdict, decide
 from spark_jobs.recovery.recovered import (
@@ -203,8 +202,6 @@ class _Recovery:
         intent = commit_of(attempt.table_uuid, batch, adopted, committed_at_ms=at_ms)
         try:
             check_anchor(table)
-            source = connections.admin.source_state(batch.topic)
-            check_identity(progress_of(table), source, table=batch.table)
             self._reach("before-adoption")
             committed = land(connections, intent)
         except (CommitConflict, SourceChanged) as error:

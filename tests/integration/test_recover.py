@@ -188,13 +188,13 @@ def test_swept_run_that_wakes_is_swept_again(scene: Scene) -> None:
     assert scene.files() == scene.named()
 
 
-def test_recreated_topic_is_never_adopted(scene: Scene) -> None:
-    """Files read from a topic that was re-created since are not committed."""
+def test_a_whole_batch_is_adopted_whatever_became_of_its_topic(scene: Scene) -> None:
+    """Its source was checked after the last read and its files may be all that is left: no look at Kafka."""
     scene.leave(0, 10, 4)
     scene.source.topic_id = "another"
-    result = scene.recover()
-    assert "created again" in result.left[0].reason
-    assert scene.lake.next_offset() == 0
+    assert len(scene.recover().adopted) == 1
+    assert scene.lake.offsets() == list(range(10))
+    assert scene.source.asked == 0
 
 
 def test_rolled_back_table_is_never_adopted_into(scene: Scene) -> None:

@@ -1,6 +1,6 @@
 """What killed runs leave behind, on a real table and a real log, and a recovery over it.
 
-Kafka is not here at all: adoption asks for the source's identity and for no record.
+Kafka is not here at all: recovery asks it for nothing.
 """
 
 from __future__ import annotations

@@ -125,6 +125,33 @@ def test_rolled_back_table_is_left_alone() -> None:
     assert verdict(make_batch(generation=2), phases(batch, 4), make_progress()) is Decision.LEAVE
 
 
+SOURCE = {"cluster_id": "c", "topic_id": "t"}
+
+
+@pytest.mark.parametrize("table", [{"cluster_id": "other"}, {"topic_id": "other"}])
+def test_a_batch_of_another_source_is_left_alone(table: dict[str, str]) -> None:
+    """The table was given another topic at the same offsets: they mean other records there.
+
+    It is not deleted either as long as the offsets may come to mean the same again.
+    """
+    batch = replace(make_batch(), **SOURCE)
+    assert verdict(batch, phases(batch, 4), replace(make_progress(), **SOURCE)) is Decision.ADOPT
+    moved = replace(make_progress(), **{**SOURCE, **table})
+    assert verdict(batch, phases(batch, 4), moved) is Decision.LEAVE
+    assert verdict(batch, phases(batch, 4), replace(moved, next_offsets={0: 5})) is Decision.SWEEP
+    replay = replace(_replay(), **SOURCE)
+    assert may_replay(replace(make_progress(10), **SOURCE), replay)
+    assert not may_replay(replace(make_progress(10), **{**SOURCE, **table}), replay)
+
+
+@pytest.mark.parametrize("unknown", [{"cluster_id": None}, {"topic_id": None}])
+def test_an_id_that_nobody_knows_does_not_object(unknown: dict[str, None]) -> None:
+    """Of the batch, from a broker before 2.8 or a damaged log, or of the table."""
+    batch, table = replace(make_batch(), **SOURCE), replace(make_progress(), **SOURCE)
+    assert stands_at_starts(table, replace(batch, **unknown))
+    assert stands_at_starts(replace(table, **unknown), batch)
+
+
 def test_unreadable_attempt_is_left_alone() -> None:
     """Without a single readable object nothing is known, so nothing is done."""
     attempt = fold(TABLE_UUID, "a", {"1-OffsetCommit.json": "", "4-ParquetWritten.json": "{"})
