@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from prove.lab.new_lab import DEAD_LETTERS, by_offset, progress
+from prove.lab.pipeline_lab import by_offset, progress
 from spark_jobs.acts.held import publish
 from spark_jobs.acts.pause import resume
 from spark_jobs.books.fold import checkpoint
 from spark_jobs.books.history import history
 from spark_jobs.protocol.offsets import OffsetRange
 from tests.support.golden import FORMAT_1, Golden, put_up
+from tests.support.new_lab import DEAD_LETTERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,8 +16,7 @@ from confluent_kafka.admin import (
 )
 
 from prove.lab.kafka_server import KafkaBroker, kafka_settings, unique_name
-from prove.lab.new_lab import configure
-from prove.lab.pipeline_lab import Lab, make_lab, orders
+from prove.lab.pipeline_lab import Lab, configure, make_lab, orders
 from servers.kafka import KafkaSettings, start_kafka
 from servers.process import ServerFolder, free_ports
 from spark_jobs.protocol.errors import ConfigError

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 
 from prove.lab.kafka_server import KafkaBroker, kafka_settings
-from prove.lab.new_lab import configure
-from prove.lab.pipeline_lab import Lab, make_lab
+from prove.lab.pipeline_lab import Lab, configure, make_lab
 from prove.lab.s3 import REGION, S3
 from servers.kafka import start_kafka
 from servers.process import ServerFolder
