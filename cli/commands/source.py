@@ -62,12 +62,13 @@ def command(pipeline: str, accept: bool, reason: str, start: Start, as_json: boo
         if accept and seen.has_changed:
             accepted = accept_source(chosen, connections, seen, start=start, reason=reason)
     if as_json:
-        output.json_line({**_to_json(chosen.name, seen), "generation": accepted and accepted.generation})
+        generation = accepted and accepted.progress.generation
+        output.json_line({**_to_json(chosen.name, seen), "generation": generation})
         return
     _print(chosen.name, seen)
     if accepted is not None:
-        how = "goes on in generation" if accepted.continues else "begins generation"
-        output.say(f"{chosen.name}: {how} {accepted.generation} at {accepted.next_offsets}")
+        how, progress = "goes on in" if seen.continues else "begins", accepted.progress
+        output.say(f"{chosen.name}: {how} generation {progress.generation} at {progress.next_offsets}")
 
 
 def _print(name: str, seen: SourceComparison) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from spark_jobs.acts.act import batch_of_act, land_act, summary_of_act
-from spark_jobs.acts.changes import Accepted, follow_source
+from spark_jobs.acts.changes import follow_source
 from spark_jobs.audit.row_check import row_check
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.batch_commit import BatchIntent
@@ -41,7 +41,7 @@ from spark_jobs.schema.metadata_columns import OFFSET
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from spark_jobs.commit.landing import CatalogAccess
+    from spark_jobs.commit.landing import CatalogAccess, Committed
     from spark_jobs.commit.swap import Swap
     from spark_jobs.connections.connect import Connections
 
@@ -105,7 +105,7 @@ def accept_source(
     *,
     start: Start,
     reason: str,
-) -> Accepted:
+) -> Committed:
     """Take today's topic for the table's source from now on, in one commit.
 
     The same log keeps the generation and its offsets; another one opens the next generation at ``start``.
@@ -117,9 +117,7 @@ def accept_source(
     table = load_drained(pipeline, connections)
     batch = batch_of_act(pipeline.name, table, connections, BatchKind.ACCEPT)
     intent = _AcceptCommit(batch, pipeline.name, comparison, starts, summary_of_act(connections, reason))
-    committed = land_act(connections, table, intent, reason)
-    progress = committed.progress
-    return Accepted(progress.generation, starts is None, progress.next_offsets, committed.snapshot_id)
+    return land_act(connections, table, intent, reason)
 
 
 @dataclass(frozen=True)

@@ -22,16 +22,6 @@ def passed_over(progress: Progress, ranges: OffsetRanges, reason: str) -> Progre
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """Where the table goes on from; ``continues`` when its offsets stayed what they were."""
-
-    generation: int
-    continues: bool
-    next_offsets: dict[int, int]
-    snapshot_id: int
-
-
 def follow_source(progress: Progress, source: SourceState, starts: Mapping[int, int] | None) -> Progress:
     """Return the progress with the identity of ``source``; at ``starts`` it opens the next generation.
 
