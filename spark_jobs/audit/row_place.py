@@ -63,11 +63,6 @@ def spots_of(table: Table, which: BooleanExpression) -> set[Spot]:
     return {Spot(*(row[name] for name in _COORDINATES)) for row in rows.to_pylist()}
 
 
-def count_rows(table: Table, generation: int, inside: OffsetRange) -> int:
-    """Return how many rows of the range are in the table."""
-    return table.scan(is_in_range(inside, generation)).count()
-
-
 def _position(table: Table, task: FileScanTask, spot: Spot) -> int | None:
     """Position of the row with these coordinates; reads the coordinate columns only."""
     if task.file.file_format is not FileFormat.PARQUET:

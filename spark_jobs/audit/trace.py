@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from spark_jobs.audit.removed import removed_by
-from spark_jobs.audit.row_place import RowPlace, Spot, count_rows, find_row, spots_of
+from spark_jobs.audit.row_place import RowPlace, Spot, find_row, spots_of
 from spark_jobs.audit.trace_answers import Judgement, KafkaSays, Where, judge_rowless
 from spark_jobs.books.entries import BookEntry, books_of
 from spark_jobs.books.history import HistoryLine, State, line_of
@@ -16,7 +16,7 @@ from spark_jobs.checks.facts import Removal
 from spark_jobs.config.settings import KeyFormat, PipelineConfig
 from spark_jobs.connections.tables import load_drained, load_fresh
 from spark_jobs.kafka.reader import open_reader
-from spark_jobs.lake.row_filters import equals
+from spark_jobs.lake.row_filters import equals, is_in_range
 from spark_jobs.lake.tables import dead_letters_of, progress_of
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import BatchKind
@@ -192,7 +192,8 @@ def _trace_rowless(facts: _Facts, unjudged: Trace, entries: list[BookEntry]) -> 
         return replace(unjudged, where=Where.SKIPPED, why=passed_over, entry=entry)
     drained = next((r for r in entry.ranges if r.partition == spot.partition), None) if entry else None
     tables = [table for table in (facts.table, facts.dead_letters) if table is not None]
-    there = sum(count_rows(table, spot.generation, drained) for table in tables) if drained else 0
+    inside = is_in_range(drained, spot.generation) if drained else None
+    there = sum(table.scan(inside).count() for table in tables) if inside is not None else 0
     booked = entry.balances.get(spot.partition) if entry else None
     judged = judge_rowless(_ask_kafka(facts, spot), booked, there)
     could_be_removed = judged.where in {Where.REMOVED, Where.UNKNOWN}

@@ -112,10 +112,6 @@ class RangeReader:
         self._check_start(cursor)
         yield from builder.finish()
 
-    def low_watermark(self, partition: int) -> int:
-        """Return the first offset Kafka holds now."""
-        return self._watermarks(partition)[0]
-
     @property
     def statistics(self) -> dict[str, int]:
         """What librdkafka last told of its consumer."""
@@ -203,7 +199,7 @@ class RangeReader:
         asks only after such a gap, so a range that began at its start is done whatever retention does next.
         """
         start = cursor.wanted.start
-        if cursor.first != start and (low := self.low_watermark(cursor.wanted.partition)) > start:
+        if cursor.first != start and (low := self._watermarks(cursor.wanted.partition)[0]) > start:
             raise retention_passed(self._topic, cursor, start, low)
 
     def _watermarks(self, partition: int) -> tuple[int, int]:
