@@ -66,6 +66,8 @@ def add_keys_and_headers(decoded: Decoded, records: Chunk, columns: pa.Schema) -
             for row in decoded.indices
             if not _is_text(records.keys[row])
         ]
+        if not bad:
+            raise
         return add_keys_and_headers(decoded.without(bad), records, columns)
     headers = headers_column(pick(records.headers, decoded.rows), columns.field(HEADERS).type)
     return decoded.beside({KEY: keys, HEADERS: headers}, columns)
