@@ -114,12 +114,12 @@ def test_a_log_that_was_cut_and_grew_on_is_not_taken_for_the_same(
     assert read(5, leader_epoch=_leader_epoch(own_kafka, topic)) == read(5) == [b"other"] * 3
 
 
-def test_damage_behind_a_range_does_not_touch_it(own_kafka: KafkaBroker, servers_folder: Path) -> None:
+def test_damage_behind_a_range_does_not_touch_it(own_kafka: KafkaBroker, own_server: Brokers) -> None:
     """What lies before a damaged batch can be read, and audited when the batch was skipped; it cannot."""
     topic = own_kafka.new_topic()
     for values in ([b"0", b"1", b"2"], [b"spoiled", b"4"]):
         own_kafka.produce(topic, values)
-    log = servers_folder / "kafka-of-outages" / "data" / f"{topic}-0" / f"{0:020}.log"
+    log = own_server.log_of(topic, 0)
     log.write_bytes(log.read_bytes().replace(b"spoiled", b"SPOILED"))
     reader = _reader(own_kafka, topic, 30)
     read = [value for chunk in reader.read(OffsetRange(0, 0, 3)) for value in chunk.values]
