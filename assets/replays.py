@@ -90,17 +90,17 @@ def replay_asset(pipeline: PipelineConfig) -> AssetsDefinition:
             ranges or ranges_of_window(pipeline, connections, key),
             reason=config.reason or f"replay of {key}",
             on_progress=lambda batch, done, whole: context.log.info(
-                "replaced %s: %s of %s offsets", batch.ranges, f"{done:,}", f"{whole:,}"
+                "replaced %s: %s of %s offsets", batch.batch.ranges, f"{done:,}", f"{whole:,}"
             ),
         )
         return {
             **{term: MetadataValue.int(n) for term, n in result.balance.items() if term != "gaps"},
             "offsets": MetadataValue.int(sum(len(r) for r in result.ranges)),
             "commits": MetadataValue.int(len(result.batches)),
-            "bytes_read": MetadataValue.int(sum(batch.bytes_read for batch in result.batches)),
+            "bytes_read": MetadataValue.int(sum(batch.counts.bytes_read for batch in result.batches)),
             "ms": MetadataValue.int(sum(sum(b.durations_ms.values()) for b in result.batches)),
             "ranges": MetadataValue.text(" ".join(map(str, result.ranges))),
-            "snapshots": MetadataValue.text(" ".join(str(b.snapshot_id) for b in result.batches)),
+            "snapshots": MetadataValue.text(" ".join(str(b.committed.snapshot_id) for b in result.batches)),
         }
 
     return replay_window

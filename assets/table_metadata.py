@@ -8,16 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from dagster import MetadataValue, TableColumn, TableRecord, TableSchema
 
-from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.drain.batch_run import BatchResult
-from spark_jobs.lake.catalog import close_catalog
-from spark_jobs.lake.tables import load_table
 from spark_jobs.recovery.recovered import RecoveryResult
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
 
-    from spark_jobs.connections.connect import Connections
     from spark_jobs.drain.drain import DrainResult
 
 # A run that caught up a long backlog lists its newest batches only: this is kept in Dagster's database.
@@ -26,41 +22,34 @@ BATCHES_SHOWN = 20
 
 def batch_line(batch: BatchResult) -> str:
     """Return one line of the run's log."""
-    balance = batch.balance
+    balance = batch.counts.balance
     further = "".join(f", {offsets:,} {term}" for term, offsets in balance.further.items())
     return (
         f"committed {balance.rows:,} rows, {balance.dead_letters:,} dead letters, "
         f"{balance.tombstones:,} tombstones{further}"
-        f" in {sum(batch.durations_ms.values()):,} ms: {batch.ranges}"
+        f" in {sum(batch.durations_ms.values()):,} ms: {batch.batch.ranges}"
     )
 
 
-def drain_metadata(
-    result: DrainResult, pipeline: PipelineConfig, connections: Connections
-) -> dict[str, MetadataValue]:
+def drain_metadata(result: DrainResult) -> dict[str, MetadataValue]:
     """Return the metadata of the run's one materialization."""
-    catalog = connections.open_catalog()
-    try:
-        table = load_table(catalog, pipeline.table)
-        described = _described(table, pipeline) if table else {}
-    finally:
-        close_catalog(catalog)
+    described = _described(result.table, result.metadata) if result.metadata else {}
     return described | _figures(result) | _lists(result)
 
 
-def _described(table: Table, pipeline: PipelineConfig) -> dict[str, MetadataValue]:
-    snapshot = table.current_snapshot()
+def _described(table: str, metadata: TableMetadata) -> dict[str, MetadataValue]:
+    snapshot = metadata.current_snapshot()
     summary = snapshot.summary if snapshot else None
     rows = summary["total-records"] if summary else None
     columns = [
         TableColumn(name=field.name, type=str(field.field_type), description=field.doc)
-        for field in table.schema().fields
+        for field in metadata.schema().fields
     ]
     return {
-        "dagster/table_name": MetadataValue.text(pipeline.table),
+        "dagster/table_name": MetadataValue.text(table),
         "dagster/row_count": MetadataValue.int(int(rows) if rows else 0),
         "dagster/column_schema": MetadataValue.table_schema(TableSchema(columns)),
-        "dagster/uri": MetadataValue.url(table.location()),
+        "dagster/uri": MetadataValue.url(metadata.location),
         "snapshot_id": MetadataValue.text(str(snapshot.snapshot_id) if snapshot else "none"),
     }
 
@@ -73,9 +62,9 @@ def _figures(result: DrainResult) -> dict[str, MetadataValue]:
     valid_through = result.valid_through_ms
     return {
         **{term: MetadataValue.int(offsets) for term, offsets in result.balance.items()},
-        "bytes_read": MetadataValue.int(sum(batch.bytes_read for batch in result.batches)),
-        "data_files": MetadataValue.int(sum(batch.data_files for batch in result.batches)),
-        "file_bytes": MetadataValue.int(sum(batch.file_bytes for batch in result.batches)),
+        "bytes_read": MetadataValue.int(sum(batch.counts.bytes_read for batch in result.batches)),
+        "data_files": MetadataValue.int(sum(batch.counts.data_files for batch in result.batches)),
+        "file_bytes": MetadataValue.int(sum(batch.counts.file_bytes for batch in result.batches)),
         "batches": MetadataValue.int(len(result.batches)),
         "stopped": MetadataValue.text(result.stopped),
         **_held(result),
@@ -89,8 +78,7 @@ def _figures(result: DrainResult) -> dict[str, MetadataValue]:
 def _recovery(recovery: RecoveryResult) -> dict[str, Any]:
     fields = dataclasses.asdict(recovery)
     for kind in ("adopted", "held"):
-        batches = getattr(recovery, kind)
-        fields[kind] = tuple({**dataclasses.asdict(batch), "ranges": str(batch.ranges)} for batch in batches)
+        fields[kind] = tuple(batch.shown() for batch in getattr(recovery, kind))
     return fields
 
 
@@ -113,11 +101,11 @@ def _lists(result: DrainResult) -> dict[str, MetadataValue]:
             [
                 TableRecord(
                     {
-                        "batch": batch.batch_id,
-                        "snapshot": str(batch.snapshot_id),
-                        "offsets": str(batch.ranges),
-                        "rows": batch.balance.rows,
-                        "dead_letters": batch.balance.dead_letters,
+                        "batch": batch.batch.batch_id,
+                        "snapshot": str(batch.committed.snapshot_id),
+                        "offsets": str(batch.batch.ranges),
+                        "rows": batch.counts.balance.rows,
+                        "dead_letters": batch.counts.balance.dead_letters,
                         "ms": sum(batch.durations_ms.values()),
                     }
                 )

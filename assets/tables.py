@@ -49,6 +49,6 @@ def table_asset(pipeline: PipelineConfig) -> AssetsDefinition:
             budget_seconds=DRAIN_BUDGET_SECONDS,
             on_progress=lambda batch: context.log.info(batch_line(batch)),
         )
-        return drain_metadata(result, pipeline, connections)
+        return drain_metadata(result)
 
     return drain_table

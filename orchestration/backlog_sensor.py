@@ -22,7 +22,7 @@ from spark_jobs.drain.planning import bytes_per_record
 from spark_jobs.monitoring.survey import Problem, Surveyed, TableState
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import SluiceError
-from spark_jobs.protocol.refusal import drain_refusal
+from spark_jobs.protocol.source import drain_refusal
 
 # The daemon's own loop takes 5 s: less would change nothing.
 SECONDS_BETWEEN_TICKS = 5

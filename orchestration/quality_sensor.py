@@ -61,7 +61,7 @@ def _state(look: Surveyed, sluice: Sluice) -> dict[str, Any] | None:
     except SluiceError:
         held = ()
     offsets = {str(p): offset for p, offset in sorted(table.progress.next_offsets.items())}
-    attempts = [each.attempt for each in held]
+    attempts = [each.batch.attempt for each in held]
     return {
         "table": table.uuid,
         "generation": table.progress.generation,

@@ -39,8 +39,8 @@ def command(pipeline: str) -> int:
 def print_batch(batch: BatchResult) -> None:
     """Print one line of what a batch brought."""
     output.say(
-        f"  {batch.batch_id}: {output.counts(batch.balance)} "
-        f"in {output.seconds(sum(batch.durations_ms.values()))}, snapshot {batch.snapshot_id}"
+        f"  {batch.batch.batch_id}: {output.counts(batch.counts.balance)} "
+        f"in {output.seconds(sum(batch.durations_ms.values()))}, snapshot {batch.committed.snapshot_id}"
     )
 
 

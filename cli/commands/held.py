@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
-
 import click
 
 from cli import output
@@ -33,7 +30,7 @@ def list_held(pipeline: str, as_json: bool) -> int:
 
         held = held_batches(chosen, connections)
     if as_json:
-        output.json_line({"pipeline": chosen.name, "held": [_fields(each) for each in held]})
+        output.json_line({"pipeline": chosen.name, "held": [each.shown() for each in held]})
     elif not held:
         output.say(f"{chosen.name}: no batch is held")
     else:
@@ -75,18 +72,14 @@ def discard_held(pipeline: str, attempt: str | None, reason: str, as_json: bool)
     _print_decided(chosen.name, "discarded", gone, "; drains go on after them", as_json=as_json)
 
 
-def _fields(batch: AdoptedBatch | HeldBatch) -> dict[str, Any]:
-    return {**dataclasses.asdict(batch), "ranges": str(batch.ranges)}
-
-
 def _print_decided(
     pipeline: str, decided: str, batch: AdoptedBatch | HeldBatch, what_now: str, *, as_json: bool
 ) -> None:
     if as_json:
-        output.json_line({"pipeline": pipeline, decided: _fields(batch)})
+        output.json_line({"pipeline": pipeline, decided: batch.shown()})
         return
-    rows = output.count(batch.balance.rows, "row")
-    output.say(f"{pipeline}: {decided} {rows} of {batch.ranges}{what_now}")
+    rows = output.count(batch.counts.balance.rows, "row")
+    output.say(f"{pipeline}: {decided} {rows} of {batch.batch.ranges}{what_now}")
 
 
 def _print(pipeline: str, held: tuple[HeldBatch, ...]) -> None:
@@ -94,10 +87,10 @@ def _print(pipeline: str, held: tuple[HeldBatch, ...]) -> None:
         ("attempt", "offsets", "rows", "dead letters", "held since", "suites"),
         [
             (
-                each.attempt,
-                str(each.ranges),
-                each.balance.rows,
-                each.balance.dead_letters,
+                each.batch.attempt,
+                str(each.batch.ranges),
+                each.counts.balance.rows,
+                each.counts.balance.dead_letters,
                 output.when(each.held_at_us),
                 each.suites,
             )

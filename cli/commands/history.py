@@ -58,8 +58,9 @@ def command(pipeline: str, limit: int, kinds: tuple[str, ...], *, as_json: bool)
 def _to_json(line: HistoryLine) -> dict[str, Any]:
     entry = dataclasses.asdict(line.entry)
     entry |= {
+        **entry.pop("counts"),
         "ranges": [[r.partition, r.start, r.end] for r in line.entry.ranges],
-        "balance": line.entry.balance,
+        "balance": line.entry.counts.balance,
         "skipped": line.entry.skipped,
         "started_at": output.when(line.entry.started_at_us),
         "finished_at": output.when(line.entry.finished_at_us),
@@ -77,10 +78,10 @@ def _print(lines: tuple[HistoryLine, ...]) -> None:
                 line.entry.kind,
                 line.state.value if line.phase is None or line.entry.is_landed else _with_phase(line),
                 _ranges(line),
-                line.entry.balance.rows,
-                line.entry.balance.dead_letters,
-                line.entry.file_bytes,
-                line.entry.data_files + line.entry.dead_letter_files,
+                line.entry.counts.balance.rows,
+                line.entry.counts.balance.dead_letters,
+                line.entry.counts.file_bytes,
+                line.entry.counts.data_files + line.entry.counts.dead_letter_files,
                 sum(line.entry.durations_ms.values()),
                 str(line.entry.snapshot_id or "-"),
                 line.entry.actor,

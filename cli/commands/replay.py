@@ -186,7 +186,8 @@ def _run(pipeline: PipelineConfig, connections: Connections, plan: ReplayPlan, r
 
     def progress(batch: BatchResult, done: int, whole: int) -> None:
         output.say(
-            f"  {batch.batch_id}: {batch.ranges} in snapshot {batch.snapshot_id}; {done:,} of {whole:,}"
+            f"  {batch.batch.batch_id}: {batch.batch.ranges} in snapshot {batch.committed.snapshot_id};"
+            f" {done:,} of {whole:,}"
         )
 
     result = replay(pipeline, connections, plan.ranges, reason=reason, on_progress=progress)

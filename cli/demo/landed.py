@@ -35,7 +35,7 @@ def read_landed(table: Table, connections: Connections) -> Landed:
     return Landed(
         batches=len(landed),
         offsets=sum(entry.ranges.records for entry in landed),
-        file_bytes=sum(entry.file_bytes for entry in landed),
+        file_bytes=sum(entry.counts.file_bytes for entry in landed),
         busy_ms=sum(sum(entry.durations_ms.values()) for entry in landed),
         location=table.location(),
     )

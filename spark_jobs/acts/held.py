@@ -20,7 +20,7 @@ from spark_jobs.protocol.errors import CommitConflict, ConfigError
 from spark_jobs.protocol.fences import stands_at_starts
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.recovery.recover import recover
-from spark_jobs.recovery.recovered import AdoptedBatch, HeldBatch, adopted_batch, held_batch
+from spark_jobs.recovery.recovered import AdoptedBatch, HeldBatch, held_batch
 from spark_jobs.txlog.entries import Attempt, IcebergSnapshotCreated, ParquetWritten, Published
 from spark_jobs.txlog.states import is_waiting
 
@@ -103,7 +103,7 @@ def _landed(connections: Connections, chosen: Attempt) -> AdoptedBatch | None:
     for attempt in connections.txlog.read(chosen.table_uuid, [chosen.uuid]):
         written, created = attempt.entry(ParquetWritten), attempt.entry(IcebergSnapshotCreated)
         if attempt.batch and written and created and created.snapshot_id is not None:
-            return adopted_batch(attempt.batch, written, created.snapshot_id)
+            return AdoptedBatch(attempt.batch, written.counts, created.snapshot_id)
     return None
 
 

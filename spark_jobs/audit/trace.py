@@ -194,7 +194,7 @@ def _trace_rowless(facts: _Facts, unjudged: Trace, entries: list[BookEntry]) -> 
     tables = [table for table in (facts.table, facts.dead_letters) if table is not None]
     inside = is_in_range(drained, spot.generation) if drained else None
     there = sum(table.scan(inside).count() for table in tables) if inside is not None else 0
-    booked = entry.balances.get(spot.partition) if entry else None
+    booked = entry.counts.balances.get(spot.partition) if entry else None
     judged = judge_rowless(_ask_kafka(facts, spot), booked, there)
     could_be_removed = judged.where in {Where.REMOVED, Where.UNKNOWN}
     by = removed_by(facts.table, spot) if could_be_removed else None

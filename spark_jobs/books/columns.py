@@ -22,7 +22,7 @@ from pyiceberg.types import (
 )
 
 from spark_jobs.books.entries import BookEntry
-from spark_jobs.protocol.batch import TERMS, Balance
+from spark_jobs.protocol.batch import TERMS, Balance, BatchCounts
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.schema.arrow_schema import arrow_schema
 
@@ -33,16 +33,11 @@ STARTED_AT = "started_at"
 PARTITION_BY = (f"month({STARTED_AT})",)
 _AS_IN_ENTRY = (
     *("pipeline", "table_uuid", "kind", "batch_id", "attempt", "topic", "generation"),
-    *(
-        "bytes_read",
-        "file_bytes",
-        "data_files",
-        "dead_letter_files",
-        "snapshot_id",
-        "dead_letter_snapshot_id",
-    ),
-    *("reason", "actor", "run_id", "sluice_version"),
+    *("snapshot_id", "dead_letter_snapshot_id", "reason", "actor", "run_id", "sluice_version"),
 )
+
+
+_COUNTED = ("bytes_read", "file_bytes", "data_files", "dead_letter_files")
 
 
 def _list_of_structs(first_id: int, *names: str) -> IcebergType:
@@ -105,7 +100,7 @@ def books_schema() -> Schema:
 
 def further_columns(entries: Iterable[BookEntry]) -> list[tuple[tuple[str, ...], IcebergType]]:
     """Return the columns, below ``balance``, of the terms that books have from their first entry with one."""
-    terms = {term for entry in entries for term in entry.balance.further}
+    terms = {term for entry in entries for term in entry.counts.balance.further}
     return [(("balance", "element", term), LongType()) for term in sorted(terms)]
 
 
@@ -135,7 +130,7 @@ def entry_from_row(row: dict[str, Any]) -> BookEntry:
         table=row["table_name"],
         ranges=OffsetRanges.of(ranges),
         is_landed=row["landed"],
-        balances=balances,
+        counts=BatchCounts(balances, **{name: row[name] for name in _COUNTED}),
         durations_ms=dict(row["durations_ms"] or ()),
         started_at_us=_microseconds(row[STARTED_AT]) or 0,
         finished_at_us=_microseconds(row["finished_at"]),
@@ -144,15 +139,17 @@ def entry_from_row(row: dict[str, Any]) -> BookEntry:
 
 
 def _row(entry: BookEntry) -> dict[str, Any]:
-    sums = entry.balance
+    sums = entry.counts.balance
     through = entry.valid_through_ms
     return {
         **{name: getattr(entry, name) for name in _AS_IN_ENTRY},
+        **{name: getattr(entry.counts, name) for name in _COUNTED},
         **{name: sums[name] for name in TERMS},
         "table_name": entry.table,
         "ranges": [{"partition": r.partition, "start": r.start, "end": r.end} for r in entry.ranges],
         "balance": [
-            {"partition": partition, **balance} for partition, balance in sorted(entry.balances.items())
+            {"partition": partition, **balance}
+            for partition, balance in sorted(entry.counts.balances.items())
         ],
         "landed": entry.is_landed,
         "skipped": entry.skipped,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_jobs.protocol.batch import Balance, BatchKind, total
+from spark_jobs.protocol.batch import BatchCounts, BatchKind
 from spark_jobs.protocol.commit_summary import CommitSummary
 from spark_jobs.protocol.names import BOOKS_TABLE
 from spark_jobs.protocol.offsets import OffsetRanges
@@ -47,11 +47,7 @@ class BookEntry:
     generation: int
     ranges: OffsetRanges
     is_landed: bool
-    balances: dict[int, Balance]
-    bytes_read: int
-    file_bytes: int
-    data_files: int
-    dead_letter_files: int
+    counts: BatchCounts
     snapshot_id: int | None
     dead_letter_snapshot_id: int | None
     durations_ms: dict[str, int]
@@ -62,11 +58,6 @@ class BookEntry:
     started_at_us: int
     finished_at_us: int | None
     valid_through_ms: int | None
-
-    @property
-    def balance(self) -> Balance:
-        """Sum over the partitions."""
-        return total(self.balances.values())
 
     @property
     def skipped(self) -> int:
@@ -105,11 +96,7 @@ def entry_of(attempt: Attempt) -> BookEntry | None:
         generation=batch.generation,
         ranges=batch.ranges,
         is_landed=created is not None or complete is not None or attempt.reached == _COMPLETE,
-        balances=written.balances if written else {},
-        bytes_read=written.bytes_read if written else 0,
-        file_bytes=written.file_bytes if written else 0,
-        data_files=len(written.data_files) if written else 0,
-        dead_letter_files=len(written.dead_letter_files) if written else 0,
+        counts=written.counts if written else BatchCounts(),
         snapshot_id=created.snapshot_id if created else None,
         dead_letter_snapshot_id=complete.dead_letter_snapshot_id if complete else None,
         durations_ms=complete.durations_ms if complete else {},

@@ -35,9 +35,9 @@ from spark_jobs.lake.evolution import evolve_table
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.lake.row_filters import equals, is_among, is_between
 from spark_jobs.lake.tables import load_table, progress_of
+from spark_jobs.protocol.batch import WrittenFile
 from spark_jobs.protocol.commit_summary import attempt_summary
 from spark_jobs.protocol.progress import Progress
-from spark_jobs.protocol.written_file import WrittenFile
 from spark_jobs.schema.partitioning import partition_spec
 
 if TYPE_CHECKING:

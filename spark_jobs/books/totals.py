@@ -1,22 +1,77 @@
-"""Sums over what the books hold of one table; streams the few columns it needs."""
+"""Sums over finished attempts, from the log or streamed from the books: what counters are made of."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.books.attempt_totals import COMMIT_STEP, COUNTED, Totals
 from spark_jobs.books.columns import further_terms
+from spark_jobs.books.entries import BookEntry
 from spark_jobs.lake.row_filters import equals
 from spark_jobs.protocol.batch import TERMS, Balance, BatchKind
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
+# Seconds. A batch is anything from an empty one to the longest a run may last.
+BATCH_BOUNDS = (1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+COMMIT_BOUNDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+COUNTED = ("bytes_read", "file_bytes", "data_files")
 _COLUMNS = ("attempt", "kind", "landed", "durations_ms", *TERMS, *COUNTED)
+
+
+@dataclass(slots=True)
+class Distribution:
+    """How many durations were at most as long as each bound, how many there were, and their sum."""
+
+    bounds: tuple[float, ...]
+    within: Counter[float] = field(default_factory=Counter)
+    count: int = 0
+    seconds: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count one duration."""
+        self.within.update(bound for bound in self.bounds if seconds <= bound)
+        self.count += 1
+        self.seconds += seconds
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """As Prometheus wants them: cumulative, the last without bound."""
+        return [*((str(bound), float(self.within[bound])) for bound in self.bounds), ("+Inf", self.count)]
+
+
+@dataclass(slots=True)
+class Totals:
+    """Landed commits by kind, attempts given up, and sums of ``balance`` and ``COUNTED`` over the landed."""
+
+    landed: Counter[str] = field(default_factory=Counter)
+    given_up: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    balance: Balance = field(default_factory=Balance)
+    batches: Distribution = field(default_factory=lambda: Distribution(BATCH_BOUNDS))
+    commits: Distribution = field(default_factory=lambda: Distribution(COMMIT_BOUNDS))
+
+    def add(self, entry: BookEntry) -> None:
+        """Count one finished attempt; one that never landed adds nothing but itself."""
+        if not entry.is_landed:
+            self.given_up += 1
+            return
+        self.landed[entry.kind] += 1
+        self.balance += entry.counts.balance
+        self.counts.update({name: getattr(entry.counts, name) for name in COUNTED})
+        self.time(entry.kind, entry.durations_ms)
+
+    def time(self, kind: str, durations_ms: Mapping[str, int]) -> None:
+        """Add how long a landed attempt took by step; one that recovery finished was timed by nobody."""
+        # An act writes nothing that would take time.
+        if durations_ms and BatchKind(kind).writes_files:
+            self.batches.add(sum(durations_ms.values()) / 1000)
+            self.commits.add(durations_ms.get("commit", 0) / 1000)
 
 
 def sum_books(books: Table, table_uuid: str, logged: Collection[str]) -> tuple[Totals, frozenset[str]]:
@@ -46,7 +101,4 @@ def _add(totals: Totals, batch: pa.RecordBatch, further: Collection[str]) -> Non
     for kind, durations in zip(
         landed.column("kind").to_pylist(), landed.column("durations_ms").to_pylist(), strict=True
     ):
-        steps = dict(durations or ())
-        if steps and BatchKind(kind).writes_files:
-            totals.batches.add([sum(steps.values()) / 1000])
-            totals.commits.add([steps.get(COMMIT_STEP, 0) / 1000])
+        totals.time(kind, dict(durations or ()))

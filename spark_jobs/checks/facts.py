@@ -9,7 +9,7 @@ from spark_jobs.protocol.errors import SluiceError
 
 
 @dataclass(frozen=True, slots=True)
-class BatchCounts:
+class DrainedBatch:
     """One drained batch as its snapshot tells it: ``offsets`` planned, ``added_rows`` as Iceberg counted."""
 
     attempt: str
@@ -61,7 +61,7 @@ class TableFacts:
 
     valid_through_ms: int | None
     committed_at_ms: int
-    batches: tuple[BatchCounts, ...] = ()
+    batches: tuple[DrainedBatch, ...] = ()
     holes: tuple[str, ...] = ()
     removals: tuple[Removal, ...] = ()
     schema_changes: tuple[str, ...] = ()

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.dead_letter_commit import commit_dead_letters
-from spark_jobs.commit.replace import Rewriter, stage_replace
-from spark_jobs.commit.replacing import ReplacedOffsets
+from spark_jobs.commit.replace import ReplacedOffsets, Rewriter, stage_replace
 from spark_jobs.commit.swap import stage_append
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.tables import progress_of

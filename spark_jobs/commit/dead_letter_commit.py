@@ -11,17 +11,16 @@ from spark_jobs.commit.anchor import check_properties
 from spark_jobs.commit.birth import create_dead_letter_table
 from spark_jobs.commit.dead_letters import is_stale, with_dead_letters
 from spark_jobs.commit.landing import Committed, land
-from spark_jobs.commit.replace import Rewriter, kept_prefix, stage_replace
-from spark_jobs.commit.replacing import ReplacedOffsets
+from spark_jobs.commit.replace import ReplacedOffsets, Rewriter, kept_prefix, stage_replace
 from spark_jobs.commit.swap import stage_append
 from spark_jobs.commit.sweep import sweep_prefix
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
+from spark_jobs.protocol.batch import WrittenFile
 from spark_jobs.protocol.commit_summary import offsets_summary
 from spark_jobs.protocol.errors import CommitConflict
 from spark_jobs.protocol.progress import PendingDeadLetters, Progress
-from spark_jobs.protocol.written_file import WrittenFile
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

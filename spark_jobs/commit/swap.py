@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, AssertTableUUID
 
 from spark_jobs.lake.tables import no_snapshot
@@ -153,3 +154,29 @@ def _drop_old_metadata_files(table: Table, response: CommitTableResponse) -> Non
             continue  # a catalog server deletes them itself
         except Exception:  # noqa: BLE001  (the commit has landed: nothing here may make it look otherwise)
             _log.warning("an old metadata file could not be deleted: %s", entry.metadata_file, exc_info=True)
+
+
+def stage_rewind(table: Table, snapshot_id: int, progress: Progress, summary: Mapping[str, str]) -> Swap:
+    """Stage an empty snapshot on top of ``snapshot_id``, compared with what main is now.
+
+    The snapshot must be in the table's metadata.
+    """
+    main = table.metadata.refs[MAIN_BRANCH]
+    earlier = table.metadata.model_copy(
+        update={
+            "refs": {
+                **table.metadata.refs,
+                MAIN_BRANCH: main.model_copy(update={"snapshot_id": snapshot_id}),
+            },
+            "current_snapshot_id": snapshot_id,
+        }
+    )
+    as_it_was = Table(table.name(), earlier, table.metadata_location, table.io, table.catalog)
+    swap = stage_append(as_it_was, (), progress, summary)
+    return replace(swap, requirements=tuple(_with_main(r, main.snapshot_id) for r in swap.requirements))
+
+
+def _with_main(requirement: TableRequirement, snapshot_id: int) -> TableRequirement:
+    if not isinstance(requirement, AssertRefSnapshotId):
+        return requirement
+    return requirement.model_copy(update={"snapshot_id": snapshot_id})

@@ -1,41 +1,65 @@
-"""A batch about to be read, on the table and topic as they are now: its ranges, its splits and its fence."""
+"""A batch about to be read, on the table and topic as they are now: its ranges, its splits and its fence.
+
+A log that lost its end and grew past the table again looks as if only new records had come; ends alone cannot
+tell. Each leader of a partition has an epoch, and says where the log of an earlier one ends in its own
+history (KIP-101, KIP-320): ``cut_below`` asks it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
+from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.drain.planning import bytes_per_record, plan_splits
-from spark_jobs.drain.table_columns import MAX_SPLIT_BYTES
+from spark_jobs.drain.batch_run import BatchRun, Tables
+from spark_jobs.drain.planning import MAX_SPLIT_BYTES, bytes_per_record, plan_ranges, plan_splits, resumed
+from spark_jobs.kafka.reader import open_reader
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.batch import Batch, BatchKind, Split
-from spark_jobs.protocol.offsets import OffsetRanges
+from spark_jobs.protocol.batch import Batch, BatchKind
+from spark_jobs.protocol.errors import OffsetsUnavailable, RetryableError
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import Progress
-from spark_jobs.protocol.source import SourceState
+from spark_jobs.protocol.source import SourceState, drain_refusal, has_new_leader
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
-
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.drain.table_columns import Tables
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A batch about to be drained, with what was true when it was planned.
+def plan_batch(
+    pipeline: PipelineConfig,
+    connections: Connections,
+    source: SourceState,
+    tables: Tables,
+    tried: Iterable[OffsetRanges] = (),
+    *,
+    within: OffsetRanges | None = None,
+) -> BatchRun | None:
+    """The next batch, or None when the table has everything up to the last stable offsets.
 
-    ``reason`` is that of the person who asked for it.
+    ``tried`` are the ranges of attempts that did not finish, oldest first. ``within`` are ranges from the
+    table's next offsets on to take instead of all that is there. Raises ``SourceChanged`` when the topic or
+    the table is not the one that was drained before and ``OffsetsUnavailable`` when Kafka no longer holds
+    the next offset, or what the table has below it.
     """
-
-    batch: Batch
-    splits: tuple[Split, ...]
-    source: SourceState
-    table: Table
-    dead_letter_table: Table
-    progress: Progress
-    bytes_per_record: int
-    reason: str = ""
+    progress = progress_of(tables.data)
+    check_anchor(tables.data)
+    ask_leader = partial(cut_below, connections.kafka, progress, source)
+    refusal = drain_refusal(progress, source, table=pipeline.table, ask_leader=ask_leader)
+    if refusal is not None:
+        raise refusal
+    ranges = within or resumed(
+        plan_ranges(
+            progress.next_offsets,
+            source,
+            max_records=pipeline.max_batch_records,
+            max_bytes=pipeline.max_batch_bytes,
+            bytes_per_record=bytes_per_record(progress.last_drain),
+        ),
+        tried,
+    )
+    return plan_of(pipeline, connections, tables, source, ranges) if ranges else None
 
 
 def plan_of(
@@ -47,7 +71,7 @@ def plan_of(
     *,
     kind: BatchKind = BatchKind.DRAIN,
     reason: str = "",
-) -> Plan:
+) -> BatchRun:
     """The batch of these ranges as a new attempt, fenced by what the table's progress says now."""
     progress = progress_of(tables.data)
     record_bytes = bytes_per_record(progress.last_drain)
@@ -71,4 +95,32 @@ def plan_of(
         max_split_bytes=MAX_SPLIT_BYTES,
         parallelism=connections.parallelism,
     )
-    return Plan(batch, splits, source, tables.data, tables.dead_letters, progress, record_bytes, reason)
+    return BatchRun(pipeline, connections, batch, splits, source, tables, record_bytes, reason)
+
+
+def cut_below(
+    kafka: Mapping[str, str], progress: Progress, source: SourceState, partition: int
+) -> OffsetsUnavailable | None:
+    """Return the error of a log that was cut below what the table has of the partition, or None.
+
+    ``kafka`` are resolved client properties. Asks nobody while the leader is the one that the last batch was
+    planned under, and where there is nothing to read yet. Raises what reading a record raises, but for what
+    says nothing about the log's end.
+    """
+    if not has_new_leader(progress, source, partition):
+        return None
+    last_end, epoch = progress.leader_epochs[partition]
+    # A skip moves the next offset on, over records of later epochs; a rollback moves it back.
+    start = min(last_end, progress.next_offsets[partition])
+    # A client of its own: librdkafka asks only for what is assigned before it knows the leader.
+    try:
+        with open_reader(kafka, source.topic, chunk_bytes=1 << 20) as reader:
+            list(reader.read(OffsetRange(partition, start, start + 1), leader_epoch=epoch))
+    except OffsetsUnavailable as error:
+        # Where retention has passed the place, the plan judges the next offset.
+        return None if error.code == "retention-passed" else error
+    except RetryableError as error:
+        # Its place is good: a record that an operator had skipped cannot be read now either.
+        if error.code != "records-damaged":
+            raise
+    return None

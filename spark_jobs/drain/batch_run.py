@@ -1,4 +1,4 @@
-"""What every phase of one batch shares: the plan, the connections, the clock of its steps, the log."""
+"""One batch on its way: what was true when it was planned, its connections, its log, and what came of it."""
 
 from __future__ import annotations
 
@@ -6,34 +6,44 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.protocol.batch import Balance
-from spark_jobs.protocol.offsets import OffsetRanges
+from spark_jobs.protocol.batch import Batch, BatchCounts, Split
+from spark_jobs.protocol.source import SourceState
 from spark_jobs.txlog.entries import Entry
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from spark_jobs.commit.landing import Committed
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.drain.batch_plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
     """One committed batch; ``durations_ms`` by step, ``cpu_us`` of all tasks together by step."""
 
-    batch_id: str
-    attempt: str
-    snapshot_id: int
-    ranges: OffsetRanges
-    balance: Balance
-    bytes_read: int
-    data_files: int
-    file_bytes: int
+    batch: Batch
+    counts: BatchCounts
+    committed: Committed
     valid_through_ms: int | None
     durations_ms: dict[str, int]
     cpu_us: dict[str, int]
     peak_task_rss_bytes: int
+
+    def shown(self) -> dict[str, Any]:
+        """Return what screens show of it, as plain data."""
+        return {
+            **self.counts.shown(self.batch),
+            "snapshot_id": self.committed.snapshot_id,
+            "bytes_read": self.counts.bytes_read,
+            "data_files": self.counts.data_files,
+            "valid_through_ms": self.valid_through_ms,
+            "durations_ms": self.durations_ms,
+            "cpu_us": self.cpu_us,
+            "peak_task_rss_bytes": self.peak_task_rss_bytes,
+        }
 
 
 class Steps:
@@ -51,24 +61,41 @@ class Steps:
 
 
 @dataclass(frozen=True, slots=True)
+class Tables:
+    """A pipeline's data table and the table of its dead letters."""
+
+    data: Table
+    dead_letters: Table
+
+
+@dataclass(frozen=True, slots=True)
 class BatchRun:
-    """One batch with its connections: what every phase needs."""
+    """One planned batch with its connections: what every phase needs.
+
+    ``tables`` and ``source`` are as they were when it was planned; ``reason`` is that of the person who asked
+    for it.
+    """
 
     pipeline: PipelineConfig
     connections: Connections
-    plan: Plan
+    batch: Batch
+    splits: tuple[Split, ...]
+    source: SourceState
+    tables: Tables
+    bytes_per_record: int
+    reason: str = ""
     steps: Steps = field(default_factory=Steps)
 
     @property
     def table_uuid(self) -> str:
         """That of the table the batch was planned for."""
-        return str(self.plan.table.metadata.table_uuid)
+        return str(self.tables.data.metadata.table_uuid)
 
     def log(self, entry: Entry) -> None:
         """Write one phase to the transaction log."""
-        self.connections.txlog.append(self.table_uuid, self.plan.batch, entry)
+        self.connections.txlog.append(self.table_uuid, self.batch, entry)
         self.reach(f"after-{entry.phase.kebab}")
 
     def reach(self, place: str) -> None:
         """Name the place that the batch has reached: tests let it die there."""
-        self.connections.fail_points.reach(f"{self.plan.batch.kind}.{place}")
+        self.connections.fail_points.reach(f"{self.batch.kind}.{place}")

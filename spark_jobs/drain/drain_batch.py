@@ -14,15 +14,20 @@ from spark_jobs import __version__
 from spark_jobs.commit.batch_commit import commit_of
 from spark_jobs.commit.dead_letter_commit import commit_dead_letters
 from spark_jobs.commit.landing import land
-from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.drain.batch_run import BatchResult, BatchRun
-from spark_jobs.drain.breaker import stop_above_share
-from spark_jobs.drain.gate import GateVerdict, can_reject, held_error, judge_written, log_held
+from spark_jobs.drain.gate import (
+    GateVerdict,
+    can_reject,
+    held_error,
+    judge_written,
+    log_held,
+    stop_above_share,
+)
 from spark_jobs.drain.split_task import SplitSource, SplitTask, run_split, table_target
 from spark_jobs.drain.table_columns import add_observed_columns
-from spark_jobs.drain.written import Written, add_up, summary_of, verify
+from spark_jobs.drain.written import add_up, summary_of, verify
 from spark_jobs.lake.locations import data_location
-from spark_jobs.protocol.batch import BatchKind, total
+from spark_jobs.protocol.batch import Batch, BatchKind
 from spark_jobs.protocol.commit_summary import CommitSummary, gate_summary
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.records.formats import format_of
@@ -30,7 +35,7 @@ from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
 from spark_jobs.recovery.recover import sweep_strays
 from spark_jobs.schema.arrow_schema import arrow_schema, json_columns
-from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome
+from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, Written
 from spark_jobs.spark.tasks import run_on_spark
 from spark_jobs.txlog.entries import (
     BufferSnapshot,
@@ -45,8 +50,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from spark_jobs.commit.landing import Committed
-    from spark_jobs.connections.connect import Connections
-    from spark_jobs.drain.batch_plan import Plan
 
 _log = logging.getLogger(__name__)
 
@@ -54,12 +57,11 @@ _log = logging.getLogger(__name__)
 MAX_EVOLUTION_ROUNDS = 8
 
 
-def drain_batch(pipeline: PipelineConfig, connections: Connections, plan: Plan) -> BatchResult:
+def drain_batch(run: BatchRun) -> BatchResult:
     """Take one planned batch from its first log object to its last. Raises every kind of ``SluiceError``.
 
     ``BatchHeld`` is raised once the log says that the batch is held, with its files.
     """
-    run = BatchRun(pipeline, connections, plan)
     with run.steps.step("log"):
         _log_intent(run)
     with run.steps.step("tasks"):
@@ -75,64 +77,64 @@ def drain_batch(pipeline: PipelineConfig, connections: Connections, plan: Plan) 
     with run.steps.step("commit"):
         committed = _commit(run, logged)
     with run.steps.step("dead-letters"):
-        dead_letter_snapshot_id = _commit_dead_letters(run, logged, committed)
-    _warn_of_tombstones(run, written)
+        # The data commit has promised them: if this fails, recovery finishes it before any new batch.
+        owed = commit_dead_letters(run.connections, run.batch.table, committed.progress, logged.summary)
+        run.reach("after-dead-letters")
+    _warn_of_tombstones(run.batch, written.balance.tombstones)
     # Files that a replay wrote for a swap that another commit came before are strays as well.
-    if written.has_strays or (plan.batch.kind is BatchKind.REPLAY and committed.retries):
-        sweep_strays(pipeline, connections, run.table_uuid, plan.batch.attempt)
-    run.log(
-        FlushComplete(
-            run.steps.durations_ms, dead_letter_snapshot_id, connections.run_id, connections.now_us()
-        )
+    if written.has_strays or (run.batch.kind is BatchKind.REPLAY and committed.retries):
+        sweep_strays(run.pipeline, run.connections, run.table_uuid, run.batch.attempt)
+    letters, now_us = owed.snapshot_id if owed else None, run.connections.now_us()
+    run.log(FlushComplete(run.steps.durations_ms, letters, run.connections.run_id, now_us))
+    return BatchResult(
+        batch=run.batch,
+        counts=logged.counts,
+        committed=committed,
+        valid_through_ms=CommitSummary(logged.summary).valid_through_ms,
+        durations_ms=run.steps.durations_ms,
+        cpu_us=written.cpu_us,
+        peak_task_rss_bytes=written.peak_task_rss_bytes,
     )
-    return _result(run, written, logged, committed.snapshot_id)
 
 
-def _warn_of_tombstones(run: BatchRun, written: Written) -> None:
-    tombstones = total(written.balances.values()).tombstones
+def _warn_of_tombstones(batch: Batch, tombstones: int) -> None:
     if tombstones:
         _log.warning(
             "%d records of topic %s have no value (tombstones): counted and skipped, no row is deleted"
             " (table %s, batch %s)",
             tombstones,
-            run.plan.batch.topic,
-            run.plan.batch.table,
-            run.plan.batch.batch_id,
+            batch.topic,
+            batch.table,
+            batch.batch_id,
         )
 
 
 def _log_intent(run: BatchRun) -> None:
     """What is about to be read and where files will appear, before any of it happens."""
-    connections, plan = run.connections, run.plan
+    connections, batch, table = run.connections, run.batch, run.tables.data
     run.log(
         OffsetCommit(
-            batch_id=plan.batch.batch_id,
+            batch_id=batch.batch_id,
             spark_session_id=getattr(connections.spark(), "session_id", None),
-            spark_tag=plan.batch.attempt,
+            spark_tag=batch.attempt,
             actor=connections.actor,
             run_id=connections.run_id,
             sluice_version=__version__,
             started_at_us=connections.now_us(),
-            reason=plan.reason,
+            reason=run.reason,
         )
     )
-    columns = json_columns(plan.table)
+    columns = json_columns(table)
     run.log(
         BufferSnapshot(
-            schema_id=plan.table.metadata.current_schema_id,
+            schema_id=table.metadata.current_schema_id,
             columns=tuple(columns.names),
             timestamp_columns=tuple(f.name for f in columns if str(f.type).startswith("timestamp")),
-            planned_records=plan.batch.ranges.records,
-            planned_bytes=plan.batch.ranges.records * plan.bytes_per_record,
+            planned_records=batch.ranges.records,
+            planned_bytes=batch.ranges.records * run.bytes_per_record,
         )
     )
-    run.log(
-        FlushStart(
-            file_prefix=plan.batch.attempt,
-            data_location=data_location(plan.table),
-            dead_letter_location=data_location(plan.dead_letter_table),
-        )
-    )
+    run.log(FlushStart(batch.attempt, data_location(table), data_location(run.tables.dead_letters)))
 
 
 def _read_and_write(run: BatchRun, rejected: Mapping[int, Mapping[int, str]] | None = None) -> Written:
@@ -140,14 +142,13 @@ def _read_and_write(run: BatchRun, rejected: Mapping[int, Mapping[int, str]] | N
 
     With ``rejected`` they are run a second time, and what the first time wrote is stray.
     """
-    plan = run.plan
-    table = plan.table
-    waiting = {split.split_id: split for split in plan.splits}
+    table = run.tables.data
+    waiting = {split.split_id: split for split in run.splits}
     done: list[SplitOutcome] = []
     has_strays = rejected is not None
     for _ in range(MAX_EVOLUTION_ROUNDS):
         work = partial(run_split, _task(run, table, rejected or {}))
-        outcomes = run_on_spark(run.connections.spark(), work, list(waiting.values()), tag=plan.batch.attempt)
+        outcomes = run_on_spark(run.connections.spark(), work, list(waiting.values()), tag=run.batch.attempt)
         observed = [outcome for outcome in outcomes if outcome.kind is OutcomeKind.OBSERVED]
         done += [outcome for outcome in outcomes if outcome.kind is OutcomeKind.WRITTEN]
         has_strays = has_strays or bool(observed) or any(outcome.failed_tries for outcome in outcomes)
@@ -178,7 +179,7 @@ def _through_gates(run: BatchRun, written: Written) -> tuple[Written, GateVerdic
 
 
 def _task(run: BatchRun, table: Table, rejected: Mapping[int, Mapping[int, str]]) -> SplitTask:
-    batch, connections = run.plan.batch, run.connections
+    batch, connections, dead_letters = run.batch, run.connections, run.tables.dead_letters
     return SplitTask(
         source=SplitSource(connections.kafka, batch.topic, connections.task_memory_bytes),
         rows=RowMaker(
@@ -186,12 +187,12 @@ def _task(run: BatchRun, table: Table, rejected: Mapping[int, Mapping[int, str]]
             Origin(batch.topic, batch.generation, batch.ingested_at_us),
             batch.batch_id,
             arrow_schema(table.schema()),
-            arrow_schema(run.plan.dead_letter_table.schema()),
+            arrow_schema(dead_letters.schema()),
             rejected,
         ),
         file_prefix=batch.attempt,
         data=table_target(table),
-        dead_letters=table_target(run.plan.dead_letter_table),
+        dead_letters=table_target(dead_letters),
         fail_points=connections.fail_points,
     )
 
@@ -206,9 +207,9 @@ def _log_written(run: BatchRun, written: Written, verdict: GateVerdict) -> Parqu
     entry = ParquetWritten(
         data_files=written.data_files,
         dead_letter_files=written.dead_letter_files,
-        rows=total(written.balances.values()).rows,
+        rows=written.balance.rows,
         bytes_read=written.bytes_read,
-        file_bytes=written.file_bytes,
+        file_bytes=sum(file.bytes for file in written.data_files + written.dead_letter_files),
         balances=written.balances,
         summary=summary,
     )
@@ -221,7 +222,7 @@ def _log_written(run: BatchRun, written: Written, verdict: GateVerdict) -> Parqu
 def _commit(run: BatchRun, logged: ParquetWritten) -> Committed:
     connections = run.connections
     at_ms = connections.now_us() // 1000
-    committed = land(connections, commit_of(run.table_uuid, run.plan.batch, logged, committed_at_ms=at_ms))
+    committed = land(connections, commit_of(run.table_uuid, run.batch, logged, committed_at_ms=at_ms))
     run.reach("after-commit")
     run.log(
         IcebergSnapshotCreated(
@@ -229,28 +230,3 @@ def _commit(run: BatchRun, logged: ParquetWritten) -> Committed:
         )
     )
     return committed
-
-
-def _commit_dead_letters(run: BatchRun, logged: ParquetWritten, committed: Committed) -> int | None:
-    """The data commit has promised them: if this fails, recovery finishes it before any new batch."""
-    owed = commit_dead_letters(run.connections, run.plan.batch.table, committed.progress, logged.summary)
-    run.reach("after-dead-letters")
-    return owed.snapshot_id if owed else None
-
-
-def _result(run: BatchRun, written: Written, logged: ParquetWritten, snapshot_id: int) -> BatchResult:
-    batch = run.plan.batch
-    return BatchResult(
-        batch_id=batch.batch_id,
-        attempt=batch.attempt,
-        snapshot_id=snapshot_id,
-        ranges=batch.ranges,
-        balance=total(written.balances.values()),
-        bytes_read=written.bytes_read,
-        data_files=len(written.data_files),
-        file_bytes=written.file_bytes,
-        valid_through_ms=CommitSummary(logged.summary).valid_through_ms,
-        durations_ms=run.steps.durations_ms,
-        cpu_us=written.cpu_us,
-        peak_task_rss_bytes=written.peak_task_rss_bytes,
-    )

@@ -1,6 +1,8 @@
 """Audit before publish: the written files of a batch are judged, and what fails is not committed.
 
-Nothing here commits, deletes or decides for good: a failing batch is held, with its files, for an operator.
+Nothing here commits, deletes or decides for good: a batch that fails a gate is held, with its files, for an
+operator. One that would send too much to the dead letters stops its pipeline: a format that changed makes
+every record a dead letter, each is kept, and the table would stand still unnoticed.
 """
 
 from __future__ import annotations
@@ -8,22 +10,29 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from textwrap import shorten
 from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
 
 from spark_jobs.config.suites import OnFailure, Suite
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.drain.batch_run import BatchRun
-from spark_jobs.drain.written import Written
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import BatchKind
-from spark_jobs.protocol.errors import BatchHeld, ConfigError, SourceChanged
+from spark_jobs.protocol.errors import BadRecord, BatchHeld, ConfigError, SourceChanged
 from spark_jobs.quality.judge import columns_of, judge
 from spark_jobs.quality.results import SuiteResult
 from spark_jobs.quality.rows import rows_of_files
+from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
+from spark_jobs.spark.outcomes import Written
 from spark_jobs.txlog.entries import Held
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+
+# A few bad records of a small batch are a large share of it, and no change of format.
+FEWEST_DEAD_LETTERS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +86,7 @@ def log_held(run: BatchRun, verdict: GateVerdict) -> None:
 
     A replay is not held: raises ``BatchHeld`` (``replay-held``), and the table is as it was.
     """
-    batch, connections = run.plan.batch, run.connections
+    batch, connections = run.batch, run.connections
     if batch.kind is BatchKind.REPLAY:
         raise BatchHeld(
             f"the replay does not meet its gates and is not published: {verdict.story}",
@@ -94,7 +103,7 @@ def log_held(run: BatchRun, verdict: GateVerdict) -> None:
 
 def held_error(run: BatchRun, verdict: GateVerdict) -> BatchHeld:
     """What the drain that met the gate ends with, once the log has the batch's files."""
-    batch = run.plan.batch
+    batch = run.batch
     return BatchHeld(
         f"the batch does not meet its gates and is held: {verdict.story}",
         code="batch-held",
@@ -109,14 +118,14 @@ def held_error(run: BatchRun, verdict: GateVerdict) -> BatchHeld:
 
 def _table_of(run: BatchRun) -> Table:
     """The table as it is now: the batch's own columns may have been added since it was planned."""
-    table = load_fresh(run.connections, run.plan.batch.table)
-    if table is None or table.metadata.table_uuid != run.plan.table.metadata.table_uuid:
+    table = load_fresh(run.connections, run.batch.table)
+    if table is None or table.metadata.table_uuid != run.tables.data.metadata.table_uuid:
         raise SourceChanged(
             "the table was dropped or replaced while its batch was being written",
             code="table-replaced",
             hint="Run again: the new table is drained from its own offsets.",
-            table=run.plan.batch.table,
-            batch=run.plan.batch.batch_id,
+            table=run.batch.table,
+            batch=run.batch.batch_id,
         )
     return table
 
@@ -130,5 +139,39 @@ def _refuse_errors(run: BatchRun, suite: Suite, result: SuiteResult) -> None:
             hint="Correct the expectation under `quality:`; nothing of the batch was committed.",
             pipeline=run.pipeline.name,
             suite=suite.name,
-            batch=run.plan.batch.batch_id,
+            batch=run.batch.batch_id,
         )
+
+
+def stop_above_share(run: BatchRun, written: Written) -> None:
+    """Raise ``BadRecord`` (``too-many-dead-letters``) when the batch's share of them is above the limit.
+
+    Called before anything says that the files are complete, so that no recovery commits them either.
+    """
+    limit = run.pipeline.dead_letters.stop_above
+    sums = written.balance
+    if limit is None or sums.dead_letters < FEWEST_DEAD_LETTERS or sums.dead_letters <= limit * sums.records:
+        return
+    name = run.pipeline.name
+    raise BadRecord(
+        f"{sums.dead_letters:,} of {sums.records:,} records would become dead letters, more than {limit:.2%};"
+        f" the first: {_first_dead_letter(run, written)}",
+        code="too-many-dead-letters",
+        hint="Nothing was committed. See what the records became with"
+        f" {mends.command('preview', name)}; then mend the"
+        " producer or `columns`, raise `dead_letters.stop_above` to take them as dead letters, or leave them"
+        f" out with {mends.command('skip', name)}.",
+        pipeline=name,
+        table=run.batch.table,
+        ranges=run.batch.ranges,
+    )
+
+
+def _first_dead_letter(run: BatchRun, written: Written) -> str:
+    """Coordinates, phase and error of the first one that was written."""
+    path = written.dead_letter_files[0].path
+    with run.tables.dead_letters.io.new_input(path).open() as stream:
+        columns = pq.ParquetFile(stream).read_row_group(0, columns=[PARTITION, OFFSET, "phase", "error"])
+    first = columns.slice(0, 1).to_pylist()[0]
+    text = f"{first[PARTITION]}:{first[OFFSET]} ({first['phase']}), {first['error']}"
+    return shorten(text, 200, placeholder=" …")

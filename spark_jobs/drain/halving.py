@@ -8,45 +8,35 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
-from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.drain.batch_run import BatchResult
+from spark_jobs.drain.batch_run import BatchResult, BatchRun
 from spark_jobs.drain.drain_batch import drain_batch
-from spark_jobs.drain.narrowing import first_half, rest
+from spark_jobs.drain.planning import first_half, rest
 from spark_jobs.protocol import mends
+from spark_jobs.protocol.batch import Batch
 from spark_jobs.protocol.errors import BadRecord, SluiceError
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.spark.tasks import is_crash
 
-if TYPE_CHECKING:
-    from spark_jobs.connections.connect import Connections
-    from spark_jobs.drain.batch_plan import Plan
-
 _log = logging.getLogger(__name__)
 
 
-def drain_whole_or_halved(
-    pipeline: PipelineConfig,
-    connections: Connections,
-    plan: Plan,
-    replan: Callable[[OffsetRanges], Plan],
-) -> Iterator[BatchResult]:
+def drain_whole_or_halved(run: BatchRun, replan: Callable[[OffsetRanges], BatchRun]) -> Iterator[BatchResult]:
     """Commit the planned batch; when one of its tasks dies, all of it that is before the record to blame.
 
     Yields what was committed, one result normally. ``replan`` plans given ranges on the table as it is then.
     Raises ``BadRecord`` (``poison-record``) for a record whose task dies when it is read alone, and every
     kind of ``SluiceError`` as ``drain_batch``.
     """
-    suspects = plan.batch.ranges
-    batch = _drain_unless_it_dies(pipeline, connections, plan)
+    suspects = run.batch.ranges
+    batch = _drain_unless_it_dies(run)
     if batch is not None:
         yield batch
         return
     while suspects:
         tried = first_half(suspects)
-        _log.warning("a task died in %s of %s: trying %s alone", suspects, pipeline.topic, tried)
-        batch = _drain_unless_it_dies(pipeline, connections, replan(tried))
+        _log.warning("a task died in %s of %s: trying %s alone", suspects, run.batch.topic, tried)
+        batch = _drain_unless_it_dies(replan(tried))
         if batch is None:
             suspects = tried
         else:
@@ -54,28 +44,26 @@ def drain_whole_or_halved(
             suspects = rest(suspects, tried)
 
 
-def _drain_unless_it_dies(
-    pipeline: PipelineConfig, connections: Connections, plan: Plan
-) -> BatchResult | None:
+def _drain_unless_it_dies(run: BatchRun) -> BatchResult | None:
     try:
-        return drain_batch(pipeline, connections, plan)
+        return drain_batch(run)
     except SluiceError as error:
         if not is_crash(error):
             raise
-        if plan.batch.ranges.records == 1:
-            raise _poison(pipeline, plan.batch.ranges, error) from error
+        if run.batch.ranges.records == 1:
+            raise _poison(run.batch, error) from error
         return None
 
 
-def _poison(pipeline: PipelineConfig, ranges: OffsetRanges, error: SluiceError) -> BadRecord:
-    (record,) = (r for r in ranges if len(r))
+def _poison(batch: Batch, error: SluiceError) -> BadRecord:
+    (record,) = (r for r in batch.ranges if len(r))
     return BadRecord(
         f"the task that decodes record {record.partition}:{record.start} dies of it, every time",
         code="poison-record",
         hint=f"Look at the record with a Kafka tool, then leave it out:"
-        f" {mends.act('skip', pipeline.name, str(record))}. What came before it is committed.",
-        pipeline=pipeline.name,
-        topic=pipeline.topic,
+        f" {mends.act('skip', batch.pipeline, str(record))}. What came before it is committed.",
+        pipeline=batch.pipeline,
+        topic=batch.topic,
         partition=record.partition,
         offset=record.start,
         cause=error.message,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from spark_jobs.config.start import Start, StartKind
 from spark_jobs.protocol.batch import Split
+from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import LastDrain
-from spark_jobs.protocol.refusal import check_starts
-from spark_jobs.protocol.source import SourceState
+from spark_jobs.protocol.source import SourceState, check_starts
 
 # Until a batch has shown what a record of the topic weighs.
 FIRST_GUESS_BYTES_PER_RECORD = 512
+MAX_SPLIT_BYTES = 256 * 1024 * 1024
 
 
 def bytes_per_record(last_drain: LastDrain | None) -> int:
@@ -94,3 +96,90 @@ def _between(ranges: OffsetRanges, first: int, end: int) -> Iterator[OffsetRange
         if start < stop:
             yield OffsetRange(r.partition, r.start + start, r.start + stop)
         position += len(r)
+
+
+def resumed(planned: OffsetRanges, tried: Iterable[OffsetRanges]) -> OffsetRanges:
+    """What an earlier run had closed in on, ``planned`` when none had begun to.
+
+    ``tried`` are the ranges of attempts that did not finish, oldest first. Backlogs grow, so one that is
+    smaller than an earlier one from the same offsets is a half that was tried because the whole died, and so
+    may be any of a single record. A wrong guess costs a small batch.
+    """
+    suspects, largest = planned, 0
+    for ranges in tried:
+        if not ranges or not _begins(planned, ranges):
+            continue
+        is_half = ranges.records < largest or ranges.records == 1
+        if is_half and ranges.records < suspects.records:
+            suspects = ranges
+        largest = max(largest, ranges.records)
+    return suspects
+
+
+def first_half(suspects: OffsetRanges) -> OffsetRanges:
+    """What to try next: half of the offsets, at least one, when the ranges are laid end to end."""
+    room = max(1, suspects.records // 2)
+    taken: list[OffsetRange] = []
+    for r in suspects:
+        take = min(room, len(r))
+        if take:
+            taken.append(OffsetRange(r.partition, r.start, r.start + take))
+        room -= take
+    return OffsetRanges(tuple(taken))
+
+
+def rest(suspects: OffsetRanges, tried: OffsetRanges) -> OffsetRanges:
+    """What is suspected once ``tried``, a first half of it, went well."""
+    ends = tried.ends
+    left = (OffsetRange(r.partition, ends.get(r.partition, r.start), r.end) for r in suspects)
+    return OffsetRanges(tuple(r for r in left if len(r)))
+
+
+def _begins(whole: OffsetRanges, part: OffsetRanges) -> bool:
+    """Whether each range of the part begins where the whole's does and does not go beyond it."""
+    starts, ends = whole.starts, whole.ends
+    return all(starts.get(r.partition) == r.start and r.end <= ends[r.partition] for r in part)
+
+
+def resolve_start(
+    start: Start, source: SourceState, offsets_for_times: Callable[[int], Mapping[int, int]]
+) -> dict[int, int]:
+    """The first offset by partition, for every partition there is now.
+
+    ``offsets_for_times`` is asked only for a time: milliseconds since the epoch to the first offset at or
+    after it by partition; a partition it leaves out has none and begins at its end. A partition that
+    configured offsets leave out begins at its earliest offset. Raises ``ConfigError`` for an offset or a
+    partition that Kafka does not have.
+    """
+    if start.kind is StartKind.EARLIEST:
+        return dict(source.low)
+    if start.kind is StartKind.LATEST:
+        return dict(source.end)
+    if start.kind is StartKind.OFFSETS:
+        _check_offsets(start.offsets, source)
+        return {**source.low, **start.offsets}
+    if start.timestamp_ms is None:
+        raise ValueError("a start of kind TIMESTAMP without its timestamp_ms")
+    found = offsets_for_times(start.timestamp_ms)
+    # A record beyond the last stable offset may carry the time: begin no later than what can be read now.
+    return {p: max(source.low[p], min(found.get(p, end), end)) for p, end in source.end.items()}
+
+
+def _check_offsets(offsets: Mapping[int, int], source: SourceState) -> None:
+    for partition, offset in sorted(offsets.items()):
+        if partition not in source.end:
+            raise ConfigError(
+                f"start names partition {partition}, the topic has {sorted(source.end)}",
+                code="start-outside-topic",
+                hint="Leave it out: partitions that are not named begin at their earliest offset.",
+                topic=source.topic,
+            )
+        low, end = source.low[partition], source.end[partition]
+        if not low <= offset <= end:
+            raise ConfigError(
+                f"start names offset {offset} of partition {partition}, Kafka holds {low} to {end}",
+                code="start-outside-topic",
+                hint=f"Choose an offset from {low} to {end}, or start: earliest.",
+                topic=source.topic,
+                partition=partition,
+            )

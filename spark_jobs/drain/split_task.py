@@ -18,15 +18,14 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.lake.parquet_writer import SplitWriter
-from spark_jobs.protocol.batch import Balance, Split
+from spark_jobs.protocol.batch import Balance, Split, WrittenFile
 from spark_jobs.protocol.errors import SluiceError, error_to_json
 from spark_jobs.protocol.fail_points import FailPoints
 from spark_jobs.protocol.offsets import OffsetRange
-from spark_jobs.protocol.written_file import WrittenFile
 from spark_jobs.records.decoder import Decoder
 from spark_jobs.records.row_maker import NewFieldsSeen, RowMaker
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome
+from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, Written
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -150,7 +149,8 @@ def _write_split(task: SplitTask, split: Split) -> SplitOutcome:
         rows_out.abort()
         dead_letters_out.abort()
         raise
-    return tally.outcome(split, data_files, dead_letter_files)
+    written = tally.written(data_files, dead_letter_files)
+    return SplitOutcome(split.split_id, OutcomeKind.WRITTEN, written)
 
 
 def _follow(reader: RangeReader, offset_range: OffsetRange, tally: Tally) -> Iterator[Chunk]:
@@ -204,21 +204,17 @@ class Tally:
         """Add to a partition's balance."""
         self._balances[partition] += balance
 
-    def outcome(
-        self, split: Split, data_files: list[WrittenFile], dead_letter_files: list[WrittenFile]
-    ) -> SplitOutcome:
-        """The finished split's result."""
-        return SplitOutcome(
-            split.split_id,
-            OutcomeKind.WRITTEN,
-            balances=dict(self._balances),
+    def written(self, data_files: list[WrittenFile], dead_letter_files: list[WrittenFile]) -> Written:
+        """Return the finished split's files with what was counted."""
+        return Written(
             data_files=tuple(data_files),
             dead_letter_files=tuple(dead_letter_files),
+            balances=dict(self._balances),
             bytes_read=self._bytes_read,
             max_timestamp_ms=self._max_timestamp_ms,
             cpu_us=dict(self._cpu_us),
             kafka=self.kafka,
-            peak_rss_bytes=_peak_rss_bytes(),
+            peak_task_rss_bytes=_peak_rss_bytes(),
         )
 
 

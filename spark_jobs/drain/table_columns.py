@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_jobs.commit.birth import create_dead_letter_table, create_table
 from spark_jobs.config.settings import KeyFormat, PipelineConfig
 from spark_jobs.config.start import StartKind
-from spark_jobs.drain.planning import FIRST_GUESS_BYTES_PER_RECORD, plan_ranges, plan_splits
+from spark_jobs.drain.batch_run import Tables
+from spark_jobs.drain.planning import (
+    FIRST_GUESS_BYTES_PER_RECORD,
+    MAX_SPLIT_BYTES,
+    plan_ranges,
+    plan_splits,
+    resolve_start,
+)
 from spark_jobs.drain.split_task import SplitSource, observe_split
-from spark_jobs.drain.start_offsets import resolve_start
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.evolution import evolve_table
 from spark_jobs.lake.tables import load_table, progress_of
@@ -32,17 +37,8 @@ if TYPE_CHECKING:
 
     from spark_jobs.connections.connect import Connections
 
-MAX_SPLIT_BYTES = 256 * 1024 * 1024
 # Where nothing is to be drained yet, types come from the last records before the start.
 SAMPLED_RECORDS_PER_PARTITION = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """A pipeline's data table and the table of its dead letters."""
-
-    data: Table
-    dead_letters: Table
 
 
 def ensure_tables(pipeline: PipelineConfig, connections: Connections, source: SourceState) -> Tables | None:

@@ -3,75 +3,48 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from spark_jobs import __version__
 from spark_jobs.drain.batch_run import BatchRun
-from spark_jobs.drain.valid_through import valid_through_ms
 from spark_jobs.kafka import statistics as kafka_statistics
-from spark_jobs.protocol.batch import Balance, BatchKind, total, unbalanced
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol.batch import Balance, BatchKind, WrittenFile, unbalanced
 from spark_jobs.protocol.commit_summary import actor_summary, counts_summary
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.protocol.source import check_identity
-from spark_jobs.protocol.written_file import WrittenFile
-from spark_jobs.spark.outcomes import SplitOutcome
-
-if TYPE_CHECKING:
-    from spark_jobs.drain.batch_plan import Plan
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What the tasks of a batch wrote, added up."""
-
-    balances: dict[int, Balance]
-    data_files: tuple[WrittenFile, ...]
-    dead_letter_files: tuple[WrittenFile, ...]
-    bytes_read: int
-    max_timestamp_ms: dict[int, int]
-    cpu_us: dict[str, int]
-    kafka: dict[str, int]
-    peak_task_rss_bytes: int
-    has_strays: bool
-
-    @property
-    def file_bytes(self) -> int:
-        """Size of all files."""
-        return sum(file.bytes for file in self.data_files + self.dead_letter_files)
+from spark_jobs.spark.outcomes import SplitOutcome, Written
 
 
 def add_up(outcomes: Sequence[SplitOutcome], *, has_strays: bool) -> Written:
-    """The batch's files in split order, which is partition and offset order."""
+    """Return what the tasks of a batch wrote, files in split order, which is partition and offset order."""
+    parts = [outcome.written for outcome in sorted(outcomes, key=lambda outcome: outcome.split_id)]
     balances: dict[int, Balance] = {}
     newest: dict[int, int] = {}
     cpu_us: Counter[str] = Counter()
-    for outcome in outcomes:
-        cpu_us.update(outcome.cpu_us)
-        for partition, balance in outcome.balances.items():
+    for part in parts:
+        cpu_us.update(part.cpu_us)
+        for partition, balance in part.balances.items():
             balances[partition] = balances.get(partition, Balance()) + balance
-        for partition, timestamp in outcome.max_timestamp_ms.items():
+        for partition, timestamp in part.max_timestamp_ms.items():
             newest[partition] = max(newest.get(partition, timestamp), timestamp)
-    ordered = sorted(outcomes, key=lambda outcome: outcome.split_id)
     return Written(
+        data_files=tuple(file for part in parts for file in part.data_files),
+        dead_letter_files=tuple(file for part in parts for file in part.dead_letter_files),
         balances=balances,
-        data_files=tuple(file for outcome in ordered for file in outcome.data_files),
-        dead_letter_files=tuple(file for outcome in ordered for file in outcome.dead_letter_files),
-        bytes_read=sum(outcome.bytes_read for outcome in outcomes),
+        bytes_read=sum(part.bytes_read for part in parts),
         max_timestamp_ms=newest,
         cpu_us=dict(cpu_us),
-        kafka=kafka_statistics.add_up([outcome.kafka for outcome in outcomes]),
-        peak_task_rss_bytes=max(outcome.peak_rss_bytes for outcome in outcomes),
+        kafka=kafka_statistics.add_up([part.kafka for part in parts]),
+        peak_task_rss_bytes=max(part.peak_task_rss_bytes for part in parts),
         has_strays=has_strays,
     )
 
 
 def verify(run: BatchRun, written: Written) -> None:
     """Refuse a batch that does not account for every offset, or whose source changed while it was read."""
-    batch = run.plan.batch
+    batch, sums = run.batch, written.balance
     off = unbalanced(batch.ranges, written.balances)
-    sums = total(written.balances.values())
     in_files = (_rows(written.data_files), _rows(written.dead_letter_files))
     if off or in_files != (sums.rows, sums.dead_letters):
         raise CorruptLog(
@@ -83,37 +56,63 @@ def verify(run: BatchRun, written: Written) -> None:
             ranges=batch.ranges,
         )
     source = run.connections.admin.source_state(batch.topic)
-    check_identity(run.plan.progress, source, table=batch.table)
+    check_identity(progress_of(run.tables.data), source, table=batch.table)
 
 
 def summary_of(run: BatchRun, written: Written) -> dict[str, str]:
-    """What the snapshot says to people; nothing reads it to decide what was done."""
-    plan, connections = run.plan, run.connections
+    """Return what the snapshot says to people; nothing reads it to decide what was done."""
     return {
         **counts_summary(
-            plan.batch,
+            run.batch,
             written.balances,
             bytes_read=written.bytes_read,
             kafka=written.kafka,
-            valid_through_ms=_valid_through_ms(plan, written),
+            valid_through_ms=_valid_through_ms(run, written.max_timestamp_ms),
         ),
-        **actor_summary(connections.actor, connections.run_id, version=__version__),
+        **actor_summary(run.connections.actor, run.connections.run_id, version=__version__),
     }
 
 
-def _valid_through_ms(plan: Plan, written: Written) -> int | None:
-    """None for a replay: it says nothing about how far the table is."""
-    if plan.batch.kind is BatchKind.REPLAY:
+def _valid_through_ms(run: BatchRun, max_timestamp_ms: Mapping[int, int]) -> int | None:
+    """Return None for a replay: it says nothing about how far the table is."""
+    if run.batch.kind is BatchKind.REPLAY:
         return None
-    last = plan.progress.last_drain
+    progress = progress_of(run.tables.data)
     return valid_through_ms(
-        next_offsets={**plan.progress.next_offsets, **plan.batch.ranges.ends},
-        end_offsets=plan.source.end,
-        max_timestamp_ms=written.max_timestamp_ms,
-        previous_ms=last.valid_through_ms if last else None,
-        planned_at_ms=plan.batch.ingested_at_us // 1000,
+        next_offsets={**progress.next_offsets, **run.batch.ranges.ends},
+        end_offsets=run.source.end,
+        max_timestamp_ms=max_timestamp_ms,
+        previous_ms=progress.last_drain.valid_through_ms if progress.last_drain else None,
+        planned_at_ms=run.batch.ingested_at_us // 1000,
     )
 
 
 def _rows(files: Sequence[WrittenFile]) -> int:
     return sum(file.rows for file in files)
+
+
+def valid_through_ms(
+    *,
+    next_offsets: Mapping[int, int],
+    end_offsets: Mapping[int, int],
+    max_timestamp_ms: Mapping[int, int],
+    previous_ms: int | None,
+    planned_at_ms: int,
+) -> int | None:
+    """Milliseconds since the epoch up to which every record is in the table; None while that is unknown.
+
+    The minimum over the partitions of ``end_offsets`` (last stable offsets when the batch was planned): a
+    partition read to its end counts as plan time, so an idle topic stays fresh; one with a backlog counts as
+    its largest record time in this batch, or, when the batch has none of it, as the table's previous value.
+    """
+    times: list[int] = []
+    for partition, end in end_offsets.items():
+        if next_offsets.get(partition, 0) >= end:
+            times.append(planned_at_ms)
+        elif partition in max_timestamp_ms:
+            times.append(min(max_timestamp_ms[partition], planned_at_ms))
+        elif previous_ms is None:
+            return None
+        else:
+            times.append(previous_ms)
+    return max(min(times), previous_ms or 0) if times else previous_ms

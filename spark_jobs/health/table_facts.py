@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.schema import index_by_id, index_name_by_id
 from pyiceberg.table.snapshots import Operation, ancestors_of
 
-from spark_jobs.checks.facts import BatchCounts, Removal, TableFacts
+from spark_jobs.checks.facts import DrainedBatch, Removal, TableFacts
 from spark_jobs.lake.tables import progress_of, summary_of
 from spark_jobs.protocol.batch import total
 from spark_jobs.protocol.commit_summary import CommitSummary
@@ -73,12 +73,12 @@ def _rows_removed(summary: CommitSummary) -> int | None:
     return max(0, gone - summary.count("added-records"))
 
 
-def _batches(snapshots: Sequence[Snapshot]) -> Iterator[BatchCounts]:
+def _batches(snapshots: Sequence[Snapshot]) -> Iterator[DrainedBatch]:
     for snapshot in snapshots:
         summary = summary_of(snapshot)
         if not summary.is_drain or summary.balances is None:
             continue
-        yield BatchCounts(
+        yield DrainedBatch(
             attempt=summary.attempt or "",
             committed_at_ms=snapshot.timestamp_ms,
             offsets=summary.records,

@@ -10,8 +10,8 @@ from pyiceberg.conversions import from_bytes, to_bytes
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.typedef import Record
 
+from spark_jobs.protocol.batch import WrittenFile
 from spark_jobs.protocol.errors import SourceChanged
-from spark_jobs.protocol.written_file import WrittenFile
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata

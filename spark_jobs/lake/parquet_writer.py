@@ -19,7 +19,7 @@ from pyiceberg.typedef import Record
 
 from spark_jobs.lake.data_files import to_written_file
 from spark_jobs.lake.partition_fan_out import fan_out
-from spark_jobs.protocol.written_file import WrittenFile
+from spark_jobs.protocol.batch import WrittenFile
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.storage.errors import storage_error
 

@@ -88,7 +88,7 @@ def _tables(surveyor: Surveyor, now_ms: int) -> Mapping[str, _TableLook | Sluice
             return None
         facts = table_facts(table, schema_since_ms=now_ms - LATELY_SECONDS * 1000)
         state = table_state(table, pipeline.table)
-        held = tuple(batch.attempt for batch in held_batches(store, state, now_ms * 1000))
+        held = tuple(each.batch.attempt for each in held_batches(store, state, now_ms * 1000))
         return _TableLook(state, facts, held, _refusal(table))
 
     return surveyor.for_each_table(look)

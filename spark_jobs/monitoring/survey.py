@@ -22,8 +22,7 @@ from spark_jobs.notices.notice import owes_notice
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import RetryableError, SluiceError
 from spark_jobs.protocol.progress import Progress, progress_from_properties
-from spark_jobs.protocol.refusal import drain_refusal
-from spark_jobs.protocol.source import SourceState
+from spark_jobs.protocol.source import SourceState, drain_refusal
 from spark_jobs.recovery.recovered import HeldBatch, held_batch
 from spark_jobs.txlog.entries import Attempt
 from spark_jobs.txlog.states import is_waiting
@@ -138,7 +137,7 @@ class Surveyor:
 
         Reads at most one record of each partition that waits.
         """
-        from spark_jobs.drain.leaders import cut_below  # noqa: PLC0415  (librdkafka, never at import)
+        from spark_jobs.drain.batch_plan import cut_below  # noqa: PLC0415  (librdkafka, never at import)
 
         if look.table is None:
             return None

@@ -7,13 +7,13 @@ log is read once.
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from spark_jobs.books.attempt_totals import Totals
 from spark_jobs.books.entries import BookEntry, books_of, entry_of
-from spark_jobs.books.totals import sum_books
+from spark_jobs.books.totals import Totals, sum_books
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.kafka.statistics import RTT_P99_US
 from spark_jobs.lake.tables import load_table
@@ -64,7 +64,7 @@ class TotalsReader:
         if books is not None and snapshot_id != kept.books_snapshot_id:
             kept.in_books, kept.known_to_books = sum_books(books, table_uuid, kept.logged)
             kept.books_snapshot_id = snapshot_id
-        totals = kept.in_books.copy()
+        totals = copy.deepcopy(kept.in_books)
         for uuid, entry in kept.logged.items():
             if uuid not in kept.known_to_books:
                 totals.add(entry)

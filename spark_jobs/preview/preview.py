@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 from spark_jobs.config.settings import KeyFormat, PipelineConfig
 from spark_jobs.config.start import StartKind
 from spark_jobs.connections.tables import load_fresh
-from spark_jobs.drain.planning import FIRST_GUESS_BYTES_PER_RECORD, plan_ranges, water_fill
-from spark_jobs.drain.start_offsets import resolve_start
+from spark_jobs.drain.planning import FIRST_GUESS_BYTES_PER_RECORD, plan_ranges, resolve_start, water_fill
 from spark_jobs.kafka.reader import open_reader
 from spark_jobs.lake.evolution import evolved_schema
 from spark_jobs.lake.tables import progress_of

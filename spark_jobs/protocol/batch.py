@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from spark_jobs.protocol.json_codec import stored_as
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
@@ -159,7 +160,57 @@ def total(balances: Iterable[Balance]) -> Balance:
     return result
 
 
+@dataclass(frozen=True, slots=True)
+class BatchCounts:
+    """What a batch came to: where its offsets went by partition, bytes of keys and values read, its files."""
+
+    balances: dict[int, Balance] = field(default_factory=dict)
+    bytes_read: int = 0
+    file_bytes: int = 0
+    data_files: int = 0
+    dead_letter_files: int = 0
+
+    @property
+    def balance(self) -> Balance:
+        """Sum over the partitions."""
+        return total(self.balances.values())
+
+    def shown(self, batch: Batch) -> dict[str, Any]:
+        """Return what screens show of every batch, as plain data."""
+        return {
+            "batch_id": batch.batch_id,
+            "attempt": batch.attempt,
+            "ranges": str(batch.ranges),
+            "balance": self.balance,
+            "file_bytes": self.file_bytes,
+        }
+
+
 def unbalanced(ranges: OffsetRanges, balances: Mapping[int, Balance]) -> dict[int, int]:
     """By partition, how many offsets are unaccounted for (negative: counted twice); empty when none are."""
     off = {r.partition: len(r) - balances.get(r.partition, Balance()).offsets for r in ranges}
     return {partition: missing for partition, missing in off.items() if missing}
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """One Parquet file, from the writer to the commit; ``spark_jobs.lake.data_files`` makes and reads it.
+
+    Its JSON form, these names in this order, stands in tasks' outcomes, the transaction log and table
+    properties. ``rows`` and ``bytes`` are its size; counts and bounds go by field id. Bounds and the values
+    of its ``partition``, by the fields of the spec with ``spec_id``, are base64 of Iceberg's single-value
+    serialisation, so that every type comes back exactly; None is a null.
+    """
+
+    path: str
+    spec_id: int
+    partition: tuple[str | None, ...]
+    rows: int
+    bytes: int
+    split_offsets: tuple[int, ...] | None
+    column_sizes: dict[int, int]
+    value_counts: dict[int, int]
+    null_value_counts: dict[int, int]
+    nan_value_counts: dict[int, int]
+    lower_bounds: dict[int, str]
+    upper_bounds: dict[int, str]

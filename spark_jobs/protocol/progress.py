@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, get_type_hints
 
-from spark_jobs.protocol.batch import ActState, Batch
+from spark_jobs.protocol.batch import ActState, Batch, WrittenFile
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.protocol.json_codec import JsonCodec, stored_as
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
-from spark_jobs.protocol.written_file import WrittenFile
 
 FORMAT_VERSION = 1
 LAST_COMMITS_KEPT = 20

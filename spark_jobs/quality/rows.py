@@ -15,8 +15,8 @@ from pyiceberg.table import FileScanTask
 
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.file_rows import ALWAYS_TRUE, rows_of_file
+from spark_jobs.protocol.batch import WrittenFile
 from spark_jobs.protocol.offsets import OffsetRanges
-from spark_jobs.protocol.written_file import WrittenFile
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
 from spark_jobs.storage.errors import storage_error

@@ -22,19 +22,17 @@ from spark_jobs.connections.tables import load_fresh
 from spark_jobs.lake.locations import data_location
 from spark_jobs.lake.named_files import named_of
 from spark_jobs.lake.tables import dead_letters_of, progress_of, snapshot_of
-from spark_jobs.protocol.batch import Batch, BatchKind
+from spark_jobs.protocol.batch import Batch, BatchKind, WrittenFile
 from spark_jobs.protocol.commit_summary import actor_summary, adoption_summary, publication_summary
 from spark_jobs.protocol.errors import CommitConflict, SourceChanged
 from spark_jobs.protocol.offsets import NO_RANGES
 from spark_jobs.protocol.progress import Progress
-from spark_jobs.protocol.written_file import WrittenFile
 from spark_jobs.recovery.decide import Decision, Verdict, decide
 from spark_jobs.recovery.recovered import (
     AdoptedBatch,
     HeldBatch,
     LeftAttempt,
     RecoveryResult,
-    adopted_batch,
     held_batch,
 )
 from spark_jobs.storage.errors import storage_error
@@ -213,7 +211,7 @@ class _Recovery:
         if (landed := self.load(self._pipeline.table)) is not None:
             self._swept_files += self.delete_unnamed(attempt, landed)
         self._log_landed(attempt, batch, committed.snapshot_id, dead_letters)
-        self._adopted.append(adopted_batch(batch, written, committed.snapshot_id))
+        self._adopted.append(AdoptedBatch(batch, written.counts, committed.snapshot_id))
 
     def _sweep(self, attempt: Attempt, batch: Batch, table: Table) -> None:
         connections = self._connections

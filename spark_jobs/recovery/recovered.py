@@ -6,9 +6,10 @@ Made from the transaction log alone. Pure.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from spark_jobs.protocol import mends
-from spark_jobs.protocol.batch import Balance, Batch, total
+from spark_jobs.protocol.batch import Batch, BatchCounts
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.quality.results import SuiteResult
 from spark_jobs.txlog.entries import Attempt, Held, ParquetWritten
@@ -18,13 +19,14 @@ from spark_jobs.txlog.entries import Attempt, Held, ParquetWritten
 class AdoptedBatch:
     """A batch of an earlier run that was committed from its files."""
 
-    batch_id: str
-    attempt: str
+    batch: Batch
+    counts: BatchCounts
     snapshot_id: int
-    ranges: OffsetRanges
-    balance: Balance
-    data_files: int
-    file_bytes: int
+
+    def shown(self) -> dict[str, Any]:
+        """Return what screens show of it, as plain data."""
+        counts = self.counts
+        return {**counts.shown(self.batch), "snapshot_id": self.snapshot_id, "data_files": counts.data_files}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +46,25 @@ class HeldBatch:
     when the object that says more cannot be read.
     """
 
-    batch_id: str
-    attempt: str
-    ranges: OffsetRanges
-    balance: Balance
-    file_bytes: int
+    batch: Batch
+    counts: BatchCounts
     suites: str
     story: str
     held_at_us: int | None
 
+    def shown(self) -> dict[str, Any]:
+        """Return what screens show of it, as plain data."""
+        return {
+            **self.counts.shown(self.batch),
+            "suites": self.suites,
+            "story": self.story,
+            "held_at_us": self.held_at_us,
+        }
+
     @property
     def sentence(self) -> str:
         """Why later batches wait."""
-        return f"{self.ranges} is held: {self.story}"
+        return f"{self.batch.ranges} is held: {self.story}"
 
     def tell(self, pipeline: str) -> str:
         """Return the sentence with the command that shows more."""
@@ -91,25 +99,9 @@ def held_batch(attempt: Attempt, batch: Batch) -> HeldBatch:
     written, held = attempt.entry(ParquetWritten), attempt.entry(Held)
     suites = [SuiteResult.from_json(each) for each in held.failed] if held else []
     return HeldBatch(
-        batch_id=batch.batch_id,
-        attempt=batch.attempt,
-        ranges=batch.ranges,
-        balance=total(written.balances.values()) if written else Balance(),
-        file_bytes=written.file_bytes if written else 0,
+        batch=batch,
+        counts=written.counts if written else BatchCounts(),
         suites=held.suite if held else "?",
         story="; ".join(suite.story for suite in suites),
         held_at_us=held.held_at_us if held else None,
-    )
-
-
-def adopted_batch(batch: Batch, written: ParquetWritten, snapshot_id: int) -> AdoptedBatch:
-    """Return what a commit from the files of an earlier run brought."""
-    return AdoptedBatch(
-        batch_id=batch.batch_id,
-        attempt=batch.attempt,
-        snapshot_id=snapshot_id,
-        ranges=batch.ranges,
-        balance=total(written.balances.values()),
-        data_files=len(written.data_files),
-        file_bytes=written.file_bytes,
     )

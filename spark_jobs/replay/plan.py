@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_jobs.commit.anchor import check_anchor
-from spark_jobs.commit.replace import affected_files, task_overlap
-from spark_jobs.commit.replacing import Overlap, ReplacedOffsets
+from spark_jobs.commit.replace import Overlap, ReplacedOffsets, affected_files, task_overlap
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_drained
-from spark_jobs.drain.leaders import cut_below
+from spark_jobs.drain.batch_plan import cut_below
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.offsets import OffsetRange

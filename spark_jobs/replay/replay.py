@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.drain.batch_plan import plan_of
-from spark_jobs.drain.batch_run import BatchResult
+from spark_jobs.drain.batch_run import BatchResult, BatchRun
 from spark_jobs.drain.drain_batch import drain_batch
 from spark_jobs.drain.planning import bytes_per_record
 from spark_jobs.drain.table_columns import ensure_tables
@@ -27,7 +27,6 @@ from spark_jobs.replay.settle import settle_left_replays
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.drain.batch_plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ class ReplayResult:
     @property
     def balance(self) -> Balance:
         """Sum over the batches."""
-        return total(batch.balance for batch in self.batches)
+        return total(batch.counts.balance for batch in self.batches)
 
 
 def replay(
@@ -70,8 +69,8 @@ def replay(
     done = 0
     with NoticeSender(pipeline, connections) as notices:
         for part in cut_into_batches(planned.ranges, room):
-            plan = _plan_batch(pipeline, connections, part, reason)
-            batches.append(drain_batch(pipeline, connections, plan))
+            run = _plan_batch(pipeline, connections, part, reason)
+            batches.append(drain_batch(run))
             notices.tell()
             done += part.records
             on_progress(batches[-1], done, planned.records)
@@ -82,7 +81,7 @@ def replay(
 
 def _plan_batch(
     pipeline: PipelineConfig, connections: Connections, ranges: OffsetRanges, reason: str
-) -> Plan:
+) -> BatchRun:
     """One batch, on the table and the topic as they are now."""
     planned = plan_replay(pipeline, connections, tuple(ranges))
     tables = ensure_tables(pipeline, connections, planned.source)

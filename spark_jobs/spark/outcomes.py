@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from spark_jobs.protocol.batch import Balance
+from spark_jobs.protocol.batch import Balance, WrittenFile, total
 from spark_jobs.protocol.json_codec import JsonCodec
-from spark_jobs.protocol.written_file import WrittenFile
 
 
 class OutcomeKind(StrEnum):
@@ -20,26 +19,42 @@ class OutcomeKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class SplitOutcome:
-    """One split's result.
+class Written:
+    """What one task wrote, or all tasks of a batch.
 
     ``balances`` by partition; ``max_timestamp_ms`` the largest record time by partition (absent when none
     had one); ``cpu_us`` CPU microseconds by step (fetch, decode, shape, write); ``kafka`` what librdkafka
-    tells of its consumer; ``evidence`` (JSON of ``spark_jobs.schema.evidence``) with OBSERVED only, ``error``
-    (see ``spark_jobs.protocol.errors.error_to_json``) with FAILED only. ``failed_tries`` of the same task may
-    have left files behind.
+    tells of its consumer. With ``has_strays`` tries that came to nothing may have left files behind.
     """
 
-    split_id: int
-    kind: OutcomeKind
-    balances: dict[int, Balance] = field(default_factory=dict)
     data_files: tuple[WrittenFile, ...] = ()
     dead_letter_files: tuple[WrittenFile, ...] = ()
+    balances: dict[int, Balance] = field(default_factory=dict)
     bytes_read: int = 0
     max_timestamp_ms: dict[int, int] = field(default_factory=dict)
     cpu_us: dict[str, int] = field(default_factory=dict)
     kafka: dict[str, int] = field(default_factory=dict)
-    peak_rss_bytes: int = 0
+    peak_task_rss_bytes: int = 0
+    has_strays: bool = False
+
+    @property
+    def balance(self) -> Balance:
+        """Sum over the partitions."""
+        return total(self.balances.values())
+
+
+@dataclass(frozen=True, slots=True)
+class SplitOutcome:
+    """One split's result.
+
+    ``written`` with WRITTEN only, ``evidence`` (JSON of ``spark_jobs.schema.evidence``) with OBSERVED only,
+    ``error`` (see ``spark_jobs.protocol.errors.error_to_json``) with FAILED only. ``failed_tries`` of the
+    same task may have left files behind.
+    """
+
+    split_id: int
+    kind: OutcomeKind
+    written: Written = Written()
     evidence: str | None = None
     error: dict[str, Any] | None = None
     failed_tries: int = 0

@@ -11,12 +11,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, get_args
 
-from spark_jobs.protocol.batch import Balance, Batch
+from spark_jobs.protocol.batch import Balance, Batch, BatchCounts, WrittenFile
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.protocol.json_codec import JsonCodec
-from spark_jobs.protocol.written_file import WrittenFile
 from spark_jobs.txlog.phases import Phase, phase_of, reached_phase
 
 LOG_FORMAT_VERSION = 1
@@ -78,6 +77,12 @@ class ParquetWritten:
     file_bytes: int
     balances: dict[int, Balance]
     summary: dict[str, str]
+
+    @property
+    def counts(self) -> BatchCounts:
+        """What it says of the batch without naming a file."""
+        files = len(self.data_files), len(self.dead_letter_files)
+        return BatchCounts(self.balances, self.bytes_read, self.file_bytes, *files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,22 +179,7 @@ Entry = (
     | Notified
     | Published
 )
-_ENTRY_TYPES: dict[Phase, type[Entry]] = {
-    kind.phase: kind
-    for kind in (
-        OffsetCommit,
-        BufferSnapshot,
-        FlushStart,
-        ParquetWritten,
-        IcebergSnapshotCreated,
-        FlushComplete,
-        Swept,
-        Closed,
-        Held,
-        Notified,
-        Published,
-    )
-}
+_ENTRY_TYPES: dict[Phase, type[Entry]] = {kind.phase: kind for kind in get_args(Entry)}
 _E = TypeVar("_E", bound=Entry)
 
 

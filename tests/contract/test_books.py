@@ -11,7 +11,7 @@ from spark_jobs.books.entries import BookEntry, books_of, entry_of
 from spark_jobs.books.table import covering, enter, newest_first
 from spark_jobs.books.totals import sum_books
 from spark_jobs.lake.row_filters import equals
-from spark_jobs.protocol.batch import Balance
+from spark_jobs.protocol.batch import Balance, BatchCounts
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.txlog.entries import Attempt
 from tests.support.log_entries import TABLE_UUID, finished_phases, make_batch
@@ -49,13 +49,17 @@ def test_entries_come_back(lake: Lake) -> None:
     full = replace(
         entry("b", 0, LATE_2025_US + 1),
         ranges=ranges,
-        balances={0: Balance(rows=1, dead_letters=1, tombstones=1, gaps=1), 3: Balance(gaps=2)},
+        counts=BatchCounts(
+            {0: Balance(rows=1, dead_letters=1, tombstones=1, gaps=1), 3: Balance(gaps=2)}, 5, 6, 7, 8
+        ),
         durations_ms={"log": 3, "commit": 2**33},
         dead_letter_snapshot_id=2**62,
         reason='it\'s "why"',
         valid_through_ms=1_767_225_600_001,
     )
-    bare = replace(entry("a", 0), is_landed=False, balances={}, finished_at_us=None, snapshot_id=None)
+    bare = replace(
+        entry("a", 0), is_landed=False, counts=BatchCounts(), finished_at_us=None, snapshot_id=None
+    )
     assert fold(lake, bare, full) == 2
     assert all_entries(lake) == [full, bare]
 
@@ -63,11 +67,11 @@ def test_entries_come_back(lake: Lake) -> None:
 def test_books_take_a_term_of_the_balance_that_they_have_no_column_for(lake: Lake) -> None:
     """From its first entry on; the entries before it are as they were, and totals have it by its name."""
     four = entry("a", 0)
-    five = replace(entry("b", 10, LATE_2025_US + 1), balances={0: Balance(rows=7, filtered=3)})
+    five = replace(entry("b", 10, LATE_2025_US + 1), counts=BatchCounts({0: Balance(rows=7, filtered=3)}))
     assert [fold(lake, four), fold(lake, five)] == [1, 1]
     assert all_entries(lake) == [five, four]
     totals, _ = sum_books(lake.load(BOOKS), TABLE_UUID, ())
-    assert totals.balance == four.balance + five.balance
+    assert totals.balance == four.counts.balance + five.counts.balance
 
 
 def test_an_attempt_is_entered_once(lake: Lake) -> None:

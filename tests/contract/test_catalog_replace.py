@@ -14,8 +14,7 @@ from pyiceberg.table.snapshots import Operation
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.dead_letter_commit import commit_dead_letters
 from spark_jobs.commit.landing import land
-from spark_jobs.commit.replace import Rewriter, stage_replace
-from spark_jobs.commit.replacing import ReplacedOffsets
+from spark_jobs.commit.replace import ReplacedOffsets, Rewriter, stage_replace
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.locations import data_location
 from spark_jobs.lake.named_files import named_of
@@ -38,8 +37,8 @@ if TYPE_CHECKING:
 
     from spark_jobs.commit.landing import Committed
     from spark_jobs.commit.swap import Swap
+    from spark_jobs.protocol.batch import WrittenFile
     from spark_jobs.protocol.fail_points import FailPoints
-    from spark_jobs.protocol.written_file import WrittenFile
     from tests.support.lake import Lake
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from spark_jobs.commit.batch_commit import DrainCommit
-    from spark_jobs.protocol.written_file import WrittenFile
+    from spark_jobs.protocol.batch import WrittenFile
     from tests.support.lake import Lake
 
 

@@ -42,7 +42,7 @@ def _next_held(lab: Lab, drains: WorkLoop) -> HeldBatch:
 
 
 def _offsets(batches: list[HeldBatch]) -> set[tuple[int, int]]:
-    ranges = (each for batch in batches for each in batch.ranges)
+    ranges = (each for held in batches for each in held.batch.ranges)
     return {(r.partition, offset) for r in ranges for offset in range(r.start, r.end)}
 
 
@@ -62,7 +62,7 @@ def test_decisions_about_held_batches_while_drains_run(new_lab: NewLab) -> None:
         is_wanted = len(published) <= len(discarded)
         with lab.connections() as connections:
             (publish if is_wanted else discard)(
-                lab.pipeline, connections, reason="a test", attempt=held.attempt
+                lab.pipeline, connections, reason="a test", attempt=held.batch.attempt
             )
         (published if is_wanted else discarded).append(held)
 

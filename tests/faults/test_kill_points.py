@@ -84,6 +84,6 @@ def test_killed_checkpoints_enter_each_attempt_once(new_lab: NewLab) -> None:
         assert connections.txlog.attempts(str(lab.table().metadata.table_uuid)) == ()
     assert len({line.entry.attempt for line in lines}) == len(lines) == 1 + len(CHECKPOINT.points)
     assert {line.state for line in lines} == {State.LANDED}
-    drained = sum(line.entry.balance.offsets for line in lines)
+    drained = sum(line.entry.counts.balance.offsets for line in lines)
     assert drained == sum(progress(lab).next_offsets.values())
     assert lab.rows("lab.sluice_batches").num_rows == len(lines)

@@ -45,7 +45,7 @@ def draining(lab: Lab, new_lab: NewLab) -> AbstractContextManager[WorkLoop]:
 
     def drain(number: int) -> None:
         new_lab.produce(lab, [*orders(1000 + 10 * number, 10), BROKEN])
-        assert sum(batch.balance.rows for batch in lab.drain().batches) == 10
+        assert sum(batch.counts.balance.rows for batch in lab.drain().batches) == 10
 
     return looping(drain)
 

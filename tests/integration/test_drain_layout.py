@@ -192,7 +192,7 @@ def test_a_table_that_spark_compacts_is_drained_on(new_lab: NewLab) -> None:
     late = [Record(b'{"id": 99}', timestamp_ms=1_767_225_600_000)]
     new_lab.produce(lab, late * 11)
     second = lab.drain()
-    assert [batch.balance.rows for batch in second.batches] == [10, 1]
+    assert [batch.counts.balance.rows for batch in second.batches] == [10, 1]
     assert all((b.valid_through_ms or 0) >= first.valid_through_ms for b in second.batches)
     found = lab.audit()
     assert (found.is_clean, found.rows) == (True, 31), found

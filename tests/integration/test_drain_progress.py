@@ -56,8 +56,8 @@ def test_progress_and_summary_tell_the_whole_story(new_lab: NewLab) -> None:
     result = lab.drain()
     (batch,) = result.batches
     said, stands = summary(lab.table().current_snapshot()), progress(lab)
-    assert said["sluice.batch-id"] == batch.batch_id
-    assert said["sluice.attempt"] == batch.attempt
+    assert said["sluice.batch-id"] == batch.batch.batch_id
+    assert said["sluice.attempt"] == batch.batch.attempt
     assert (said["sluice.actor"], said["sluice.run-id"]) == ("test", "test")
     assert said["sluice.version"] == __version__
     assert said["sluice.valid-through"] == str(batch.valid_through_ms) == str(result.valid_through_ms)
@@ -72,10 +72,10 @@ def test_progress_and_summary_tell_the_whole_story(new_lab: NewLab) -> None:
     assert stands.next_offsets == {int(p): end for p, end in ends.items()} == result.next_offsets
     assert stands.topic_id
     assert stands.cluster_id
-    assert stands.anchor == lab.table().metadata.current_snapshot_id == batch.snapshot_id
-    assert [commit.attempt for commit in stands.last_commits] == [batch.attempt]
+    assert stands.anchor == lab.table().metadata.current_snapshot_id == batch.committed.snapshot_id
+    assert [commit.attempt for commit in stands.last_commits] == [batch.batch.attempt]
     assert stands.pending_dead_letters is not None
-    assert progress(lab, DEAD_LETTERS).has_landed(batch.attempt)
+    assert progress(lab, DEAD_LETTERS).has_landed(batch.batch.attempt)
     found = lab.audit()
     assert found.is_clean
     assert (found.records, found.lag) == (10, 0)
@@ -87,13 +87,16 @@ def test_a_long_backlog_is_many_commits_of_which_the_last_twenty_are_kept(new_la
     seen: list[int] = []
     with lab.connections() as connections:
         result = drain(
-            lab.pipeline, connections, budget_seconds=120, on_progress=lambda b: seen.append(b.balance.rows)
+            lab.pipeline,
+            connections,
+            budget_seconds=120,
+            on_progress=lambda b: seen.append(b.counts.balance.rows),
         )
     assert seen == [3] * 21
     assert (result.stopped, result.lag_records) == ("caught-up", 0)
     table = lab.table()
     commits = progress(lab).last_commits
-    assert [commit.attempt for commit in commits] == [batch.attempt for batch in result.batches[-20:]]
+    assert [commit.attempt for commit in commits] == [batch.batch.attempt for batch in result.batches[-20:]]
     assert (commits[0].ranges.starts, commits[-1].ranges.ends) == ({0: 3}, {0: 63})
     assert len(table.metadata.snapshots) == 22
     folder = lab.path.parent / "home" / "lake"
@@ -200,7 +203,7 @@ def test_a_topic_that_never_pauses_does_not_keep_a_run_busy(new_lab: NewLab) -> 
             budget_seconds=60,
             on_progress=lambda _batch: new_lab.produce(lab, next(arriving)),
         )
-    assert [batch.balance.rows for batch in result.batches] == [10, 10]
+    assert [batch.counts.balance.rows for batch in result.batches] == [10, 10]
     assert (result.stopped, result.lag_records) == ("caught-up", 6)
     assert lab.drain().lag_records == 0
     assert _ids(lab) == set(range(26))

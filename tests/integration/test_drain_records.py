@@ -53,7 +53,7 @@ def test_what_does_not_fit_is_a_dead_letter_that_names_the_field(new_lab: NewLab
     bad_key = Record(b'{"n": 1}', key=b"\xff\xfe")
     new_lab.produce(lab, [*records, *as_json(good), bad_key])
     (batch,) = lab.drain().batches
-    assert (batch.balance.rows, batch.balance.dead_letters) == (1, len(bad) + 1)
+    assert (batch.counts.balance.rows, batch.counts.balance.dead_letters) == (1, len(bad) + 1)
     letters = by_offset(lab, DEAD_LETTERS)
     for offset, (value, phase, field, error) in enumerate(bad, start=1):
         letter = letters[0, offset]
@@ -62,7 +62,7 @@ def test_what_does_not_fit_is_a_dead_letter_that_names_the_field(new_lab: NewLab
         assert letter["error"]
         assert letter["key"] == b"k\xc3\xa9"
         assert [(h["key"], h["value"]) for h in letter["headers"]] == HEADERS
-        assert letter["batch_id"] == batch.batch_id
+        assert letter["batch_id"] == batch.batch.batch_id
     assert {letter["_ingested_at"] for letter in letters.values()} == {
         by_offset(lab)[0, 1 + len(bad)]["_ingested_at"]
     }
@@ -88,7 +88,7 @@ def test_a_preview_shows_what_a_drain_then_does(new_lab: NewLab) -> None:
     with lab.connections() as connections:
         seen = preview(lab.pipeline, connections, max_records=100)
     (batch,) = lab.drain().batches
-    balance = batch.balance
+    balance = batch.counts.balance
     assert (seen.rows, len(seen.dead_letters), seen.tombstones) == (1, 5, 1)
     assert (balance.rows, balance.dead_letters, balance.tombstones) == (1, 5, 1)
     letters = by_offset(lab, DEAD_LETTERS)
@@ -137,11 +137,11 @@ def test_tombstones_are_counted_and_told_of_once_a_batch(
         (batch,) = lab.drain().batches
         new_lab.produce(lab, [b'{"id": 2}'])
         lab.drain()
-    assert (batch.balance.rows, batch.balance.tombstones) == (1, 3)
+    assert (batch.counts.balance.rows, batch.counts.balance.tombstones) == (1, 3)
     warnings = [r.getMessage() for r in caplog.records if r.name.startswith("spark_jobs")]
     assert len(warnings) == 1
     assert "3 " in warnings[0]
-    assert batch.batch_id in warnings[0]
+    assert batch.batch.batch_id in warnings[0]
     assert set(by_offset(lab)) == {(0, 1), (0, 4)}
 
 

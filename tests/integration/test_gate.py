@@ -52,7 +52,7 @@ def test_a_batch_that_does_not_is_held_and_later_ones_wait(new_lab: NewLab) -> N
     new_lab.produce(lab, sales(20, 5, price=900.0))
     held = lab.drain()
     assert (held.stopped, held.lag_records, len(held.batches)) == ("held", 5, 0)
-    assert str(held.held[0].ranges) == "0:20-25"
+    assert str(held.held[0].batch.ranges) == "0:20-25"
     assert "not met by 5 of 5 rows (first at 0:20, 0:21, 0:22)" in held.held[0].story
     files = lab.stray_files()
     assert len(files) == 1
@@ -88,10 +88,10 @@ def test_published_as_it_is(new_lab: NewLab) -> None:
     with lab.connections() as connections:
         (held,) = held_batches(lab.pipeline, connections)
         published = publish(lab.pipeline, connections, reason="a sale of cars")
-    assert published.attempt == held.attempt
+    assert published.batch.attempt == held.batch.attempt
     said = summary(lab.table().current_snapshot())
     assert (said["sluice.published-by"], said["sluice.reason"]) == ("test", "a sale of cars")
-    assert (said["sluice.gate"], said["sluice.attempt"]) == ("held", held.attempt)
+    assert (said["sluice.gate"], said["sluice.attempt"]) == ("held", held.batch.attempt)
     assert lab.stray_files() & files == set()
     assert lab.drain().stopped == "caught-up"
     found = lab.audit()
@@ -114,7 +114,7 @@ def test_discarded_with_a_reason(new_lab: NewLab) -> None:
     lab = _held_lab(new_lab)
     with lab.connections() as connections:
         (held,) = held_batches(lab.pipeline, connections)
-        discard(lab.pipeline, connections, reason="a test of the shop", attempt=held.attempt)
+        discard(lab.pipeline, connections, reason="a test of the shop", attempt=held.batch.attempt)
         assert held_batches(lab.pipeline, connections) == ()
     said = summary(lab.table().current_snapshot())
     assert (said["sluice.kind"], said["sluice.reason"]) == ("discard", "a test of the shop")

@@ -40,8 +40,8 @@ def test_complete_files_are_adopted_without_reading(scene: Scene) -> None:
     """A batch that died before its commit lands from its files, keeps its attempt, and reads nothing."""
     request = scene.leave(0, 10, 4, dead_letters=[3], files=True)
     result = scene.recover()
-    assert [batch.attempt for batch in result.adopted] == [request.batch.attempt]
-    assert result.adopted[0].balance == Balance(rows=9, dead_letters=1)
+    assert [adopted.batch.attempt for adopted in result.adopted] == [request.batch.attempt]
+    assert result.adopted[0].counts.balance == Balance(rows=9, dead_letters=1)
     assert scene.lake.offsets() == [0, 1, 2, 4, 5, 6, 7, 8, 9]
     assert scene.lake.next_offset() == 10
     assert scene.dead_letter_table().scan().to_arrow()["_kafka_offset"].to_pylist() == [3]
@@ -158,7 +158,7 @@ def test_only_one_of_two_complete_attempts_is_adopted(scene: Scene) -> None:
     first, second = scene.leave(0, 10, 4), scene.leave(0, 10, 4)
     result = scene.recover()
     assert len(result.adopted) == len(result.swept) == 1
-    assert {result.adopted[0].attempt, *result.swept} == {first.batch.attempt, second.batch.attempt}
+    assert {result.adopted[0].batch.attempt, *result.swept} == {first.batch.attempt, second.batch.attempt}
     assert scene.lake.offsets() == list(range(10))
     assert scene.files() == scene.named()
 

@@ -128,7 +128,7 @@ def test_a_long_range_is_several_commits(new_lab: NewLab) -> None:
     lab.drain()
     configure(lab, "pipelines/orders", {"max_batch_records": 30})
     result = lab.replay(OffsetRange(0, 5, 50), OffsetRange(1, 0, 50))
-    assert [batch.balance.rows for batch in result.batches] == [30, 30, 30, 5]
+    assert [batch.counts.balance.rows for batch in result.batches] == [30, 30, 30, 5]
     assert lab.audit().is_clean
     assert lab.rows().num_rows == 100
 

@@ -68,7 +68,7 @@ def test_a_compaction_before_the_swap_makes_the_replay_plan_anew(lab: Lab) -> No
     result = lab.replay(RANGE, fail_points=Once("replay.before-swap", merge))
     table = lab.table()
     with lab.connections() as connections:
-        (attempt,) = connections.txlog.read(str(table.metadata.table_uuid), [result.batches[0].attempt])
+        (attempt,) = connections.txlog.read(str(table.metadata.table_uuid), [result.batches[0].batch.attempt])
     landed = attempt.entry(IcebergSnapshotCreated)
     assert landed is not None
     assert landed.conflicts == 1

@@ -52,7 +52,7 @@ def test_a_standalone_cluster_does_the_same(
     configure(lab, "spark", {"conf": {PARALLELISM: str(TASKS)}})
     (batch,) = lab.drain().batches
     assert not [warning for warning in recwarn if PARALLELISM in str(warning.message)]
-    assert (batch.balance.rows, batch.balance.dead_letters) == (RECORDS, 1)
+    assert (batch.counts.balance.rows, batch.counts.balance.dead_letters) == (RECORDS, 1)
     assert all(list(folder.rglob("spark_jobs-*.zip")) for folder in cluster.worker_folders)
     assert _files(lab) == TASKS
     tidy(lab, "compaction")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.drain.narrowing import first_half, rest, resumed
+from spark_jobs.drain.planning import first_half, rest, resumed
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 
 if TYPE_CHECKING:

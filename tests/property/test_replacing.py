@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.commit.replacing import FileBounds, Overlap, ReplacedOffsets
+from spark_jobs.commit.replace import FileBounds, Overlap, ReplacedOffsets
 from spark_jobs.protocol.offsets import OffsetRange
 
 COORDINATES = st.tuples(st.integers(0, 1), st.integers(0, 2), st.integers(0, 12))

@@ -7,9 +7,8 @@ from dataclasses import fields
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.protocol.batch import Balance, Batch, BatchKind
+from spark_jobs.protocol.batch import Balance, Batch, BatchKind, WrittenFile
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
-from spark_jobs.protocol.written_file import WrittenFile
 from spark_jobs.txlog.entries import _ENTRY_TYPES, entry_to_json, fold
 from spark_jobs.txlog.phases import object_name
 

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from spark_jobs.commit.landing import Committed
+    from spark_jobs.protocol.batch import WrittenFile
     from spark_jobs.protocol.fail_points import FailPoints
-    from spark_jobs.protocol.written_file import WrittenFile
 
 TOPIC = "flights"
 DAY = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from spark_jobs.protocol.batch import Balance, Batch
+from spark_jobs.protocol.batch import Balance, Batch, WrittenFile
 from spark_jobs.protocol.commit_summary import gate_summary
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import Progress
-from spark_jobs.protocol.written_file import WrittenFile
 from spark_jobs.txlog.entries import (
     BufferSnapshot,
     FlushComplete,

@@ -34,9 +34,8 @@ from tests.support.log_entries import (
 )
 
 if TYPE_CHECKING:
-    from spark_jobs.protocol.batch import Batch
+    from spark_jobs.protocol.batch import Batch, WrittenFile
     from spark_jobs.protocol.progress import Progress
-    from spark_jobs.protocol.written_file import WrittenFile
 
 SKIPPED = "skipped"
 

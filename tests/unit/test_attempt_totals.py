@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import json
 
-from spark_jobs.books.attempt_totals import Distribution, Totals
 from spark_jobs.books.entries import BookEntry
+from spark_jobs.books.totals import Distribution, Totals
 from spark_jobs.kafka.statistics import ClientStatistics, add_up
-from spark_jobs.protocol.batch import Balance
+from spark_jobs.protocol.batch import Balance, BatchCounts
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 
 
@@ -24,11 +25,7 @@ def entry(*, kind: str = "drain", is_landed: bool = True, **durations_ms: int) -
         generation=0,
         ranges=OffsetRanges((OffsetRange(0, 0, 10),)),
         is_landed=is_landed,
-        balances={0: Balance(rows=8, dead_letters=1, tombstones=1)},
-        bytes_read=100,
-        file_bytes=50,
-        data_files=2,
-        dead_letter_files=1,
+        counts=BatchCounts({0: Balance(rows=8, dead_letters=1, tombstones=1)}, 100, 50, 2, 1),
         snapshot_id=1,
         dead_letter_snapshot_id=None,
         durations_ms=durations_ms,
@@ -45,7 +42,8 @@ def entry(*, kind: str = "drain", is_landed: bool = True, **durations_ms: int) -
 def test_buckets_are_cumulative_and_end_with_all() -> None:
     """A duration at a bound is within it."""
     distribution = Distribution((1.0, 2.0))
-    distribution.add([0.5, 1.0, 1.5, 9.0])
+    for seconds in (0.5, 1.0, 1.5, 9.0):
+        distribution.add(seconds)
     assert distribution.buckets() == [("1.0", 2), ("2.0", 3), ("+Inf", 4)]
     assert distribution.seconds == 12.0
 
@@ -65,7 +63,7 @@ def test_a_copy_is_added_to_alone() -> None:
     """The sums of the books are kept while those of the log are added anew at every look."""
     kept = Totals()
     kept.add(entry(commit=1))
-    kept.copy().add(entry(commit=1))
+    copy.deepcopy(kept).add(entry(commit=1))
     assert (kept.landed["drain"], kept.batches.count, kept.balance.rows) == (1, 1, 8)
 
 

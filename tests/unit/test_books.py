@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from spark_jobs.books.entries import books_of, entry_of, is_due
-from spark_jobs.protocol.batch import Balance, BatchKind
+from spark_jobs.protocol.batch import Balance, BatchCounts, BatchKind
 from spark_jobs.txlog.entries import (
     Attempt,
     Closed,
@@ -32,8 +32,8 @@ def test_entry_holds_what_the_phases_said() -> None:
     entry = entry_of(finished("a"))
     assert entry is not None
     assert (entry.is_landed, entry.snapshot_id, entry.durations_ms) == (True, 7, {"commit": 30})
-    assert (entry.balances, entry.bytes_read, entry.file_bytes) == ({0: Balance(rows=10)}, 2_400, 900)
-    assert (entry.kind, entry.data_files, entry.table_uuid) == ("drain", 1, TABLE_UUID)
+    assert entry.counts == BatchCounts({0: Balance(rows=10)}, 2_400, 900, data_files=1)
+    assert (entry.kind, entry.table_uuid) == ("drain", TABLE_UUID)
     assert (entry.actor, entry.run_id, entry.sluice_version) == ("tests", "run-1", "0.1.0")
     assert (entry.started_at_us, entry.finished_at_us) == (1_000, 3_000)
 
@@ -44,7 +44,7 @@ def test_swept_attempt_is_not_landed() -> None:
     entries = (offset_commit(batch), FlushStart("a", "/x", None), Closed(3, "r", 9))
     entry = entry_of(Attempt(TABLE_UUID, batch.attempt, batch, entries, (), 3))
     assert entry is not None
-    assert (entry.is_landed, entry.finished_at_us, entry.balance.offsets) == (False, 9, 0)
+    assert (entry.is_landed, entry.finished_at_us, entry.counts.balance.offsets) == (False, 9, 0)
 
 
 @pytest.mark.parametrize("kind", [BatchKind.SKIP, BatchKind.DISCARD])

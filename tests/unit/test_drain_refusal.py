@@ -8,8 +8,7 @@ import pytest
 
 from spark_jobs.protocol.errors import OffsetsUnavailable, RetryableError
 from spark_jobs.protocol.progress import Progress
-from spark_jobs.protocol.refusal import drain_refusal, has_new_leader
-from spark_jobs.protocol.source import SourceState
+from spark_jobs.protocol.source import SourceState, drain_refusal, has_new_leader
 
 PROGRESS = Progress("orders", 0, {0: 5, 1: 8}, "cluster-1", "id-1", leader_epochs={0: (5, 3), 1: (8, 3)})
 SOURCE = SourceState("orders", "id-1", "cluster-1", {0: 0, 1: 0}, {0: 9, 1: 9}, {0: 3, 1: 4})

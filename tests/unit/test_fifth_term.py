@@ -7,24 +7,25 @@ No line of the product names the term that these tests add; how the books keep i
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from assets.table_metadata import batch_line
 from cli import output
-from spark_jobs.books.attempt_totals import Totals
 from spark_jobs.books.entries import entry_of
+from spark_jobs.books.totals import Totals
+from spark_jobs.commit.landing import Committed
 from spark_jobs.drain.batch_run import BatchResult
 from spark_jobs.monitoring.metric_families import FAMILIES
 from spark_jobs.monitoring.metrics import _add_totals, _family
 from spark_jobs.monitoring.totals import TableTotals
-from spark_jobs.protocol.batch import Balance, total, unbalanced
+from spark_jobs.protocol.batch import Balance, BatchCounts, total, unbalanced
 from spark_jobs.protocol.commit_summary import CommitSummary, counts_summary
-from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, outcome_from_json
+from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, Written, outcome_from_json
 from spark_jobs.txlog.entries import ParquetWritten, entry_to_json, fold
-from tests.support.log_entries import TABLE_UUID, finished_phases, make_batch, parquet_written
+from tests.support.log_entries import TABLE_UUID, finished_phases, make_batch, make_progress, parquet_written
 
 if TYPE_CHECKING:
     from spark_jobs.txlog.entries import Attempt
@@ -57,7 +58,7 @@ def test_it_accounts_for_offsets() -> None:
 
 def test_tasks_and_the_log_hand_it_on() -> None:
     """Under its name beside the four, so that whoever adopts the batch commits the same counts."""
-    outcome = SplitOutcome(1, OutcomeKind.WRITTEN, balances={0: FIVE})
+    outcome = SplitOutcome(1, OutcomeKind.WRITTEN, written=Written(balances={0: FIVE}))
     assert outcome_from_json(outcome.to_json()) == outcome
     written = _landed().entry(ParquetWritten)
     assert written is not None
@@ -79,7 +80,7 @@ def test_it_is_counted_and_scraped() -> None:
     """The metrics have a series for each term, told or not told in advance."""
     entry = entry_of(_landed())
     assert entry is not None
-    assert entry.balance == FIVE
+    assert entry.counts.balance == FIVE
     totals = Totals()
     totals.add(entry)
     families = {name: _family(name) for name in FAMILIES}
@@ -91,10 +92,11 @@ def test_it_is_counted_and_scraped() -> None:
 @pytest.mark.parametrize("balance", [FIVE, Balance(rows=1_200)])
 def test_screens_show_it(balance: Balance) -> None:
     """The command line, Dagster's log and JSON name it beside the others, and nothing when there is none."""
-    result = BatchResult("b", "a", 1, "0:0-10", balance, 0, 1, 1, None, {"log": 3}, {}, 0)
+    committed = Committed(1, make_progress(), None, 0)
+    result = BatchResult(make_batch(), BatchCounts({0: balance}), committed, None, {"log": 3}, {}, 0)
     has_term = balance is FIVE
     assert output.counts(balance).endswith(", 3 filtered") is has_term
     assert (", 3 filtered in 3 ms" in batch_line(result)) is has_term
-    assert json.loads(json.dumps(asdict(result)))["balance"] == balance
+    assert json.loads(json.dumps(result.shown()))["balance"] == balance
     if not has_term:
         assert output.counts(balance) == "1,200 rows, 0 dead letters, 0 tombstones"

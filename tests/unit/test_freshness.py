@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_jobs.drain.valid_through import valid_through_ms
+from spark_jobs.drain.written import valid_through_ms
 
 NOW = 1_000_000
 

@@ -8,7 +8,7 @@ from operator import attrgetter
 import pytest
 
 from spark_jobs.checks.check import Check, Severity
-from spark_jobs.checks.facts import AuditNote, BatchCounts, HealthFacts, Removal, TableFacts
+from spark_jobs.checks.facts import AuditNote, DrainedBatch, HealthFacts, Removal, TableFacts
 from spark_jobs.checks.registry import CHECKS
 from spark_jobs.config.settings import DeadLetterSettings, PipelineConfig
 from spark_jobs.config.written_checks import WrittenChecks
@@ -18,7 +18,7 @@ from spark_jobs.protocol.errors import RetryableError
 
 NOW = 1_800_000_000_000
 PIPELINE = PipelineConfig(name="orders", topic="orders", table="lake.orders")
-BATCH = BatchCounts("a", NOW - 60_000, 10, Balance(rows=8, dead_letters=0, tombstones=1, gaps=1), 8)
+BATCH = DrainedBatch("a", NOW - 60_000, 10, Balance(rows=8, dead_letters=0, tombstones=1, gaps=1), 8)
 TABLE = TableFacts(valid_through_ms=NOW - 30_000, committed_at_ms=NOW - 30_000, batches=(BATCH,))
 WELL = HealthFacts(now_ms=NOW, lag={0: 0, 1: 0}, table=TABLE)
 
@@ -128,8 +128,8 @@ def test_headroom_wants_a_day_or_a_quarter_of_what_the_topic_keeps() -> None:
 
 def test_dead_letters_are_judged_by_their_share_of_a_day() -> None:
     """Older batches do not count; the breaker's share is the limit where there is one, 0 included."""
-    bad = BatchCounts("b", NOW - 1000, 100, Balance(rows=98, dead_letters=2), 98)
-    old = BatchCounts("c", NOW - 2 * 86_400_000, 100, Balance(rows=0, dead_letters=100), 0)
+    bad = DrainedBatch("b", NOW - 1000, 100, Balance(rows=98, dead_letters=2), 98)
+    old = DrainedBatch("c", NOW - 2 * 86_400_000, 100, Balance(rows=0, dead_letters=100), 0)
     facts = replace(WELL, table=replace(TABLE, batches=(old, bad)))
     assert look(facts, "dead_letters").numbers == {"dead_letters": 2, "records": 100, "share": 0.02}
     assert not look(facts, "dead_letters").passed
@@ -144,7 +144,7 @@ def test_dead_letters_are_judged_by_their_share_of_a_day() -> None:
 
 def test_records_under_any_name_count_in_the_share_of_dead_letters() -> None:
     """A term of the balance that nobody knew makes the day's records more, so the share smaller."""
-    filtered = BatchCounts("d", NOW - 1000, 400, Balance(rows=98, dead_letters=2, filtered=300), 98)
+    filtered = DrainedBatch("d", NOW - 1000, 400, Balance(rows=98, dead_letters=2, filtered=300), 98)
     facts = replace(WELL, table=replace(TABLE, batches=(filtered,)))
     assert look(facts, "dead_letters").numbers == {"dead_letters": 2, "records": 400, "share": 0.005}
 

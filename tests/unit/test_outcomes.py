@@ -8,11 +8,9 @@ from hypothesis import strategies as st
 
 from spark_jobs.drain.split_task import Tally
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.protocol.batch import Balance, Split
+from spark_jobs.protocol.batch import Balance, WrittenFile
 from spark_jobs.protocol.errors import ConfigError, error_from_json, error_to_json
-from spark_jobs.protocol.offsets import OffsetRange
-from spark_jobs.protocol.written_file import WrittenFile
-from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, outcome_from_json
+from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, Written, outcome_from_json
 from tests.support.log_entries import written_file
 
 COUNTS = st.integers(0, 2**53)
@@ -26,17 +24,21 @@ BALANCES = st.builds(
     tombstones=COUNTS,
     gaps=COUNTS,
 )
-OUTCOMES = st.builds(
-    SplitOutcome,
-    split_id=COUNTS,
-    kind=st.sampled_from(OutcomeKind),
+WRITTEN = st.builds(
+    Written,
     balances=st.dictionaries(st.integers(0, 999), BALANCES),
     data_files=FILES,
     dead_letter_files=FILES,
     bytes_read=COUNTS,
     max_timestamp_ms=st.dictionaries(st.integers(0, 999), COUNTS),
     cpu_us=st.dictionaries(TEXT, COUNTS),
-    peak_rss_bytes=COUNTS,
+    peak_task_rss_bytes=COUNTS,
+)
+OUTCOMES = st.builds(
+    SplitOutcome,
+    split_id=COUNTS,
+    kind=st.sampled_from(OutcomeKind),
+    written=WRITTEN,
     evidence=st.none() | TEXT,
     error=st.none() | st.dictionaries(TEXT, TEXT),
     failed_tries=COUNTS,
@@ -80,11 +82,10 @@ def test_every_offset_that_holds_no_record_is_a_gap() -> None:
     tally.count(2, Balance(rows=2, dead_letters=1))
     tally.skip(2, 10 - position)
     rows, dead_letters = written_file("rows", rows=2), written_file("dead-letters", rows=1)
-    outcome = tally.outcome(Split(4, (OffsetRange(2, 0, 10),)), [rows], [dead_letters])
-    assert outcome.balances == {2: Balance(rows=2, dead_letters=1, gaps=7)}
-    assert outcome.balances[2].offsets == 10
-    assert (outcome.split_id, outcome.kind) == (4, OutcomeKind.WRITTEN)
-    assert (outcome.data_files, outcome.dead_letter_files) == ((rows,), (dead_letters,))
+    written = tally.written([rows], [dead_letters])
+    assert written.balances == {2: Balance(rows=2, dead_letters=1, gaps=7)}
+    assert written.balances[2].offsets == 10
+    assert (written.data_files, written.dead_letter_files) == ((rows,), (dead_letters,))
 
 
 def test_the_newest_time_of_a_partition_is_kept() -> None:
@@ -92,12 +93,12 @@ def test_the_newest_time_of_a_partition_is_kept() -> None:
     tally = Tally()
     for chunk in (_chunk([0, 1], [50, 90]), _chunk([2], [70]), _chunk([3], [-1])):
         tally.follow(chunk, chunk.offsets[0])
-    outcome = tally.outcome(Split(0, ()), [], [])
-    assert outcome.max_timestamp_ms == {2: 90}
-    assert outcome.bytes_read == 30
+    written = tally.written([], [])
+    assert written.max_timestamp_ms == {2: 90}
+    assert written.bytes_read == 30
     nothing = Tally()
     nothing.follow(_chunk([0], [-1]), 0)
-    assert nothing.outcome(Split(0, ()), [], []).max_timestamp_ms == {}
+    assert nothing.written([], []).max_timestamp_ms == {}
 
 
 def test_processor_time_is_charged_by_step_also_when_the_step_fails() -> None:
@@ -108,6 +109,6 @@ def test_processor_time_is_charged_by_step_also_when_the_step_fails() -> None:
             sum(range(200_000))
     with pytest.raises(OSError, match="disk"), tally.step("write"):
         raise OSError("disk full")
-    cpu_us = tally.outcome(Split(0, ()), [], []).cpu_us
+    cpu_us = tally.written([], []).cpu_us
     assert set(cpu_us) == {"decode", "write"}
     assert cpu_us["decode"] > 0

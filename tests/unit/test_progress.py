@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.acts.changes import follow_source
 from spark_jobs.protocol import progress as progress_module
-from spark_jobs.protocol.batch import Batch, Pause
+from spark_jobs.protocol.batch import Batch, Pause, WrittenFile
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import (
@@ -27,7 +27,6 @@ from spark_jobs.protocol.progress import (
     progress_from_properties,
 )
 from spark_jobs.protocol.source import SourceState
-from spark_jobs.protocol.written_file import WrittenFile
 from tests.support.log_entries import written_file
 
 OFFSETS = st.dictionaries(st.integers(0, 500), st.integers(0, 2**62), max_size=5)

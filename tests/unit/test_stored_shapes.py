@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from spark_jobs.protocol.batch import Balance, Pause
+from spark_jobs.protocol.batch import Balance, Pause, WrittenFile
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
 from spark_jobs.protocol.progress import (
     CommitRecord,
@@ -15,7 +15,6 @@ from spark_jobs.protocol.progress import (
     progress_from_properties,
 )
 from spark_jobs.protocol.skips import Skip
-from spark_jobs.protocol.written_file import WrittenFile
 from spark_jobs.txlog.entries import ParquetWritten, entry_to_json, fold
 from tests.support.log_entries import make_batch
 

@@ -8,10 +8,9 @@ from typing import Any, cast
 import pytest
 
 from spark_jobs.drain.written import add_up, verify
-from spark_jobs.protocol.batch import Balance
+from spark_jobs.protocol.batch import Balance, WrittenFile
 from spark_jobs.protocol.errors import CorruptLog
-from spark_jobs.protocol.written_file import WrittenFile
-from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome
+from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, Written
 from tests.support.log_entries import make_batch, written_file
 
 
@@ -24,19 +23,14 @@ class _Admin:
         raise _SourceAskedError(topic)
 
 
-# A batch of ten offsets; nothing of it is asked here but its plan's batch and the topic's state.
-RUN = cast(
-    "Any",
-    SimpleNamespace(plan=SimpleNamespace(batch=make_batch()), connections=SimpleNamespace(admin=_Admin())),
-)
+# A batch of ten offsets; nothing of its run is asked here but the topic's state.
+RUN = cast("Any", SimpleNamespace(batch=make_batch(), connections=SimpleNamespace(admin=_Admin())))
 
 
 def _outcome(
     balance: Balance, data: tuple[WrittenFile, ...], dead_letters: tuple[WrittenFile, ...] = ()
 ) -> SplitOutcome:
-    return SplitOutcome(
-        1, OutcomeKind.WRITTEN, balances={0: balance}, data_files=data, dead_letter_files=dead_letters
-    )
+    return SplitOutcome(1, OutcomeKind.WRITTEN, Written(data, dead_letters, {0: balance}))
 
 
 @pytest.mark.parametrize(
