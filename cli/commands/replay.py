@@ -196,6 +196,6 @@ def _run(pipeline: PipelineConfig, connections: Connections, plan: ReplayPlan, r
         f"{output.counts(result.balance)}"
     )
     return {
-        "batches": [{**dataclasses.asdict(b), "ranges": str(b.ranges)} for b in result.batches],
+        "batches": [batch.shown() for batch in result.batches],
         **{term: offsets for term, offsets in result.balance.items() if term != "gaps"},
     }

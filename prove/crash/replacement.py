@@ -7,7 +7,7 @@ from datetime import datetime
 
 from prove.lab.pipeline_lab import by_offset, progress
 from prove.workload import Workload
-from spark_jobs.commit.dead_letters import still_owed
+from spark_jobs.protocol.fences import still_owed
 from spark_jobs.replay.ranges import parse_range
 from spark_jobs.schema.metadata_columns import INGESTED_AT
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow.parquet as pq
 
-from spark_jobs.commit.dead_letters import still_owed
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.lake.row_filters import offsets_in
 from spark_jobs.lake.tables import dead_letters_of, progress_of
+from spark_jobs.protocol.fences import still_owed
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import PendingDeadLetters
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION

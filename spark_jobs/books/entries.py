@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spark_jobs.config.values import BOOKS_TABLE
 from spark_jobs.protocol.batch import BatchCounts, BatchKind
 from spark_jobs.protocol.commit_summary import CommitSummary
-from spark_jobs.protocol.names import BOOKS_TABLE
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.txlog.entries import (
     Attempt,

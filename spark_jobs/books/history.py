@@ -13,7 +13,7 @@ from spark_jobs.books.entries import BookEntry, books_of, entry_of
 from spark_jobs.books.table import newest_first
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh
-from spark_jobs.lake.catalog import close_catalog
+from spark_jobs.lake.catalog import released
 from spark_jobs.lake.row_filters import equals
 from spark_jobs.lake.tables import load_table
 from spark_jobs.txlog.entries import Attempt
@@ -93,13 +93,10 @@ def _merged(
 
 
 def _booked(table: str, which: BooleanExpression, connections: Connections) -> Iterator[HistoryLine]:
-    catalog = connections.open_catalog()
-    try:
+    with released(connections.open_catalog()) as catalog:
         books = load_table(catalog, books_of(table))
         for entry in newest_first(books, which) if books is not None else ():
             yield HistoryLine(entry, State.LANDED if entry.is_landed else State.GIVEN_UP)
-    finally:
-        close_catalog(catalog)
 
 
 def _state(attempt: Attempt, entry: BookEntry) -> State:

@@ -29,7 +29,7 @@ from spark_jobs.books.entries import BookEntry
 from spark_jobs.commit.birth import give_birth
 from spark_jobs.commit.landing import land
 from spark_jobs.commit.swap import stage_append
-from spark_jobs.lake.catalog import close_catalog
+from spark_jobs.lake.catalog import released
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.evolution import evolve_table
 from spark_jobs.lake.parquet_writer import SplitWriter
@@ -104,8 +104,7 @@ def covering(books: Table, table_uuid: str, partition: int, offset: int) -> Iter
 
 
 def _open_books(open_catalog: Callable[[], Catalog], identifier: str) -> Table:
-    catalog = open_catalog()
-    try:
+    with released(open_catalog()) as catalog:
         if (table := load_table(catalog, identifier)) is not None:
             return table
         schema = assign_fresh_schema_ids(books_schema())
@@ -117,8 +116,6 @@ def _open_books(open_catalog: Callable[[], Catalog], identifier: str) -> Table:
             properties={},
             progress=Progress(topic="", generation=0, next_offsets={}),
         )
-    finally:
-        close_catalog(catalog)
 
 
 class _FoldCommit:

@@ -8,32 +8,21 @@ Properties that were set by hand are found out by the last commit's summary: it 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table.snapshots import Operation, ancestors_of
 
-from spark_jobs.lake.data_files import whole_number
+from spark_jobs.lake.data_files import FileBounds, bounds_of
 from spark_jobs.lake.tables import progress_of, summary_of
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.commit_summary import digest
 from spark_jobs.protocol.errors import CorruptLog, SourceChanged
 from spark_jobs.protocol.progress import CommitRecord, Progress
-from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
-
-
-@dataclass(frozen=True, slots=True)
-class _Bounds:
-    """Smallest and largest partition, and largest offset, among a file's rows."""
-
-    first_partition: int
-    last_partition: int
-    last_offset: int
 
 
 def check_anchor(table: Table) -> None:
@@ -150,12 +139,12 @@ def _has_traces_of_last_commit(table: Table, progress: Progress) -> bool:
     starts = drained.ranges.starts
     has_trace = False
     for bounds in _file_bounds(table, progress.generation):
-        partitions = range(bounds.first_partition, bounds.last_partition + 1)
-        known = {p: offset for p, offset in progress.next_offsets.items() if p in partitions}
-        if all(bounds.last_offset >= offset for offset in known.values()):
+        (first, last), (_, last_offset) = bounds.partition, bounds.offset
+        known = {p: offset for p, offset in progress.next_offsets.items() if first <= p <= last}
+        if all(last_offset >= offset for offset in known.values()):
             return False
         # The row with the last offset is of one of these partitions; it is new whichever it is.
-        has_trace |= all(bounds.last_offset >= starts.get(p, offset) for p, offset in known.items())
+        has_trace |= all(last_offset >= starts.get(p, offset) for p, offset in known.items())
     return has_trace
 
 
@@ -172,20 +161,12 @@ def _last_drained(progress: Progress) -> CommitRecord | None:
     )
 
 
-def _file_bounds(table: Table, generation: int) -> Iterator[_Bounds]:
+def _file_bounds(table: Table, generation: int) -> Iterator[FileBounds]:
     """Return the bounds of every data file whose rows are all of this generation."""
     snapshot = table.metadata.current_snapshot()
-    schema = table.schema()
-    partition, offset, born = (schema.find_field(name).field_id for name in (PARTITION, OFFSET, GENERATION))
     for manifest in snapshot.manifests(table.io) if snapshot else ():
         for entry in manifest.fetch_manifest_entry(table.io):
-            lower, upper = entry.data_file.lower_bounds or {}, entry.data_file.upper_bounds or {}
-            is_complete = {partition, offset, born} <= lower.keys() & upper.keys()
-            if entry.data_file.content is not DataFileContent.DATA or not is_complete:
-                continue
-            if whole_number(lower[born]) == whole_number(upper[born]) == generation:
-                yield _Bounds(
-                    whole_number(lower[partition]),
-                    whole_number(upper[partition]),
-                    whole_number(upper[offset]),
-                )
+            is_data = entry.data_file.content is DataFileContent.DATA
+            bounds = bounds_of(table, entry.data_file) if is_data else None
+            if bounds is not None and bounds.generation == (generation, generation):
+                yield bounds

@@ -14,10 +14,10 @@ from pyiceberg.exceptions import (
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import assign_fresh_schema_ids
 
-from spark_jobs.commit.dead_letters import is_of_another_table
 from spark_jobs.commit.swap import send, stage_birth
 from spark_jobs.lake.catalog_errors import catalog_error
 from spark_jobs.protocol.errors import ConfigError, SluiceError
+from spark_jobs.protocol.fences import is_of_another_table
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS, dead_letter_schema, with_metadata_columns
 from spark_jobs.schema.partitioning import partition_spec

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, ClassVar
 
 from spark_jobs.commit.anchor import check_properties
 from spark_jobs.commit.birth import create_dead_letter_table
-from spark_jobs.commit.dead_letters import is_stale, with_dead_letters
 from spark_jobs.commit.landing import Committed, land
 from spark_jobs.commit.replace import ReplacedOffsets, Rewriter, kept_prefix, stage_replace
 from spark_jobs.commit.swap import stage_append
 from spark_jobs.commit.sweep import sweep_prefix
-from spark_jobs.lake.catalog import close_catalog
+from spark_jobs.lake.catalog import released
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
 from spark_jobs.protocol.batch import WrittenFile
 from spark_jobs.protocol.commit_summary import offsets_summary
 from spark_jobs.protocol.errors import CommitConflict
+from spark_jobs.protocol.fences import is_stale, with_dead_letters
 from spark_jobs.protocol.progress import PendingDeadLetters, Progress
 
 if TYPE_CHECKING:
@@ -90,24 +90,18 @@ def _sweep_rewritten(connections: CatalogAccess, identifier: str, pending: Pendi
     """Delete what other runs wrote again of the same rows: now that one has landed, no other ever will."""
     if not pending.replaces:
         return
-    catalog = connections.open_catalog()
-    try:
+    with released(connections.open_catalog()) as catalog:
         table = load_table(catalog, identifier)
         if table is not None:
             sweep_prefix(table, kept_prefix(pending.attempt))
-    finally:
-        close_catalog(catalog)
 
 
 def _ensure_dead_letter_table(connections: CatalogAccess, data_table: str, progress: Progress) -> bool:
     """Make the dead-letter table where it is missing; return True if it was."""
-    catalog = connections.open_catalog()
-    try:
+    with released(connections.open_catalog()) as catalog:
         is_missing = load_table(catalog, dead_letters_of(data_table)) is None
         if is_missing:
             create_dead_letter_table(catalog, data_table, {}, progress)
-    finally:
-        close_catalog(catalog)
     return is_missing
 
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from pyiceberg.exceptions import CommitFailedException
 
 from spark_jobs.commit.swap import send
-from spark_jobs.lake.catalog import close_catalog
+from spark_jobs.lake.catalog import released
 from spark_jobs.lake.catalog_errors import catalog_error, first_line
 from spark_jobs.lake.tables import load_table, progress_of, snapshot_of
 from spark_jobs.protocol.errors import CommitStateUnknown, RetryableError, SluiceError, SourceChanged
@@ -94,9 +95,7 @@ def land(connections: CatalogAccess, intent: Intent) -> Committed:
     retries = 0
     is_sent = False
     while True:
-        catalog = _open(connections, intent, is_sent=is_sent)
-        try:
-            table = _load(catalog, intent, is_sent=is_sent)
+        with _loaded(connections, intent, is_sent=is_sent) as (catalog, table):
             if (landed := _landed(table, intent.attempt, retries)) is not None:
                 return landed
             swap = _stage(connections, intent, table)
@@ -112,32 +111,28 @@ def land(connections: CatalogAccess, intent: Intent) -> Committed:
             else:
                 fail_points.reach(f"{intent.fail_point}.after-swap")
                 return Committed(swap.snapshot_id, swap.progress, metadata, retries)
-        finally:
-            close_catalog(catalog)
         _pause(retries)
         retries += 1
 
 
-def _open(connections: CatalogAccess, intent: Intent, *, is_sent: bool) -> Catalog:
-    try:
-        return connections.open_catalog()
-    except RetryableError as error:
-        raise (_unknown(intent, error) if is_sent else error) from error
-
-
-def _load(catalog: Catalog, intent: Intent, *, is_sent: bool) -> Table:
-    try:
-        table = load_table(catalog, intent.identifier)
-    except RetryableError as error:
-        raise (_unknown(intent, error) if is_sent else error) from error
-    if table is None:
-        raise SourceChanged(
-            "the table is gone",
-            code="table-gone",
-            hint="Restore it, or let the next run make a new one; what was written for it is not committed.",
-            table=intent.identifier,
-        )
-    return table
+@contextmanager
+def _loaded(connections: CatalogAccess, intent: Intent, *, is_sent: bool) -> Iterator[tuple[Catalog, Table]]:
+    """Give the table through a new catalog object; an outage once a swap was sent leaves it unknown."""
+    with ExitStack() as stack:
+        try:
+            catalog = stack.enter_context(released(connections.open_catalog()))
+            table = load_table(catalog, intent.identifier)
+        except RetryableError as error:
+            raise (_unknown(intent, error) if is_sent else error) from error
+        if table is None:
+            raise SourceChanged(
+                "the table is gone",
+                code="table-gone",
+                hint="Restore it, or let the next run make a new one; what was written for it is not"
+                " committed.",
+                table=intent.identifier,
+            )
+        yield catalog, table
 
 
 def _stage(connections: CatalogAccess, intent: Intent, table: Table) -> Swap:
@@ -157,18 +152,9 @@ def _read_back(connections: CatalogAccess, intent: Intent, failure: Exception, r
     """Look for the attempt a few times; a catalog that is away is asked again like one that shows nothing."""
     for pause in READ_BACK_PAUSES_SECONDS:
         time.sleep(pause)
-        try:
-            catalog = connections.open_catalog()
-        except RetryableError:
-            continue
-        try:
-            table = _load(catalog, intent, is_sent=True)
-        except CommitStateUnknown:
-            continue
-        finally:
-            close_catalog(catalog)
-        if (landed := _landed(table, intent.attempt, retries)) is not None:
-            return landed
+        with suppress(CommitStateUnknown), _loaded(connections, intent, is_sent=True) as (_, table):
+            if (landed := _landed(table, intent.attempt, retries)) is not None:
+                return landed
     raise _unknown(intent, failure) from failure
 
 

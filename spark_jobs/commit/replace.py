@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyiceberg.manifest import DataFileContent, ManifestContent
 
 from spark_jobs.commit.swap import stage
-from spark_jobs.lake.data_files import to_data_file, whole_number
+from spark_jobs.lake.data_files import FileBounds, bounds_of, to_data_file
 from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.protocol.batch import WrittenFile
@@ -146,7 +146,7 @@ def affected_files(table: Table, replaced: ReplacedOffsets) -> Iterator[FileScan
 
 def task_overlap(table: Table, task: FileScanTask, replaced: ReplacedOffsets) -> Overlap:
     """Return how one planned file relates to the ranges."""
-    return replaced.overlap(_bounds(table, task.file))
+    return replaced.overlap(bounds_of(table, task.file))
 
 
 def _refuse_equality_deletes(table: Table) -> None:
@@ -181,18 +181,6 @@ def _row_filter(replaced: ReplacedOffsets) -> str:
     )
 
 
-def _bounds(table: Table, file: DataFile) -> FileBounds | None:
-    """Return a file's bounds; None when its statistics do not cover every row's coordinates."""
-    pairs = []
-    for name in (GENERATION, PARTITION, OFFSET):
-        field_id = table.schema().find_field(name).field_id
-        lower, upper = (file.lower_bounds or {}).get(field_id), (file.upper_bounds or {}).get(field_id)
-        if lower is None or upper is None or (file.null_value_counts or {}).get(field_id) != 0:
-            return None
-        pairs.append((whole_number(lower), whole_number(upper)))
-    return FileBounds(*pairs)
-
-
 def _count(table: Table, task: FileScanTask, replaced: ReplacedOffsets) -> tuple[int, int]:
     """Return how many rows stay and how many are in the ranges; reads three columns."""
     rows_there = leaving = 0
@@ -222,15 +210,6 @@ class Overlap(StrEnum):
     NONE = "none"  # no row of the file is in a range
     INSIDE = "inside"  # every row is: the file is dropped
     STRADDLES = "straddles"  # some may be: the file is rewritten without them
-
-
-@dataclass(frozen=True, slots=True)
-class FileBounds:
-    """Smallest and largest values among a file's rows; all ends are inclusive."""
-
-    generation: tuple[int, int]
-    partition: tuple[int, int]
-    offset: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,9 @@ from spark_jobs.config.problems import UnreadableValueError
 from spark_jobs.config.quantities import DAY_SECONDS, parse_duration_seconds, parse_size_bytes
 from spark_jobs.config.redaction import redact_properties, redact_urls
 from spark_jobs.config.type_names import check_type_name
-from spark_jobs.protocol.names import BOOKS_TABLE
 
+# One for all pipelines of a namespace, beside their tables.
+BOOKS_TABLE = "sluice_batches"
 _TABLE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+")
 _TOPIC = r"[A-Za-z0-9._-]{1,249}"
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.lake.catalog import close_catalog
+from spark_jobs.lake.catalog import released
 from spark_jobs.lake.tables import load_table
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError
@@ -18,11 +18,8 @@ if TYPE_CHECKING:
 
 def load_fresh(connections: Connections, identifier: str) -> Table | None:
     """``load_table`` through a catalog object of its own, closed again; metadata and files stay readable."""
-    catalog = connections.open_catalog()
-    try:
+    with released(connections.open_catalog()) as catalog:
         return load_table(catalog, identifier)
-    finally:
-        close_catalog(catalog)
 
 
 def load_drained(pipeline: PipelineConfig, connections: Connections) -> Table:

@@ -18,7 +18,7 @@ from spark_jobs.drain.planning import (
     resolve_start,
 )
 from spark_jobs.drain.split_task import SplitSource, observe_split
-from spark_jobs.lake.catalog import close_catalog
+from spark_jobs.lake.catalog import released
 from spark_jobs.lake.evolution import evolve_table
 from spark_jobs.lake.tables import load_table, progress_of
 from spark_jobs.protocol.offsets import OffsetRanges
@@ -47,8 +47,7 @@ def ensure_tables(pipeline: PipelineConfig, connections: Connections, source: So
     None while a topic that is drained from its earliest offset is empty: its records decide the columns.
     Every other start is committed with the new table at once, before the first batch.
     """
-    catalog = connections.open_catalog()
-    try:
+    with released(connections.open_catalog()) as catalog:
         table = load_table(catalog, pipeline.table)
         if table is None:
             starts = resolve_start(
@@ -80,8 +79,6 @@ def ensure_tables(pipeline: PipelineConfig, connections: Connections, source: So
         table = _add_declared_columns(pipeline, connections, table)
         dead_letters = create_dead_letter_table(catalog, pipeline.table, {}, progress_of(table))
         return Tables(table, dead_letters)
-    finally:
-        close_catalog(catalog)
 
 
 def add_observed_columns(

@@ -7,7 +7,8 @@ own; a ``.pyiceberg.yaml`` or ``PYICEBERG_*`` variables of the user's are not co
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -55,6 +56,15 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
         raise settings_error(error, name) from error
     except Exception as error:
         raise catalog_error(error, "could not be opened", catalog=name) from error
+
+
+@contextmanager
+def released(catalog: Catalog) -> Iterator[Catalog]:
+    """Give the catalog, then release its connections: tables loaded through it stay readable."""
+    try:
+        yield catalog
+    finally:
+        close_catalog(catalog)
 
 
 def close_catalog(catalog: Catalog) -> None:

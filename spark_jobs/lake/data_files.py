@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyiceberg.conversions import from_bytes, to_bytes
@@ -12,12 +13,23 @@ from pyiceberg.typedef import Record
 
 from spark_jobs.protocol.batch import WrittenFile
 from spark_jobs.protocol.errors import SourceChanged
+from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.types import PrimitiveType
 
 _COUNTS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
+
+
+@dataclass(frozen=True, slots=True)
+class FileBounds:
+    """Smallest and largest values among a file's rows; all ends are inclusive."""
+
+    generation: tuple[int, int]
+    partition: tuple[int, int]
+    offset: tuple[int, int]
 
 
 def to_written_file(data_file: DataFile, metadata: TableMetadata) -> WrittenFile:
@@ -44,6 +56,18 @@ def to_written_file(data_file: DataFile, metadata: TableMetadata) -> WrittenFile
 def whole_number(bound: bytes) -> int:
     """A bound of an ``int`` or a ``long`` column; which of both shows in its width."""
     return int.from_bytes(bound, "little", signed=True)
+
+
+def bounds_of(table: Table, file: DataFile) -> FileBounds | None:
+    """Return a file's bounds; None when its statistics do not cover every row's coordinates."""
+    pairs = []
+    for name in (GENERATION, PARTITION, OFFSET):
+        field_id = table.schema().find_field(name).field_id
+        lower, upper = (file.lower_bounds or {}).get(field_id), (file.upper_bounds or {}).get(field_id)
+        if lower is None or upper is None or (file.null_value_counts or {}).get(field_id) != 0:
+            return None
+        pairs.append((whole_number(lower), whole_number(upper)))
+    return FileBounds(*pairs)
 
 
 def to_data_file(written: WrittenFile, metadata: TableMetadata) -> DataFile:

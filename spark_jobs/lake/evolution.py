@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.table.update import AssertTableUUID
 from pyiceberg.types import ListType, MapType, StructType
 
-from spark_jobs.lake.catalog import close_catalog
+from spark_jobs.lake.catalog import released
 from spark_jobs.lake.catalog_errors import catalog_error
 from spark_jobs.lake.tables import load_table
 from spark_jobs.protocol.errors import RetryableError, SourceChanged
@@ -38,8 +38,7 @@ def evolve_table(
     failure: Exception | None = None
     for attempt in range(_MAX_TRIES):
         time.sleep(0.05 * attempt)
-        catalog = open_catalog()
-        try:
+        with released(open_catalog()) as catalog:
             table = load_table(catalog, identifier)
             if table is None:
                 raise SourceChanged(
@@ -49,8 +48,6 @@ def evolve_table(
             if not missing:
                 return table
             failure = _try_add(catalog, table, missing)
-        finally:
-            close_catalog(catalog)
     if failure is None:
         raise RetryableError(
             "the table's new columns were added and are not to be seen",

@@ -105,20 +105,7 @@ class CorruptLog(SluiceError):
     exit_code = 70
 
 
-KINDS: dict[str, type[SluiceError]] = {
-    kind.__name__: kind
-    for kind in (
-        RetryableError,
-        CommitConflict,
-        CommitStateUnknown,
-        OffsetsUnavailable,
-        SourceChanged,
-        BatchHeld,
-        BadRecord,
-        ConfigError,
-        CorruptLog,
-    )
-}
+KINDS: dict[str, type[SluiceError]] = {kind.__name__: kind for kind in SluiceError.__subclasses__()}
 
 
 def error_to_json(error: SluiceError) -> dict[str, Any]:

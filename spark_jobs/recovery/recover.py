@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from spark_jobs.commit.anchor import check_anchor, check_properties
@@ -30,7 +31,6 @@ from spark_jobs.protocol.progress import Progress
 from spark_jobs.recovery.decide import Decision, Verdict, decide
 from spark_jobs.recovery.recovered import (
     AdoptedBatch,
-    HeldBatch,
     LeftAttempt,
     RecoveryResult,
     held_batch,
@@ -63,8 +63,7 @@ def recover(pipeline: PipelineConfig, connections: Connections) -> RecoveryResul
     properties set by hand.
     """
     recovery = _Recovery(pipeline, connections)
-    table = recovery.load(pipeline.table)
-    if table is None:
+    if (table := recovery.load(pipeline.table)) is None:
         return RecoveryResult()
     connections.txlog.refuse_location(pipeline.table, table.location(), data_location(table))
     check_properties(table)
@@ -72,8 +71,7 @@ def recover(pipeline: PipelineConfig, connections: Connections) -> RecoveryResul
     unfinished = connections.txlog.unfinished(str(table.metadata.table_uuid), now_us=connections.now_us())
     # A replay may be alive beside this; the next replay settles it, and no offset of a drain waits for it.
     attempts = [a for a in unfinished if a.batch is None or a.batch.kind is not BatchKind.REPLAY]
-    recovery.settle_all(attempts)
-    return recovery.result()
+    return recovery.settle_all(attempts)
 
 
 def settle_replays(
@@ -81,13 +79,11 @@ def settle_replays(
 ) -> RecoveryResult:
     """Mark or sweep these unfinished replays; one that may still land is left. Errors as ``recover``."""
     recovery = _Recovery(pipeline, connections)
-    table = recovery.load(pipeline.table)
-    if table is None:
+    if (table := recovery.load(pipeline.table)) is None:
         return RecoveryResult()
     check_properties(table)
     recovery.finish_dead_letters(progress_of(table))
-    recovery.settle_all(attempts)
-    return recovery.result()
+    return recovery.settle_all(attempts)
 
 
 def sweep_strays(pipeline: PipelineConfig, connections: Connections, table_uuid: str, attempt: str) -> int:
@@ -102,28 +98,11 @@ def sweep_strays(pipeline: PipelineConfig, connections: Connections, table_uuid:
 
 
 class _Recovery:
-    """One recovery under way: its connections and what it has settled so far."""
+    """One recovery under way; each step returns what it settled."""
 
     def __init__(self, pipeline: PipelineConfig, connections: Connections) -> None:
         self._pipeline = pipeline
         self._connections = connections
-        self._marked: list[str] = []
-        self._adopted: list[AdoptedBatch] = []
-        self._left: list[LeftAttempt] = []
-        self._swept: list[str] = []
-        self._swept_files = 0
-        self._held: list[HeldBatch] = []
-
-    def result(self) -> RecoveryResult:
-        """Return what was settled."""
-        return RecoveryResult(
-            tuple(self._marked),
-            tuple(self._adopted),
-            tuple(self._left),
-            tuple(self._swept),
-            self._swept_files,
-            tuple(self._held),
-        )
 
     def load(self, identifier: str) -> Table | None:
         """Load the table through a new catalog object."""
@@ -148,45 +127,36 @@ class _Recovery:
         self._reach("after-dead-letters")
         return committed.snapshot_id if committed else None
 
-    def settle_all(self, attempts: Sequence[Attempt]) -> None:
+    def settle_all(self, attempts: Sequence[Attempt]) -> RecoveryResult:
         """Stop what still runs, then settle one after the other."""
         for attempt in attempts:
             self.interrupt(attempt)
         # What can be adopted comes first: the table is then past what other attempts have of the same range.
-        for attempt in sorted(attempts, key=lambda attempt: attempt.entry(ParquetWritten) is None):
-            self.settle(attempt)
+        first = sorted(attempts, key=lambda attempt: attempt.entry(ParquetWritten) is None)
+        return reduce(RecoveryResult.__add__, map(self.settle, first), RecoveryResult())
 
-    def settle(self, attempt: Attempt) -> None:
+    def settle(self, attempt: Attempt) -> RecoveryResult:
         """Decide about one attempt on what the table says now, and do it."""
-        table = self.load(self._pipeline.table)
+        table, batch = self.load(self._pipeline.table), attempt.batch
         if table is None or str(table.metadata.table_uuid) != attempt.table_uuid:
-            self._leave(attempt, "the table was dropped or replaced meanwhile")
-            return
+            return _left(attempt, "the table was dropped or replaced meanwhile")
         verdict = _decide(attempt, table)
-        if attempt.batch is not None and _is_paused(table, attempt.batch, verdict):
-            self._leave(attempt, "the pipeline is paused")
-        elif attempt.batch is None or verdict.decision is Decision.LEAVE:
-            self._leave(attempt, verdict.reason)
-        elif verdict.decision is Decision.MARK:
-            self._mark(attempt, attempt.batch, table)
-        elif verdict.decision is Decision.SWEEP:
-            self._sweep(attempt, attempt.batch, table)
-        elif verdict.decision is Decision.HOLD:
-            self._held.append(held_batch(attempt, attempt.batch))
-        else:
-            self._adopt(attempt, attempt.batch, table)
+        if batch is not None and _is_paused(table, batch, verdict):
+            return _left(attempt, "the pipeline is paused")
+        if batch is None or verdict.decision is Decision.LEAVE:
+            return _left(attempt, verdict.reason)
+        if verdict.decision is Decision.HOLD:
+            return RecoveryResult(held=(held_batch(attempt, batch),))
+        act = {Decision.MARK: self._mark, Decision.SWEEP: self._sweep, Decision.ADOPT: self._adopt}
+        return act[verdict.decision](attempt, batch, table)
 
-    def _leave(self, attempt: Attempt, reason: str) -> None:
-        ranges = attempt.batch.ranges if attempt.batch else NO_RANGES
-        self._left.append(LeftAttempt(attempt.uuid, reason, ranges))
-
-    def _mark(self, attempt: Attempt, batch: Batch, table: Table) -> None:
+    def _mark(self, attempt: Attempt, batch: Batch, table: Table) -> RecoveryResult:
         dead_letters = self.finish_dead_letters(progress_of(table))
-        self._swept_files += self.delete_unnamed(attempt, table)
+        deleted = self.delete_unnamed(attempt, table)
         self._log_landed(attempt, batch, snapshot_of(table, attempt.uuid), dead_letters)
-        self._marked.append(attempt.uuid)
+        return RecoveryResult(marked=(attempt.uuid,), swept_files=deleted)
 
-    def _adopt(self, attempt: Attempt, batch: Batch, table: Table) -> None:
+    def _adopt(self, attempt: Attempt, batch: Batch, table: Table) -> RecoveryResult:
         """Commit the attempt's files under its own uuid: should it wake, it finds that it has landed."""
         connections = self._connections
         written = attempt.entry(ParquetWritten)
@@ -204,24 +174,23 @@ class _Recovery:
             committed = land(connections, intent)
         except (CommitConflict, SourceChanged) as error:
             # Neither is final here: the next recovery marks or sweeps it, the drain reports a changed source.
-            self._leave(attempt, f"adoption was refused: {error.message}")
-            return
+            return _left(attempt, f"adoption was refused: {error.message}")
         self._reach("after-adoption")
         dead_letters = self.finish_dead_letters(committed.progress)
-        if (landed := self.load(self._pipeline.table)) is not None:
-            self._swept_files += self.delete_unnamed(attempt, landed)
+        landed = self.load(self._pipeline.table)
+        deleted = self.delete_unnamed(attempt, landed) if landed is not None else 0
         self._log_landed(attempt, batch, committed.snapshot_id, dead_letters)
-        self._adopted.append(AdoptedBatch(batch, written.counts, committed.snapshot_id))
+        brought = AdoptedBatch(batch, written.counts, committed.snapshot_id)
+        return RecoveryResult(adopted=(brought,), swept_files=deleted)
 
-    def _sweep(self, attempt: Attempt, batch: Batch, table: Table) -> None:
+    def _sweep(self, attempt: Attempt, batch: Batch, table: Table) -> RecoveryResult:
         connections = self._connections
         deleted = self.delete_unnamed(attempt, table)
         now_us = connections.now_us()
         mark = Closed if now_us - batch.ingested_at_us >= CLOSING_AFTER_US else Swept
         entry = mark(deleted, connections.run_id, now_us)
         connections.txlog.append(attempt.table_uuid, batch, entry, reached=attempt.reached)
-        self._swept.append(attempt.uuid)
-        self._swept_files += deleted
+        return RecoveryResult(swept=(attempt.uuid,), swept_files=deleted)
 
     def delete_unnamed(self, attempt: Attempt, table: Table) -> int:
         """Delete the attempt's files that nothing names; the table's offsets have passed its starts."""
@@ -247,6 +216,11 @@ class _Recovery:
 
     def _reach(self, place: str) -> None:
         self._connections.fail_points.reach(f"recover.{place}")
+
+
+def _left(attempt: Attempt, reason: str) -> RecoveryResult:
+    ranges = attempt.batch.ranges if attempt.batch else NO_RANGES
+    return RecoveryResult(left=(LeftAttempt(attempt.uuid, reason, ranges),))
 
 
 def _decide(attempt: Attempt, table: Table) -> Verdict:

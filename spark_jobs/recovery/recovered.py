@@ -5,7 +5,7 @@ Made from the transaction log alone. Pure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from spark_jobs.protocol import mends
@@ -82,16 +82,19 @@ class RecoveryResult:
     swept_files: int = 0
     held: tuple[HeldBatch, ...] = ()
 
+    def __add__(self, other: RecoveryResult) -> RecoveryResult:
+        return RecoveryResult(
+            self.marked + other.marked,
+            self.adopted + other.adopted,
+            self.left + other.left,
+            self.swept + other.swept,
+            self.swept_files + other.swept_files,
+            self.held + other.held,
+        )
+
     def then(self, later: RecoveryResult) -> RecoveryResult:
         """Return both recoveries of one run; what is still left is what the later one left."""
-        return RecoveryResult(
-            self.marked + later.marked,
-            self.adopted + later.adopted,
-            later.left,
-            self.swept + later.swept,
-            self.swept_files + later.swept_files,
-            later.held,
-        )
+        return replace(self + later, left=later.left, held=later.held)
 
 
 def held_batch(attempt: Attempt, batch: Batch) -> HeldBatch:

@@ -10,7 +10,7 @@ import datetime as dt
 from typing import TYPE_CHECKING
 
 from spark_jobs.connections.tables import load_fresh
-from spark_jobs.lake.catalog import close_catalog
+from spark_jobs.lake.catalog import released
 from spark_jobs.lake.catalog_tables import drop_stillborn, locations_of, locations_of_others
 from spark_jobs.lake.locations import delete_file
 from spark_jobs.lake.named_files import named_of
@@ -55,8 +55,7 @@ def remove_orphans(work: TableWork) -> Done:
 
 def _check_catalog(work: TableWork) -> int:
     """Refuse a shared location; drop tables that dead creators left, returning how many."""
-    catalog = work.connections.open_catalog()
-    try:
+    with released(work.connections.open_catalog()) as catalog:
         others = locations_of_others(catalog, work.identifier)
         if shared := overlaps(locations_of(work.table), others):
             raise _shared(work.table, shared)
@@ -64,8 +63,6 @@ def _check_catalog(work: TableWork) -> int:
             return 0
         before_ms = work.connections.now_us() // 1000 - STILLBORN_AFTER_SECONDS * 1000
         return len(drop_stillborn(catalog, work.identifier, before_ms=before_ms))
-    finally:
-        close_catalog(catalog)
 
 
 def _list_files(work: TableWork) -> dict[str, int | None]:

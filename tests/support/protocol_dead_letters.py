@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from spark_jobs.commit.dead_letters import with_dead_letters
+from spark_jobs.protocol.fences import with_dead_letters
 from tests.support.log_entries import make_progress
 from tests.support.protocol_world import progress_of
 

@@ -13,10 +13,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spark_jobs.commit.dead_letters import is_stale
 from spark_jobs.lake.named_files import unnamed_files
 from spark_jobs.protocol.batch import BatchKind
-from spark_jobs.protocol.fences import may_replay, stands_at_starts
+from spark_jobs.protocol.fences import is_stale, may_replay, stands_at_starts
 from spark_jobs.recovery.decide import decide
 from spark_jobs.txlog.entries import Published
 from spark_jobs.txlog.phases import is_settled

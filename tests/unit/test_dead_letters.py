@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from spark_jobs.commit.dead_letters import is_of_another_table, still_owed
+from spark_jobs.protocol.fences import is_of_another_table, still_owed
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import PendingDeadLetters, Progress
 from tests.support.log_entries import written_file
