@@ -100,7 +100,7 @@ def replay_asset(pipeline: PipelineConfig) -> AssetsDefinition:
             "bytes_read": MetadataValue.int(sum(batch.counts.bytes_read for batch in result.batches)),
             "ms": MetadataValue.int(sum(sum(b.durations_ms.values()) for b in result.batches)),
             "ranges": MetadataValue.text(" ".join(map(str, result.ranges))),
-            "snapshots": MetadataValue.text(" ".join(str(b.committed.snapshot_id) for b in result.batches)),
+            "snapshots": MetadataValue.text(" ".join(str(b.snapshot_id) for b in result.batches)),
         }
 
     return replay_window

@@ -102,7 +102,7 @@ def _lists(result: DrainResult) -> dict[str, MetadataValue]:
                 TableRecord(
                     {
                         "batch": batch.batch.batch_id,
-                        "snapshot": str(batch.committed.snapshot_id),
+                        "snapshot": str(batch.snapshot_id),
                         "offsets": str(batch.batch.ranges),
                         "rows": batch.counts.balance.rows,
                         "dead_letters": batch.counts.balance.dead_letters,

@@ -48,12 +48,12 @@ class MeasuredDrain:
     @property
     def data_files(self) -> int:
         """How many were written."""
-        return sum(batch.data_files for batch in self.batches)
+        return sum(batch.counts.data_files for batch in self.batches)
 
     @property
     def file_bytes(self) -> int:
         """Size of all data files."""
-        return sum(batch.file_bytes for batch in self.batches)
+        return sum(batch.counts.file_bytes for batch in self.batches)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ def print_batch(batch: BatchResult) -> None:
     """Print one line of what a batch brought."""
     output.say(
         f"  {batch.batch.batch_id}: {output.counts(batch.counts.balance)} "
-        f"in {output.seconds(sum(batch.durations_ms.values()))}, snapshot {batch.committed.snapshot_id}"
+        f"in {output.seconds(sum(batch.durations_ms.values()))}, snapshot {batch.snapshot_id}"
     )
 
 

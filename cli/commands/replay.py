@@ -186,7 +186,7 @@ def _run(pipeline: PipelineConfig, connections: Connections, plan: ReplayPlan, r
 
     def progress(batch: BatchResult, done: int, whole: int) -> None:
         output.say(
-            f"  {batch.batch.batch_id}: {batch.batch.ranges} in snapshot {batch.committed.snapshot_id};"
+            f"  {batch.batch.batch_id}: {batch.batch.ranges} in snapshot {batch.snapshot_id};"
             f" {done:,} of {whole:,}"
         )
 

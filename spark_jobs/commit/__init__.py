@@ -2,6 +2,8 @@
 
 The chain of types, from what a job knows to what the table has::
 
+    offset ranges ──► BatchRun{Batch}                          (drain: planned, with its tables and source)
+    a task's SplitOutcome{Written} ──► Written of the batch ──► ParquetWritten, in the log
     Batch + ParquetWritten ──► DrainCommit, ReplayCommit ─┐    (batch_commit)
     Batch + a change       ──► ChangeCommit ──────────────┤    (batch_commit; acts add their own)
     PendingDeadLetters     ──► the dead letters' commit ──┤    (dead_letter_commit)
@@ -15,6 +17,9 @@ The chain of types, from what a job knows to what the table has::
                                                   send, once   compared with main's snapshot (swap)
                                                           ▼
                                                      Committed found in the table by its attempt (landing)
+
+What a batch came to, ``BatchCounts`` of its ParquetWritten, goes into BatchResult, AdoptedBatch, HeldBatch and
+the books' entry beside the Batch; they repeat nothing of the two.
 
 ``landing.land`` takes an intent all the way. A table is born by ``birth``; what can never land is deleted by
 ``sweep``; ``anchor`` tells whether main is still what the last commit left.

@@ -16,7 +16,6 @@ from spark_jobs.txlog.entries import Entry
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from spark_jobs.commit.landing import Committed
     from spark_jobs.connections.connect import Connections
 
 
@@ -26,7 +25,7 @@ class BatchResult:
 
     batch: Batch
     counts: BatchCounts
-    committed: Committed
+    snapshot_id: int
     valid_through_ms: int | None
     durations_ms: dict[str, int]
     cpu_us: dict[str, int]
@@ -36,7 +35,7 @@ class BatchResult:
         """Return what screens show of it, as plain data."""
         return {
             **self.counts.shown(self.batch),
-            "snapshot_id": self.committed.snapshot_id,
+            "snapshot_id": self.snapshot_id,
             "bytes_read": self.counts.bytes_read,
             "data_files": self.counts.data_files,
             "valid_through_ms": self.valid_through_ms,

@@ -106,11 +106,12 @@ def _drain(
     deadline = time.monotonic() + budget_seconds
     recovery = recover(pipeline, connections)
     batches: list[BatchResult] = []
+    last: Committed | None = None
     goal: dict[int, int] | None = None
     held = recovery.held
     tried = [left.ranges for left in recovery.left]
     while True:
-        look = _look(pipeline, connections, batches[-1].committed if batches else None)
+        look = _look(pipeline, connections, last)
         goal = look.source.end if goal is None else goal
         run = None
         if look.tables and not (held or look.paused):
@@ -120,8 +121,9 @@ def _drain(
         if run is None or (batches and time.monotonic() >= deadline):
             break
         try:
-            for batch in drain_whole_or_halved(run, partial(_replan, pipeline, connections)):
+            for batch, committed in drain_whole_or_halved(run, partial(_replan, pipeline, connections)):
                 batches.append(batch)
+                last = committed
                 on_progress(batch)
         except BatchHeld as error:
             _log.warning("%s", error)

@@ -57,7 +57,7 @@ _log = logging.getLogger(__name__)
 MAX_EVOLUTION_ROUNDS = 8
 
 
-def drain_batch(run: BatchRun) -> BatchResult:
+def drain_batch(run: BatchRun) -> tuple[BatchResult, Committed]:
     """Take one planned batch from its first log object to its last. Raises every kind of ``SluiceError``.
 
     ``BatchHeld`` is raised once the log says that the batch is held, with its files.
@@ -86,15 +86,16 @@ def drain_batch(run: BatchRun) -> BatchResult:
         sweep_strays(run.pipeline, run.connections, run.table_uuid, run.batch.attempt)
     letters, now_us = owed.snapshot_id if owed else None, run.connections.now_us()
     run.log(FlushComplete(run.steps.durations_ms, letters, run.connections.run_id, now_us))
-    return BatchResult(
+    result = BatchResult(
         batch=run.batch,
         counts=logged.counts,
-        committed=committed,
+        snapshot_id=committed.snapshot_id,
         valid_through_ms=CommitSummary(logged.summary).valid_through_ms,
         durations_ms=run.steps.durations_ms,
         cpu_us=written.cpu_us,
         peak_task_rss_bytes=written.peak_task_rss_bytes,
     )
+    return result, committed
 
 
 def _warn_of_tombstones(batch: Batch, tombstones: int) -> None:

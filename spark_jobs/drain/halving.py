@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from spark_jobs.drain.batch_run import BatchResult, BatchRun
 from spark_jobs.drain.drain_batch import drain_batch
@@ -18,10 +19,15 @@ from spark_jobs.protocol.errors import BadRecord, SluiceError
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.spark.tasks import is_crash
 
+if TYPE_CHECKING:
+    from spark_jobs.commit.landing import Committed
+
 _log = logging.getLogger(__name__)
 
 
-def drain_whole_or_halved(run: BatchRun, replan: Callable[[OffsetRanges], BatchRun]) -> Iterator[BatchResult]:
+def drain_whole_or_halved(
+    run: BatchRun, replan: Callable[[OffsetRanges], BatchRun]
+) -> Iterator[tuple[BatchResult, Committed]]:
     """Commit the planned batch; when one of its tasks dies, all of it that is before the record to blame.
 
     Yields what was committed, one result normally. ``replan`` plans given ranges on the table as it is then.
@@ -44,7 +50,7 @@ def drain_whole_or_halved(run: BatchRun, replan: Callable[[OffsetRanges], BatchR
             suspects = rest(suspects, tried)
 
 
-def _drain_unless_it_dies(run: BatchRun) -> BatchResult | None:
+def _drain_unless_it_dies(run: BatchRun) -> tuple[BatchResult, Committed] | None:
     try:
         return drain_batch(run)
     except SluiceError as error:

@@ -70,7 +70,7 @@ def replay(
     with NoticeSender(pipeline, connections) as notices:
         for part in cut_into_batches(planned.ranges, room):
             run = _plan_batch(pipeline, connections, part, reason)
-            batches.append(drain_batch(run))
+            batches.append(drain_batch(run)[0])
             notices.tell()
             done += part.records
             on_progress(batches[-1], done, planned.records)

@@ -72,7 +72,7 @@ def test_progress_and_summary_tell_the_whole_story(new_lab: NewLab) -> None:
     assert stands.next_offsets == {int(p): end for p, end in ends.items()} == result.next_offsets
     assert stands.topic_id
     assert stands.cluster_id
-    assert stands.anchor == lab.table().metadata.current_snapshot_id == batch.committed.snapshot_id
+    assert stands.anchor == lab.table().metadata.current_snapshot_id == batch.snapshot_id
     assert [commit.attempt for commit in stands.last_commits] == [batch.batch.attempt]
     assert stands.pending_dead_letters is not None
     assert progress(lab, DEAD_LETTERS).has_landed(batch.batch.attempt)

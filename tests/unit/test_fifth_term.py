@@ -16,7 +16,6 @@ from assets.table_metadata import batch_line
 from cli import output
 from spark_jobs.books.entries import entry_of
 from spark_jobs.books.totals import Totals
-from spark_jobs.commit.landing import Committed
 from spark_jobs.drain.batch_run import BatchResult
 from spark_jobs.monitoring.metric_families import FAMILIES
 from spark_jobs.monitoring.metrics import _add_totals, _family
@@ -25,7 +24,7 @@ from spark_jobs.protocol.batch import Balance, BatchCounts, total, unbalanced
 from spark_jobs.protocol.commit_summary import CommitSummary, counts_summary
 from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, Written, outcome_from_json
 from spark_jobs.txlog.entries import ParquetWritten, entry_to_json, fold
-from tests.support.log_entries import TABLE_UUID, finished_phases, make_batch, make_progress, parquet_written
+from tests.support.log_entries import TABLE_UUID, finished_phases, make_batch, parquet_written
 
 if TYPE_CHECKING:
     from spark_jobs.txlog.entries import Attempt
@@ -92,8 +91,7 @@ def test_it_is_counted_and_scraped() -> None:
 @pytest.mark.parametrize("balance", [FIVE, Balance(rows=1_200)])
 def test_screens_show_it(balance: Balance) -> None:
     """The command line, Dagster's log and JSON name it beside the others, and nothing when there is none."""
-    committed = Committed(1, make_progress(), None, 0)
-    result = BatchResult(make_batch(), BatchCounts({0: balance}), committed, None, {"log": 3}, {}, 0)
+    result = BatchResult(make_batch(), BatchCounts({0: balance}), 1, None, {"log": 3}, {}, 0)
     has_term = balance is FIVE
     assert output.counts(balance).endswith(", 3 filtered") is has_term
     assert (", 3 filtered in 3 ms" in batch_line(result)) is has_term
