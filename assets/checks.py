@@ -8,17 +8,15 @@ from dagster import (
     AssetChecksDefinition,
     AssetCheckSeverity,
     AssetCheckSpec,
-    MetadataValue,
     ResourceParam,
     multi_asset_check,
 )
 
 from assets.failures import named_failures
 from assets.keys import step_name, table_key
-from assets.limits import checks_pool
+from assets.limits import CHECKS, pool_of
 from resources.sluice import Sluice
 from resources.spark import SparkSessions
-from spark_jobs.checks.check import Severity
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.health.judge import CheckResult, checks_of
 from spark_jobs.monitoring.audit_notes import audit_newest, is_due
@@ -36,7 +34,7 @@ def table_checks(pipeline: PipelineConfig) -> AssetChecksDefinition | None:
         name=step_name("check", pipeline.name),
         specs=specs,
         can_subset=True,
-        pool=checks_pool(pipeline),
+        pool=pool_of(pipeline, CHECKS),
     )
     def check_table(
         context: AssetCheckExecutionContext,
@@ -57,17 +55,16 @@ def table_checks(pipeline: PipelineConfig) -> AssetChecksDefinition | None:
 
 def asset_check_result(pipeline: PipelineConfig, result: CheckResult) -> AssetCheckResult:
     """Return a judgement as Dagster shows it."""
-    is_error = result.severity is Severity.ERROR
     return AssetCheckResult(
         passed=result.passed,
         asset_key=table_key(pipeline),
         check_name=result.name,
-        severity=AssetCheckSeverity.ERROR if is_error else AssetCheckSeverity.WARN,
+        severity=AssetCheckSeverity[result.severity.name],
         description=result.fact,
         metadata={
-            **({"what mends it": MetadataValue.text(result.mend)} if result.mend else {}),
-            "runbook": MetadataValue.text(result.runbook),
-            **{name: MetadataValue.float(float(number)) for name, number in result.numbers.items()},
+            **({"what mends it": result.mend} if result.mend else {}),
+            "runbook": result.runbook,
+            **{name: float(number) for name, number in result.numbers.items()},
         },
     )
 

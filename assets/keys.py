@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from dagster import AssetKey
 
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.upkeep.kind import UpkeepKind
 
 GROUP_TOPICS = "topics"
 GROUP_TABLES = "tables"
@@ -27,19 +26,14 @@ def table_key(pipeline: PipelineConfig) -> AssetKey:
     return AssetKey(pipeline.table.split("."))
 
 
-def txlog_key(pipeline: PipelineConfig) -> AssetKey:
-    """Return ``upkeep/<pipeline>/log``."""
-    return AssetKey([GROUP_UPKEEP, pipeline.name, "log"])
-
-
 def replay_key(pipeline: PipelineConfig) -> AssetKey:
     """Return ``replay/<pipeline>``."""
     return AssetKey(["replay", pipeline.name])
 
 
-def upkeep_key(pipeline: PipelineConfig, kind: UpkeepKind) -> AssetKey:
-    """Return ``upkeep/<pipeline>/<kind>``."""
-    return AssetKey([GROUP_UPKEEP, pipeline.name, kind.name])
+def upkeep_key(pipeline: PipelineConfig, kind: str) -> AssetKey:
+    """Return ``upkeep/<pipeline>/<kind>``; the transaction log's kind is ``log``."""
+    return AssetKey([GROUP_UPKEEP, pipeline.name, kind])
 
 
 def step_name(verb: str, name: str) -> str:
@@ -49,6 +43,6 @@ def step_name(verb: str, name: str) -> str:
     return f"{verb}_{spelled}{suffix}"
 
 
-def dagster_owners(owners: Iterable[str]) -> list[str]:
+def named_owners(owners: Iterable[str]) -> list[str]:
     """Return e-mail addresses as they are, and anything else as a team."""
     return [owner if "@" in owner or owner.startswith("team:") else f"team:{owner}" for owner in owners]

@@ -12,31 +12,16 @@ from spark_jobs.config.settings import PipelineConfig
 DRAIN_BUDGET_SECONDS = 300.0
 # The monitor fails a drain after this: the budget, the batch under way when it ends, start and recovery.
 DRAIN_MAX_RUNTIME_SECONDS = 900
-UPKEEP_MAX_RUNTIME_SECONDS = 1800
-CHECKS_MAX_RUNTIME_SECONDS = 1800
-QUALITY_MAX_RUNTIME_SECONDS = 1800
+OTHER_MAX_RUNTIME_SECONDS = 1800
+# Appending to a table; tidying up after that; judging its suites; judging it, which reads beside all others.
+DRAIN, UPKEEP, QUALITY, CHECKS = POOLS = ("drain", "upkeep", "quality", "checks")
 
 
-def drain_pool(pipeline: PipelineConfig) -> str:
-    """Return the pool of the runs that append to the table."""
-    return f"drain_{pipeline.table}"
-
-
-def upkeep_pool(pipeline: PipelineConfig) -> str:
-    """Return the pool of the runs that tidy up after the table's drains."""
-    return f"upkeep_{pipeline.table}"
-
-
-def quality_pool(pipeline: PipelineConfig) -> str:
-    """Return the pool of the runs that judge the table's suites."""
-    return f"quality_{pipeline.table}"
-
-
-def checks_pool(pipeline: PipelineConfig) -> str:
-    """Return the pool of the runs that judge the table; they read beside drains and upkeep."""
-    return f"checks_{pipeline.table}"
+def pool_of(pipeline: PipelineConfig, pool: str) -> str:
+    """Return the name of one of the table's pools."""
+    return f"{pool}_{pipeline.table}"
 
 
 def pools_of(pipeline: PipelineConfig) -> frozenset[str]:
     """Return all pools of the table."""
-    return frozenset(pool(pipeline) for pool in (drain_pool, upkeep_pool, quality_pool, checks_pool))
+    return frozenset(pool_of(pipeline, pool) for pool in POOLS)

@@ -14,7 +14,8 @@ from dagster import (
 )
 
 from assets.failures import named_failures
-from assets.keys import dagster_owners, step_name, table_key
+from assets.keys import named_owners, step_name, table_key
+from assets.limits import UPKEEP, pool_of
 from resources.sluice import Sluice
 from resources.spark import SparkSessions
 from spark_jobs.config.settings import PipelineConfig
@@ -33,8 +34,8 @@ def pipeline_asset(
     *,
     group: str,
     kinds: set[str],
-    pool: str,
     description: str,
+    pool: str = UPKEEP,
     verb: str | None = None,
     source: AssetKey | None = None,
     metadata: Mapping[str, Any] | None = None,
@@ -51,14 +52,16 @@ def pipeline_asset(
         deps=[source or table_key(pipeline)],
         group_name=group,
         kinds=kinds,
-        owners=dagster_owners(pipeline.owners),
+        owners=named_owners(pipeline.owners),
         tags={"sluice/pipeline": pipeline.name},
         description=description,
         metadata=metadata,
     )
 
     def asset_of(do: Work) -> AssetsDefinition:
-        @multi_asset(name=step_name(verb or work, pipeline.name), specs=[spec], pool=pool, **of_step)
+        @multi_asset(
+            name=step_name(verb or work, pipeline.name), specs=[spec], pool=pool_of(pipeline, pool), **of_step
+        )
         def step(
             context: AssetExecutionContext, sluice: ResourceParam[Sluice], spark: ResourceParam[SparkSessions]
         ) -> MaterializeResult[None]:

@@ -18,16 +18,17 @@ from dagster import (
 
 from assets.failures import named_failures
 from assets.keys import step_name, table_key
-from assets.limits import quality_pool
+from assets.limits import QUALITY, pool_of
 from resources.sluice import Sluice
 from resources.spark import SparkSessions
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.config.suites import Severity, Suite, When
+from spark_jobs.config.suites import Suite, When
 from spark_jobs.protocol import mends
 from spark_jobs.quality.results import SuiteResult
 
 # Offsets by partition, JSON, from which on a run judges; without it the last drain's batch.
 TAG_SINCE = "sluice/since"
+RUNBOOK = "docs/OPERATIONS.md#quality-and-held-batches"
 
 
 def quality_checks(pipeline: PipelineConfig) -> AssetChecksDefinition | None:
@@ -38,7 +39,7 @@ def quality_checks(pipeline: PipelineConfig) -> AssetChecksDefinition | None:
     @multi_asset_check(
         name=step_name("judge", pipeline.name),
         specs=[_spec(pipeline, suite) for suite in pipeline.quality],
-        pool=quality_pool(pipeline),
+        pool=pool_of(pipeline, QUALITY),
     )
     def judge_table(
         context: AssetCheckExecutionContext,
@@ -73,28 +74,26 @@ def _spec(pipeline: PipelineConfig, suite: Suite) -> AssetCheckSpec:
     return AssetCheckSpec(
         check_name(suite),
         asset=table_key(pipeline),
-        description=f"The suite `{suite.name}`, judged {when}. When it fails:"
-        " docs/OPERATIONS.md#quality-and-held-batches",
+        description=f"The suite `{suite.name}`, judged {when}. When it fails: {RUNBOOK}",
         metadata={"expectations": "\n".join(map(str, suite.expectations)), "when": suite.when.value},
     )
 
 
 def _result(pipeline: PipelineConfig, suite: Suite, result: SuiteResult, ranges: str) -> AssetCheckResult:
-    is_error = suite.severity is Severity.ERROR
-    mend = "list" if suite.when is When.GATE else None
+    is_held = suite.when is When.GATE and result.failed
     return AssetCheckResult(
         passed=result.is_met,
         asset_key=table_key(pipeline),
         check_name=check_name(suite),
-        severity=AssetCheckSeverity.ERROR if is_error else AssetCheckSeverity.WARN,
+        severity=AssetCheckSeverity[suite.severity.name],
         description="every expectation is met" if result.is_met else result.story,
         metadata={
-            "rows": MetadataValue.int(result.rows),
-            "unexpected_rows": MetadataValue.int(sum(each.unexpected for each in result.results)),
-            "offsets": MetadataValue.text("those of the held batch" if mend and result.failed else ranges),
+            "rows": result.rows,
+            "unexpected_rows": sum(each.unexpected for each in result.results),
+            "offsets": "those of the held batch" if is_held else ranges,
             "expectations": _table(result),
-            "runbook": MetadataValue.text("docs/OPERATIONS.md#quality-and-held-batches"),
-            **({"what mends it": MetadataValue.text(_mend(pipeline, suite))} if not result.is_met else {}),
+            "runbook": RUNBOOK,
+            **({} if result.is_met else {"what mends it": _mend(pipeline, suite)}),
         },
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dagster import (
     AssetExecutionContext,
@@ -11,12 +11,10 @@ from dagster import (
     BackfillPolicy,
     Config,
     DynamicPartitionsDefinition,
-    MetadataValue,
 )
 from pydantic import Field
 
 from assets.keys import GROUP_REPLAY, replay_key
-from assets.limits import upkeep_pool
 from assets.pipeline_asset import pipeline_asset
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.errors import SluiceError
@@ -73,12 +71,9 @@ def replay_asset(pipeline: PipelineConfig) -> AssetsDefinition:
         partitions_def=windows_of(pipeline),
         # A run a window: one that fails is seen, bounded and started again alone.
         backfill_policy=BackfillPolicy.multi_run(max_partitions_per_run=1),
-        pool=upkeep_pool(pipeline),
         config_schema=ReplayConfig.to_fields_dict(),
     )
-    def replay_window(
-        context: AssetExecutionContext, connections: Connections
-    ) -> Mapping[str, MetadataValue]:
+    def replay_window(context: AssetExecutionContext, connections: Connections) -> Mapping[str, Any]:
         from spark_jobs.replay.plan import ranges_of_window
         from spark_jobs.replay.replay import replay
 
@@ -94,13 +89,13 @@ def replay_asset(pipeline: PipelineConfig) -> AssetsDefinition:
             ),
         )
         return {
-            **{term: MetadataValue.int(n) for term, n in result.balance.items() if term != "gaps"},
-            "offsets": MetadataValue.int(sum(len(r) for r in result.ranges)),
-            "commits": MetadataValue.int(len(result.batches)),
-            "bytes_read": MetadataValue.int(sum(batch.counts.bytes_read for batch in result.batches)),
-            "ms": MetadataValue.int(sum(sum(b.durations_ms.values()) for b in result.batches)),
-            "ranges": MetadataValue.text(" ".join(map(str, result.ranges))),
-            "snapshots": MetadataValue.text(" ".join(str(b.snapshot_id) for b in result.batches)),
+            **{term: n for term, n in result.balance.items() if term != "gaps"},
+            "offsets": sum(len(r) for r in result.ranges),
+            "commits": len(result.batches),
+            "bytes_read": sum(batch.counts.bytes_read for batch in result.batches),
+            "ms": sum(sum(b.durations_ms.values()) for b in result.batches),
+            "ranges": " ".join(map(str, result.ranges)),
+            "snapshots": " ".join(str(b.snapshot_id) for b in result.batches),
         }
 
     return replay_window

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from dagster import MetadataValue, TableColumn, TableRecord, TableSchema
@@ -31,47 +31,45 @@ def batch_line(batch: BatchResult) -> str:
     )
 
 
-def drain_metadata(result: DrainResult) -> dict[str, MetadataValue]:
+def drain_metadata(result: DrainResult) -> dict[str, Any]:
     """Return the metadata of the run's one materialization."""
     described = _described(result.table, result.metadata) if result.metadata else {}
     return described | _figures(result) | _lists(result)
 
 
-def _described(table: str, metadata: TableMetadata) -> dict[str, MetadataValue]:
+def _described(table: str, metadata: TableMetadata) -> dict[str, Any]:
     snapshot = metadata.current_snapshot()
     summary = snapshot.summary if snapshot else None
-    rows = summary["total-records"] if summary else None
     columns = [
         TableColumn(name=field.name, type=str(field.field_type), description=field.doc)
         for field in metadata.schema().fields
     ]
     return {
-        "dagster/table_name": MetadataValue.text(table),
-        "dagster/row_count": MetadataValue.int(int(rows) if rows else 0),
+        "dagster/table_name": table,
+        "dagster/row_count": int(summary["total-records"] or 0) if summary else 0,
         "dagster/column_schema": MetadataValue.table_schema(TableSchema(columns)),
         "dagster/uri": MetadataValue.url(metadata.location),
-        "snapshot_id": MetadataValue.text(str(snapshot.snapshot_id) if snapshot else "none"),
+        "snapshot_id": str(snapshot.snapshot_id) if snapshot else "none",
     }
 
 
-def _figures(result: DrainResult) -> dict[str, MetadataValue]:
-    durations: dict[str, int] = {}
+def _figures(result: DrainResult) -> dict[str, Any]:
+    durations: Counter[str] = Counter()
     for batch in result.batches:
-        for step, milliseconds in batch.durations_ms.items():
-            durations[step] = durations.get(step, 0) + milliseconds
+        durations.update(batch.durations_ms)
     valid_through = result.valid_through_ms
     return {
-        **{term: MetadataValue.int(offsets) for term, offsets in result.balance.items()},
-        "bytes_read": MetadataValue.int(sum(batch.counts.bytes_read for batch in result.batches)),
-        "data_files": MetadataValue.int(sum(batch.counts.data_files for batch in result.batches)),
-        "file_bytes": MetadataValue.int(sum(batch.counts.file_bytes for batch in result.batches)),
-        "batches": MetadataValue.int(len(result.batches)),
-        "stopped": MetadataValue.text(result.stopped),
-        **_held(result),
+        **dict(result.balance.items()),
+        "bytes_read": sum(batch.counts.bytes_read for batch in result.batches),
+        "data_files": sum(batch.counts.data_files for batch in result.batches),
+        "file_bytes": sum(batch.counts.file_bytes for batch in result.batches),
+        "batches": len(result.batches),
+        "stopped": result.stopped,
+        **({"held": result.held[0].tell(result.pipeline)} if result.held else {}),
         **_lag_or_pause(result),
-        "recovery": MetadataValue.json(_recovery(result.recovery)),
+        "recovery": _recovery(result.recovery),
         **({"valid_through": MetadataValue.timestamp(valid_through / 1000)} if valid_through else {}),
-        **{f"{step}_ms": MetadataValue.int(total) for step, total in durations.items()},
+        **{f"{step}_ms": total for step, total in durations.items()},
     }
 
 
@@ -82,21 +80,17 @@ def _recovery(recovery: RecoveryResult) -> dict[str, Any]:
     return fields
 
 
-def _held(result: DrainResult) -> dict[str, MetadataValue]:
-    return {"held": MetadataValue.text(result.held[0].tell(result.pipeline))} if result.held else {}
-
-
-def _lag_or_pause(result: DrainResult) -> dict[str, MetadataValue]:
+def _lag_or_pause(result: DrainResult) -> dict[str, Any]:
     paused = result.paused
     if paused is not None:
-        return {"paused": MetadataValue.text(f"by {paused.actor}: {paused.reason}")}
-    return {"lag_records": MetadataValue.int(result.lag_records)}
+        return {"paused": f"by {paused.actor}: {paused.reason}"}
+    return {"lag_records": result.lag_records}
 
 
-def _lists(result: DrainResult) -> dict[str, MetadataValue]:
+def _lists(result: DrainResult) -> dict[str, Any]:
     shown = result.batches[-BATCHES_SHOWN:]
     return {
-        "next_offsets": MetadataValue.json(_by_partition(result.next_offsets)),
+        "next_offsets": {str(p): offset for p, offset in sorted(result.next_offsets.items())},
         "newest_batches": MetadataValue.table(
             [
                 TableRecord(
@@ -117,7 +111,3 @@ def _lists(result: DrainResult) -> dict[str, MetadataValue]:
             ),
         ),
     }
-
-
-def _by_partition(offsets: Mapping[int, int]) -> dict[str, int]:
-    return {str(partition): offset for partition, offset in sorted(offsets.items())}

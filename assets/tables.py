@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from assets.keys import GROUP_TABLES, table_key, topic_key
-from assets.limits import DRAIN_BUDGET_SECONDS, drain_pool
+from assets.limits import DRAIN, DRAIN_BUDGET_SECONDS
 from assets.pipeline_asset import pipeline_asset
 from spark_jobs.config.settings import PipelineConfig
 
@@ -26,7 +26,7 @@ def table_asset(pipeline: PipelineConfig) -> AssetsDefinition:
         source=topic_key(pipeline.topic),
         group=GROUP_TABLES,
         kinds={"iceberg", "kafka", "spark"},
-        pool=drain_pool(pipeline),
+        pool=DRAIN,
         description=f"Every record of the Kafka topic `{pipeline.topic}`, once, as a row of"
         f" `{pipeline.table}`; what cannot become a row is in `{pipeline.dead_letter_table}`.",
         metadata={

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from assets.keys import GROUP_UPKEEP, txlog_key, upkeep_key
-from assets.limits import UPKEEP_MAX_RUNTIME_SECONDS, upkeep_pool
+from assets.keys import GROUP_UPKEEP, upkeep_key
+from assets.limits import OTHER_MAX_RUNTIME_SECONDS
 from assets.pipeline_asset import pipeline_asset
 from spark_jobs.books.entries import books_of
 from spark_jobs.config.settings import PipelineConfig
@@ -34,10 +34,9 @@ def _txlog_asset(pipeline: PipelineConfig) -> AssetsDefinition:
     @pipeline_asset(
         pipeline,
         "checkpoint",
-        txlog_key(pipeline),
+        upkeep_key(pipeline, "log"),
         group=GROUP_UPKEEP,
         kinds={"iceberg"},
-        pool=upkeep_pool(pipeline),
         description=f"What every run did to `{pipeline.table}`, phase by phase. Finished attempts are"
         f" folded into the books, the table `{books_of(pipeline.table)}`: recovery then has few objects to"
         " list, and what was done stays for SQL and `./sluice history`.",
@@ -47,7 +46,7 @@ def _txlog_asset(pipeline: PipelineConfig) -> AssetsDefinition:
         from spark_jobs.replay.settle import settle_left_replays
 
         # The longest any run may last: a replay that is older is dead.
-        before_us = connections.now_us() - UPKEEP_MAX_RUNTIME_SECONDS * 1_000_000
+        before_us = connections.now_us() - OTHER_MAX_RUNTIME_SECONDS * 1_000_000
         settle_left_replays(pipeline, connections, before_us=before_us)
         return dataclasses.asdict(checkpoint(pipeline, connections))
 
@@ -58,11 +57,10 @@ def _upkeep_asset(pipeline: PipelineConfig, kind: UpkeepKind) -> AssetsDefinitio
     @pipeline_asset(
         pipeline,
         "upkeep",
-        upkeep_key(pipeline, kind),
+        upkeep_key(pipeline, kind.name),
         verb=f"upkeep_{kind.name}",
         group=GROUP_UPKEEP,
         kinds={"iceberg", "spark"},
-        pool=upkeep_pool(pipeline),
         description=kind.description.format(table=pipeline.table)
         + f" The dead-letter table `{pipeline.dead_letter_table}` and the namespace's books with it."
         + f" By hand: `{mends.command('upkeep', pipeline.name, f'--only {kind.name}')}`.",

@@ -19,7 +19,7 @@ from orchestration.run_requests import RunHistory
 from orchestration.triggers import Backlog, should_drain, state_key, uncompacted_files
 from resources.sluice import Sluice
 from spark_jobs.drain.planning import bytes_per_record
-from spark_jobs.monitoring.survey import Problem, Surveyed, TableState
+from spark_jobs.monitoring.survey import Problem, Surveyed
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.protocol.source import drain_refusal
@@ -38,7 +38,7 @@ SECONDS_BETWEEN_TICKS = 5
 def backlog_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice]) -> SensorResult:
     """One tick. The cursor remembers only which problems and pauses were already logged."""
     announce_pools(context.instance, sluice.config.pipelines)
-    looks = sluice.survey()
+    looks = sluice.surveyor.survey()
     now = time.time()
     history = RunHistory(context.instance, drain_job.name, now)
     problems = {look.pipeline.name: str(look.error) for look in looks if isinstance(look, Problem)}
@@ -67,15 +67,18 @@ def backlog_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluic
 
 def backlog_of(look: Surveyed, now: float) -> Backlog:
     """What waits in the topic beyond the table; ``now`` is seconds since the epoch."""
-    next_offsets = look.table.progress.next_offsets if look.table else {}
-    records = look.source.lag(next_offsets)
-    table = look.table
+    if (table := look.table) is None:
+        records = look.source.lag({})
+        return Backlog(records, records * bytes_per_record(None), seconds_since_commit=None)
+    progress, records = table.progress, look.source.lag(table.progress.next_offsets)
+    # A tick comes every few seconds and asks no leader: a run for a log that was cut names it itself.
+    refusal = drain_refusal(progress, look.source, table=look.pipeline.table, ask_leader=None)
     return Backlog(
-        records=records,
-        bytes=records * bytes_per_record(look.table.progress.last_drain if look.table else None),
-        seconds_since_commit=now - look.table.committed_at_ms / 1000 if look.table else None,
-        disagreement=_disagreement(look, look.table) if look.table else None,
-        uncompacted_files=uncompacted_files(table.summary, table.progress.compacted_files) if table else 0,
+        records,
+        records * bytes_per_record(progress.last_drain),
+        seconds_since_commit=now - table.committed_at_ms / 1000,
+        disagreement=refusal.message if refusal is not None else None,
+        uncompacted_files=uncompacted_files(table.summary, progress.compacted_files),
     )
 
 
@@ -100,15 +103,7 @@ def _request(look: Surveyed, history: RunHistory, now: float) -> RunRequest | No
 def _held(look: Surveyed, sluice: Sluice, now: float) -> str | None:
     """Why no drain could commit anything, when a batch waits for an operator."""
     try:
-        held = sluice.held(look, round(now * 1e6))
+        held = sluice.surveyor.held(look, round(now * 1e6))
     except SluiceError:
         return None  # the run itself says what is wrong with the log
-    if not held:
-        return None
-    return held[0].tell(look.pipeline.name)
-
-
-def _disagreement(look: Surveyed, table: TableState) -> str | None:
-    # A tick comes every few seconds and asks no leader: a run for a log that was cut names it itself.
-    refusal = drain_refusal(table.progress, look.source, table=look.pipeline.table, ask_leader=None)
-    return refusal.message if refusal is not None else None
+    return held[0].tell(look.pipeline.name) if held else None

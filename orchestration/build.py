@@ -5,6 +5,7 @@ from __future__ import annotations
 from dagster import Definitions, in_process_executor
 
 from assets.checks import table_checks
+from assets.limits import CHECKS, QUALITY
 from assets.quality_checks import quality_checks
 from assets.replays import replay_asset
 from assets.tables import table_asset
@@ -13,7 +14,7 @@ from assets.upkeep import upkeep_assets
 from orchestration.backlog_sensor import backlog_sensor
 from orchestration.checks_schedule import checks_schedule
 from orchestration.event_log_upkeep import event_log_upkeep_job, event_log_upkeep_schedule
-from orchestration.jobs import checks_job, drain_job, quality_job, upkeep_job
+from orchestration.jobs import drain_job, judging_job, upkeep_job
 from orchestration.quality_sensor import quality_sensor
 from orchestration.upkeep_sensor import upkeep_sensor
 from orchestration.windows_sensor import windows_sensor
@@ -37,8 +38,8 @@ def build_definitions(config: SluiceConfig) -> Definitions:
         asset_checks=[*checks, *suites],
         jobs=[
             *([drain_job, upkeep_job] if pipelines else []),
-            *([checks_job(checks)] if checks else []),
-            *([quality_job(suites)] if suites else []),
+            *([judging_job(CHECKS, checks)] if checks else []),
+            *([judging_job(QUALITY, suites)] if suites else []),
             event_log_upkeep_job,
         ],
         sensors=[

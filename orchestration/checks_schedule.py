@@ -9,7 +9,7 @@ from dagster import (
     schedule,
 )
 
-from orchestration.jobs import CHECKS
+from assets.limits import CHECKS
 from orchestration.run_requests import UNDER_WAY
 
 EVERY_FIVE_MINUTES = "*/5 * * * *"

@@ -18,7 +18,7 @@ from dagster import (
     op,
 )
 
-from assets.limits import UPKEEP_MAX_RUNTIME_SECONDS
+from assets.limits import OTHER_MAX_RUNTIME_SECONDS
 from orchestration.jobs import run_tags
 
 FINISHED = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
@@ -74,7 +74,7 @@ def delete_old_event_logs(context: OpExecutionContext) -> None:
     context.log.info("deleted %s runs created before %s", deleted, before.isoformat(timespec="seconds"))
 
 
-@job(name="event_log_upkeep", tags=run_tags(UPKEEP_MAX_RUNTIME_SECONDS))
+@job(name="event_log_upkeep", tags=run_tags(OTHER_MAX_RUNTIME_SECONDS))
 def event_log_upkeep_job() -> None:
     """Delete this code location's runs older than two days with their event logs."""
     delete_old_event_logs()

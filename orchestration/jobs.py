@@ -12,19 +12,16 @@ from dagster import AssetSelection, define_asset_job
 
 from assets.failures import NO_RETRY_TAGS
 from assets.keys import GROUP_TABLES, GROUP_UPKEEP
-from assets.limits import (
-    CHECKS_MAX_RUNTIME_SECONDS,
-    DRAIN_MAX_RUNTIME_SECONDS,
-    QUALITY_MAX_RUNTIME_SECONDS,
-    UPKEEP_MAX_RUNTIME_SECONDS,
-)
+from assets.limits import CHECKS, DRAIN_MAX_RUNTIME_SECONDS, OTHER_MAX_RUNTIME_SECONDS, QUALITY
 
 if TYPE_CHECKING:
     from dagster import AssetChecksDefinition
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
-CHECKS = "checks"
-QUALITY = "quality"
+_JUDGED = {
+    CHECKS: "Judges every pipeline by the built-in checks; hourly it audits the newest records.",
+    QUALITY: "Judges the quality suites of the selected pipelines on what was committed.",
+}
 
 
 def run_tags(max_runtime_seconds: int) -> dict[str, str]:
@@ -43,25 +40,15 @@ upkeep_job = define_asset_job(
     "upkeep",
     AssetSelection.groups(GROUP_UPKEEP),
     description="Does the selected upkeep: compaction, snapshots, manifests, orphans, transaction logs.",
-    tags=run_tags(UPKEEP_MAX_RUNTIME_SECONDS),
+    tags=run_tags(OTHER_MAX_RUNTIME_SECONDS),
 )
 
 
-def checks_job(checks: Sequence[AssetChecksDefinition]) -> UnresolvedAssetJobDefinition:
-    """Return the job of the built-in checks; none of them writes to a table."""
+def judging_job(name: str, checks: Sequence[AssetChecksDefinition]) -> UnresolvedAssetJobDefinition:
+    """Return the job ``checks`` or ``quality``, which people may launch too; neither writes to a table."""
     return define_asset_job(
-        CHECKS,
+        name,
         AssetSelection.checks(*checks),
-        description="Judges every pipeline by the built-in checks; hourly it audits the newest records.",
-        tags=run_tags(CHECKS_MAX_RUNTIME_SECONDS),
-    )
-
-
-def quality_job(suites: Sequence[AssetChecksDefinition]) -> UnresolvedAssetJobDefinition:
-    """Return the job that judges suites; a person may launch it for any pipeline."""
-    return define_asset_job(
-        QUALITY,
-        AssetSelection.checks(*suites),
-        description="Judges the quality suites of the selected pipelines on what was committed.",
-        tags=run_tags(QUALITY_MAX_RUNTIME_SECONDS),
+        description=_JUDGED[name],
+        tags=run_tags(OTHER_MAX_RUNTIME_SECONDS),
     )

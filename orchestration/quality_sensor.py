@@ -1,6 +1,5 @@
 """The sensor that has suites judged: on what was committed since it last asked, and when a batch is held."""
 
-import hashlib
 import json
 import time
 from typing import Any
@@ -16,9 +15,10 @@ from dagster import (
 )
 
 from assets.keys import table_key
+from assets.limits import QUALITY
 from assets.quality_checks import TAG_SINCE, check_name
-from orchestration.jobs import QUALITY
 from orchestration.run_requests import TAG_PIPELINE
+from orchestration.triggers import short_hash
 from resources.sluice import Sluice
 from spark_jobs.monitoring.survey import Surveyed
 from spark_jobs.protocol.errors import SluiceError
@@ -38,7 +38,7 @@ def quality_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluic
     """One tick. The cursor is, by pipeline, the state up to which a run was asked for."""
     requested: dict[str, Any] = json.loads(context.cursor) if context.cursor else {}
     requests = []
-    for look in sluice.survey():
+    for look in sluice.surveyor.survey():
         if not isinstance(look, Surveyed) or look.table is None or not look.pipeline.quality:
             continue
         name, state = look.pipeline.name, _state(look, sluice)
@@ -57,16 +57,14 @@ def _state(look: Surveyed, sluice: Sluice) -> dict[str, Any] | None:
         return None
     try:
         waits = look.source.lag(table.progress.next_offsets) > 0
-        held = sluice.held(look, time.time_ns() // 1000) if look.pipeline.gates and waits else ()
+        held = sluice.surveyor.held(look, time.time_ns() // 1000) if look.pipeline.gates and waits else ()
     except SluiceError:
         held = ()
-    offsets = {str(p): offset for p, offset in sorted(table.progress.next_offsets.items())}
-    attempts = [each.batch.attempt for each in held]
     return {
         "table": table.uuid,
         "generation": table.progress.generation,
-        "offsets": offsets,
-        "held": attempts,
+        "offsets": {str(p): offset for p, offset in sorted(table.progress.next_offsets.items())},
+        "held": [each.batch.attempt for each in held],
     }
 
 
@@ -77,12 +75,8 @@ def _request(look: Surveyed, before: dict[str, Any] | None, state: dict[str, Any
     since = {TAG_SINCE: json.dumps(before["offsets"])} if before is not None and is_same else {}
     key = table_key(look.pipeline)
     return RunRequest(
-        run_key=f"{look.pipeline.name}:{_short(state)}",
+        run_key=f"{look.pipeline.name}:{short_hash(state)}",
         asset_selection=[],
         asset_check_keys=[AssetCheckKey(key, check_name(suite)) for suite in look.pipeline.quality],
         tags={TAG_PIPELINE: look.pipeline.name, **since},
     )
-
-
-def _short(state: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()[:16]

@@ -88,8 +88,12 @@ def state_key(pipeline: PipelineConfig, table_state: object) -> str:
 
     ``table_state`` is JSON-able: table uuid, generation and next offsets, or None without a table.
     """
-    state = json.dumps([pipeline.model_dump(mode="json"), table_state], sort_keys=True)
-    return hashlib.sha256(state.encode()).hexdigest()[:16]
+    return short_hash([pipeline.model_dump(mode="json"), table_state])
+
+
+def short_hash(value: object) -> str:
+    """Return 16 hex digits that stand for a JSON-able value."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def retry_delay_seconds(attempts_made: int) -> float:

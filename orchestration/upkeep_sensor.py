@@ -18,7 +18,7 @@ from dagster import (
     sensor,
 )
 
-from assets.keys import table_key, txlog_key, upkeep_key
+from assets.keys import table_key, upkeep_key
 from orchestration.jobs import drain_job, upkeep_job
 from orchestration.run_requests import RunHistory
 from orchestration.triggers import state_key
@@ -44,7 +44,7 @@ UNFINISHED_SECONDS = 120.0
 def upkeep_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice]) -> SensorResult:
     """One tick. The cursor remembers since when each pipeline is watched: no orphan is older than that."""
     now = time.time()
-    looks = sluice.upkeep(int(now * 1_000_000))
+    looks = sluice.surveyor.upkeep(int(now * 1_000_000))
     drains = RunHistory(context.instance, drain_job.name, now)
     upkeeps = RunHistory(context.instance, upkeep_job.name, now)
     states = [look for look in looks if not isinstance(look, Problem)]
@@ -84,10 +84,10 @@ def _fold(state: UpkeepState, history: RunHistory, now: float) -> Iterator[RunRe
     owed = state.oldest_owed
     if is_due(state.finished - state.without_notice):
         reason = f"{state.finished - state.without_notice} finished attempts"
-        yield from _request(txlog_key(state.pipeline), state, history, "log", reason)
+        yield from _request(upkeep_key(state.pipeline, "log"), state, history, "log", reason)
     elif owed and owed.started_at_us < (now - UNFINISHED_SECONDS) * 1_000_000:
         reason = f"the webhook did not take the notice of {owed.uuid}"
-        yield from _request(txlog_key(state.pipeline), state, history, "notices", reason)
+        yield from _request(upkeep_key(state.pipeline, "log"), state, history, "notices", reason)
 
 
 def _tidy(
@@ -104,7 +104,7 @@ def _tidy(
         seconds_since=seconds_since,
     )
     for upkeep in due:
-        key = upkeep_key(state.pipeline, upkeep.kind)
+        key = upkeep_key(state.pipeline, upkeep.kind.name)
         yield from _request(key, state, history, upkeep.kind.name, upkeep.reason)
 
 
@@ -124,6 +124,6 @@ def _seconds_since(
     ages = {}
     for kind in KINDS:
         if kind.goes_by_clock:
-            last = instance.get_latest_materialization_event(upkeep_key(state.pipeline, kind))
+            last = instance.get_latest_materialization_event(upkeep_key(state.pipeline, kind.name))
             ages[kind.name] = now - max(since[state.pipeline.name], last.timestamp if last else 0.0)
     return ages

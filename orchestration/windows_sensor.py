@@ -33,7 +33,7 @@ def windows_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluic
     """One tick."""
     requests: list[Request] = []
     problems = []
-    for look in sluice.survey():
+    for look in sluice.surveyor.survey():
         if isinstance(look, Problem):
             problems.append(f"{look.pipeline.name}: {look.error}")
         elif look.table is not None:

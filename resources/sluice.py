@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING
 from resources.connections import open_connections
 from resources.spark import SparkSessions
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
-from spark_jobs.monitoring.checkup import Health
-from spark_jobs.monitoring.survey import Problem, Surveyed, Surveyor
-from spark_jobs.monitoring.upkeep_survey import UpkeepState
-from spark_jobs.recovery.recovered import HeldBatch
+from spark_jobs.monitoring.checkup import Health, check_up
+from spark_jobs.monitoring.survey import Surveyor
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
@@ -28,7 +26,7 @@ class Sluice:
 
     def __init__(self, config: SluiceConfig) -> None:
         self.config = config
-        self._surveyor = Surveyor(config)
+        self.surveyor = Surveyor(config)
 
     def connections(
         self, pipeline: str, sessions: SparkSessions, *, kind: str, run_id: str
@@ -38,21 +36,7 @@ class Sluice:
             self.config, pipeline, kind=kind, actor=ACTOR, run_id=run_id, sessions=sessions
         )
 
-    def survey(self) -> list[Surveyed | Problem]:
-        """Look once at every pipeline's topic and table."""
-        return self._surveyor.survey()
-
     def check_up(self, pipeline: PipelineConfig) -> Health:
         """Look once at one pipeline for the built-in checks."""
-        from spark_jobs.monitoring.checkup import check_up  # noqa: PLC0415  (only where checks run)
-
         (health,) = check_up(Surveyor(self.config.model_copy(update={"pipelines": (pipeline,)})))
         return health
-
-    def held(self, surveyed: Surveyed, now_us: int) -> tuple[HeldBatch, ...]:
-        """Return a pipeline's batches that wait for an operator."""
-        return self._surveyor.held(surveyed, now_us)
-
-    def upkeep(self, now_us: int) -> list[UpkeepState | Problem]:
-        """Look once at what every pipeline's upkeep is decided by."""
-        return self._surveyor.upkeep(now_us)

@@ -15,6 +15,7 @@ from orchestration.build import build_definitions
 from resources.sluice import Sluice
 from servers.dagster import prepare_dagster_home
 from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig
+from spark_jobs.monitoring.survey import Surveyor
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +29,7 @@ CONFIG = SluiceConfig(
 )
 
 
-class Blind(Sluice):
+class Blind(Surveyor):
     """Sees no pipeline, so that a tick asks no server."""
 
     def survey(self) -> list:  # type: ignore[type-arg]
@@ -60,9 +61,11 @@ def _let_go(instance: DagsterInstance, pool: str) -> int:
 def test_a_pool_is_limited_from_its_first_runs_on(tmp_path: Path) -> None:
     """The first tick announces every pool; one that nobody announced lets both through at first sight."""
     prepare_dagster_home(tmp_path)
+    sluice = Sluice(CONFIG)
+    sluice.surveyor = Blind(CONFIG)
     with DagsterInstance.from_config(str(tmp_path)) as instance:
         with build_sensor_context(
-            instance=instance, resources={"sluice": Blind(CONFIG)}, definitions=build_definitions(CONFIG)
+            instance=instance, resources={"sluice": sluice}, definitions=build_definitions(CONFIG)
         ) as context:
             backlog_sensor(context)
         assert {pool: _let_go(instance, pool) for pool in pools_of(ORDERS)} == dict.fromkeys(

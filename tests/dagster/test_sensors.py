@@ -192,9 +192,9 @@ def test_fifty_pipelines_are_looked_at_within_two_seconds(
     scene = scene_of(kafka, sqlite_catalog_properties, folder, instance, *pipelines)
     for pipeline in pipelines:
         scene.make_table(pipeline, 0)
-    scene.sluice.survey()
+    scene.sluice.surveyor.survey()
     started = time.perf_counter()
-    looked = scene.sluice.survey()
+    looked = scene.sluice.surveyor.survey()
     seconds = time.perf_counter() - started
     assert len(looked) == 50
     assert seconds < 2.0
