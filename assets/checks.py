@@ -26,7 +26,15 @@ from spark_jobs.protocol.errors import SluiceError
 
 def table_checks(pipeline: PipelineConfig) -> AssetChecksDefinition | None:
     """Return a pipeline's checks, in one step as one look serves them all; None when all are off."""
-    specs = _specs(pipeline)
+    specs = [
+        AssetCheckSpec(
+            check.name,
+            asset=table_key(pipeline),
+            description=f"{check.meaning} When it fails: {check.runbook}",
+            metadata={"severity": pipeline.checks.severity_of(check).value},
+        )
+        for check in checks_of(pipeline)
+    ]
     if not specs:
         return None
 
@@ -46,15 +54,12 @@ def table_checks(pipeline: PipelineConfig) -> AssetChecksDefinition | None:
             if _audit_when_due(context, sluice, spark, health):
                 health = sluice.check_up(pipeline)
         selected = {key.name for key in context.selected_asset_check_keys}
-        yield from (
-            asset_check_result(pipeline, result) for result in health.results if result.name in selected
-        )
+        yield from (_result(pipeline, result) for result in health.results if result.name in selected)
 
     return check_table
 
 
-def asset_check_result(pipeline: PipelineConfig, result: CheckResult) -> AssetCheckResult:
-    """Return a judgement as Dagster shows it."""
+def _result(pipeline: PipelineConfig, result: CheckResult) -> AssetCheckResult:
     return AssetCheckResult(
         passed=result.passed,
         asset_key=table_key(pipeline),
@@ -87,15 +92,3 @@ def _audit_when_due(
         return False
     context.log.info("audited the newest %d offsets: %s", note.offsets, note)
     return True
-
-
-def _specs(pipeline: PipelineConfig) -> list[AssetCheckSpec]:
-    return [
-        AssetCheckSpec(
-            check.name,
-            asset=table_key(pipeline),
-            description=f"{check.meaning} When it fails: {check.runbook}",
-            metadata={"severity": pipeline.checks.severity_of(check).value},
-        )
-        for check in checks_of(pipeline)
-    ]

@@ -1,11 +1,16 @@
-"""The Iceberg tables: materializing one drains its topic until it has caught up or its time is used."""
+"""The Iceberg tables: materializing one drains its topic until it has caught up or its time is used.
+
+The Kafka topics are external assets: Sluice reads them, it does not make them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from assets.keys import GROUP_TABLES, table_key, topic_key
+from dagster import AssetSpec
+
+from assets.keys import GROUP_TABLES, GROUP_TOPICS, table_key, topic_key
 from assets.limits import DRAIN, DRAIN_BUDGET_SECONDS
 from assets.pipeline_asset import pipeline_asset
 from spark_jobs.config.settings import PipelineConfig
@@ -14,6 +19,20 @@ if TYPE_CHECKING:
     from dagster import AssetExecutionContext, AssetsDefinition, MetadataValue
 
     from spark_jobs.connections.connect import Connections
+
+
+def topic_assets(pipelines: Iterable[PipelineConfig]) -> list[AssetSpec]:
+    """Return one asset per topic, also when several pipelines read it."""
+    return [
+        AssetSpec(
+            topic_key(topic),
+            group_name=GROUP_TOPICS,
+            kinds={"kafka"},
+            description=f"The Kafka topic `{topic}`.",
+            metadata={"topic": topic},
+        )
+        for topic in dict.fromkeys(pipeline.topic for pipeline in pipelines)
+    ]
 
 
 def table_asset(pipeline: PipelineConfig) -> AssetsDefinition:

@@ -11,6 +11,8 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
+from bootstrap.install import say
+
 BROWSER = "chromium"
 BROWSER_TESTS = "tests/browser"
 # Every Debian has its own current Chromium and no older one, so there is no version to pin.
@@ -39,7 +41,7 @@ def ensure_browser() -> bool:
         return True
     why = _obstacle()
     if why is None:
-        _say(f"Installing {BROWSER} for the browser's test, once (130 MB).")
+        say(f"Installing {BROWSER} for the browser's test, once (130 MB).")
         quiet = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
         for command in INSTALL:
             outcome = subprocess.run(command, env=quiet, check=False, stdout=sys.stderr)
@@ -48,7 +50,7 @@ def ensure_browser() -> bool:
                 break
         else:
             return True
-    _say(MISSING.format(why=why))
+    say(MISSING.format(why=why))
     return False
 
 
@@ -56,7 +58,3 @@ def _obstacle() -> str | None:
     if not shutil.which("apt-get"):
         return "no apt-get"
     return None if os.geteuid() == 0 else "only root may install packages"
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

@@ -8,20 +8,12 @@ from bootstrap.places import Places
 
 FOREIGN_NAMES = frozenset(
     {
-        "PYTHONHOME",
-        "PYTHONPATH",
+        *("PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV", "DAGSTER_HOME"),
+        *("SPARK_HOME", "SPARK_REMOTE", "SPARK_CONF_DIR", "SPARK_LOCAL_DIRS"),
+        *("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYSPARK_SUBMIT_ARGS"),
         # Set in many images against litter in source folders. Ours goes elsewhere, and without it every start
         # compiles all that it imports again: twice the time.
         "PYTHONDONTWRITEBYTECODE",
-        "SPARK_HOME",
-        "SPARK_REMOTE",
-        "SPARK_CONF_DIR",
-        "SPARK_LOCAL_DIRS",
-        "PYSPARK_PYTHON",
-        "PYSPARK_DRIVER_PYTHON",
-        "PYSPARK_SUBMIT_ARGS",
-        "DAGSTER_HOME",
-        "VIRTUAL_ENV",
     }
 )
 FOREIGN_PREFIX = "PYICEBERG_"

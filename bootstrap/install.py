@@ -80,7 +80,7 @@ def _install(places: Places, dependency_set: str) -> None:
     draft = places.stamp.with_suffix(".draft")
     draft.write_text(lock_key(dependency_set))
     draft.replace(places.stamp)
-    _say("Set-up is done.\n")
+    say("Set-up is done.\n")
 
 
 def _uv(places: Places) -> Path:
@@ -90,17 +90,9 @@ def _uv(places: Places) -> Path:
     if not (folder / "bin" / "uv").exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as draft:
-            command = [
-                "install",
-                "--quiet",
-                "--root-user-action",
-                "ignore",
-                "--no-deps",
-                "--only-binary",
-                ":all:",
-                "--require-hashes",
-            ]
-            _run([*_pip(), *command, "--target", f"{draft}/uv", "--requirement", UV_LOCK], dict(os.environ))
+            command = [*_pip(), "install", "--quiet", "--root-user-action", "ignore", "--no-deps"]
+            command += ["--only-binary", ":all:", "--require-hashes", "--target", f"{draft}/uv"]
+            _run([*command, "--requirement", UV_LOCK], dict(os.environ))
             shutil.rmtree(folder, ignore_errors=True)
             Path(draft, "uv").rename(folder)
     return folder / "bin" / "uv"
@@ -118,11 +110,7 @@ def _pip_variables() -> dict[str, str]:
 
 def _uv_environment(places: Places) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONHOME"}}
-    ours = {
-        "UV_CACHE_DIR": str(places.packages),
-        "UV_PYTHON_DOWNLOADS": "never",
-        "UV_NO_CONFIG": "1",
-    }
+    ours = {"UV_CACHE_DIR": str(places.packages), "UV_PYTHON_DOWNLOADS": "never", "UV_NO_CONFIG": "1"}
     return kept | _pip_variables() | ours
 
 
@@ -148,7 +136,7 @@ def _link(places: Places) -> None:
 def _announce(places: Places, dependency_set: str) -> None:
     count = sum("==" in line for line in lock_path(dependency_set).read_text().splitlines())
     tools = " and test tools" if dependency_set == "dev" else ""
-    _say(
+    say(
         "First, Sluice sets itself up, once.\n"
         f"  Downloads  {count} Python packages{tools}, {_MEGABYTES[dependency_set]} MB (PySpark is 430),\n"
         "             and Kafka's and Iceberg's jars, 106 MB.\n"
@@ -165,10 +153,11 @@ def _exclusive(cache: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            _say("Another set-up is running; waiting for it.")
+            say("Another set-up is running; waiting for it.")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Print a line to standard error."""
     print(text, file=sys.stderr, flush=True)

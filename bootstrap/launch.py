@@ -13,17 +13,8 @@ from bootstrap.install import SetupError, ensure_installed, fetch_jars
 from bootstrap.places import BENCH_JARS_LOCK, ROOT, TEST_JARS_LOCK, Places, user_cache
 
 SOURCES = (
-    "sluice",
-    "bootstrap",
-    "cli",
-    "servers",
-    "orchestration",
-    "assets",
-    "resources",
-    "spark_jobs",
-    "bench",
-    "prove",
-    "tests",
+    *("sluice", "bootstrap", "cli", "servers", "orchestration", "assets", "resources", "spark_jobs"),
+    *("bench", "prove", "tests"),
 )
 
 # The whole suite in two processes, a file at a time; tests/support/run_order.py lets long ones begin first.

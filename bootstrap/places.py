@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,47 +22,24 @@ def user_cache() -> Path:
     return (Path(base) if Path(base).is_absolute() else Path.home() / ".cache") / "sluice"
 
 
-@dataclass(frozen=True)
 class Places:
     """One clone's places. The environment is the clone's own; its files are links into the shared cache."""
 
-    cache: Path
-    clone: Path = ROOT
-
-    @property
-    def packages(self) -> Path:
-        """Return uv's cache; on the environment's file system, or files would be copied instead of linked."""
-        return self.cache / "packages"
-
-    @property
-    def environment(self) -> Path:
-        """Return the clone's Python environment."""
-        return self.cache / "env" / hashlib.sha256(str(self.clone).encode()).hexdigest()[:12]
-
-    @property
-    def python(self) -> Path:
-        """Return the environment's interpreter."""
-        return self.environment / "bin" / "python"
-
-    @property
-    def bytecode(self) -> Path:
-        """Compiled Python files, beside the sources of neither the clone nor the packages."""
-        return self.environment / "bytecode"
-
-    @property
-    def stamp(self) -> Path:
-        """Return the file that names the lock which the environment holds; written last."""
-        return self.environment / "sluice-setup"
-
-    @property
-    def link(self) -> Path:
-        """Return the environment as editors and people look for it."""
-        return self.clone / ".venv"
-
-    @property
-    def pyiceberg_home(self) -> Path:
-        """Holds a PyIceberg configuration that says nothing, found before any of the user's."""
-        return self.environment / "pyiceberg"
+    def __init__(self, cache: Path, clone: Path = ROOT) -> None:
+        self.cache = cache
+        self.clone = clone
+        # uv's cache; on the environment's file system, or files would be copied instead of linked.
+        self.packages = cache / "packages"
+        self.environment = cache / "env" / hashlib.sha256(str(clone).encode()).hexdigest()[:12]
+        self.python = self.environment / "bin" / "python"
+        # Compiled Python files, beside the sources of neither the clone nor the packages.
+        self.bytecode = self.environment / "bytecode"
+        # Names the lock which the environment holds; written last.
+        self.stamp = self.environment / "sluice-setup"
+        # The environment as editors and people look for it.
+        self.link = clone / ".venv"
+        # Holds a PyIceberg configuration that says nothing, found before any of the user's.
+        self.pyiceberg_home = self.environment / "pyiceberg"
 
 
 def lock_path(dependency_set: str) -> Path:

@@ -57,7 +57,7 @@ def connections_for(
         config,
         pipeline.name,
         kind=kind,
-        actor=_person(),
+        actor=f"{getpass.getuser()}@{socket.gethostname()}",
         run_id=f"cli-{uuid.uuid4()}",
         needs_kafka=needs_kafka,
     )
@@ -78,8 +78,3 @@ def verdict(result: AuditResult) -> str:
         else ""
     )
     return f"every record is in the table once, unchanged{removed}{gone}"
-
-
-def _person() -> str:
-    """Return who typed the command, for the history: ``user@host``."""
-    return f"{getpass.getuser()}@{socket.gethostname()}"

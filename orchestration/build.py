@@ -8,8 +8,7 @@ from assets.checks import table_checks
 from assets.limits import CHECKS, QUALITY
 from assets.quality_checks import quality_checks
 from assets.replays import replay_asset
-from assets.tables import table_asset
-from assets.topics import topic_assets
+from assets.tables import table_asset, topic_assets
 from assets.upkeep import upkeep_assets
 from orchestration.backlog_sensor import backlog_sensor
 from orchestration.checks_schedule import checks_schedule

@@ -33,9 +33,7 @@ def open_connections(
     Leaving by anything but a named error (a termination, Ctrl-C, a bug) interrupts the Spark work of the
     attempt that was under way: on a Connect server it would otherwise hold the cores for nobody.
     """
-    from spark_jobs.connections.connect import (  # noqa: PLC0415  (pyiceberg and Kafka, never at import)
-        connect,
-    )
+    from spark_jobs.connections.connect import connect  # noqa: PLC0415  (pyiceberg, Kafka)
 
     spark = (sessions or SparkSessions(config)).of(pipeline, kind)
     connections = connect(

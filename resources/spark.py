@@ -13,7 +13,6 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,18 +92,15 @@ class PipelineSpark:
         isolate_from_user_spark()
         with _lock:
             remote = self.remote
-            key: tuple[object, ...] = (remote, self.pipeline, self.kind, *self._catalog()) if remote else ()
+            ours = (self.pipeline, self.kind, *self._catalog().items())
+            key: tuple[object, ...] = (remote, *ours) if remote else ()
             if key not in _sessions:
                 _sessions[key] = self._connect(remote) if remote else self._local()
             return _sessions[key]
 
-    def _catalog(self) -> Iterable[tuple[str, str]]:
+    def _catalog(self) -> dict[str, str]:
         """Return what this kind of work's session knows of the catalog."""
-        return catalog_conf(self.config).items() if self.kind == UPKEEP else ()
-
-    def _lake(self) -> Iterable[str]:
-        """Return a part of its name: two lakes that attach at once could not tell whose catalog it has."""
-        return lake_name(self.config) if self.kind == UPKEEP else ()
+        return catalog_conf(self.config) if self.kind == UPKEEP else {}
 
     def interrupt(self, tag: str) -> None:
         """Stop operations tagged ``tag``; best effort, correctness never depends on it."""
@@ -119,7 +115,9 @@ class PipelineSpark:
         refuse_silence(remote)
         # Workers of a session keep what they imported, so other code gets another session.
         code = package_zip(self._folder()) if remote == self.config.spark.remote else None
-        work = "|".join((self.kind, *self._lake(), *([code.stem] if code else [])))
+        # Two lakes that attach at once could not tell whose catalog it has.
+        lake = lake_name(self.config) if self.kind == UPKEEP else ()
+        work = "|".join((self.kind, *lake, *([code.stem] if code else [])))
         conf = resolve(self.config.spark.conf)
         conf.pop(PARALLELISM, None)  # no session may set it, and each would warn
         for forgotten in range(MAX_FORGOTTEN_SESSIONS):
@@ -128,7 +126,7 @@ class PipelineSpark:
             client = session.client
             try:
                 session.version  # noqa: B018  (asks the server, which may have forgotten this session)
-                is_ours = know_catalog(session, dict(self._catalog()))
+                is_ours = know_catalog(session, self._catalog())
             except PySparkException as error:
                 client.close()
                 if "SESSION_CLOSED" not in str(error):
@@ -150,7 +148,7 @@ class PipelineSpark:
         os.environ["JAVA_HOME"] = str(java_home())
         conf = _local_conf(self.config)
         if self.kind == UPKEEP:
-            conf = {**_iceberg_conf(self.config), **dict(self._catalog()), **conf}
+            conf = {**_iceberg_conf(self.config), **self._catalog(), **conf}
         session = _session(conf)
         if not (self.config.spark.master or "local").startswith("local"):
             session.sparkContext.addPyFile(str(package_zip(self._folder())))

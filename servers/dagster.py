@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from servers.environment import clean_environment
+from servers.environment import sluice_environment
 from servers.java import java_home
 from servers.process import ServerFolder, ServerProcess, is_alive, is_listening, read_record
 from spark_jobs.protocol.errors import ConfigError
@@ -111,17 +111,6 @@ def prepare_dagster_home(folder: Path) -> None:
         shutil.copyfile(INSTANCE_SETTINGS, target)
 
 
-def dagster_environment(settings: DagsterSettings) -> dict[str, str]:
-    """Environment of both processes and of every run they start."""
-    ours = {"DAGSTER_HOME": str(settings.dagster_home), "SLUICE_HOME": str(settings.sluice_home)}
-    if settings.config_path is not None:
-        ours["SLUICE_CONFIG"] = str(settings.config_path)
-    environment = clean_environment(java_home()) | ours
-    if settings.config_path is None:
-        environment.pop("SLUICE_CONFIG", None)
-    return environment
-
-
 def fail_left_over_runs(instance: DagsterInstance) -> int:
     """Fail the runs a daemon had under way; only to be called while none runs. Queued ones stay queued."""
     from dagster import DagsterRunStatus, RunsFilter  # noqa: PLC0415
@@ -158,11 +147,12 @@ def _refuse(settings: DagsterSettings) -> None:
 
 
 def _start(settings: DagsterSettings, name: str, arguments: list[str]) -> ServerProcess:
+    environment = sluice_environment(java_home(), settings.sluice_home, settings.config_path)
     # The working folder holds no code: nothing in it can shadow our packages.
     return ServerProcess(
         ServerFolder(settings.sluice_home, name),
         [sys.executable, *arguments],
-        dagster_environment(settings),
+        environment | {"DAGSTER_HOME": str(settings.dagster_home)},
         settings.dagster_home,
     )
 

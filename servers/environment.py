@@ -12,15 +12,20 @@ LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _FOREIGN_PREFIXES = ("SPARK_", "PYSPARK_", "HADOOP_", "YARN_", "HIVE_", "DAGSTER_", "PYICEBERG_")
 _FOREIGN_NAMES = frozenset(
     {
-        "PYTHONPATH",
-        "PYTHONHOME",
-        "PYTHONSTARTUP",
-        "CLASSPATH",
-        "JAVA_TOOL_OPTIONS",
-        "_JAVA_OPTIONS",
-        "JDK_JAVA_OPTIONS",
+        *("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP"),
+        *("CLASSPATH", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS"),
     }
 )
+
+
+def sluice_environment(java_home: Path, sluice_home: Path, config_path: Path | None) -> dict[str, str]:
+    """Return what a process of Sluice's own sees: this state folder and configuration, not the user's.
+
+    ``config_path`` None means the built-in defaults.
+    """
+    environment = clean_environment(java_home) | {"SLUICE_HOME": str(sluice_home)}
+    environment.pop("SLUICE_CONFIG", None)
+    return environment | ({"SLUICE_CONFIG": str(config_path)} if config_path else {})
 
 
 def clean_environment(java_home: Path, base: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -72,8 +72,9 @@ def lake_jar_sets(catalog_properties: Mapping[str, str]) -> tuple[str, ...]:
 
 def missing(jars: Iterable[Jar]) -> tuple[Jar, ...]:
     """Return the jars that are not in the cache yet."""
-    folder = cache_folder("jars")
-    return tuple(jar for jar in jars if not _is_present(folder / jar.file_name, jar))
+    # A file gets its name only after its checksum was verified, so the size is enough here.
+    sizes = {path.name: path.stat().st_size for path in cache_folder("jars").glob("*.jar")}
+    return tuple(jar for jar in jars if sizes.get(jar.file_name) != jar.size_bytes)
 
 
 def fetch(jars: tuple[Jar, ...], on_progress: OnProgress | None = None) -> tuple[Path, ...]:
@@ -98,11 +99,6 @@ def _parse(line: str) -> Jar:
     return Jar(
         group, artifact, version, classifier[0] if classifier else None, sha256, set_name, int(size_bytes)
     )
-
-
-def _is_present(path: Path, jar: Jar) -> bool:
-    # A file gets its name only after its checksum was verified, so the size is enough here.
-    return path.is_file() and path.stat().st_size == jar.size_bytes
 
 
 @dataclass(slots=True)

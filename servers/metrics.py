@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from servers.environment import clean_environment
+from servers.environment import sluice_environment
 from servers.java import java_home
 from servers.process import ServerFolder, ServerProcess, free_ports, is_listening
 from spark_jobs.config.settings import DEFAULT_METRICS_PORT
@@ -32,11 +32,8 @@ def start_metrics(
     not fail for its metrics. Raises ``ConfigError`` (``port-taken``) for a port that was asked for.
     """
     number = _port(port)
-    ours = {"SLUICE_HOME": str(sluice_home)}
-    if config_path is not None:
-        ours["SLUICE_CONFIG"] = str(config_path)
     command = [sys.executable, "-m", "cli", "metrics", "--host", host, "--port", str(number)]
-    environment = clean_environment(java_home()) | ours
+    environment = sluice_environment(java_home(), sluice_home, config_path)
     process = ServerProcess(ServerFolder(sluice_home, METRICS), command, environment, sluice_home)
     return MetricsServer(f"http://{host}:{number}/metrics", process)
 

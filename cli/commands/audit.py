@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
@@ -12,7 +11,6 @@ from cli import output
 from cli.work import json_option, opened, verdict
 
 if TYPE_CHECKING:
-    from spark_jobs.audit.audit import AuditResult
     from spark_jobs.audit.findings import MetadataAudit
 
 NUMBERS = (
@@ -42,7 +40,10 @@ def command(pipeline: str, metadata: bool, as_json: bool) -> int:
     if as_json:
         output.json_line({**dataclasses.asdict(result), "records": result.records})
     else:
-        print_audits([result])
+        numbers = [name.replace("_", " ") for name in NUMBERS]
+        row = (result.pipeline, *(getattr(result, name) for name in NUMBERS))
+        output.table(("pipeline", *numbers), [row], numbers=numbers)
+        output.say(f"{result.pipeline}: {verdict(result)}")
     return 0 if result.is_clean else 1
 
 
@@ -68,13 +69,3 @@ def _audit_metadata(pipeline: str, *, as_json: bool) -> int:
 
 def _tell_files(counts: MetadataAudit) -> None:
     click.echo(f"{counts.data_files:,} data files looked at", err=True)
-
-
-def print_audits(results: Iterable[AuditResult]) -> None:
-    """Print a table of audits, then one line of judgement each."""
-    results = list(results)
-    numbers = [name.replace("_", " ") for name in NUMBERS]
-    rows = [(result.pipeline, *(getattr(result, name) for name in NUMBERS)) for result in results]
-    output.table(("pipeline", *numbers), rows, numbers=numbers)
-    for result in results:
-        output.say(f"{result.pipeline}: {verdict(result)}")

@@ -79,7 +79,7 @@ def check_shared(checklist: Checklist, config: SluiceConfig) -> Shared:
     """Broker, catalog and the transaction log's place."""
     kafka = checklist.run("broker", lambda: _broker(config))
     catalog = checklist.run("catalog", lambda: _catalog(config))
-    storage = checklist.run("state", lambda: _state(config))
+    storage = checklist.run("state", lambda: _storage(config.state, resolve(config.catalog.properties)))
     return Shared(kafka, catalog, storage)
 
 
@@ -101,10 +101,10 @@ def check_pipeline(
         checklist.skip(f"{name}: table", "the catalog")
     else:
         found = checklist.run(f"{name}: table", lambda: _table(catalog, pipeline))
-        table = found.table if found else None
+        table = found[0] if found else None
         location = _storage_location(config, catalog, table)
     properties = {**(storage or {}), **(table.io.properties if table else {})}
-    checklist.run(f"{name}: storage", lambda: (True, _storage(location, properties)))
+    checklist.run(f"{name}: storage", lambda: _storage(location, properties))
     session = checklist.run(f"{name}: Spark", lambda: _spark(config, pipeline))
     if session is None or kafka is None:
         checklist.skip(f"{name}: a task's reach", "Spark and the broker")
@@ -133,12 +133,6 @@ def _catalog(config: SluiceConfig) -> tuple[Catalog, str]:
         close_catalog(catalog)
         raise
     return catalog, f"{config.catalog.name}, {output.count(len(namespaces), 'namespace')}"
-
-
-def _state(config: SluiceConfig) -> tuple[dict[str, str], str]:
-    properties = resolve(config.catalog.properties)
-    try_storage(config.state, properties)
-    return properties, f"put, get, list, delete in {config.state}"
 
 
 def _topic(kafka: dict[str, str], pipeline: PipelineConfig) -> tuple[SourceState, str]:
@@ -181,19 +175,11 @@ def _read_one(kafka: dict[str, str], source: SourceState) -> tuple[bool, str]:
     return True, f"{output.count(read, 'record')} of partition {filled[0]} at offset {start}"
 
 
-@dataclass(frozen=True, slots=True)
-class FoundTable:
-    """The table, None while there is none."""
-
-    table: Table | None
-
-
-def _table(catalog: Catalog, pipeline: PipelineConfig) -> tuple[FoundTable, str]:
+def _table(catalog: Catalog, pipeline: PipelineConfig) -> tuple[tuple[Table | None], str]:
+    """Find the table or none: either is found, as one of one."""
     table = load_table(catalog, pipeline.table)
-    detail = (
-        f"{pipeline.table}, {table.metadata.table_uuid}" if table else f"{pipeline.table} does not exist yet"
-    )
-    return FoundTable(table), detail
+    known = f", {table.metadata.table_uuid}" if table else " does not exist yet"
+    return (table,), f"{pipeline.table}{known}"
 
 
 def _storage_location(config: SluiceConfig, catalog: Catalog, table: Table | None) -> str:
@@ -205,18 +191,15 @@ def _storage_location(config: SluiceConfig, catalog: Catalog, table: Table | Non
     return warehouse if "/" in warehouse else config.state
 
 
-def _storage(location: str, properties: dict[str, str]) -> str:
+def _storage(location: str, properties: dict[str, str]) -> tuple[dict[str, str], str]:
     try_storage(location, properties)
-    return f"put, get, list, delete in {location}"
+    return properties, f"put, get, list, delete in {location}"
 
 
 def _spark(config: SluiceConfig, pipeline: PipelineConfig) -> tuple[SparkSession, str]:
     spark = PipelineSpark(config, pipeline.name, "check")
-    session = spark.session()
-    return (
-        session,
-        f"{session.version} at {spark.remote or config.spark.master or 'a session of this process'}",
-    )
+    session, where = spark.session(), spark.remote or config.spark.master or "a session of this process"
+    return session, f"{session.version} at {where}"
 
 
 def _task(session: SparkSession, target: Target) -> tuple[bool, str]:
@@ -228,9 +211,8 @@ def _both_catalogs(
     config: SluiceConfig, session: SparkSession, table: Table, pipeline: PipelineConfig
 ) -> tuple[bool, str]:
     name = config.catalog.name
-    conf = spark_catalog_conf(name, resolve(config.catalog.properties))
     if session.conf.get(f"spark.sql.catalog.{name}", "") == "":
-        for key, value in conf.items():
+        for key, value in spark_catalog_conf(name, resolve(config.catalog.properties)).items():
             session.conf.set(key, value)
     identifier = ".".join(f"`{part}`" for part in (name, *pipeline.table.split(".")))
     query = f"SELECT file FROM {identifier}.metadata_log_entries ORDER BY timestamp DESC LIMIT 1"  # noqa: S608

@@ -45,12 +45,11 @@ def command(pipeline: str | None, is_all: bool, as_json: bool) -> int:
             {"pipelines": [{"pipeline": each.pipeline.name, "checks": _fields(each)} for each in found]}
         )
     else:
-        print_checks(found)
+        _print(found)
     return 1 if any(result.is_failed_error for health in found for result in health.results) else 0
 
 
-def print_checks(found: Sequence[Health]) -> None:
-    """Print one row a check, then the command that mends each failed one."""
+def _print(found: Sequence[Health]) -> None:
     output.table(
         ("pipeline", "check", "", "fact"),
         [

@@ -12,8 +12,14 @@ import click
 from cli import output
 from cli.demo.drain_watch import wait_for_runs, wait_until_drained
 from cli.stand.run_record import hold
-from cli.stand.sample_data import SAMPLE_TOPICS, produce_sample
-from cli.stand.sample_topics import create_sample_topics, end_offsets
+from cli.stand.sample_data import (
+    ROWS_PER_CHUNK,
+    SAMPLE_TOPICS,
+    Delivery,
+    create_sample_topics,
+    end_offsets,
+    lacking,
+)
 from cli.work import json_option
 from spark_jobs.config.file import (
     DEMO_CONFIG,
@@ -92,9 +98,16 @@ def _produce(servers: Servers) -> None:
             output.say(f"  {sample.topic}: {there:,} records are there already")
             continue
         began = time.monotonic()
-        sent = produce_sample(sample, properties, ends, on_progress=lambda _number: servers.raise_if_ended())
+        delivery = Delivery(properties)
+        for record in lacking(sample, ends):
+            delivery.send(sample.topic, record)
+            if delivery.sent % ROWS_PER_CHUNK == 0:
+                servers.raise_if_ended()
+        delivery.flush()
         took = output.seconds((time.monotonic() - began) * 1000)
-        output.say(f"  {sample.topic}: {sent:,} records into {sample.partitions} partitions in {took}")
+        output.say(
+            f"  {sample.topic}: {delivery.sent:,} records into {sample.partitions} partitions in {took}"
+        )
 
 
 def _wait_until_drained(servers: Servers) -> None:

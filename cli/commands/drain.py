@@ -31,13 +31,12 @@ def command(pipeline: str) -> int:
         output.say(f"draining {chosen.topic} into {chosen.table}")
         from spark_jobs.drain.drain import drain
 
-        result = drain(chosen, connections, budget_seconds=UNTIL_CAUGHT_UP_SECONDS, on_progress=print_batch)
+        result = drain(chosen, connections, budget_seconds=UNTIL_CAUGHT_UP_SECONDS, on_progress=_print_batch)
     output.say(last_line(result))
     return BatchHeld.exit_code if result.held else 0
 
 
-def print_batch(batch: BatchResult) -> None:
-    """Print one line of what a batch brought."""
+def _print_batch(batch: BatchResult) -> None:
     output.say(
         f"  {batch.batch.batch_id}: {output.counts(batch.counts.balance)} "
         f"in {output.seconds(sum(batch.durations_ms.values()))}, snapshot {batch.snapshot_id}"

@@ -76,7 +76,9 @@ def _print(lines: tuple[HistoryLine, ...]) -> None:
             (
                 output.when(line.entry.started_at_us),
                 line.entry.kind,
-                line.state.value if line.phase is None or line.entry.is_landed else _with_phase(line),
+                line.state.value
+                if line.phase is None or line.entry.is_landed
+                else f"{line.state.value} ({line.phase})",
                 _ranges(line),
                 line.entry.counts.balance.rows,
                 line.entry.counts.balance.dead_letters,
@@ -93,10 +95,6 @@ def _print(lines: tuple[HistoryLine, ...]) -> None:
     )
     if not lines:
         output.say("nothing was done yet")
-
-
-def _with_phase(line: HistoryLine) -> str:
-    return f"{line.state.value} ({line.phase})"
 
 
 def _ranges(line: HistoryLine) -> str:

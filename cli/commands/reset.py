@@ -12,21 +12,12 @@ from cli.stand.run_record import already_running, read_up
 from spark_jobs.config.file import load_config
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.storage.paths import is_inside
 
 OWN_ENTRIES = frozenset(
     {
-        "catalog.db",
-        "catalog.db-shm",
-        "catalog.db-wal",
-        "lake",
-        "log",
-        "kafka",
-        "spark",
-        "dagster",
-        "run",
-        "checks",
-        "logs",
-        "demo",
+        *("catalog.db", "catalog.db-shm", "catalog.db-wal", "lake", "log", "kafka"),
+        *("spark", "dagster", "run", "checks", "logs", "demo"),
     }
 )
 
@@ -68,12 +59,12 @@ def kept(config: SluiceConfig) -> list[str]:
     if config.has_broker:
         lines.append(f"not deleted: topics and consumer groups of {config.kafka['bootstrap.servers']}")
     properties = config.catalog.properties
-    if config.home not in properties.get("uri", "") or config.home not in properties.get(
-        "warehouse", config.home
-    ):
+    database = properties.get("uri", "").removeprefix("sqlite:///")
+    warehouse = properties.get("warehouse", config.home)
+    if not (is_inside(database, config.home) and is_inside(warehouse, config.home)):
         tables = ", ".join(pipeline.table for pipeline in config.pipelines)
         lines.append(f"not deleted: the catalog {config.catalog.name} with its tables ({tables})")
-    if not config.state.removeprefix("file://").startswith(config.home):
+    if not is_inside(config.state, config.home):
         lines.append(f"not deleted: the transaction log {config.state}")
     return lines
 

@@ -72,23 +72,20 @@ def command(pipeline: str, accept: bool, reason: str, start: Start, as_json: boo
 
 
 def _print(name: str, seen: SourceComparison) -> None:
+    extents = (f"{p}: {seen.source.low[p]} to {end}" for p, end in sorted(seen.source.end.items()))
     output.table(
         ("", "the table's source", "today's topic"),
         [
             ("cluster id", seen.progress.cluster_id, seen.source.cluster_id),
             ("topic id", seen.progress.topic_id, seen.source.topic_id),
             ("generation", seen.progress.generation, None),
-            ("offsets", seen.progress.next_offsets, _extent(seen)),
+            ("offsets", seen.progress.next_offsets, ", ".join(extents)),
         ],
     )
     output.say(f"{name}: {seen.same} of the table's last {output.count(seen.compared, 'row')} are there so")
     for objection in seen.objections:
         output.say(f"  {objection}")
     output.say(f"{name}: {_verdict(seen)}")
-
-
-def _extent(seen: SourceComparison) -> str:
-    return ", ".join(f"{p}: {seen.source.low[p]} to {end}" for p, end in sorted(seen.source.end.items()))
 
 
 def _verdict(seen: SourceComparison) -> str:

@@ -11,7 +11,6 @@ import click
 from cli import output
 from cli.commands.status import look
 from cli.stand.run_record import hold
-from cli.stand.sample_topics import create_sample_topics
 from spark_jobs.config.file import load_config
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.broker_topics import list_topics
@@ -58,7 +57,7 @@ def command(host: str, port: int, allow_host: tuple[str, ...], insecure: bool) -
         if config.has_broker:
             _list_topics(config)
         else:
-            _start_sample(servers)
+            servers.start_stream()
         url = servers.start_dagster(host, port, allow_host)
         _print_addresses(servers, url, servers.start_metrics())
         try:
@@ -74,11 +73,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _start_sample(servers: Servers) -> None:
-    create_sample_topics({"bootstrap.servers": servers.endpoints.kafka_bootstrap_servers or ""})
-    servers.start_stream()
 
 
 def _list_topics(config: SluiceConfig) -> None:

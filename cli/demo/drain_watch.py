@@ -44,7 +44,11 @@ def wait_until_drained(
         if is_done:
             return
         if now - last_moved > QUIET_SECONDS:
-            raise _stands_still(config, words)
+            raise RetryableError(
+                f"no table moved for {QUIET_SECONDS:.0f} s: {words}",
+                code="demo-stands-still",
+                hint=f"What the runs met is in {config.home}/logs/dagster-daemon.log.",
+            )
         time.sleep(POLL_SECONDS)
 
 
@@ -68,11 +72,3 @@ def _words(seen: Surveyed | Problem) -> str:
 
 def _lag(seen: Surveyed) -> int:
     return seen.source.lag(seen.table.progress.next_offsets if seen.table else {})
-
-
-def _stands_still(config: SluiceConfig, words: str) -> RetryableError:
-    return RetryableError(
-        f"no table moved for {QUIET_SECONDS:.0f} s: {words}",
-        code="demo-stands-still",
-        hint=f"What the runs met is in {config.home}/logs/dagster-daemon.log.",
-    )

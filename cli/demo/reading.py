@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from servers.java import java_home
 from spark_jobs.lake.catalog_names import spark_catalog_conf
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyiceberg.table import Table
 
 EXAMPLE_QUESTION = "Which carriers left latest, on average?"
@@ -22,24 +22,14 @@ SELECT carrier, count(*) AS flights, round(avg(dep_delay), 1) AS mean_delay_minu
 FROM flights GROUP BY carrier ORDER BY mean_delay_minutes DESC LIMIT 5"""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A query's columns and rows."""
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[object, ...], ...]
-
-
-def run_example(table: Table) -> Answer:
-    """Run the example query with DuckDB over PyIceberg's scan of the flights table."""
+def run_example(table: Table) -> pa.Table:
+    """Return what DuckDB answers to the example query over PyIceberg's scan of the flights table."""
     import duckdb
 
     scan = table.scan(selected_fields=("carrier", "dep_delay")).to_arrow_batch_reader()
     with duckdb.connect() as connection:
         connection.register("flights", scan)
-        result = connection.execute(EXAMPLE_QUERY)
-        columns = tuple(column[0] for column in result.description or ())
-        return Answer(columns, tuple(tuple(row) for row in result.fetchall()))
+        return connection.sql(EXAMPLE_QUERY).to_arrow_table()
 
 
 def snippets(catalog_name: str, properties: Mapping[str, str], table: str) -> dict[str, str]:

@@ -5,22 +5,39 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cli import output
-from cli.demo.landed import Landed, read_landed
 from cli.demo.reading import EXAMPLE_QUERY, EXAMPLE_QUESTION, run_example, snippets
 from cli.work import connections_for, verdict
 from spark_jobs.audit.audit import AuditResult, audit
+from spark_jobs.books.history import lines_of
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.connections.lake import open_catalog
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.tables import load_table
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from spark_jobs.connections.connect import Connections
 
 EXAMPLE_TABLE = "lake.flights"
 JSON_FIELDS = (
     *("pipeline", "topic", "table", "records", "rows", "dead_letters", "tombstones"),
     *("missing", "duplicates", "snapshots", "lag"),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """All landed batches of one table; ``busy_ms`` is the time they took, from log to commit."""
+
+    batches: int
+    offsets: int
+    file_bytes: int
+    busy_ms: int
+    location: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +82,23 @@ def _audit_one(config: SluiceConfig, pipeline: PipelineConfig) -> Audited:
         catalog = connections.open_catalog()
         try:
             table = load_table(catalog, pipeline.table)
-            landed = read_landed(table, connections) if table is not None else None
+            landed = _landed(table, connections) if table is not None else None
         finally:
             close_catalog(catalog)
     took = output.seconds((time.monotonic() - began) * 1000)
     output.say(f"  {pipeline.name}: {verdict(result)} ({took})")
     return Audited(result, landed)
+
+
+def _landed(table: Table, connections: Connections) -> Landed:
+    landed = [line.entry for line in lines_of(table, connections) if line.entry.is_landed]
+    return Landed(
+        batches=len(landed),
+        offsets=sum(entry.ranges.records for entry in landed),
+        file_bytes=sum(entry.counts.file_bytes for entry in landed),
+        busy_ms=sum(sum(entry.durations_ms.values()) for entry in landed),
+        location=table.location(),
+    )
 
 
 def _print_landed(audited: list[Audited]) -> None:
@@ -81,16 +109,15 @@ def _print_landed(audited: list[Audited]) -> None:
     rows = []
     for one in audited:
         result, landed = one.result, one.landed
-        counted = (result.records, result.rows, result.dead_letters, result.tombstones)
-        found = (
-            result.missing,
-            result.duplicates,
-            landed.batches if landed else 0,
-            result.snapshots,
-            result.lag,
+        # While a batch was under way; nothing without one.
+        speed = round(landed.offsets * 1000 / landed.busy_ms) if landed and landed.busy_ms else None
+        rows.append(
+            (
+                *(result.pipeline, result.records, result.rows, result.dead_letters, result.tombstones),
+                *(result.missing, result.duplicates, landed.batches if landed else 0, result.snapshots),
+                *(result.lag, speed, round(landed.file_bytes / 1e6, 1) if landed else None),
+            )
         )
-        speed = (landed.records_per_second, round(landed.file_bytes / 1e6, 1)) if landed else (None, None)
-        rows.append((result.pipeline, *counted, *found, *speed))
     output.table(("pipeline", *numbers), rows, numbers=numbers)
 
 
@@ -104,7 +131,8 @@ def _print_example(config: SluiceConfig) -> None:
     finally:
         close_catalog(catalog)
     output.say(EXAMPLE_QUERY + "\n")
-    output.table(answer.columns, answer.rows, numbers=answer.columns[1:])
+    columns = answer.column_names
+    output.table(columns, [tuple(row.values()) for row in answer.to_pylist()], numbers=columns[1:])
 
 
 def _print_snippets(config: SluiceConfig) -> None:

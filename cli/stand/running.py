@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from cli import output
+from cli.stand.sample_data import create_sample_topics
 from servers.dagster import DAEMON, WEBSERVER, DagsterServers, DagsterSettings, start_dagster
 from servers.environment import clean_environment
 from servers.jars import lake_jar_sets
@@ -86,8 +87,9 @@ class Servers:
         return dagster.url
 
     def start_stream(self) -> None:
-        """Start the sample stream into the embedded broker."""
+        """Start the sample stream into the embedded broker, its topics made first."""
         bootstrap_servers = self.endpoints.kafka_bootstrap_servers or ""
+        create_sample_topics({"bootstrap.servers": bootstrap_servers})
         command = [sys.executable, "-m", "cli.stand.sample_stream", bootstrap_servers]
         environment = clean_environment(java_home())
         self.processes[STREAM] = ServerProcess(self.folder(STREAM), command, environment, PROJECT)

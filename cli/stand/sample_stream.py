@@ -12,8 +12,16 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 
-from cli.stand.sample_data import FLIGHTS, WEATHER, Delivery, SampleRecord, SampleTopic, read_sample
-from cli.stand.sample_topics import end_offsets
+from cli.stand.sample_data import (
+    FLIGHTS,
+    WEATHER,
+    Delivery,
+    SampleRecord,
+    SampleTopic,
+    end_offsets,
+    lacking,
+    read_sample,
+)
 
 TICK_SECONDS = 0.1
 RECORDS_PER_TICK = {FLIGHTS: 20, WEATHER: 2}
@@ -21,12 +29,7 @@ RECORDS_PER_TICK = {FLIGHTS: 20, WEATHER: 2}
 
 def endless_sample(sample: SampleTopic, ends: Mapping[int, int]) -> Iterator[SampleRecord]:
     """Return what the topic lacks of the sample, then the sample again and again."""
-    skip = dict(ends) if sum(ends.values()) < sample.records else {}
-    for record in read_sample(sample):
-        if skip.get(record.partition, 0):
-            skip[record.partition] -= 1
-        else:
-            yield record
+    yield from lacking(sample, ends if sum(ends.values()) < sample.records else {})
     for _ in itertools.count():
         yield from read_sample(sample)
 

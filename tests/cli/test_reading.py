@@ -36,8 +36,8 @@ def test_the_example_query_has_the_right_answer(sqlite_catalog_properties: dict[
     table = catalog.create_table("lake.flights", rows.schema)
     table.append(rows)
     answer = run_example(table)
-    assert answer.columns == ("carrier", "flights", "mean_delay_minutes")
-    assert set(answer.rows) == {("UA", 2, 3.5), ("B6", 1, None)}
+    assert answer.column_names == ["carrier", "flights", "mean_delay_minutes"]
+    assert {tuple(row.values()) for row in answer.to_pylist()} == {("UA", 2, 3.5), ("B6", 1, None)}
 
 
 @pytest.mark.parametrize("reader", ["DuckDB (Python)", "PyIceberg"])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from cli.stand import sample_topics as topics
+from cli.stand import sample_data as topics
 from cli.stand.sample_data import SAMPLE_TOPICS
 from spark_jobs.protocol.errors import RetryableError
 

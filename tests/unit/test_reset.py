@@ -1,0 +1,42 @@
+"""What ``reset`` says it leaves."""
+
+from __future__ import annotations
+
+import pytest
+
+from cli.commands.reset import kept
+from spark_jobs.config.build import build_config
+from spark_jobs.config.yaml_document import parse_document
+
+HOME = "/work/.sluice"
+
+
+@pytest.mark.parametrize(
+    ("key", "place", "is_kept"),
+    [
+        ("state", f"file://{HOME}/log", False),
+        ("state", f"file:{HOME}/./log", False),
+        ("state", f"file://{HOME}-of-another/log", True),
+        ("state", "s3://bucket/log", True),
+        ("warehouse", f"file:{HOME}/lake", False),
+        ("warehouse", f"file://{HOME}-of-another/lake", True),
+        ("uri", f"sqlite:///{HOME}/catalog.db", False),
+        ("uri", f"sqlite:///{HOME}-of-another/catalog.db", True),
+    ],
+)
+def test_what_lies_outside_the_state_folder_is_said_to_stay(key: str, place: str, is_kept: bool) -> None:
+    """Places are compared as everywhere: by their one spelling, and folder by folder."""
+    catalog = {"uri": f"sqlite:///{HOME}/catalog.db", "warehouse": f"file://{HOME}/lake"}
+    state = f"file://{HOME}/log"
+    if key == "state":
+        state = place
+    else:
+        catalog[key] = place
+    text = f"version: 1\nstate: {state}\ncatalog:\n"
+    text += "".join(f"  {name}: {value}\n" for name, value in {"type": "sql", **catalog}.items())
+    document, problems = parse_document("sluice.yaml", text)
+    assert document is not None
+    built = build_config(document, (), home=HOME, folder="/work")
+    assert not [*problems, *built.problems]
+    assert built.config is not None
+    assert bool([line for line in kept(built.config) if "topics" not in line]) is is_kept
