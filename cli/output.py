@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -20,6 +21,7 @@ from spark_jobs.config.secrets import scrub
 from spark_jobs.protocol.batch import Balance
 from spark_jobs.protocol.errors import SluiceError
 
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 PIPE_WIDTH = 160  # a pipe has no width; 80 would cut table names in logs
 
 

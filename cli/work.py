@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
-import click
-
 from cli import output
 from resources.connections import open_connections
 from spark_jobs.config.file import load_config
@@ -20,9 +18,6 @@ from spark_jobs.protocol.errors import ConfigError
 if TYPE_CHECKING:
     from spark_jobs.audit.audit import AuditResult
     from spark_jobs.connections.connect import Connections
-
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 
 
 def pipelines_named(config: SluiceConfig, name: str | None) -> tuple[PipelineConfig, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli import output
-from cli.work import json_option, opened, verdict
+from cli.work import opened, verdict
 
 if TYPE_CHECKING:
     from spark_jobs.audit.findings import MetadataAudit
@@ -22,7 +22,7 @@ NUMBERS = (
 @click.command("audit")
 @click.argument("pipeline")
 @click.option("--metadata", is_flag=True, help="Audit files, log and commits instead; asks Kafka nothing.")
-@json_option
+@output.json_option
 def command(pipeline: str, metadata: bool, as_json: bool) -> int:
     """Compare PIPELINE's table with Kafka: missing, duplicated and differing records.
 

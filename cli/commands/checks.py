@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from cli import output
-from cli.work import json_option, pipelines_named
+from cli.work import pipelines_named
 from spark_jobs.checks.registry import BY_NAME
 from spark_jobs.config.file import load_config
 from spark_jobs.monitoring.checkup import Health, check_up
@@ -28,7 +28,7 @@ Exit code 1 when a check of severity error fails.
 @click.command("checks", help=_HELP)
 @click.argument("pipeline", required=False)
 @click.option("--all", "is_all", is_flag=True, help="Every pipeline.")
-@json_option
+@output.json_option
 def command(pipeline: str | None, is_all: bool, as_json: bool) -> int:
     """Judge by the built-in checks; the exit code is 1 when a check of severity error fails."""
     if (pipeline is None) is not is_all:

@@ -20,7 +20,6 @@ from cli.stand.sample_data import (
     end_offsets,
     lacking,
 )
-from cli.work import json_option
 from spark_jobs.config.file import (
     DEMO_CONFIG,
     ENVIRONMENT_CONFIG,
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @click.command("demo")
-@json_option
+@output.json_option
 def command(as_json: bool) -> int:
     """Fill two tables from a real Kafka, by the sensor's own runs, and audit them against it.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from cli import output
-from cli.work import json_option, opened
+from cli.work import opened
 from spark_jobs.recovery.recovered import AdoptedBatch, HeldBatch
 
 _reason = click.option("--reason", required=True, help="Why; kept with the table and in the log.")
@@ -22,7 +22,7 @@ def command() -> None:
 
 @command.command("list")
 @click.argument("pipeline")
-@json_option
+@output.json_option
 def list_held(pipeline: str, as_json: bool) -> int:
     """What is held of PIPELINE and which expectations were not met. Exit code 1 when something is."""
     with opened(pipeline, "held") as (chosen, connections):
@@ -42,7 +42,7 @@ def list_held(pipeline: str, as_json: bool) -> int:
 @click.argument("pipeline")
 @_attempt
 @_reason
-@json_option
+@output.json_option
 def publish_held(pipeline: str, attempt: str | None, reason: str, as_json: bool) -> None:
     """Commit what is held of PIPELINE as it is.
 
@@ -59,7 +59,7 @@ def publish_held(pipeline: str, attempt: str | None, reason: str, as_json: bool)
 @click.argument("pipeline")
 @_attempt
 @_reason
-@json_option
+@output.json_option
 def discard_held(pipeline: str, attempt: str | None, reason: str, as_json: bool) -> None:
     """Pass over what is held of PIPELINE: its records go to no table, the table remembers which and why.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli import output
-from cli.work import json_option, opened
+from cli.work import opened
 from spark_jobs.protocol.batch import BatchKind
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ LOGGED_KINDS = [kind.value for kind in BatchKind if kind is not BatchKind.REANCH
     type=click.Choice(LOGGED_KINDS),
     help="Only these.",
 )
-@json_option
+@output.json_option
 def command(pipeline: str, limit: int, kinds: tuple[str, ...], *, as_json: bool) -> None:
     """List the batches and acts of PIPELINE, newest first: when, what, how many, how long, who and why.
 

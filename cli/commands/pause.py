@@ -7,14 +7,14 @@ import dataclasses
 import click
 
 from cli import output
-from cli.work import json_option, opened
+from cli.work import opened
 from spark_jobs.protocol.batch import Pause
 
 
 @click.command("pause")
 @click.argument("pipeline")
 @click.option("--reason", required=True, help="Why, for whoever finds the pipeline standing.")
-@json_option
+@output.json_option
 def command(pipeline: str, reason: str, as_json: bool) -> None:
     """Stop PIPELINE's drains until `./sluice resume`: one under way ends with the batch it is at.
 

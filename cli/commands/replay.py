@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli import output
-from cli.work import json_option, opened
+from cli.work import opened
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.drain.batch_run import BatchResult
 from spark_jobs.protocol.errors import ConfigError
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @click.option("--diff", is_flag=True, help="Show the rows and columns that would change, then ask.")
 @click.option("--yes", is_flag=True, help="Do not ask after --diff.")
 @click.option("--reason", default="", help="Why; it is kept with the batch.")
-@json_option
+@output.json_option
 def command(
     pipeline: str,
     *,

@@ -8,13 +8,13 @@ import click
 
 from cli import output
 from cli.commands.pause import paused_line
-from cli.work import json_option, opened
+from cli.work import opened
 
 
 @click.command("resume")
 @click.argument("pipeline")
 @click.option("--reason", required=True, help="Why, for the history.")
-@json_option
+@output.json_option
 def command(pipeline: str, reason: str, as_json: bool) -> None:
     """Let PIPELINE drain again. Safe to repeat: one that is not paused is left alone."""
     with opened(pipeline, "resume") as (chosen, connections):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from cli import output
-from cli.work import json_option, opened
+from cli.work import opened
 from spark_jobs.lake.moments import Moment, parse_moment
 from spark_jobs.protocol.errors import ConfigError
 
@@ -28,7 +28,7 @@ class SnapshotOrTime(click.ParamType[Moment]):
 @click.option("--to", required=True, type=SnapshotOrTime(), metavar="SNAPSHOT|TIME", help="Where to go back.")
 @click.option("--reason", required=True, help="Why, for the history.")
 @click.option("--force", is_flag=True, help="Also when Kafka cannot refill it all, or replays came since.")
-@json_option
+@output.json_option
 def command(pipeline: str, to: Moment, reason: str, force: bool, as_json: bool) -> None:
     """Set PIPELINE's table back to a snapshot, its offsets with it: the next drain fills it again.
 

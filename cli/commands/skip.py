@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from cli import output
-from cli.work import json_option, opened
+from cli.work import opened
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 
 
@@ -28,7 +28,7 @@ class RangeType(click.ParamType[OffsetRange]):
 @click.argument("pipeline")
 @click.argument("ranges", nargs=-1, required=True, type=RangeType(), metavar="P:START-END...")
 @click.option("--reason", required=True, help="Why, for the history and the audit.")
-@json_option
+@output.json_option
 def command(pipeline: str, ranges: tuple[OffsetRange, ...], reason: str, as_json: bool) -> None:
     """Leave offsets of PIPELINE out: END is the first one that is drained again.
 

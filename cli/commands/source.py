@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli import output
-from cli.work import json_option, opened
+from cli.work import opened
 from spark_jobs.config.start import Start, parse_start
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class StartType(click.ParamType[Start]):
     metavar="WHERE",
     help="Where another log is read from: earliest, latest, a time, or P:OFFSET,... .",
 )
-@json_option
+@output.json_option
 def command(pipeline: str, accept: bool, reason: str, start: Start, as_json: bool) -> None:
     """Compare PIPELINE's topic with the one its table was filled from: ids, and the last rows by partition.
 

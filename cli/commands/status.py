@@ -10,7 +10,6 @@ import click
 from cli import output
 from cli.commands.state_word import PipelineFacts, PipelineState, judge
 from cli.stand.run_record import read_up
-from cli.work import json_option
 from spark_jobs.config.file import load_config
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.broker_topics import refresh_topics
@@ -19,7 +18,7 @@ from spark_jobs.protocol.errors import SluiceError
 
 
 @click.command("status")
-@json_option
+@output.json_option
 def command(as_json: bool) -> int:
     """One state word per pipeline, its lag in records, last commit, since when, and what to type.
 

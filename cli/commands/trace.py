@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli import output
-from cli.work import json_option, opened
+from cli.work import opened
 
 if TYPE_CHECKING:
     from spark_jobs.audit.trace import Trace
@@ -29,7 +29,7 @@ DEFAULT_LIMIT = 20
     show_default=True,
     help="With --key: how many at most, the newest offsets first.",
 )
-@json_option
+@output.json_option
 def command(pipeline: str, record: str | None, key: str | None, limit: int, *, as_json: bool) -> None:
     """Tell where the record at PARTITION:OFFSET of PIPELINE's topic is, and why.
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 import dataclasses
 import textwrap
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from cli import output
-from cli.work import json_option, opened
+from cli.work import opened
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.errors import RetryableError
 from spark_jobs.upkeep.kind import UpkeepKind
 from spark_jobs.upkeep.registry import BY_NAME
 
 if TYPE_CHECKING:
-    from spark_jobs.books.fold import CheckpointResult
     from spark_jobs.connections.connect import Connections
     from spark_jobs.upkeep.upkeep import TableUpkeep, UpkeepResult
 
@@ -38,7 +37,7 @@ _HELP = f"""Tidy up PIPELINE's table, dead letters, books and transaction log, a
 @click.argument("pipeline")
 @click.option("--only", type=click.Choice(list(_EFFECTS)), help="Do this one, due or not.")
 @click.option("--dry-run", is_flag=True, help="Say what is due and what could be deleted; change nothing.")
-@json_option
+@output.json_option
 def command(pipeline: str, only: str | None, *, dry_run: bool, as_json: bool) -> None:
     """Do the upkeep that is due, or the one that is asked for."""
     with opened(pipeline, "upkeep") as (chosen, connections):
@@ -63,7 +62,9 @@ def command(pipeline: str, only: str | None, *, dry_run: bool, as_json: bool) ->
     if dry_run:
         output.say("nothing was changed")
     if as_json:
-        output.json_line(_as_json(reasons, results, folded))
+        tables = [{"kind": r.kind, **dataclasses.asdict(table)} for r in results for table in r.tables]
+        log = dataclasses.asdict(folded) if folded else None
+        output.json_line({"due": reasons, "tables": tables, "log": log})
     if failed:
         raise failed[0]
 
@@ -113,12 +114,3 @@ def _run_all(
             except RetryableError as error:
                 failed.append(error)
     return results, failed
-
-
-def _as_json(
-    reasons: dict[str, str], results: Iterable[UpkeepResult], folded: CheckpointResult | None
-) -> dict[str, Any]:
-    tables = [
-        {"kind": result.kind, **dataclasses.asdict(table)} for result in results for table in result.tables
-    ]
-    return {"due": reasons, "tables": tables, "log": dataclasses.asdict(folded) if folded else None}

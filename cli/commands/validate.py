@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
 
 import click
 
@@ -28,7 +27,14 @@ def command(*, as_json: bool) -> int:
         config, notes = _list_topics(config)
     problems = (*reading.problems, *(config.problems if config else ()), *_quality_problems(config))
     if as_json:
-        output.json_line(_as_json(config, problems, notes))
+        output.json_line(
+            {
+                "file": config.source if config else None,
+                "problems": [asdict(problem) for problem in problems],
+                "notes": notes,
+                "pipelines": [each.model_dump(mode="json") for each in config.pipelines] if config else [],
+            }
+        )
     else:
         _print(config, problems, notes, is_usable=not reading.problems)
     return ConfigError.exit_code if problems else 0
@@ -91,15 +97,3 @@ def _row(pipeline: PipelineConfig) -> tuple[str, ...]:
         f"{pipeline.max_batch_records:,} records, {format_size(pipeline.max_batch_bytes)}",
         ", ".join(pipeline.partition_by) or "-",
     )
-
-
-def _as_json(
-    config: SluiceConfig | None, problems: tuple[ConfigProblem, ...], notes: list[str]
-) -> dict[str, Any]:
-    pipelines = config.pipelines if config else ()
-    return {
-        "file": config.source if config else None,
-        "problems": [asdict(problem) for problem in problems],
-        "notes": notes,
-        "pipelines": [pipeline.model_dump(mode="json") for pipeline in pipelines],
-    }
