@@ -88,7 +88,8 @@ class KafkaBroker(str):
     def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
         """Drop each partition's records below an offset at once, as retention does in time."""
         partitions = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
-        for outcome in self._admin.delete_records(partitions).values():
+        client = AdminClient({"bootstrap.servers": self})  # a new one: it may know less than all partitions
+        for outcome in client.delete_records(partitions).values():
             outcome.result(_TIMEOUT_SECONDS)
 
     def produce(self, topic: str, records: Iterable[Record | bytes | None], **properties: object) -> None:

@@ -35,7 +35,7 @@ from spark_jobs.protocol.errors import CommitConflict
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.skips import cut_at_skips, skipped_ranges
-from spark_jobs.protocol.source import SourceState, has_other_ids
+from spark_jobs.protocol.source import SourceState, check_name, has_other_ids
 from spark_jobs.schema.metadata_columns import OFFSET
 
 if TYPE_CHECKING:
@@ -78,11 +78,13 @@ class SourceComparison:
 def compare_source(pipeline: PipelineConfig, connections: Connections) -> SourceComparison:
     """Read the topic at the last offsets of the table, as far as it has them. Reads only.
 
-    Raises ``ConfigError`` (``no-table-yet``) and what reading Kafka raises.
+    Raises ``ConfigError`` (``no-table-yet``), ``SourceChanged`` when the topic has another name than the one
+    the table was filled from, which no comparison makes its own, and what reading Kafka raises.
     """
     table = load_drained(pipeline, connections)
     progress = progress_of(table)
     source = connections.admin.source_state(pipeline.topic)
+    check_name(progress, source, table=pipeline.table)
     compared, same, objections = 0, 0, []
     with open_reader(connections.kafka, pipeline.topic) as reader:
         for partition, end in sorted(progress.next_offsets.items()):

@@ -36,9 +36,9 @@ def skip(
         _check_end(pipeline, source, part)
 
     def change(progress: Progress) -> Progress:
+        positions = source.positions(progress.next_offsets)
         for part in ranges:
-            next_offset = progress.next_offsets.get(part.partition, source.low[part.partition])
-            _check_start(pipeline, part, next_offset)
+            _check_start(pipeline, part, positions[part.partition])
         return passed_over(progress, ranges, reason)
 
     change(progress_of(table))  # before anything is logged

@@ -165,7 +165,7 @@ def _in_tables(facts: _Facts, unjudged: Trace, entries: list[BookEntry]) -> Trac
 
 def _judge_undrained(facts: _Facts, spot: Spot) -> Judgement:
     low, end = facts.source.low.get(spot.partition, 0), facts.source.end.get(spot.partition, 0)
-    position = progress_of(facts.table).next_offsets.get(spot.partition, low)
+    position = facts.source.positions(progress_of(facts.table).next_offsets).get(spot.partition, 0)
     open_lines = [line for line in facts.logged if _covers(line.entry, spot) and not line.entry.is_landed]
     held = next((line.entry for line in open_lines if line.state is State.HELD), None)
     if held is not None:

@@ -40,10 +40,10 @@ def plan_ranges(
 
     Small backlogs are taken whole, the rest of the room is shared evenly by the long ones, so no partition
     waits for another. At least one offset is taken when there is any. A partition that the table does not
-    know begins at its earliest offset, and is in the plan even when it is empty: once committed, retention
-    cannot pass it unnoticed. Raises ``OffsetsUnavailable`` when Kafka does not hold a next offset.
+    know is in the plan even when it is empty: its position is recorded. Raises ``OffsetsUnavailable`` when
+    Kafka does not hold a next offset.
     """
-    starts = {p: progress_next.get(p, low) for p, low in source.low.items()}
+    starts = source.positions(progress_next)
     check_starts(starts, source)
     room = max(1, min(max_records, max_bytes // max(1, bytes_per_record)))
     takes = water_fill({p: source.end[p] - start for p, start in starts.items()}, room)

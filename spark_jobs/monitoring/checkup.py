@@ -127,7 +127,7 @@ def _facts(
 ) -> HealthFacts:
     progress = table.state.progress if table else None
     next_offsets = progress.next_offsets if progress else {}
-    lag = {p: max(0, end - next_offsets.get(p, source.low[p])) for p, end in source.end.items()}
+    lag = {p: max(0, source.end[p] - start) for p, start in source.positions(next_offsets).items()}
     facts = HealthFacts(now_ms=now_ms, lag=lag)
     if table is None or progress is None:
         return facts
@@ -155,6 +155,6 @@ def _waiting(
 ) -> list[Waiting]:
     from spark_jobs.kafka.times import first_record_times  # noqa: PLC0415  (librdkafka, never at import)
 
-    positions = {p: next_offsets.get(p, source.low[p]) for p, records in lag.items() if records}
+    positions = {p: start for p, start in source.positions(next_offsets).items() if lag[p]}
     times = first_record_times(resolve_kafka_properties(surveyor.config), source.topic, positions)
     return [Waiting(p, lag[p], times.get(p)) for p in positions]

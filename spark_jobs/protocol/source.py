@@ -28,17 +28,28 @@ class SourceState:
     end: dict[int, int] = field(default_factory=dict)
     leader_epochs: dict[int, int] = field(default_factory=dict)
 
+    def positions(self, next_offsets: Mapping[int, int]) -> dict[int, int]:
+        """Return where each partition is read from by a table with these next offsets.
+
+        A partition it does not know was added since and begins at 0, also when Kafka does not hold that any
+        more: what retention took before it was first read is missed like any other record. A table that is
+        not made yet begins at the earliest offsets.
+        """
+        unknown = dict.fromkeys(self.end, 0) if next_offsets else self.low
+        return {p: next_offsets.get(p, unknown[p]) for p in self.end}
+
     def lag(self, next_offsets: Mapping[int, int]) -> int:
-        """Count the offsets up to the last stable ones; a partition not named counts from its earliest."""
-        return sum(max(0, end - next_offsets.get(p, self.low[p])) for p, end in self.end.items())
+        """Count the offsets from the positions up to the last stable ones."""
+        return sum(max(0, self.end[p] - start) for p, start in self.positions(next_offsets).items())
 
 
 def check_identity(progress: Progress, source: SourceState, *, table: str | None = None) -> None:
     """Raise ``SourceChanged`` when the topic is another one than the table was filled from.
 
-    An id that either side lacks is not compared. Offsets mean nothing across such a change, so nothing may
-    be read or committed until a person opens the next generation.
+    Its name comes first; an id that either side lacks is not compared. Offsets mean nothing across such a
+    change, so nothing may be read or committed until a person opens the next generation.
     """
+    check_name(progress, source, table=table)
     if _differ(progress.cluster_id, source.cluster_id):
         raise SourceChanged(
             f"topic {source.topic} was drained from another Kafka cluster, {progress.cluster_id}",
@@ -56,6 +67,18 @@ def check_identity(progress: Progress, source: SourceState, *, table: str | None
     if gone:
         # Kafka never takes partitions away from a topic, so even without ids this one is new.
         raise _recreated(source, f"its partitions {gone} are gone", table)
+
+
+def check_name(progress: Progress, source: SourceState, *, table: str | None = None) -> None:
+    """Raise ``SourceChanged`` when the configuration names another topic than the table was filled from."""
+    if progress.topic != source.topic:
+        raise SourceChanged(
+            f"the table was filled from topic {progress.topic}, and the configuration names {source.topic}",
+            code="another-topic",
+            hint=f"Put topic: {progress.topic} back, or let {source.topic} have a table of its own.",
+            table=table,
+            topic=source.topic,
+        )
 
 
 def has_other_ids(progress: Progress, source: SourceState | Batch) -> bool:
@@ -95,7 +118,7 @@ def drain_refusal(
     """
     try:
         check_identity(progress, source, table=table)
-        check_starts(progress.next_offsets, source)
+        check_starts(source.positions(progress.next_offsets), source)
         if ask_leader is None:
             return None
         answers = map(ask_leader, sorted(progress.next_offsets))

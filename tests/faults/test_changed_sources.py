@@ -11,6 +11,7 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyiceberg.types import LongType, NestedField
 
 from prove.lab.pipeline_lab import PIPELINE, TABLE, configure, orders
+from spark_jobs.acts.accept_source import compare_source
 from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable, SluiceError, SourceChanged
 from tests.support.lake import Once
 
@@ -55,6 +56,19 @@ def test_a_topic_created_again_between_runs_stops_the_drain(new_lab: NewLab) -> 
     new_lab.kafka.create_topic(topic)
     new_lab.kafka.produce(topic, orders(100, 40))
     _refused(lab, SourceChanged, "topic-recreated")
+
+
+def test_another_topic_under_the_same_pipeline_is_told_as_that(new_lab: NewLab) -> None:
+    """Nothing offers to take it over: its records would be another topic's, with the same coordinates."""
+    lab = new_lab(orders(0, 20))
+    lab.drain()
+    other = new_lab.kafka.new_topic()
+    new_lab.kafka.produce(other, orders(100, 40))
+    configure(lab, f"pipelines/{PIPELINE}", {"topic": other})
+    _refused(lab, SourceChanged, "another-topic")
+    with lab.connections() as connections, pytest.raises(SourceChanged) as raised:
+        compare_source(lab.pipeline, connections)
+    assert raised.value.code == "another-topic"
 
 
 def test_a_topic_created_again_during_the_read_is_not_committed(new_lab: NewLab) -> None:

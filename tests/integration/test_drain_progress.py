@@ -13,8 +13,10 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from prove.lab.kafka_server import Record, unique_name
 from prove.lab.pipeline_lab import by_offset, progress
 from spark_jobs import __version__
+from spark_jobs.acts.skip import skip
 from spark_jobs.drain.drain import drain
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from tests.support.new_lab import DEAD_LETTERS, as_json, column_types, summary
 
 if TYPE_CHECKING:
@@ -180,16 +182,38 @@ def test_partitions_that_are_added_later_are_drained_from_their_beginning(new_la
     """Also where the pipeline started at the latest offsets."""
     lab = new_lab(_numbers(0, 5), start="latest")
     lab.drain()
-    topic = lab.pipeline.topic
-    admin = AdminClient({"bootstrap.servers": new_lab.kafka})
-    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
-    deadline = time.monotonic() + 10
-    while len(admin.list_topics(topic, 5).topics[topic].partitions) < 3 and time.monotonic() < deadline:
-        time.sleep(0.1)
+    _add_partitions(new_lab, lab.pipeline.topic, 3)
     new_lab.produce(lab, _numbers(100, 4, partition=2))
     assert lab.drain().balance.rows == 4
     assert _ids(lab) == {100, 101, 102, 103}
     assert progress(lab).next_offsets == {0: 5, 1: 0, 2: 4}
+
+
+def test_records_of_an_added_partition_that_retention_took_are_missed(new_lab: NewLab) -> None:
+    """No drain knew of the partition while it held them: that is told, and an operator leaves them out."""
+    lab = new_lab(_numbers(0, 5))
+    lab.drain()
+    _add_partitions(new_lab, lab.pipeline.topic, 2)
+    new_lab.produce(lab, _numbers(100, 4, partition=1))
+    new_lab.kafka.delete_records(lab.pipeline.topic, {1: 3})
+    with pytest.raises(OffsetsUnavailable, match="offsets 0 to 2") as caught:
+        lab.drain()
+    assert caught.value.code == "retention-passed"
+    with lab.connections() as connections:
+        skip(lab.pipeline, connections, OffsetRanges.of([OffsetRange(1, 0, 3)]), reason="retention")
+    lab.drain()
+    assert _ids(lab) == {*range(5), 103}
+    found = lab.audit()
+    assert found.is_clean, found
+
+
+def _add_partitions(new_lab: NewLab, topic: str, number: int) -> None:
+    admin = AdminClient({"bootstrap.servers": new_lab.kafka})
+    admin.create_partitions([NewPartitions(topic, number)])[topic].result(30)
+    deadline = time.monotonic() + 10
+    while len(admin.list_topics(topic, 5).topics[topic].partitions) < number:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def test_a_topic_that_never_pauses_does_not_keep_a_run_busy(new_lab: NewLab) -> None:
