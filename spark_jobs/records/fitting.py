@@ -20,6 +20,7 @@ from spark_jobs.schema.inference import Field, name_clash
 
 Fit: TypeAlias = Callable[[Any], Any]
 
+_MIN_LONG, _MAX_LONG = -(2**63), 2**63 - 1
 _DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?", re.ASCII)
 
 
@@ -74,11 +75,16 @@ def _check_unknown(
         if name not in known and says_something(item):
             message = name_clash(name, siblings, is_top=is_top)
             if message is None:
-                message = "it has no column, and can have none beside the table's others"
-                raise MisfitError(message, (name,), is_unknown=True)
+                raise MisfitError(_why_no_column(name, item), (name,), is_unknown=True)
             clash = clash or MisfitError(message, (name,))
     if clash:
         raise clash
+
+
+def _why_no_column(name: str, item: Any) -> str:
+    if isinstance(item, HugeIntegerLiteral) or (type(item) is int and not _MIN_LONG <= item <= _MAX_LONG):
+        return f'an integer past 64 bits makes no column: declare columns: {{{name}: "decimal(38,0)"}}'
+    return "it has no column, and can have none beside the table's others"
 
 
 def _fit_one(fit: Fit, value: Any, name: str, nullable: bool) -> Any:
@@ -124,13 +130,16 @@ def _fit_integer(bits: int) -> Fit:
     return fit
 
 
-def _fit_float(largest: float) -> Fit:
+def _fit_float(largest: float, round_to: Callable[[Any], float]) -> Fit:
     def fit(value: Any) -> float:
         if type(value) is not int and not isinstance(value, FractionLiteral | HugeIntegerLiteral):
             raise _wrong_kind(value, "a number")
         number = float(value)
         if not -largest <= number <= largest:
             raise MisfitError("a number too big for the column")
+        # Of a fraction the nearest is meant; an integer is an id or a count, and there is no nearest one.
+        if not isinstance(value, FractionLiteral) and Decimal(round_to(number)) != Decimal(value):
+            raise MisfitError("an integer that the column, of floating point, cannot hold exactly")
         return number
 
     return fit
@@ -211,8 +220,8 @@ def _wrong_kind(value: Any, wanted: str) -> MisfitError:
 _FITS: tuple[tuple[pa.DataType, Fit], ...] = (
     (pa.int64(), _fit_integer(64)),
     (pa.int32(), _fit_integer(32)),
-    (pa.float64(), _fit_float(sys.float_info.max)),
-    (pa.float32(), _fit_float(float(np.finfo(np.float32).max))),
+    (pa.float64(), _fit_float(sys.float_info.max, float)),
+    (pa.float32(), _fit_float(float(np.finfo(np.float32).max), lambda number: float(np.float32(number)))),
     (pa.bool_(), _fit_boolean),
     (pa.string(), _fit_text),
     (pa.large_string(), _fit_text),

@@ -15,6 +15,7 @@ from spark_jobs.schema.evidence import Evidence, FieldEvidence, Kind, Sighting
 
 _EXAMPLE_CHARACTERS = 60
 _MAX_LONG = 2**63 - 1
+_MAX_EXACT = 2**53  # up to here every integer is a double
 # Plain strings: the hash of an enum's member is a call into Python.
 _LONG, _DOUBLE, _STRING, _TIMESTAMP = (
     kind.value for kind in (Kind.LONG, Kind.DOUBLE, Kind.STRING, Kind.TIMESTAMP)
@@ -109,8 +110,8 @@ class _Walker:
             if _STRING not in seen.kinds and parse_zoned(value):
                 kind = _TIMESTAMP
         elif kind is _LONG:
-            if value > _MAX_LONG:
-                kind = Kind.BIG_INTEGER.value
+            if not -_MAX_EXACT <= value <= _MAX_EXACT:
+                kind = _kind_of_large(value)
         elif kind is _DOUBLE and not -_MAX_LONG <= value <= _MAX_LONG:
             self.huge.append((seen, value))
             return
@@ -140,6 +141,12 @@ class _Walker:
             seen.kinds[kind] = [1, self._partition, self.offset, _example(value)]
         else:
             sighting[0] += 1
+
+
+def _kind_of_large(value: int) -> str:
+    if value > _MAX_LONG:
+        return Kind.BIG_INTEGER.value
+    return _LONG if int(float(value)) == value else Kind.WIDE_LONG.value
 
 
 def _example(value: Any) -> str:

@@ -55,7 +55,8 @@ def decode_chunk(values: Sequence[bytes], schema: pa.Schema) -> Decoded:
     A value is never None; an empty one is a bad value. Fields the schema lacks, at any depth, are reported
     in ``new_fields`` when a column can be added for them, else they make the record a bad value; where they
     hold nothing but nulls, empty lists and empty objects they are passed over. A double column holds the
-    nearest double of the number written, a binary one the UTF-8 of a string.
+    nearest double of a fraction, and of integers only those that are a double; a binary one the UTF-8 of a
+    string.
     """
     if not values:
         return Decoded(schema.empty_table())
@@ -141,7 +142,8 @@ class _Decoder:
 
     def _table_of(self, values: Sequence[bytes], good: list[tuple[int, dict[str, Any]]]) -> pa.Table | None:
         if self.read_as is not None:
-            read = read_chunk([values[index] for index, _ in good], self.schema, self.read_as)
+            checked = [values[index] for index, _ in good]
+            read = read_chunk(checked, self.schema, self.read_as, are_exact=True)
             return None if read is None or read.has_unknown else read.table
         try:
             columns = [column_of([row[f.name] for _, row in good], f.type) for f in self.schema]

@@ -66,8 +66,13 @@ def read_schema(schema: pa.Schema) -> pa.Schema | None:
     return None if any(kind is None for _, kind in columns) else pa.schema(columns)
 
 
-def read_chunk(values: Sequence[bytes], schema: pa.Schema, read_as: pa.Schema) -> FastRead | None:
-    """All values as rows of ``schema``, or None when one of them may not be one. Never kills the process."""
+def read_chunk(
+    values: Sequence[bytes], schema: pa.Schema, read_as: pa.Schema, *, are_exact: bool = False
+) -> FastRead | None:
+    """All values as rows of ``schema``, or None when one of them may not be one. Never kills the process.
+
+    ``are_exact``: it is known that no integer among them is rounded by a column of floating point.
+    """
     lengths = _lengths(values)
     long = np.flatnonzero(lengths > SHORT_BYTES).tolist()
     if lengths.sum() + len(values) > _MAX_BLOCK_BYTES or any(is_too_deep(values[index]) for index in long):
@@ -87,7 +92,9 @@ def read_chunk(values: Sequence[bytes], schema: pa.Schema, read_as: pa.Schema) -
         raise
     except (pa.ArrowException, UnicodeDecodeError):
         return None
-    if not all(_is_finite(chunk) for column in table.columns for chunk in column.chunks):
+    if not all(
+        _is_certain(chunk, are_exact=are_exact) for column in table.columns for chunk in column.chunks
+    ):
         return None
     return FastRead(table, has_unknown)
 
@@ -164,19 +171,24 @@ def _depth(fields: Iterable[pa.Field]) -> int:
     return deepest + 1
 
 
-def _is_finite(array: pa.Array) -> bool:
-    """True if numbers are finite and times within the years that can be shown, at any depth."""
+def _is_certain(array: pa.Array, *, are_exact: bool) -> bool:
+    """True if times are within the years that can be shown, and numbers finite and no rounded integers.
+
+    From 2^53 on (2^24 of a float) one may be rounded, and what was written is not here any more.
+    """
     kind = array.type
     if pa.types.is_floating(kind):
-        return pc.all(pc.is_finite(array)).as_py() is not False
+        limit = float("inf") if are_exact else 2.0 ** (53 if pa.types.is_float64(kind) else 24)
+        is_within = pc.less(pc.abs(array), pa.scalar(limit, kind))
+        return pc.all(is_within).as_py() is not False
     if pa.types.is_timestamp(kind):
         return _is_within(array.cast(pa.int64()), _FIRST_DAY * _DAY_US, (_LAST_DAY + 1) * _DAY_US - 1)
     if pa.types.is_date32(kind):
         return _is_within(array.cast(pa.int32()), _FIRST_DAY, _LAST_DAY)
     if pa.types.is_struct(kind):
-        return all(_is_finite(child) for child in array.flatten())
+        return all(_is_certain(child, are_exact=are_exact) for child in array.flatten())
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _is_finite(array.flatten())
+        return _is_certain(array.flatten(), are_exact=are_exact)
     return True
 
 

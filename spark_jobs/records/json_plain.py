@@ -11,6 +11,7 @@ import uuid
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Context, Decimal, Inexact, InvalidOperation
+from math import nan
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlainJsonDecoder:
-    """JSON objects as values; a double column holds the nearest double of the number written."""
+    """JSON objects as values; a double column holds a fraction's nearest double, and integers exactly."""
 
     def decode(self, records: Chunk, columns: pa.Schema) -> PlainRows:
         """See ``PlainDecoder``."""
@@ -142,7 +143,15 @@ def _integer(value: Any) -> Any:
 
 
 def _number(value: Any) -> float:
-    return float(value if type(value) is Decimal else _of(int, value))
+    if type(value) is Decimal or float(_of(int, value)) == value:
+        return float(value)
+    return nan  # no double is this integer, so whatever a row holds differs
+
+
+def _single(value: Any) -> float:
+    # Arrow's own cast rounds the text once; by way of a double it would be rounded twice.
+    single = pa.scalar(str(value)).cast(pa.float32()).as_py()
+    return single if type(value) is Decimal or single == value else nan
 
 
 def _text(value: Any) -> Any:
@@ -156,8 +165,7 @@ def _moment(value: Any) -> datetime:
 
 _SCALARS: tuple[tuple[Callable[[pa.DataType], bool], Read], ...] = (
     (pa.types.is_integer, _integer),
-    # Arrow's own cast rounds the text once; by way of a double it would be rounded twice.
-    (pa.types.is_float32, lambda value: pa.scalar(str(value)).cast(pa.float32()).as_py()),
+    (pa.types.is_float32, _single),
     (pa.types.is_float64, _number),
     (pa.types.is_boolean, lambda value: _of(bool, value)),
     (pa.types.is_string, _text),

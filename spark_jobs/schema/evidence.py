@@ -19,6 +19,7 @@ class Kind(StrEnum):
     NULL = "null"
     BOOLEAN = "boolean"
     LONG = "long"
+    WIDE_LONG = "long that no double is equal to"
     BIG_INTEGER = "integer past 64 bits"
     DOUBLE = "double"
     STRING = "string"

@@ -85,8 +85,9 @@ class Addition:
 def choose_types(evidence: Evidence, declared: tuple[Field, ...] = ()) -> tuple[Field, ...]:
     """Return the columns of a new table: the declared ones as they are, then the others as first seen.
 
-    Integers become long, with a fraction among them double; strings become timestamptz when all of them are
-    ISO 8601 with time and zone. Of kinds that do not go together the most frequent wins.
+    Integers become long, and double where there are more fractions than integers that no double is equal to;
+    strings become timestamptz when all of them are ISO 8601 with time and zone. Of kinds that do not go
+    together the most frequent wins.
     """
     return (*declared, *_new_fields(evidence.fields, declared, (), _dotted((), declared), timestamps=True))
 
@@ -167,17 +168,21 @@ def _new_fields(
 def _type_of(
     evidence: FieldEvidence, path: tuple[str, ...], taken: set[str], *, timestamps: bool
 ) -> FieldType | None:
-    """Return the type most values have, or None when no value says anything; the order here settles ties."""
+    """Return the type that fits most values, or None when it is none's; the order here settles ties.
+
+    Of long and double the one under which fewer values become dead letters, and of equals long, under which
+    no fraction is rounded. Integers past 64 bits fit neither.
+    """
     count = evidence.count
     text = Primitive.STRING
     if timestamps and not count(Kind.STRING):
         text = Primitive.TIMESTAMPTZ
-    number = Primitive.DOUBLE if count(Kind.DOUBLE) else Primitive.LONG
     candidates: list[tuple[int, FieldType | None]] = [
         (count(Kind.STRING, Kind.TIMESTAMP), text),
         (count(Kind.OBJECT), _struct_of(evidence, path, taken, timestamps=timestamps)),
         (count(Kind.ARRAY), _list_of(evidence, path, taken, timestamps=timestamps)),
-        (count(Kind.LONG, Kind.BIG_INTEGER, Kind.DOUBLE), number),
+        (count(Kind.LONG, Kind.WIDE_LONG), Primitive.LONG),
+        (count(Kind.LONG, Kind.DOUBLE), Primitive.DOUBLE),
         (count(Kind.BOOLEAN), Primitive.BOOLEAN),
     ]
     possible = [(votes, kind) for votes, kind in candidates if votes and kind is not None]

@@ -152,6 +152,8 @@ def _long(value: Any) -> int:
 def _double(value: Any) -> float:
     if type(value) not in (Integer, Fraction) or not math.isfinite(float(value)):
         raise Bad
+    if type(value) is Integer and int(float(value)) != int(value):
+        raise Bad
     return float(value)
 
 

@@ -193,11 +193,34 @@ def test_times_that_cannot_be_kept_exactly_are_refused(text: str, shape: str) ->
 
 def test_numbers_at_the_edges_are_exact() -> None:
     """Longs to both ends, doubles as their nearest double, minus zero and denormals kept."""
-    decoded = only(b'{"id":-9223372036854775808,"matrix":[[-0.0,4.9e-324,1e-400,0.1,9007199254740993,7]]}')
+    decoded = only(b'{"id":-9223372036854775808,"matrix":[[-0.0,4.9e-324,1e-400,0.1,9007199254740993.0,7]]}')
     assert decoded.rows is None
     assert values_of(decoded, "id")[0] == -(2**63)
     numbers = values_of(decoded, "matrix")[0][0]
     assert list(map(repr, numbers)) == ["-0.0", "5e-324", "0.0", "0.1", "9007199254740992.0", "7.0"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "held", "rounded"),
+    [
+        (pa.float64(), ["9007199254740992", "-9007199254740994", "9007199254740993.5", "1e300"], 2**53 + 1),
+        (pa.float64(), ["100000000000000000000", "18014398509481984"], 10**20 + 1),
+        (pa.float64(), ["7"], 10**200 + 1),
+        (pa.float32(), ["16777216", "-16777218", "16777217.5"], 2**24 + 1),
+    ],
+)
+def test_an_integer_that_would_be_rounded_is_a_bad_value(
+    kind: pa.DataType, held: list[str], rounded: int
+) -> None:
+    """In whatever company it comes and at whatever depth; what the column holds, and fractions, are rows."""
+    schema = pa.schema([pa.field("x", kind), pa.field("list", pa.list_(kind))])
+    good = [f'{{"x":{literal}}}'.encode() for literal in held]
+    for spoiled in (b'{"x":%d}' % rounded, b'{"list":[0.5,%d]}' % -rounded):
+        decoded = decode_chunk([*good, spoiled, *good], schema)
+        (bad,) = decoded.bad
+        assert bad.field in {"x", "list.element"}
+        assert "cannot hold exactly" in bad.error
+        assert values_of(decoded, "x") == 2 * [pa.scalar(float(text), kind).as_py() for text in held]
 
 
 def test_text_is_kept_whole() -> None:
