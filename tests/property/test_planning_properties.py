@@ -22,6 +22,8 @@ def situations(draw: st.DrawFn) -> tuple[dict[int, int], SourceState]:
         end[partition] = next_offset + draw(st.one_of(st.just(0), st.integers(0, 100_000)))
         if draw(st.booleans()):
             progress[partition] = next_offset
+    if progress:
+        low |= dict.fromkeys(low.keys() - progress.keys(), 0)  # else retention has passed them
     return progress, SourceState("t", "id", "cluster", low, end)
 
 
