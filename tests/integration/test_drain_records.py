@@ -89,7 +89,7 @@ def test_a_preview_shows_what_a_drain_then_does(new_lab: NewLab) -> None:
         seen = preview(lab.pipeline, connections, max_records=100)
     (batch,) = lab.drain().batches
     balance = batch.counts.balance
-    assert (seen.rows, len(seen.dead_letters), seen.tombstones) == (1, 5, 1)
+    assert (seen.balance.rows, len(seen.dead_letters), seen.balance.tombstones) == (1, 5, 1)
     assert (balance.rows, balance.dead_letters, balance.tombstones) == (1, 5, 1)
     letters = by_offset(lab, DEAD_LETTERS)
     assert {
