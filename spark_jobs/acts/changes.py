@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from spark_jobs.protocol.errors import OffsetsUnavailable
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
-from spark_jobs.protocol.progress import LastDrain, PendingDeadLetters, Progress
+from spark_jobs.protocol.progress import CommitRecord, LastDrain, PendingDeadLetters, Progress
 from spark_jobs.protocol.skips import kept_below, with_skipped
 from spark_jobs.protocol.source import SourceState
 
@@ -99,7 +99,13 @@ def refuse_lost(rewind: Rewind, *, pipeline: str, table: str) -> None:
 
 
 def rewound(
-    progress: Progress, rewind: Rewind, last_drain: LastDrain | None, *, attempt: str, reason: str
+    progress: Progress,
+    rewind: Rewind,
+    last_drain: LastDrain | None,
+    last_drain_offsets: CommitRecord | None,
+    *,
+    attempt: str,
+    reason: str,
 ) -> Progress:
     """Return the progress that goes into the rollback's commit, under the attempt's name.
 
@@ -114,6 +120,7 @@ def rewound(
         pending_dead_letters=owed if rewind.undone else None,
         # Without a drain to name there is none whose rows could be looked for.
         last_drain=last_drain or LastDrain("", 0, 0, 0, None),
+        last_drain_offsets=last_drain_offsets,
         replay_epoch=progress.replay_epoch + 1,
         rollbacks=progress.rollbacks + 1,
         compacted_files=0,

@@ -13,7 +13,7 @@ from spark_jobs.lake.as_of import keeps_history
 from spark_jobs.lake.tables import progress_of, summary_of
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.protocol.progress import LastDrain
+from spark_jobs.protocol.progress import CommitRecord, LastDrain
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 class EarlierState:
     """Where the table stood at a snapshot.
 
-    ``last_drain`` is the last drained batch by then, None when there was none or its snapshot has expired.
+    ``last_drain`` is the last drained batch by then, and ``last_drain_offsets`` what it brought; None when
+    there was none or its snapshot has expired.
     ``replays_since`` are the batch ids of the replays that landed after it.
     """
 
@@ -33,6 +34,7 @@ class EarlierState:
     generation: int
     next_offsets: dict[int, int]
     last_drain: LastDrain | None
+    last_drain_offsets: CommitRecord | None
     data_files: int
     replays_since: tuple[str, ...]
 
@@ -57,7 +59,7 @@ def state_at(table: Table, snapshot_id: int) -> EarlierState:
         target.timestamp_ms if target else 0,
         last.generation,
         last.next_offsets,
-        _last_drain(table, snapshot_id),
+        *_last_drain(table, snapshot_id),
         summary_of(target).count("total-data-files"),
         tuple(summary.batch_id for summary in after if summary.kind == BatchKind.REPLAY),
     )
@@ -99,18 +101,16 @@ def _ancestors(table: Table, snapshot_id: int | None) -> Iterable[Snapshot]:
     return ancestors_of(None if snapshot_id is None else metadata.snapshot_by_id(snapshot_id), metadata)
 
 
-def _last_drain(table: Table, snapshot_id: int) -> LastDrain | None:
+def _last_drain(table: Table, snapshot_id: int) -> tuple[LastDrain | None, CommitRecord | None]:
     for snapshot in _ancestors(table, snapshot_id):
         summary = summary_of(snapshot)
         if summary.kind == BatchKind.DRAIN:
-            return LastDrain(
-                summary.attempt or "",
-                snapshot.timestamp_ms,
-                summary.records,
-                summary.bytes_read,
-                summary.valid_through_ms,
+            attempt = summary.attempt or ""
+            last = LastDrain(
+                attempt, snapshot.timestamp_ms, summary.records, summary.bytes_read, summary.valid_through_ms
             )
-    return None
+            return last, CommitRecord(attempt, summary.ranges)
+    return None, None
 
 
 def _no_such_snapshot(table: Table, which: str) -> ConfigError:

@@ -96,7 +96,8 @@ class _RollbackCommit(BatchIntent):
         earlier, rewind = _plan(self.pipeline, table, self.to_snapshot, self.source, force=self.force)
         progress = progress_of(table)
         commit_dead_letters(connections, self.identifier, progress, self.summary)
-        back = rewound(progress, rewind, earlier.last_drain, attempt=self.attempt, reason=self.reason)
+        last = earlier.last_drain, earlier.last_drain_offsets
+        back = rewound(progress, rewind, *last, attempt=self.attempt, reason=self.reason)
         recorded = back.recorded(self.attempt, rewind.undone)
         full = {**self.summary, **batch_summary(replace(self.batch, ranges=rewind.undone))}
         return stage_rewind(table, self.to_snapshot, recorded, full)

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, NoReturn
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table.snapshots import Operation, ancestors_of
 
+from spark_jobs.config.settings import DEAD_LETTERS_SUFFIX
 from spark_jobs.lake.data_files import FileBounds, bounds_of
 from spark_jobs.lake.tables import progress_of, summary_of
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.commit_summary import digest
 from spark_jobs.protocol.errors import CorruptLog, SourceChanged
-from spark_jobs.protocol.progress import CommitRecord, Progress
+from spark_jobs.protocol.progress import Progress
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -131,12 +132,12 @@ def _has_traces_of_last_commit(table: Table, progress: Progress) -> bool:
     """True if the files' bounds prove that main has a row of the last commit, and none past the offsets.
 
     A commit is atomic: one of its rows shows that main has all of it. Commits without a row leave no
-    trace, so the answer may be a false alarm and never a false comfort.
+    trace, so the answer may be a false alarm and never a false comfort. But in a dead-letter table hardly any
+    drain leaves one: there only the newest commit is looked for, and no drain goes on from its offsets.
     """
-    drained = _last_drained(progress)
-    if drained is None:
-        return True
-    starts = drained.ranges.starts
+    starts = progress.last_drained().starts
+    if not starts:
+        return table.name()[-1].endswith(DEAD_LETTERS_SUFFIX) or not _has_drained(progress)
     has_trace = False
     for bounds in _file_bounds(table, progress.generation):
         (first, last), (_, last_offset) = bounds.partition, bounds.offset
@@ -148,17 +149,10 @@ def _has_traces_of_last_commit(table: Table, progress: Progress) -> bool:
     return has_trace
 
 
-def _last_drained(progress: Progress) -> CommitRecord | None:
-    """Return the last commit that brought rows past all others; acts and replays since leave no trace."""
-    last = progress.last_drain
-    return next(
-        (
-            c
-            for c in reversed(progress.last_commits)
-            if c.ranges.ranges and (last is None or c.attempt == last.attempt)
-        ),
-        None,
-    )
+def _has_drained(progress: Progress) -> bool:
+    """True if offsets of the generation were drained: not all of them were left out by an operator."""
+    passed = sum(offset - progress.starts.get(p, 0) for p, offset in progress.next_offsets.items())
+    return passed > sum(s.end - s.start for s in progress.skipped if s.generation == progress.generation)
 
 
 def _file_bounds(table: Table, generation: int) -> Iterator[FileBounds]:

@@ -82,7 +82,15 @@ def create_dead_letter_table(
     name = dead_letters_of(identifier)
     table = load_table(catalog, name)
     if table is None:
-        unknowing = replace(progress, next_offsets={}, last_commits=(), pending_dead_letters=None)
+        # Epoch 0: of what the data table owes nothing can be in here yet.
+        unknowing = replace(
+            progress,
+            next_offsets={},
+            last_commits=(),
+            pending_dead_letters=None,
+            last_drain_offsets=None,
+            replay_epoch=0,
+        )
         table = give_birth(
             catalog,
             name,

@@ -33,14 +33,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _DeadLetterCommit:
-    """What the data table with ``progress`` owes; ``is_new``: the dead-letter table was made for it."""
+    """What the data table with ``progress`` owes."""
 
     identifier: str
     progress: Progress
     pending: PendingDeadLetters
     summary: Mapping[str, str]
     rewriter: Rewriter
-    is_new: bool
     fail_point: ClassVar[str] = "dead-letters"
 
     @property
@@ -53,7 +52,7 @@ class _DeadLetterCommit:
         check_properties(table)
         pending = self.pending
         advanced = _advance_dead_letters(table, self.progress, pending)
-        owed = _surviving(table, pending) if self.is_new else pending.files
+        owed = pending.files if progress_of(table).last_commits else _surviving(table, pending)
         files = [to_data_file(file, table.metadata) for file in owed]
         full = {**self.summary, **offsets_summary(pending.attempt, pending.ranges)}
         if not pending.replaces:
@@ -75,8 +74,8 @@ def commit_dead_letters(
     if pending is None:
         return None
     identifier = dead_letters_of(data_table)
-    is_new = _ensure_dead_letter_table(connections, data_table, progress)
-    intent = _DeadLetterCommit(identifier, progress, pending, summary, Rewriter(pending.attempt), is_new)
+    _ensure_dead_letter_table(connections, data_table, progress)
+    intent = _DeadLetterCommit(identifier, progress, pending, summary, Rewriter(pending.attempt))
     try:
         committed = land(connections, intent)
     except CommitConflict:
@@ -96,19 +95,22 @@ def _sweep_rewritten(connections: CatalogAccess, identifier: str, pending: Pendi
             sweep_prefix(table, kept_prefix(pending.attempt))
 
 
-def _ensure_dead_letter_table(connections: CatalogAccess, data_table: str, progress: Progress) -> bool:
-    """Make the dead-letter table where it is missing; return True if it was."""
+def _ensure_dead_letter_table(connections: CatalogAccess, data_table: str, progress: Progress) -> None:
+    """Make the dead-letter table where it is missing, for a caller that is not stale: nothing tells later."""
     with released(connections.open_catalog()) as catalog:
-        is_missing = load_table(catalog, dead_letters_of(data_table)) is None
-        if is_missing:
-            create_dead_letter_table(catalog, data_table, {}, progress)
-    return is_missing
+        if load_table(catalog, dead_letters_of(data_table)) is not None:
+            return
+        data = load_table(catalog, data_table)
+        if data is None or progress_of(data).pending_dead_letters != progress.pending_dead_letters:
+            raise _moved(dead_letters_of(data_table), progress.pending_dead_letters)
+        create_dead_letter_table(catalog, data_table, {}, progress)
 
 
 def _surviving(table: Table, pending: PendingDeadLetters) -> tuple[WrittenFile, ...]:
-    """Return the files that are left: whoever dropped the dead-letter table may have purged the others.
+    """Return the files that are left, for a table that nothing was committed to.
 
-    A commit that names a file which is gone would make the new table unreadable.
+    Whoever dropped the one before may have purged the others, and a commit that names a file which is gone
+    would make the new table unreadable.
     """
     left = tuple(file for file in pending.files if table.io.new_input(file.path).exists())
     if len(left) < len(pending.files):
@@ -125,11 +127,15 @@ def _advance_dead_letters(table: Table, progress: Progress, pending: PendingDead
     """Return the dead-letter table's progress after the commit."""
     before = progress_of(table)
     if is_stale(before, progress, pending):
-        raise CommitConflict(
-            "the dead-letter table is past the batch whose dead letters were to be added",
-            code="dead-letters-moved",
-            hint="Another run committed them or went on; nothing was deleted. Run again.",
-            table=".".join(table.name()),
-            attempt=pending.attempt,
-        )
+        raise _moved(".".join(table.name()), pending)
     return with_dead_letters(before, progress, pending)
+
+
+def _moved(dead_letters: str, pending: PendingDeadLetters | None) -> CommitConflict:
+    return CommitConflict(
+        "the dead-letter table is past the batch whose dead letters were to be added",
+        code="dead-letters-moved",
+        hint="Another run committed them or went on; nothing was deleted. Run again.",
+        table=dead_letters,
+        attempt=pending and pending.attempt,
+    )

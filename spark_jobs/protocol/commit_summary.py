@@ -163,6 +163,11 @@ class CommitSummary:
         return _offsets(self.words.get(_START_OFFSETS, "{}"))
 
     @property
+    def ranges(self) -> OffsetRanges:
+        """The offsets that it brings; none of a commit that brings none."""
+        return OffsetRanges.between(self.start_offsets, _offsets(self.words.get(_END_OFFSETS, "{}")))
+
+    @property
     def has_progress(self) -> bool:
         """True if the summary has ``generation`` and ``next_offsets``."""
         return _NEXT_OFFSETS in self.words

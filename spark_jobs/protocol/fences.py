@@ -72,6 +72,8 @@ def is_of_another_table(letters: Progress, progress: Progress) -> bool:
         return True
     if letters.generation < progress.generation or letters.replay_epoch < progress.replay_epoch:
         return False
+    if letters.replay_epoch > progress.replay_epoch:
+        return True
     known = letters.next_offsets
     return any(offset > progress.next_offsets.get(partition, offset) for partition, offset in known.items())
 
@@ -113,5 +115,6 @@ def with_dead_letters(letters: Progress, progress: Progress, pending: PendingDea
         earlier=letters.earlier if is_same else {**letters.earlier, letters.generation: letters.next_offsets},
         last_commits=letters.last_commits,
         pending_dead_letters=None,
+        last_drain_offsets=None,  # a drain without dead letters leaves none here
     )
     return advanced.recorded(pending.attempt, pending.ranges)

@@ -34,7 +34,7 @@ _ALWAYS = ("last_commits", "pending_dead_letters")
 )
 @dataclass(frozen=True, slots=True)
 class CommitRecord:
-    """One landed attempt and the offsets it brought; no ranges when it brought none."""
+    """One landed attempt and the offsets it brought; no ranges when it brought none, or they are not kept."""
 
     attempt: str
     ranges: OffsetRanges
@@ -92,10 +92,11 @@ class Progress(ActState):
     ``next_offsets`` maps partition to next offset for the current ``generation``; ``earlier`` keeps the
     generations before it. ``anchor`` is the snapshot id the last commit made; None only before creation.
     ``starts`` are the current generation's first offsets. ``replay_epoch`` goes up with every replay that
-    landed or was given up, and fences those planned before. ``compacted_files`` is how many data files the
-    last compaction left. ``leader_epochs`` holds by partition an offset and the latest leader epoch that a
-    record below it can have: when the log of that epoch ends below the offset by now, Kafka has lost records
-    that the table has (KIP-320).
+    landed or was given up, and fences those planned before. ``last_drain_offsets`` are those of the attempt
+    it names, which is that of ``last_drain`` unless an earlier version drained since. ``compacted_files`` is
+    how many data files the last compaction left. ``leader_epochs`` holds by partition an offset and the
+    latest leader epoch that a record below it can have: when the log of that epoch ends below the offset by
+    now, Kafka has lost records that the table has (KIP-320).
     """
 
     topic: str
@@ -112,6 +113,7 @@ class Progress(ActState):
     replay_epoch: int = 0
     compacted_files: int = 0
     leader_epochs: dict[int, tuple[int, int]] = field(default_factory=dict)
+    last_drain_offsets: CommitRecord | None = None
 
     def has_landed(self, attempt: str) -> bool:
         """True if this attempt's commit is among the last ones of the table."""
@@ -121,9 +123,20 @@ class Progress(ActState):
         """Return the offsets that one of the last commits brought; none for an older one."""
         return next((commit.ranges for commit in self.last_commits if commit.attempt == attempt), NO_RANGES)
 
+    def last_drained(self) -> OffsetRanges:
+        """Return the offsets of the last drain; none when there was none, or nobody knows them any more."""
+        if self.last_drain is None:
+            return next((c.ranges for c in reversed(self.last_commits) if c.ranges), NO_RANGES)
+        attempt, kept = self.last_drain.attempt, self.last_drain_offsets
+        return kept.ranges if kept and kept.attempt == attempt else self.ranges_of(attempt)
+
     def recorded(self, attempt: str, ranges: OffsetRanges = NO_RANGES) -> Progress:
-        """Return the same with one more landed attempt."""
-        commits = (*self.last_commits, CommitRecord(attempt, ranges))
+        """Return the same with one more landed attempt; the offsets of those before it are not kept.
+
+        With thousands of partitions they would be most of what every commit writes.
+        """
+        before = (CommitRecord(commit.attempt, NO_RANGES) for commit in self.last_commits)
+        commits = (*before, CommitRecord(attempt, ranges))
         return replace(self, last_commits=commits[-LAST_COMMITS_KEPT:])
 
     def advanced(
@@ -141,6 +154,9 @@ class Progress(ActState):
             leader_epochs={**self.leader_epochs, **epochs},
             pending_dead_letters=dead_letters,
             last_drain=last_drain or self.last_drain,
+            last_drain_offsets=(
+                CommitRecord(last_drain.attempt, batch.ranges) if last_drain else self.last_drain_offsets
+            ),
         )
 
     def replayed(self, batch: Batch, dead_letters: PendingDeadLetters) -> Progress:

@@ -69,7 +69,7 @@ def _committed(progress: Progress, since: Mapping[int, int] | None) -> OffsetRan
         starts = {p: min(since.get(p, progress.starts.get(p, 0)), end) for p, end in ends.items()}
         if newer := OffsetRanges.between(starts, ends):
             return newer
-    return progress.ranges_of(progress.last_drain.attempt) if progress.last_drain else NO_RANGES
+    return progress.last_drained() if progress.last_drain else NO_RANGES
 
 
 def _cut(ranges: OffsetRanges, most_records: int) -> Iterator[OffsetRanges]:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from spark_jobs.acts.changes import passed_over
 from spark_jobs.commit.anchor import check_anchor, check_properties
 from spark_jobs.protocol.errors import CorruptLog, SourceChanged
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import (
+    LAST_COMMITS_KEPT,
     PROPERTY_OFFSETS,
     PendingDeadLetters,
 )
@@ -20,8 +22,8 @@ if TYPE_CHECKING:
     from tests.support.lake import Lake
 
 
-def _keep_only_main(lake: Lake) -> None:
-    table = lake.load()
+def _keep_only_main(lake: Lake, name: str = "t") -> None:
+    table = lake.load(name)
     ids = [
         s.snapshot_id for s in table.metadata.snapshots if s.snapshot_id != table.metadata.current_snapshot_id
     ]
@@ -114,6 +116,48 @@ def test_a_rollback_hidden_by_compaction_and_expiry_is_an_error(lake_with_histor
     lake.compact()
     _keep_only_main(lake)
     assert _code(lake) == "table-rolled-back"
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_hidden_rollback_is_an_error_however_long_ago_the_last_drain_was(
+    lake_with_history: Lake, is_kept: bool
+) -> None:
+    """Acts and replays took all places among the last commits; an alarm where nobody knows its offsets."""
+    lake = lake_with_history
+    lake.make_table()
+    first = lake.drain(0, 10)
+    lake.drain(10, 20)
+    for _ in range(LAST_COMMITS_KEPT):
+        lake.act(lambda progress: progress if is_kept else replace(progress, last_drain_offsets=None))
+    _roll_back(lake, first.snapshot_id)
+    lake.compact()
+    _keep_only_main(lake)
+    assert _code(lake) == "table-rolled-back"
+
+
+def test_a_dead_letter_table_is_not_asked_for_drains_without_dead_letters(lake_with_history: Lake) -> None:
+    """What a later replay or rollback took away there is no sign of anything."""
+    lake = lake_with_history
+    lake.make_table()
+    lake.drain(0, 10, dead_letters=[3])
+    lake.drain(10, 20)
+    owed = PendingDeadLetters("a-replay", OffsetRanges.between({0: 0}, {0: 10}), (), replaces=True)
+    lake.act(lambda p: replace(p, replay_epoch=p.replay_epoch + 1, pending_dead_letters=owed))
+    lake.act(lambda progress: progress)
+    lake.compact("t_dead_letters")
+    _keep_only_main(lake, "t_dead_letters")
+    check_anchor(lake.load("t_dead_letters"))
+
+
+def test_acts_on_a_table_that_drained_nothing_leave_nothing_to_look_for(lake_with_history: Lake) -> None:
+    """Offsets that an operator left out have no rows."""
+    lake = lake_with_history
+    lake.make_table()
+    skipped = OffsetRanges.between({0: 0}, {0: 5})
+    lake.act(lambda progress: passed_over(progress, skipped, "lost"))
+    lake.compact()
+    _keep_only_main(lake)
+    check_anchor(lake.load())
 
 
 def test_rows_past_the_offsets_are_an_error(lake_with_history: Lake) -> None:

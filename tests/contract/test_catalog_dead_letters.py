@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from spark_jobs.commit.birth import create_dead_letter_table
 from spark_jobs.commit.dead_letter_commit import commit_dead_letters
 from spark_jobs.lake.tables import dead_letters_of, progress_of
 from spark_jobs.protocol.errors import CommitConflict
+from spark_jobs.protocol.offsets import OffsetRanges
+from spark_jobs.protocol.progress import PendingDeadLetters
 
 if TYPE_CHECKING:
     from tests.support.lake import Lake
@@ -94,3 +98,50 @@ def test_files_that_were_purged_with_their_table_are_not_named_again(
     _bring(lake, progress)
     assert lake.offsets(DEAD) == []
     assert "were deleted together with the dead-letter table" in caplog.text
+
+
+@pytest.mark.parametrize("has_died", [False, True])
+def test_files_that_were_purged_are_not_named_by_whoever_comes_after_the_birth(
+    sqlite_lake: Lake, has_died: bool
+) -> None:
+    """Also where the run that made the table again died before it brought anything."""
+    lake = sqlite_lake
+    lake.make_table()
+    progress = lake.drain(0, 10, dead_letters=[3]).progress
+    assert progress.pending_dead_letters is not None
+    for file in progress.pending_dead_letters.files:
+        lake.load().io.delete(file.path)
+    lake.open().drop_table(dead_letters_of(lake.name()))
+    if has_died:
+        create_dead_letter_table(lake.open(), lake.name(), {}, progress)
+    _bring(lake, progress)
+    assert lake.offsets(DEAD) == []
+
+
+def test_a_table_that_was_dropped_after_a_replay_takes_what_is_owed(sqlite_lake: Lake) -> None:
+    """What replaces is named until the next commit, also when it was paid; each commit pays first."""
+    lake = sqlite_lake
+    lake.make_table()
+    lake.drain(0, 10, dead_letters=[3])
+    owed = PendingDeadLetters("a-rollback", OffsetRanges.between({0: 5}, {0: 10}), (), replaces=True)
+    owing = lake.act(
+        lambda p: replace(p, replay_epoch=p.replay_epoch + 1, pending_dead_letters=owed)
+    ).progress
+    _bring(lake, owing)
+    lake.open().drop_table(dead_letters_of(lake.name()))
+    lake.drain(10, 20)
+    lake.drain(20, 30, dead_letters=[25])
+    lake.drain(30, 40)
+    assert lake.offsets(DEAD) == [25]
+
+
+def test_a_stale_run_makes_no_dead_letter_table(sqlite_lake: Lake) -> None:
+    """In a new one nothing would tell that its dead letters have been replaced since."""
+    lake = sqlite_lake
+    lake.make_table()
+    stale = lake.drain(0, 10, dead_letters=[3]).progress
+    lake.drain(10, 20)
+    lake.open().drop_table(dead_letters_of(lake.name()))
+    with pytest.raises(CommitConflict) as caught:
+        _bring(lake, stale)
+    assert caught.value.code == "dead-letters-moved"

@@ -63,7 +63,7 @@ def test_after_a_rollback_every_offset_is_kept_drained_again_or_skipped(
     progress = Progress("orders", 1, stood, starts=dict.fromkeys(stood, 0))
     source = SourceState("orders", None, None, {p: low.get(p, 0) for p in stood}, dict.fromkeys(stood, 100))
     rewind = plan_rewind(progress, target, source)
-    there = rewound(progress, rewind, None, attempt="a", reason="wrong")
+    there = rewound(progress, rewind, None, None, attempt="a", reason="wrong")
     assert there.rollbacks == progress.rollbacks + 1
     assert there.replay_epoch == progress.replay_epoch + 1
     skipped = _offsets(there.skipped, 1)

@@ -139,9 +139,9 @@ class Lake:
         batch = Batch("p", self.name(), TOPIC, 0, OffsetRanges(()), uuid.uuid4().hex, 1, kind=BatchKind.PAUSE)
         return land(self.access(fail_points), ChangeCommit(batch, change, {}))
 
-    def compact(self) -> None:
+    def compact(self, name: str = "t") -> None:
         """A ``replace`` snapshot as compaction by another engine leaves it: without our summary."""
-        table = self.load()
+        table = self.load(name)
         transaction = table.transaction()
         with transaction.update_snapshot().fast_append():
             pass

@@ -148,7 +148,7 @@ def _after_act(before: Progress, batch: Batch) -> Progress:
     match batch.kind:
         case BatchKind.ROLLBACK:
             rewind = Rewind({0: 0}, OffsetRanges.between({0: 0}, before.next_offsets), OffsetRanges(()))
-            return rewound(before, rewind, None, attempt=batch.attempt, reason="")
+            return rewound(before, rewind, None, None, attempt=batch.attempt, reason="")
         case BatchKind.DISCARD:
             passed = with_skipped(before.skipped, 0, batch.ranges, "")
             return replace(before, next_offsets={**before.next_offsets, **batch.ranges.ends}, skipped=passed)

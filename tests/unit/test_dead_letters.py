@@ -23,6 +23,7 @@ DATA = Progress("orders", 2, {0: 20, 1: 5}, replay_epoch=3)
         pytest.param({"next_offsets": {0: 21}}, True, id="ahead"),
         pytest.param({"next_offsets": {7: 1}}, False, id="a-partition-the-table-has-not-begun"),
         pytest.param({"next_offsets": {0: 21}, "replay_epoch": 2}, False, id="before-a-rollback"),
+        pytest.param({"next_offsets": {0: 10}, "replay_epoch": 4}, True, id="after-a-later-replay"),
         pytest.param({"next_offsets": {0: 21}, "generation": 1}, False, id="of-an-earlier-source"),
         pytest.param({"next_offsets": {}, "generation": 3}, True, id="of-a-later-source"),
         pytest.param({"next_offsets": {}, "topic": "payments"}, True, id="of-another-topic"),

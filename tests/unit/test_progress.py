@@ -111,7 +111,7 @@ def test_a_batch_moves_its_partitions_and_is_remembered() -> None:
     before = Progress("orders", 1, {0: 5, 3: 1}, last_commits=(CommitRecord("a", earlier.ranges),))
     after = before.advanced(batch, owed)
     assert after.next_offsets == {0: 9, 3: 1}
-    assert after.last_commits == (CommitRecord("a", earlier.ranges), CommitRecord("b", batch.ranges))
+    assert after.last_commits == (CommitRecord("a", NO_RANGES), CommitRecord("b", batch.ranges))
     assert (after.ranges_of("b"), after.ranges_of("c")) == (batch.ranges, NO_RANGES)
     assert after.has_landed("a")
     assert after.has_landed("b")
@@ -151,6 +151,35 @@ def test_only_the_last_commits_are_kept() -> None:
         progress = progress.advanced(_batch(f"attempt-{n}", n, n + 1), None)
     attempts = [commit.attempt for commit in progress.last_commits]
     assert attempts == [f"attempt-{n}" for n in range(2 * LAST_COMMITS_KEPT, 3 * LAST_COMMITS_KEPT)]
+
+
+def test_the_offsets_of_the_last_drain_are_known_however_long_ago_it_was() -> None:
+    """Also after acts; of an earlier version's table as long as they stand among the last commits."""
+    last = LastDrain("b", 0, 4, 0, None)
+    drained = Progress("orders", 1, {0: 5}).advanced(_batch("b", 5, 9), None, last)
+    later = drained.recorded("act").recorded("another")
+    assert later.last_drained() == drained.last_drained() == _batch("b", 5, 9).ranges
+    earlier = replace(drained, last_drain_offsets=None)
+    assert (earlier.last_drained(), earlier.recorded("act").last_drained()) == (
+        drained.last_drained(),
+        NO_RANGES,
+    )
+    overtaken = replace(drained.recorded("c"), last_drain=replace(last, attempt="c"))
+    assert overtaken.last_drained() == NO_RANGES
+
+
+def test_properties_of_many_partitions_stay_small() -> None:
+    """Every commit writes them, and gateways refuse requests of a megabyte."""
+    partitions = range(1000)
+    starts, ends = dict.fromkeys(partitions, 1_234_567_890), dict.fromkeys(partitions, 1_234_667_890)
+    ranges = OffsetRanges.between(starts, ends)
+    progress = Progress("orders", 1, starts, starts=dict.fromkeys(partitions, 0))
+    for number in range(LAST_COMMITS_KEPT):
+        attempt = f"{number:036}"
+        batch = replace(_batch(attempt, 0, 1), ranges=ranges, leader_epochs=dict.fromkeys(partitions, 12))
+        owed = PendingDeadLetters(attempt, ranges, (written_file("x"),))
+        progress = progress.advanced(batch, owed, LastDrain(attempt, 0, 1, 1, 1))
+    assert sum(map(len, progress.to_properties().values())) <= 150 * 1024
 
 
 def test_a_newer_format_and_damage_are_named() -> None:

@@ -108,6 +108,7 @@ def test_a_tables_progress_is_written_and_read_as_ever() -> None:
         skipped=(Skip(1, 2, 3, 4, "bad"),),
         rollbacks=8,
         leader_epochs={10: (4, 1), 2: (9, 3)},
+        last_drain_offsets=CommitRecord("a", ranges),
     )
     first = {
         "sluice.format-version": "1",
@@ -128,6 +129,7 @@ def test_a_tables_progress_is_written_and_read_as_ever() -> None:
         "sluice.skipped": '[[1,2,3,4,"bad"]]',
         "sluice.rollbacks": "8",
         "sluice.leader-epochs": '{"2":[9,3],"10":[4,1]}',
+        "sluice.last-drain-offsets": '["a",{"2":5,"10":0},{"2":9,"10":4}]',
     }
     assert progress.to_properties() == first | later
     assert progress_from_properties(first | later, table="a.b") == progress
@@ -138,7 +140,15 @@ def test_a_tables_progress_is_written_and_read_as_ever() -> None:
         "sluice.starts": "{}",
         "sluice.skipped": "[]",
         "sluice.leader-epochs": "{}",
-        **dict.fromkeys(("sluice.pending-dead-letters", "sluice.last-drain", "sluice.paused"), "null"),
+        **dict.fromkeys(
+            (
+                "sluice.pending-dead-letters",
+                "sluice.last-drain",
+                "sluice.last-drain-offsets",
+                "sluice.paused",
+            ),
+            "null",
+        ),
         **dict.fromkeys(("sluice.replay-epoch", "sluice.compacted-files", "sluice.rollbacks"), "0"),
     }
     earlier = progress_from_properties(first, table="a.b")
