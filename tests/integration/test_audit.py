@@ -17,6 +17,7 @@ from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import configure, progress
 from spark_jobs.audit import audit as audit_module
 from spark_jobs.audit.audit import audit
+from spark_jobs.lake.row_filters import rows_in
 from tests.support.new_lab import DEAD_LETTERS, as_json
 
 if TYPE_CHECKING:
@@ -243,14 +244,13 @@ def test_the_audit_holds_one_window_at_a_time(new_lab: NewLab, monkeypatch: pyte
     lab.drain()
     monkeypatch.setattr(audit_module, "WINDOW_OFFSETS", 8)
     held: list[int] = []
-    look = audit_module._held
 
     def recorded(*arguments: object) -> object:
-        window = look(*arguments)  # type: ignore[arg-type]
-        held.append(window.rows.num_rows)
-        return window
+        rows = rows_in(*arguments)  # type: ignore[arg-type]
+        held.append(rows.num_rows)
+        return rows
 
-    monkeypatch.setattr(audit_module, "_held", recorded)
+    monkeypatch.setattr(audit_module, "rows_in", recorded)
     told: list[tuple[int, int]] = []
     with lab.connections() as connections:
         found = audit(lab.pipeline, connections, on_progress=lambda done, total: told.append((done, total)))

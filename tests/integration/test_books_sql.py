@@ -12,7 +12,7 @@ import pytest
 
 from spark_jobs.books.entries import BookEntry, entry_of
 from spark_jobs.books.table import enter
-from spark_jobs.protocol.batch import Balance
+from spark_jobs.protocol.batch import Balance, BatchCounts
 from spark_jobs.txlog.entries import Attempt
 from tests.support.lake import Lake
 from tests.support.log_entries import TABLE_UUID, finished_phases, make_batch
@@ -53,7 +53,7 @@ def ask(lake: Lake, sql: str, *entries: BookEntry) -> list[tuple[Any, ...]]:
 def test_a_hole_in_the_books_is_found(lake: Lake) -> None:
     """Offsets that no landed batch covers are named; a skip covers some, an attempt given up none."""
     given_up = entry("lost", 20, 30, is_landed=False)
-    skipped = entry("skipped", 30, 40, kind="skip", balances={})
+    skipped = entry("skipped", 30, 40, kind="skip", counts=BatchCounts())
     entries = (
         entry("a", 0, 10),
         entry("b", 10, 20),
@@ -68,10 +68,10 @@ def test_a_hole_in_the_books_is_found(lake: Lake) -> None:
 
 def test_unaccounted_offsets_are_found(lake: Lake) -> None:
     """Every landed batch balances, skipped offsets and replays included; one that does not is named."""
-    off = entry("off", 20, 30, balances={0: Balance(rows=7, gaps=1)})
-    skipped = entry("s", 10, 20, kind="skip", balances={})
+    off = entry("off", 20, 30, counts=BatchCounts({0: Balance(rows=7, gaps=1)}))
+    skipped = entry("s", 10, 20, kind="skip", counts=BatchCounts())
     good = (entry("a", 0, 10), entry("r", 0, 10, kind="replay"), skipped)
-    paused = entry("p", 0, 0, kind="pause", balances={})
+    paused = entry("p", 0, 0, kind="pause", counts=BatchCounts())
     assert ask(lake, BALANCED, *good, off, paused) == [("demo.t", "off", 2)]
 
 
