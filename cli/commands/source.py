@@ -50,13 +50,16 @@ def command(pipeline: str, accept: bool, reason: str, start: Start, as_json: boo
     With --accept the table follows. Where the same records stand at the same offsets, the log was moved (a
     mirror, a migrated broker) and nothing else changes. Every other topic becomes the next generation: its
     rows are told apart by _kafka_generation, those that are there stay. So does a log that lost its end.
-    Safe to repeat: a source that has not changed is left alone.
+    Whole batches of the source that ends are committed first; a held one wants a decision. Safe to repeat: a
+    source that has not changed is left alone.
     """
     if accept and not reason:
         raise click.UsageError("--accept needs a --reason")
     with opened(pipeline, "source") as (chosen, connections):
-        from spark_jobs.acts.accept_source import accept_source, compare_source
+        from spark_jobs.acts.accept_source import accept_source, compare_source, settle_source
 
+        if accept:
+            settle_source(chosen, connections)
         seen = compare_source(chosen, connections)
         accepted = None
         if accept and seen.has_changed:

@@ -9,9 +9,11 @@ import pytest
 from prove.lab.kafka_server import KafkaBroker, Record, start_test_kafka
 from prove.lab.pipeline_lab import configure, orders, progress
 from servers.process import ServerFolder
-from spark_jobs.acts.accept_source import SourceComparison, accept_source, compare_source
+from spark_jobs.acts.accept_source import SourceComparison, accept_source, compare_source, settle_source
+from spark_jobs.acts.held import publish
+from spark_jobs.acts.pause import pause, resume
 from spark_jobs.config.start import Start
-from spark_jobs.protocol.errors import SourceChanged
+from spark_jobs.protocol.errors import BatchHeld, ConfigError, SourceChanged
 from tests.support.new_lab import DEAD_LETTERS
 
 if TYPE_CHECKING:
@@ -54,6 +56,50 @@ def test_a_topic_created_again_becomes_the_next_generation(new_lab: NewLab) -> N
     with lab.connections() as connections:
         assert not compare_source(lab.pipeline, connections).has_changed
     assert lab.stray_files() == set()
+
+
+def _make_anew(new_lab: NewLab, lab: Lab) -> None:
+    new_lab.kafka.delete_topic(lab.pipeline.topic)
+    new_lab.kafka.create_topic(lab.pipeline.topic, retention_ms=-1)
+    new_lab.kafka.produce(lab.pipeline.topic, orders(100, 5))
+
+
+def test_a_verified_batch_of_the_topic_that_is_gone_comes_in_before_the_next_generation(
+    new_lab: NewLab,
+) -> None:
+    """Its files are the only copy of its records; nobody can read them again."""
+    lab = new_lab(orders(0, 20))
+    lab.drain()
+    new_lab.produce(lab, orders(20, 10))
+    lab.kill_at("drain.after-parquet-written")
+    _make_anew(new_lab, lab)
+    with lab.connections() as connections:
+        pause(lab.pipeline, connections, reason="the broker moves")
+        with pytest.raises(ConfigError) as refused:
+            settle_source(lab.pipeline, connections)
+        assert refused.value.code == "paused"
+        resume(lab.pipeline, connections, reason="it has moved")
+        settle_source(lab.pipeline, connections)
+    assert not _accept(lab).continues
+    lab.drain()
+    assert sorted(lab.rows()["id"].to_pylist()) == [*range(30), *range(100, 105)]
+    assert lab.audit().is_clean
+
+
+def test_a_held_batch_of_the_topic_that_is_gone_is_decided_on_first(new_lab: NewLab) -> None:
+    """The next generation would fence it for ever."""
+    cheap = {"expect_column_values_to_be_between": {"column": "price", "max_value": 20}}
+    lab = new_lab(orders(0, 10), quality=[{"name": "strict", "when": "gate", "expectations": [cheap]}])
+    lab.drain()
+    new_lab.produce(lab, orders(30, 5))
+    assert lab.drain().stopped == "held"
+    _make_anew(new_lab, lab)
+    with lab.connections() as connections:
+        with pytest.raises(BatchHeld):
+            settle_source(lab.pipeline, connections)
+        publish(lab.pipeline, connections, reason="a sale")
+        settle_source(lab.pipeline, connections)
+    assert lab.rows().num_rows == 15
 
 
 def test_a_broker_that_took_the_log_over_is_followed(new_lab: NewLab, tmp_path: Path) -> None:
