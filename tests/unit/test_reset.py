@@ -8,7 +8,7 @@ from cli.commands.reset import kept
 from spark_jobs.config.build import build_config
 from spark_jobs.config.yaml_document import parse_document
 
-HOME = "/work/.sluice"
+HOME = "/srv/.sluice"
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_what_lies_outside_the_state_folder_is_said_to_stay(key: str, place: str
     text += "".join(f"  {name}: {value}\n" for name, value in {"type": "sql", **catalog}.items())
     document, problems = parse_document("sluice.yaml", text)
     assert document is not None
-    built = build_config(document, (), home=HOME, folder="/work")
+    built = build_config(document, (), home=HOME, folder="/srv")
     assert not [*problems, *built.problems]
     assert built.config is not None
     assert bool([line for line in kept(built.config) if "topics" not in line]) is is_kept
