@@ -105,12 +105,12 @@ def _is_json(headers: Headers) -> bool:
 
 
 def _has_mutation(scope: Scope) -> bool:
-    """True if a query in the address would change something, or cannot be read and might."""
+    """True if a query in the address would change something; one that cannot be parsed is never executed."""
     for query in parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True).get("query", []):
         try:
             operations = parse(query).definitions
         except GraphQLError:
-            continue  # it is not executed either
+            continue
         if any(
             isinstance(each, OperationDefinitionNode) and each.operation is not OperationType.QUERY
             for each in operations

@@ -110,7 +110,8 @@ def settle_source(pipeline: PipelineConfig, connections: Connections) -> None:
     for an operator's word, and what recovery raises.
     """
     settled = recover(pipeline, connections)
-    for held in settled.held:
+    if settled.held:
+        held = settled.held[0]
         raise BatchHeld(
             f"a batch of the source that is there now waits: {held.sentence}",
             code="batch-held",

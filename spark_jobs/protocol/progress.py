@@ -144,7 +144,8 @@ class Progress(ActState):
     ) -> Progress:
         """Return the progress after ``batch`` lands; who stages it sets ``anchor`` to the snapshot's id."""
         starts, ends = batch.ranges.starts, batch.ranges.ends
-        # A batch may land after the table was given another source, whose leaders are counted anew.
+        # Where an id is not known, a batch may land after the table was given another source, whose leaders
+        # are counted anew.
         is_same = (batch.cluster_id, batch.topic_id) == (self.cluster_id, self.topic_id)
         epochs = {p: (ends[p], epoch) for p, epoch in batch.leader_epochs.items() if is_same}
         return replace(

@@ -20,7 +20,6 @@ from spark_jobs.schema.inference import Field, name_clash
 
 Fit: TypeAlias = Callable[[Any], Any]
 
-_MIN_LONG, _MAX_LONG = -(2**63), 2**63 - 1
 _DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?", re.ASCII)
 
 
@@ -82,7 +81,7 @@ def _check_unknown(
 
 
 def _why_no_column(name: str, item: Any) -> str:
-    if isinstance(item, HugeIntegerLiteral) or (type(item) is int and not _MIN_LONG <= item <= _MAX_LONG):
+    if _is_past(64, item):
         return f'an integer past 64 bits makes no column: declare columns: {{{name}: "decimal(38,0)"}}'
     return "it has no column, and can have none beside the table's others"
 
@@ -120,14 +119,18 @@ def _fit_map(kind: pa.DataType) -> Fit:
 
 
 def _fit_integer(bits: int) -> Fit:
-    limit = 1 << (bits - 1)
-
     def fit(value: Any) -> Any:
-        if isinstance(value, HugeIntegerLiteral) or (type(value) is int and not -limit <= value < limit):
+        if _is_past(bits, value):
             raise MisfitError(f"an integer past {bits} bits")
         return _of(int, value, "an integer")
 
     return fit
+
+
+def _is_past(bits: int, value: Any) -> bool:
+    """True if it is an integer that so many bits do not hold."""
+    limit = 1 << (bits - 1)
+    return isinstance(value, HugeIntegerLiteral) or (type(value) is int and not -limit <= value < limit)
 
 
 def _fit_float(largest: float, round_to: Callable[[Any], float]) -> Fit:
