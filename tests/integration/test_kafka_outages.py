@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import OFFSET_INVALID, Consumer, TopicPartition
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, AclPermissionType, ResourceType
 
 from prove.lab.brokers import Brokers, own_broker
 from prove.lab.kafka_server import KafkaBroker, Record
@@ -25,6 +18,7 @@ from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable, RetryableError
 from spark_jobs.protocol.offsets import OffsetRange
+from tests.support.rights import rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,8 +59,8 @@ def test_lag_tools_are_told_by_a_cluster_that_never_had_a_group(own_kafka: Kafka
 def test_a_group_one_may_not_write_is_told(own_kafka: KafkaBroker) -> None:
     """The refusal names the right; what lag tools show stays as it was."""
     topic = own_kafka.new_topic(partitions=2)
-    _rule(own_kafka, "sluice-refused", AclOperation.READ, AclPermissionType.DENY, ResourceType.GROUP)
-    _rule(own_kafka, "sluice-refused", AclOperation.DESCRIBE, AclPermissionType.ALLOW, ResourceType.GROUP)
+    rule(own_kafka, "sluice-refused", AclOperation.READ, AclPermissionType.DENY, ResourceType.GROUP)
+    rule(own_kafka, "sluice-refused", AclOperation.DESCRIBE, AclPermissionType.ALLOW, ResourceType.GROUP)
     admin = KafkaAdmin({"bootstrap.servers": own_kafka})
     with pytest.raises(ConfigError, match="sluice-refused") as raised:
         admin.publish_group_offsets("sluice-refused", topic, {0: 1, 1: 3})
@@ -184,26 +178,6 @@ def _group_offsets(kafka: KafkaBroker, group: str, topic: str) -> list[int]:
     return [partition.offset for partition in committed]
 
 
-def _rule(
-    kafka: KafkaBroker,
-    name: str,
-    operation: AclOperation,
-    permission: AclPermissionType,
-    kind: ResourceType = ResourceType.TOPIC,
-) -> None:
-    rule = AclBinding(
-        kind,
-        name,
-        ResourcePatternType.LITERAL,
-        "User:ANONYMOUS",
-        "*",
-        operation,
-        permission,
-    )
-    client = AdminClient({"bootstrap.servers": kafka})
-    client.create_acls([rule])[rule].result(10)
-
-
 def test_what_compaction_removed_is_a_gap(own_kafka: KafkaBroker) -> None:
     """Ranges over, before, inside and behind compacted offsets end by themselves with what is left."""
     topic = own_kafka.new_topic(
@@ -236,9 +210,9 @@ def test_a_topic_one_may_not_read_is_a_matter_for_a_person(
     """Without the right to read, or even to see, the error says which right is wanted."""
     topic = own_kafka.new_topic()
     own_kafka.produce(topic, [b"x"])
-    _rule(own_kafka, topic, operation, AclPermissionType.DENY)
+    rule(own_kafka, topic, operation, AclPermissionType.DENY)
     if operation is AclOperation.READ:
-        _rule(own_kafka, topic, AclOperation.DESCRIBE, AclPermissionType.ALLOW)
+        rule(own_kafka, topic, AclOperation.DESCRIBE, AclPermissionType.ALLOW)
     reader = _reader(own_kafka, topic, read_timeout_seconds=20)
     with pytest.raises(ConfigError) as raised:
         list(reader.read(OffsetRange(0, 0, 1)))

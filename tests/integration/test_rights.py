@@ -6,20 +6,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, AclPermissionType
 
 from prove.lab.kafka_server import KafkaBroker, kafka_settings, unique_name
 from prove.lab.pipeline_lab import Lab, configure, make_lab, orders
 from servers.kafka import KafkaSettings, start_kafka
 from servers.process import ServerFolder, free_ports
 from spark_jobs.protocol.errors import ConfigError
+from tests.support.rights import rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,14 +38,8 @@ class Guarded:
 
     def grant(self, topic: str, *operations: AclOperation) -> None:
         """Allow the reader these operations on the topic."""
-        allowed = ResourcePatternType.LITERAL, "User:reader", "*"
-        rules = [
-            AclBinding(ResourceType.TOPIC, topic, *allowed, operation, AclPermissionType.ALLOW)
-            for operation in operations
-        ]
-        client = AdminClient({"bootstrap.servers": self.kafka})
-        for answer in client.create_acls(rules).values() if rules else ():
-            answer.result(30)
+        for operation in operations:
+            rule(self.kafka, topic, operation, AclPermissionType.ALLOW, user="reader")
 
     def lab(self, folder: Path, topic: str, **settings: Any) -> Lab:
         """A pipeline over the topic that asks as the reader."""

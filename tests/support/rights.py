@@ -1,0 +1,32 @@
+"""Rights on a broker with an authoriser, as its administrator sets them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+if TYPE_CHECKING:
+    from prove.lab.kafka_server import KafkaBroker
+
+
+def rule(
+    kafka: KafkaBroker,
+    name: str,
+    operation: AclOperation,
+    permission: AclPermissionType,
+    kind: ResourceType = ResourceType.TOPIC,
+    *,
+    user: str = "ANONYMOUS",
+) -> None:
+    """Allow or deny the user, by default one who does not log in, an operation on what is called this."""
+    binding = AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, permission)
+    client = AdminClient({"bootstrap.servers": kafka})
+    client.create_acls([binding])[binding].result(30)
