@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from bench.lab import Lab
 from servers.environment import LOG_SETTINGS, clean_environment
 from servers.jars import jar_paths
 from servers.java import java_home
-from servers.process import ServerFolder, ServerProcess, free_ports, is_listening
+from servers.process import ServerFolder, ServerProcess, free_ports
 
 CONNECT_LOCK = Path(__file__).with_name("jars-connect.lock")
 _HEAP = "2g"
@@ -43,6 +43,13 @@ class ConnectWorker:
 
     address: str
     pid: int
+
+    def is_ready(self) -> bool:
+        """True once it answers for its connectors: it listens before it knows its paths."""
+        with suppress(requests.ConnectionError, RuntimeError):
+            self._ask("GET", "/connectors")
+            return True
+        return False
 
     def add_sink(self, name: str, settings: Mapping[str, str]) -> None:
         """Start a connector of Iceberg's sink."""
@@ -116,7 +123,8 @@ def open_worker(lab: Lab) -> Iterator[ConnectWorker]:
         clean_environment(home),
     )
     try:
-        process.wait_until(lambda: is_listening(port), _START_SECONDS)
-        yield ConnectWorker(address, process.pid)
+        worker = ConnectWorker(address, process.pid)
+        process.wait_until(worker.is_ready, _START_SECONDS)
+        yield worker
     finally:
         process.stop()
