@@ -23,17 +23,22 @@ from prove.scenario import Scenario
 from prove.soak.soak import soaks
 from prove.zombie import runs, tasks
 
-# What `--quick` and the suite run: each job, and the outcomes that once broke something.
+# What `--quick` and the suite run: each job where it differs from the others, and what once broke something.
 QUICK = (
     "sqlite/first-batch/kill-*",
-    "sqlite/replay/kill-*",
-    "sqlite/publish/kill-*",
-    "sqlite/held-drain/kill-*",
-    "sqlite/rejecting-drain/kill-*",
-    "sqlite/discard/kill-*",
-    "sqlite/rollback/kill-*",
-    "sqlite/drain/kill-split.after-chunk",
-    "sqlite/drain/kill-commit.before-swap",
+    "sqlite/replay/kill-replay.after-tasks",
+    "sqlite/replay/kill-replay.*-swap",
+    "sqlite/replay/kill-dead-letters.*-swap",
+    "sqlite/publish/kill-held.after-published",
+    "sqlite/publish/kill-commit.after-swap",
+    "sqlite/publish/kill-recover.after-adoption",
+    "sqlite/held-drain/kill-drain.after-gate",
+    "sqlite/held-drain/kill-drain.after-held",
+    "sqlite/rejecting-drain/kill-drain.after-gate",
+    "sqlite/discard/kill-act.*-swap",
+    "sqlite/discard/kill-recover.before-delete",
+    "sqlite/rollback/kill-rollback.*-swap",
+    "sqlite/rollback/kill-dead-letters.before-swap",
     "sqlite/drain/locked-at-commit",
     "sqlite/drain/disk-full",
     "sqlite/drain/killed-after-commit",
@@ -46,11 +51,7 @@ QUICK = (
     "sqlite/checkpoint/kill-checkpoint.after-entered",
     "sqlite/checkpoint/failed-after-commit",
     "sqlite/replay/killed-after-commit",
-    "rest/drain/kill-drain.after-tasks",
-    "rest/drain/kill-drain.after-flush-start",
-    "rest/drain/kill-drain.after-parquet-written",
     "rest/drain/kill-commit.*-swap",
-    "rest/drain/kill-dead-letters.before-swap",
     "rest/drain/refused-409",
     "rest/drain/refused-503",
     "rest/drain/cut-before",
