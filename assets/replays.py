@@ -28,6 +28,9 @@ class ReplayConfig(Config):
     """What the launchpad asks for."""
 
     reason: str = Field(default="", description="Why; it is kept with the batch.")
+    force: bool = Field(
+        default=False, description="Also replace rows whose records Kafka no longer holds (compaction)."
+    )
     ranges: list[str] = Field(
         default=[],
         description="Exact ranges PARTITION:START-END (END not included) instead of the partition's window.",
@@ -84,6 +87,7 @@ def replay_asset(pipeline: PipelineConfig) -> AssetsDefinition:
             connections,
             ranges or ranges_of_window(pipeline, connections, key),
             reason=config.reason or f"replay of {key}",
+            force=config.force,
             on_progress=lambda batch, done, whole: context.log.info(
                 "replaced %s: %s of %s offsets", batch.batch.ranges, f"{done:,}", f"{whole:,}"
             ),

@@ -13,7 +13,7 @@ from cli import output
 from cli.work import opened
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.drain.batch_run import BatchResult
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import ConfigError, SluiceError
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.replay.ranges import cut_at, parse_range
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Show what would be done; read no record.")
 @click.option("--diff", is_flag=True, help="Show the rows and columns that would change, then ask.")
 @click.option("--yes", is_flag=True, help="Do not ask after --diff.")
+@click.option("--force", is_flag=True, help="Also replace rows whose records Kafka no longer holds.")
 @click.option("--reason", default="", help="Why; it is kept with the batch.")
 @output.json_option
 def command(
@@ -44,6 +45,7 @@ def command(
     dry_run: bool,
     diff: bool,
     yes: bool,
+    force: bool,
     reason: str,
     as_json: bool,
 ) -> None:
@@ -60,13 +62,13 @@ def command(
         from spark_jobs.replay.plan import plan_replay
 
         plan = plan_replay(chosen, connections, wanted or _ranges(chosen, connections, *span))
-        report = _print_plan(plan)
+        report = _print_plan(plan) | _print_compaction(chosen, connections)
         if diff:
             report["diff"] = _print_diff(chosen, connections, plan)
         if dry_run or (diff and not (yes or _agreed())):
             output.say("nothing was changed")
         else:
-            report |= _run(chosen, connections, plan, reason)
+            report |= _run(chosen, connections, plan, reason, force=force)
     if as_json:
         output.json_line(report)
 
@@ -143,6 +145,21 @@ def _print_plan(plan: ReplayPlan) -> dict[str, Any]:
     }
 
 
+def _print_compaction(pipeline: PipelineConfig, connections: Connections) -> dict[str, Any]:
+    from spark_jobs.replay.plan import is_compacted
+
+    try:
+        compacted = is_compacted(pipeline, connections)
+    except SluiceError as error:
+        output.say(f"whether Kafka compacts {pipeline.topic} is not told ({error.code})")
+        return {"compacted": None}
+    if compacted:
+        output.say(
+            f"{pipeline.topic} is compacted: rows whose records are gone stay, unless --force is given"
+        )
+    return {"compacted": compacted}
+
+
 def _print_diff(pipeline: PipelineConfig, connections: Connections, plan: ReplayPlan) -> dict[str, Any]:
     from spark_jobs.replay.diff import diff_replay
 
@@ -152,9 +169,12 @@ def _print_diff(pipeline: PipelineConfig, connections: Connections, plan: Replay
     found = diff_replay(pipeline, connections, plan, on_progress=progress)
     output.heading("What would change")
     rows = ("rows_same", "rows_added", "rows_removed", "rows_changed")
-    counts = (*rows, "dead_letters_added", "dead_letters_removed")
+    counts = (*rows, "dead_letters_added", "dead_letters_removed", "records_gone")
     titles = [name.replace("_", " ") for name in counts]
     output.table(titles, [[getattr(found, name) for name in counts]], numbers=titles)
+    if found.records_gone:
+        gone = output.count(found.records_gone, "row")
+        output.say(f"{gone} or dead letters have no record in Kafka any more: only --force replaces them")
     for column in found.columns_added:
         output.say(f"new column {column}")
     _print_changes(found)
@@ -181,7 +201,9 @@ def _agreed() -> bool:
     return click.confirm("Replace these rows?", default=False)
 
 
-def _run(pipeline: PipelineConfig, connections: Connections, plan: ReplayPlan, reason: str) -> dict[str, Any]:
+def _run(
+    pipeline: PipelineConfig, connections: Connections, plan: ReplayPlan, reason: str, *, force: bool
+) -> dict[str, Any]:
     from spark_jobs.replay.replay import replay
 
     def progress(batch: BatchResult, done: int, whole: int) -> None:
@@ -190,7 +212,7 @@ def _run(pipeline: PipelineConfig, connections: Connections, plan: ReplayPlan, r
             f" {done:,} of {whole:,}"
         )
 
-    result = replay(pipeline, connections, plan.ranges, reason=reason, on_progress=progress)
+    result = replay(pipeline, connections, plan.ranges, reason=reason, force=force, on_progress=progress)
     output.say(
         f"replayed {' '.join(map(str, result.ranges))} in {output.count(len(result.batches), 'commit')}: "
         f"{output.counts(result.balance)}"

@@ -76,10 +76,10 @@ class Lab:
         with self.connections(**changes) as connections:
             return drain(self.pipeline, connections, budget_seconds=60, on_progress=lambda _batch: None)
 
-    def replay(self, *ranges: OffsetRange, **changes: Any) -> ReplayResult:
+    def replay(self, *ranges: OffsetRange, force: bool = False, **changes: Any) -> ReplayResult:
         """Replay the ranges in this process."""
         with self.connections(**changes) as connections:
-            return replay(self.pipeline, connections, ranges, reason="test")
+            return replay(self.pipeline, connections, ranges, reason="test", force=force)
 
     def audit(self) -> AuditResult:
         """Compare with Kafka."""

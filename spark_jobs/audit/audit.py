@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from spark_jobs.audit.dead_letters import both_tables, dead_letter_offsets
 from spark_jobs.audit.removed import removed_by_others
 from spark_jobs.audit.row_check import row_check
+from spark_jobs.connections.tables import both_tables
 from spark_jobs.drain.planning import water_fill
 from spark_jobs.kafka.reader import RangeReader, open_reader
+from spark_jobs.lake.record_offsets import dead_letter_offsets
 from spark_jobs.lake.row_filters import rows_in
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.offsets import OffsetRange

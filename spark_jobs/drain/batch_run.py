@@ -72,7 +72,7 @@ class BatchRun:
     """One planned batch with its connections: what every phase needs.
 
     ``tables`` and ``source`` are as they were when it was planned; ``reason`` is that of the person who asked
-    for it.
+    for it. A replay that ``may_lose`` also replaces rows whose records Kafka no longer holds.
     """
 
     pipeline: PipelineConfig
@@ -83,6 +83,7 @@ class BatchRun:
     tables: Tables
     bytes_per_record: int
     reason: str = ""
+    may_lose: bool = False
     steps: Steps = field(default_factory=Steps)
 
     @property

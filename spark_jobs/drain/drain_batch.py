@@ -23,6 +23,7 @@ from spark_jobs.drain.gate import (
     log_held,
     stop_above_share,
 )
+from spark_jobs.drain.replay_loss import refuse_loss
 from spark_jobs.drain.split_task import SplitSource, SplitTask, run_split, table_target
 from spark_jobs.drain.table_columns import add_observed_columns
 from spark_jobs.drain.written import add_up, summary_of, verify
@@ -69,6 +70,8 @@ def drain_batch(run: BatchRun) -> tuple[BatchResult, Committed]:
     run.reach("after-tasks")
     with run.steps.step("verify"):
         verify(run, written)
+        if run.batch.kind is BatchKind.REPLAY and not run.may_lose:
+            refuse_loss(run, written)
         stop_above_share(run, written)
     with run.steps.step("gate"):
         written, verdict = _through_gates(run, written)

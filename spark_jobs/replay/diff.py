@@ -67,6 +67,7 @@ class Change:
 class ReplayDiff:
     """Counts over the ranges; ``changed_by_column`` counts values, ``rows_changed`` rows.
 
+    ``records_gone`` are rows and dead letters whose records Kafka no longer holds.
     ``columns_added`` are columns the table would get, as ``name: type``. Dead letters are compared by offset.
     """
 
@@ -76,6 +77,7 @@ class ReplayDiff:
     rows_changed: int = 0
     dead_letters_added: int = 0
     dead_letters_removed: int = 0
+    records_gone: int = 0
     columns_added: list[str] = field(default_factory=list)
     changed_by_column: Counter[str] = field(default_factory=Counter)
     examples: list[Change] = field(default_factory=list)
@@ -131,6 +133,7 @@ class _Differ:
         self.found.rows_removed += len(np.setdiff1d(before, after))
         self.found.dead_letters_added += len(np.setdiff1d(dead_after, dead))
         self.found.dead_letters_removed += len(np.setdiff1d(dead, dead_after))
+        self.found.records_gone += len(np.setdiff1d(np.union1d(before, dead), np.union1d(after, dead_after)))
 
     def _held(self, window: OffsetRange) -> tuple[pa.Table, Offsets]:
         """The table's rows of the window in offset order, and the offsets of its dead letters."""

@@ -77,6 +77,14 @@ def _require_uncut(
             raise error
 
 
+def is_compacted(pipeline: PipelineConfig, connections: Connections) -> bool:
+    """True if the topic's settings let Kafka take out records that a newer one of their key replaces.
+
+    Raises ``ConfigError`` when they cannot be read, which takes a right that draining does not need.
+    """
+    return "compact" in connections.admin.topic_config(pipeline.topic).get("cleanup.policy", "")
+
+
 @dataclass(frozen=True, slots=True)
 class FileCounts:
     """Data files with rows of the ranges: wholly ``inside``, or ``straddling``, which hold others too."""

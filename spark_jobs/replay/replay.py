@@ -7,7 +7,7 @@ its offsets and moves no offset, so it needs another fence: the table's replay e
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from spark_jobs.config.settings import PipelineConfig
@@ -52,6 +52,7 @@ def replay(
     ranges: Sequence[OffsetRange],
     *,
     reason: str,
+    force: bool = False,
     on_progress: Callable[[BatchResult, int, int], None] = lambda _batch, _done, _all: None,
 ) -> ReplayResult:
     """Replace the rows and dead letters of ``ranges`` by what today's configuration makes of the records.
@@ -59,7 +60,8 @@ def replay(
     ``on_progress`` gets each committed batch, the offsets done and in all. Safe beside drains and upkeep, and
     to repeat: killed anywhere, what was committed stays, and a second run does all ranges again. Raises what
     ``plan_replay`` raises and every kind of ``SluiceError``; ``CommitConflict`` when another replay of the
-    table came first.
+    table came first; ``OffsetsUnavailable`` (``replay-would-lose``) when Kafka no longer holds the records of
+    rows that are there, unless ``force`` lets these go.
     """
     recovery = settle_left_replays(pipeline, connections)
     planned = plan_replay(pipeline, connections, ranges)
@@ -69,7 +71,7 @@ def replay(
     done = 0
     with NoticeSender(pipeline, connections) as notices:
         for part in cut_into_batches(planned.ranges, room):
-            run = _plan_batch(pipeline, connections, part, reason)
+            run = replace(_plan_batch(pipeline, connections, part, reason), may_lose=force)
             batches.append(drain_batch(run)[0])
             notices.tell()
             done += part.records

@@ -38,7 +38,7 @@ def test_a_replay_by_hand(sluice: Sluice, new_lab: NewLab) -> None:
     assert (told["ahead"], told["beyond_end"]) == (["0:20-25"], ["0:25-30"])
     assert "left to the live flow, not drained yet: 0:20-25\n" in dry.stdout
     assert "past the end of the topic, nothing to read: 0:25-30\n" in dry.stdout
-    assert (told["files_dropped"], told["files_rewritten"]) == (0, 1)
+    assert (told["files_dropped"], told["files_rewritten"], told["compacted"]) == (0, 1, False)
 
     unasked = sluice("replay", "orders", *ranges, "--diff", "--reason", "test", **environment)
     assert unasked.returncode == 0, unasked.stderr

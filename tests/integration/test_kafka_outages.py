@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
+from dataclasses import replace
 from threading import Event
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -14,20 +15,32 @@ from confluent_kafka.admin import AclOperation, AclPermissionType, ResourceType
 
 from prove.lab.brokers import Brokers, own_broker
 from prove.lab.kafka_server import KafkaBroker, Record
+from prove.lab.pipeline_lab import by_offset, make_lab
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable, RetryableError
 from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.replay.diff import diff_replay
+from spark_jobs.replay.plan import is_compacted, plan_replay
+from tests.support.new_lab import DEAD_LETTERS
 from tests.support.rights import rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from typing import Any
 
 
 pytestmark = pytest.mark.kafka
 
 MIB = 1024 * 1024
+# A segment that has ended is compacted at once; the one that is written to never is.
+EAGERLY: dict[str, Any] = {
+    "cleanup_policy": "compact",
+    "segment_ms": 100,
+    "min_cleanable_dirty_ratio": 0.01,
+    "max_compaction_lag_ms": 100,
+}
 
 
 @pytest.fixture(scope="module")
@@ -180,20 +193,11 @@ def _group_offsets(kafka: KafkaBroker, group: str, topic: str) -> list[int]:
 
 def test_what_compaction_removed_is_a_gap(own_kafka: KafkaBroker) -> None:
     """Ranges over, before, inside and behind compacted offsets end by themselves with what is left."""
-    topic = own_kafka.new_topic(
-        cleanup_policy="compact", segment_ms=100, min_cleanable_dirty_ratio=0.01, max_compaction_lag_ms=100
-    )
+    topic = own_kafka.new_topic(**EAGERLY)
     own_kafka.produce(topic, [Record(b"%d" % i, key=b"%d" % (i % 3)) for i in range(200)])
-    time.sleep(0.2)
-    own_kafka.produce(topic, [Record(b"last", key=b"last")])
-    end = KafkaAdmin({"bootstrap.servers": own_kafka}).source_state(topic).end[0]
     reader = _reader(own_kafka, topic)
-    deadline = time.monotonic() + 60
-    while True:
-        offsets = [o for chunk in reader.read(OffsetRange(0, 0, end)) for o in chunk.offsets]
-        if len(offsets) < 50 or time.monotonic() > deadline:
-            break
-        time.sleep(0.2)
+    offsets = _compact(own_kafka, topic, reader)
+    end = KafkaAdmin({"bootstrap.servers": own_kafka}).source_state(topic).end[0]
     assert offsets == sorted(set(offsets))
     assert offsets[-1] == end - 1
     assert len(offsets) < 50
@@ -201,6 +205,47 @@ def test_what_compaction_removed_is_a_gap(own_kafka: KafkaBroker) -> None:
         o for o in offsets if 10 <= o < 20
     ]
     reader.close()
+
+
+def _compact(kafka: KafkaBroker, topic: str, reader: RangeReader) -> list[int]:
+    """Return the offsets that are left once the broker has compacted 200 records of three keys."""
+    time.sleep(0.2)
+    kafka.produce(topic, [Record(b"{}", key=b"last")])
+    deadline = time.monotonic() + 60
+    while True:
+        offsets = [o for chunk in reader.read(OffsetRange(0, 0, 201)) for o in chunk.offsets]
+        if len(offsets) < 50 or time.monotonic() > deadline:
+            return offsets
+        time.sleep(0.2)
+
+
+def test_a_replay_of_compacted_offsets_loses_no_row_unasked(own_kafka: KafkaBroker, tmp_path: Path) -> None:
+    """It is told up front and refused with counts; nothing is replaced, until somebody lets the rows go."""
+    topic = own_kafka.new_topic(**EAGERLY)
+    values = [b"no JSON" if i == 7 else b'{"id": %d}' % i for i in range(200)]
+    own_kafka.produce(topic, [Record(value, key=b"%d" % (i % 3)) for i, value in enumerate(values)])
+    lab = make_lab(tmp_path, bootstrap=own_kafka, topic=topic, spark_remote="sc://not.asked")
+    lab = replace(lab, is_here=True)
+    lab.drain()
+    before = by_offset(lab), by_offset(lab, DEAD_LETTERS)
+    reader = _reader(own_kafka, topic)
+    left = [offset for offset in _compact(own_kafka, topic, reader) if offset < 200]
+    reader.close()
+    whole = OffsetRange(0, 0, 200)
+    with lab.connections() as connections:
+        assert is_compacted(lab.pipeline, connections)
+        plan = plan_replay(lab.pipeline, connections, [whole])
+        assert diff_replay(lab.pipeline, connections, plan).records_gone == 200 - len(left)
+    with pytest.raises(OffsetsUnavailable) as refused:
+        lab.replay(whole)
+    assert refused.value.code == "replay-would-lose"
+    assert f"{200 - len(left)} of 200 of 0:0-200 (first 0 1 2)" in refused.value.message
+    assert (by_offset(lab), by_offset(lab, DEAD_LETTERS)) == before
+    lab.replay(OffsetRange(0, left[-1], 200))
+    assert by_offset(lab).keys() == before[0].keys()
+    lab.replay(whole, force=True)
+    assert sorted(offset for _, offset in by_offset(lab)) == left
+    assert by_offset(lab, DEAD_LETTERS) == {}
 
 
 @pytest.mark.parametrize("operation", [AclOperation.READ, AclOperation.DESCRIBE])
