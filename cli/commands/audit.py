@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 NUMBERS = (
     *("records", "rows", "dead_letters", "tombstones", "missing", "removed"),
-    *("skipped", "duplicates", "differing", "snapshots", "lag"),
+    *("skipped", "duplicates", "differing", "rounded", "snapshots", "lag"),
 )
 
 
@@ -27,6 +27,7 @@ def command(pipeline: str, metadata: bool, as_json: bool) -> int:
     """Compare PIPELINE's table with Kafka: missing, duplicated and differing records.
 
     Rows that another writer deleted are `removed`, not missing, as far as kept snapshots show it.
+    Integers of which a column holds only the nearest double are `rounded`: the command that mends it is told.
     Where Kafka no longer holds a range it is judged by offsets and counts. Exit code 1 when anything is off.
     With --metadata: every file the metadata names is there, whole and as described; log and table agree;
     offsets are contiguous and balanced. Each finding names the command that mends it. Both only read.
@@ -44,6 +45,11 @@ def command(pipeline: str, metadata: bool, as_json: bool) -> int:
         row = (result.pipeline, *(getattr(result, name) for name in NUMBERS))
         output.table(("pipeline", *numbers), [row], numbers=numbers)
         output.say(f"{result.pipeline}: {verdict(result)}")
+        for each in result.rounded_columns:
+            output.say(
+                f"{each.column}: {output.count(each.rows, 'row')} with integers that were rounded"
+                f"\n  mend:  {each.mend(result.pipeline)}"
+            )
     return 0 if result.is_clean else 1
 
 

@@ -221,6 +221,6 @@ def _compare(
     same = 0
     for chunk in reader.read(window):
         found = np.intersect1d(offsets, np.asarray(chunk.offsets))
-        differing = np.intersect1d(found, row_check(pipeline, table).differing_offsets(chunk, rows))
+        differing = np.intersect1d(found, row_check(pipeline, table).compare(chunk, rows).differing)
         same += len(found) - len(differing)
     return len(offsets), same

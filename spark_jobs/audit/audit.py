@@ -5,13 +5,14 @@ Works through the topic in windows of offsets, so memory does not grow with the 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from spark_jobs.audit.removed import removed_by_others
+from spark_jobs.audit.rounded import RoundedColumn, merged
 from spark_jobs.audit.row_check import row_check
 from spark_jobs.connections.tables import both_tables
 from spark_jobs.drain.planning import water_fill
@@ -51,8 +52,9 @@ class AuditCounts:
     ``removed`` those of them that another writer took out, as the kept snapshots show;
     ``skipped`` offsets that an operator left out and nothing brought in since;
     ``duplicates`` rows and dead letters beyond the first of an offset; ``differing`` rows that are not what
-    the record says; ``gone`` offsets that Kafka no longer holds, which were checked for doubles only.
-    ``examples`` are coordinates of the first findings.
+    the record says; ``rounded`` rows that are the record's but for an integer of which a column of floating
+    point holds only the nearest double, ``rounded_columns`` where; ``gone`` offsets that Kafka no longer
+    holds, which were checked for doubles only. ``examples`` are coordinates of the first findings.
     """
 
     rows: int = 0
@@ -63,12 +65,15 @@ class AuditCounts:
     skipped: int = 0
     duplicates: int = 0
     differing: int = 0
+    rounded: int = 0
     gone: int = 0
+    rounded_columns: tuple[RoundedColumn, ...] = ()
     examples: tuple[str, ...] = ()
 
     def __add__(self, other: AuditCounts) -> AuditCounts:
         names = [field.name for field in fields(AuditCounts)]
         sums: dict[str, Any] = {name: getattr(self, name) + getattr(other, name) for name in names}
+        sums["rounded_columns"] = merged(sums["rounded_columns"])
         return AuditCounts(**{**sums, "examples": sums["examples"][:MAX_EXAMPLES]})
 
     @property
@@ -79,7 +84,7 @@ class AuditCounts:
     @property
     def is_clean(self) -> bool:
         """Nothing missing, doubled or changed."""
-        return not (self.missing or self.duplicates or self.differing)
+        return not (self.missing or self.duplicates or self.differing or self.rounded)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +170,9 @@ def audit(
             counts += found
             done += len(window)
             on_progress(done, total)
+    found_in_all = {field.name: getattr(counts, field.name) for field in fields(AuditCounts)}
     return name_it(
-        **asdict(counts), snapshots=len(table.metadata.snapshots), lag=source.lag(progress.next_offsets)
+        **found_in_all, snapshots=len(table.metadata.snapshots), lag=source.lag(progress.next_offsets)
     )
 
 
@@ -215,11 +221,17 @@ def _compare_chunk(
     offsets = np.asarray(chunk.offsets)
     is_tombstone = np.fromiter((value is None for value in chunk.values), dtype=bool, count=len(offsets))
     missing = np.setdiff1d(offsets[~is_tombstone], every, assume_unique=False)
-    differing = check.differing_offsets(chunk, held_rows)
+    differences = check.compare(chunk, held_rows)
+    differing, rounded = differences.differing, differences.every_rounded
     found = AuditCounts(
         tombstones=int(is_tombstone.sum()),
         differing=len(differing),
-        examples=_examples("differing", chunk.partition, differing),
+        rounded=len(rounded),
+        rounded_columns=tuple(
+            RoundedColumn(*column, len(rows)) for column, rows in differences.rounded.items() if len(rows)
+        ),
+        examples=_examples("differing", chunk.partition, differing)
+        + _examples("rounded", chunk.partition, rounded),
     )
     return found, missing
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +29,23 @@ _NOT_COMPARED = {GENERATION, INGESTED_AT}
 
 
 @dataclass(frozen=True, slots=True)
+class Differences:
+    """Offsets of rows that are not what their records say.
+
+    ``rounded`` rows would be, but for integers of which a column of floating point holds only the nearest
+    double, as versions before wrote them: by the column and the type that would hold them.
+    """
+
+    differing: NDArray[np.int64]
+    rounded: Mapping[tuple[str, str], NDArray[np.int64]] = field(default_factory=dict)
+
+    @property
+    def every_rounded(self) -> NDArray[np.int64]:
+        """The rows with any rounded integer, once each."""
+        return np.unique(np.concatenate([np.empty(0, np.int64), *self.rounded.values()]))
+
+
+@dataclass(frozen=True, slots=True)
 class RowCheck:
     """Compares rows of ``schema``, the table's whole Arrow schema, with the records they were made of."""
 
@@ -35,8 +53,8 @@ class RowCheck:
     origin: Origin
     schema: pa.Schema
 
-    def differing_offsets(self, chunk: Chunk, held_rows: pa.Table) -> NDArray[np.int64]:
-        """Return the offsets of rows that are not what the chunk's records say.
+    def compare(self, chunk: Chunk, held_rows: pa.Table) -> Differences:
+        """Return how rows differ from what the chunk's records say.
 
         ``held_rows`` are in offset order, one an offset. A record that says what no column holds was drained
         wrongly, or the column was dropped since: that is a difference in all of the chunk.
@@ -47,14 +65,19 @@ class RowCheck:
         columns = pa.schema([column for column in self.schema if column.name not in ORIGIN_COLUMNS])
         plain = self.decoder.decode(records, columns)
         if plain.has_more:
-            return np.asarray(chunk.offsets)
+            return Differences(np.asarray(chunk.offsets))
         rows = shape(Decoded(plain.table, plain.rows), records, self.origin, self.schema).table
         offsets: NDArray[np.int64] = rows.column(OFFSET).to_numpy()
         held_rows = held_rows.take(np.searchsorted(held_offsets, offsets))
         same = np.ones(len(offsets), dtype=bool)
         for name in (name for name in rows.column_names if name not in _NOT_COMPARED):
             same &= equal_values(held_rows.column(name), rows.column(name))
-        return np.compress(~same, offsets)
+        unchanged = np.compress(same, offsets)
+        rounded = {
+            column: np.intersect1d(np.asarray(records.offsets)[rows_of], unchanged)
+            for column, rows_of in plain.rounded.items()
+        }
+        return Differences(np.compress(~same, offsets), rounded)
 
 
 def row_check(pipeline: PipelineConfig, table: Table) -> RowCheck:

@@ -39,7 +39,10 @@ class Removal:
 
 @dataclass(frozen=True, slots=True)
 class AuditNote:
-    """The last bounded audit: when, over how many of the newest offsets, and what it found."""
+    """The last bounded audit: when, over how many of the newest offsets, and what it found.
+
+    ``mends`` are the commands for columns in which integers were rounded.
+    """
 
     audited_at_ms: int
     offsets: int
@@ -48,6 +51,13 @@ class AuditNote:
     differing: int
     removed: int
     examples: tuple[str, ...] = ()
+    rounded: int = 0
+    mends: tuple[str, ...] = ()
+
+    @property
+    def is_clean(self) -> bool:
+        """Nothing missing, doubled or changed."""
+        return not (self.missing or self.duplicates or self.differing or self.rounded)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ def read_note(home: str, pipeline: str, table_uuid: str) -> AuditNote | None:
 
 def is_due(note: AuditNote | None, now_ms: int) -> bool:
     """True if an hour has passed since the last one, or it found something that may be mended by now."""
-    if note is None or note.missing or note.duplicates or note.differing:
+    if note is None or not note.is_clean:
         return True
     return now_ms - note.audited_at_ms >= AUDIT_EVERY_MS
 
@@ -55,6 +55,8 @@ def audit_newest(home: str, pipeline: PipelineConfig, connections: Connections, 
         duplicates=found.duplicates,
         differing=found.differing,
         removed=found.removed,
+        rounded=found.rounded,
+        mends=tuple(column.mend(pipeline.name) for column in found.rounded_columns),
         examples=found.examples,
     )
     text = json.dumps({"table_uuid": table_uuid, **dataclasses.asdict(note)})

@@ -14,6 +14,7 @@ CommandName = Literal[
     "recover",
     "replay",
     "resume",
+    "retype",
     "rollback",
     "skip",
     "source",

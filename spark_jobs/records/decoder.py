@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
@@ -89,12 +89,14 @@ class Decoder(Protocol):
 class PlainRows:
     """What rows must hold, by the indices of their records; ``has_more`` are those that say more than that.
 
-    Records that can be no row are in neither.
+    Records that can be no row are in neither. ``rounded`` are those with an integer of which a column holds
+    only the nearest double, by the column's dotted name and the Iceberg type that would hold it.
     """
 
     table: pa.Table
     rows: list[int]
     has_more: list[int]
+    rounded: Mapping[tuple[str, str], list[int]] = field(default_factory=dict)
 
 
 class PlainDecoder(Protocol):

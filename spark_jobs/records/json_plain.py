@@ -1,4 +1,4 @@
-"""JSON read a second time, for ``audit`` alone: by Python's own reader, numbers as they are written.
+"""JSON read a second time, for ``audit`` alone: by orjson, and by Python's own reader where digits count.
 
 It shares nothing with the way of a drain, else an audit would repeat a drain's mistakes. It may be laxer:
 only records that became rows are asked about, and of these it says what the row must hold.
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import dataclass
+from collections import defaultdict
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from decimal import Context, Decimal, Inexact, InvalidOperation
-from math import nan
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import orjson
 import pyarrow as pa
 
 from spark_jobs.records.decoder import PlainRows
@@ -31,32 +33,46 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlainJsonDecoder:
-    """JSON objects as values; a double column holds a fraction's nearest double, and integers exactly."""
+    """JSON objects as values; a column of floating point holds the nearest of what was written."""
 
     def decode(self, records: Chunk, columns: pa.Schema) -> PlainRows:
         """See ``PlainDecoder``."""
-        more: set[bool] = set()
-        read = _struct((c for c in columns if c.name not in METADATA_COLUMNS), more)
+        beside = _Beside()
+        parse = _parser([column for column in columns if column.name not in METADATA_COLUMNS], beside)
         is_text = columns.field(KEY).type != pa.binary()
         rows: dict[int, dict[str, Any]] = {}
         has_more = []
+        rounded: dict[tuple[str, str], list[int]] = defaultdict(list)
         for index, value in enumerate(records.values):
             key, headers = records.keys[index], records.headers[index]
-            more.clear()
             try:
-                row = read(_READER.decode((value or b"").decode()))
+                row = parse(value or b"")
                 row[KEY] = key.decode() if is_text and key is not None else key
             except _UNREADABLE:
                 continue
             row[HEADERS] = None if headers is None else [{"key": n, "value": each} for n, each in headers]
             rows[index] = row
-            if more:
+            if beside.has_more:
                 has_more.append(index)
+            for column in beside.rounded:
+                rounded[column].append(index)
         try:
-            return PlainRows(_table(rows.values(), columns), list(rows), has_more)
+            table = _table(rows.values(), columns)
         except _UNREADABLE:
             rows = {index: row for index, row in rows.items() if _is_storable(row, columns)}
-            return PlainRows(_table(rows.values(), columns), list(rows), has_more)
+            table = _table(rows.values(), columns)
+        return PlainRows(table, list(rows), has_more, rounded)
+
+
+@dataclass(slots=True)
+class _Beside:
+    """What a record says that its row cannot hold: fields without a column, and integers to the last digit.
+
+    ``rounded`` are the columns that hold only the nearest double, each with the type that would hold all.
+    """
+
+    has_more: bool = False
+    rounded: set[tuple[str, str]] = field(default_factory=set)
 
 
 def _table(rows: Iterable[dict[str, Any]], columns: pa.Schema) -> pa.Table:
@@ -73,6 +89,33 @@ def _is_storable(row: dict[str, Any], columns: pa.Schema) -> bool:
     return True
 
 
+def _parser(columns: list[pa.Field], beside: _Beside) -> Callable[[bytes], dict[str, Any]]:
+    """Return what reads a value; ``beside`` is then about this value."""
+    read = _struct(columns, beside, ())
+    needs_digits = any(_needs_digits(column.type) for column in columns)
+
+    def parse(value: bytes) -> dict[str, Any]:
+        beside.has_more = False
+        beside.rounded.clear()
+        if not needs_digits:
+            with suppress(_DigitsNeededError):
+                return read(orjson.loads(value))
+        return read(_READER.decode(value.decode()))
+
+    return parse
+
+
+def _needs_digits(kind: pa.DataType) -> bool:
+    """True if a double does not stand for the number that was written."""
+    if pa.types.is_nested(kind):
+        return any(_needs_digits(kind.field(position).type) for position in range(kind.num_fields))
+    return pa.types.is_decimal(kind) or pa.types.is_float32(kind)
+
+
+class _DigitsNeededError(Exception):
+    """A number was read as a double that may have been written as an integer."""
+
+
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     parsed = dict(pairs)
     if len(parsed) != len(pairs):
@@ -87,33 +130,37 @@ def _refuse(text: str) -> NoReturn:
 # Python makes no integer of some thousand digits; a record with one fits no column and is no row.
 _READER = json.JSONDecoder(object_pairs_hook=_pairs, parse_float=Decimal, parse_constant=_refuse)
 _UNREADABLE = (ValueError, TypeError, ArithmeticError, RecursionError, pa.ArrowException)
+_MAX_LONG = 2**63 - 1  # orjson makes a double of an integer of more than 64 bits
 
 
-def _read(kind: pa.DataType, more: set[bool]) -> Read:
+def _read(kind: pa.DataType, beside: _Beside, path: tuple[str, ...]) -> Read:
     """Return what makes of a parsed value, not null, what Arrow is to store for it."""
     if pa.types.is_struct(kind):
-        return _struct(kind, more)
+        return _struct(kind, beside, path)
     if pa.types.is_map(kind):
-        item = _or_null(_read(kind.item_type, more))
+        item = _or_null(_read(kind.item_type, beside, (*path, "value")))
         return lambda value: [(key, item(each)) for key, each in _of(dict, value).items()]
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        element = _or_null(_read(kind.value_type, more))
+        element = _or_null(_read(kind.value_type, beside, (*path, "element")))
         return lambda value: [element(each) for each in _of(list, value)]
     if pa.types.is_decimal(kind):
         unit = Decimal(1).scaleb(-kind.scale)
         # Arrow dies of exponents of some million digits.
         exact = Context(prec=kind.precision, traps=[Inexact, InvalidOperation])
         return lambda value: Decimal(value).quantize(unit, context=exact)
+    if pa.types.is_floating(kind):
+        return _floating(_single if pa.types.is_float32(kind) else float, beside, ".".join(path))
     return next(read for is_kind, read in _SCALARS if is_kind(kind))
 
 
-def _struct(fields: Iterable[pa.Field], more: set[bool]) -> Read:
-    """Return what reads an object; ``more`` gets True where it says what no field holds."""
-    reads = {field.name: _read(field.type, more) for field in fields}
+def _struct(fields: Iterable[pa.Field], beside: _Beside, path: tuple[str, ...]) -> Read:
+    """Return what reads an object."""
+    reads = {field.name: _read(field.type, beside, (*path, field.name)) for field in fields}
 
     def read(value: Any) -> dict[str, Any]:
         if not _of(dict, value).keys() <= reads.keys():
-            more.update(True for name in value.keys() - reads.keys() if _says_something(value[name]))
+            unknown = (value[name] for name in value.keys() - reads.keys())
+            beside.has_more = beside.has_more or any(map(_says_something, unknown))
         return {
             name: None if (item := value.get(name)) is None else read_it(item)
             for name, read_it in reads.items()
@@ -142,16 +189,23 @@ def _integer(value: Any) -> Any:
     return value if type(value) is int else _of(int, value)
 
 
-def _number(value: Any) -> float:
-    if type(value) is Decimal or float(_of(int, value)) == value:
-        return float(value)
-    return nan  # no double is this integer, so whatever a row holds differs
+def _floating(nearest: Callable[[Any], float], beside: _Beside, column: str) -> Read:
+    def read(value: Any) -> float:
+        if type(value) is float:
+            if not -_MAX_LONG <= value <= _MAX_LONG:
+                raise _DigitsNeededError
+            return value
+        number = nearest(value)
+        if type(value) is not Decimal and number != _of(int, value):
+            beside.rounded.add((column, "long" if -_MAX_LONG <= value <= _MAX_LONG else "decimal(38,0)"))
+        return number
+
+    return read
 
 
-def _single(value: Any) -> float:
+def _single(value: Any) -> Any:
     # Arrow's own cast rounds the text once; by way of a double it would be rounded twice.
-    single = pa.scalar(str(value)).cast(pa.float32()).as_py()
-    return single if type(value) is Decimal or single == value else nan
+    return pa.scalar(str(value)).cast(pa.float32()).as_py()
 
 
 def _text(value: Any) -> Any:
@@ -165,8 +219,6 @@ def _moment(value: Any) -> datetime:
 
 _SCALARS: tuple[tuple[Callable[[pa.DataType], bool], Read], ...] = (
     (pa.types.is_integer, _integer),
-    (pa.types.is_float32, _single),
-    (pa.types.is_float64, _number),
     (pa.types.is_boolean, lambda value: _of(bool, value)),
     (pa.types.is_string, _text),
     (pa.types.is_large_string, _text),

@@ -106,6 +106,23 @@ def test_rows_that_went_missing_were_doubled_or_changed_are_found(new_lab: NewLa
     assert not found.is_clean
 
 
+def test_integers_that_versions_before_rounded_are_a_finding_of_their_own(new_lab: NewLab) -> None:
+    """A row with the nearest double is no loss and not clean: its column is told with what mends it."""
+    lab = new_lab(as_json({"id": 1.5}, {"id": 2**53 + 1}, {"id": 2}), columns={"id": "double"})
+    lab.drain()
+    lab.table(DEAD_LETTERS).delete(EqualTo("_kafka_offset", 1))
+    row = _rows_at(lab, 2)
+    for name, value in (("id", 2.0**53), ("_kafka_offset", 1)):
+        field = row.schema.field(name)
+        row = row.set_column(row.schema.get_field_index(name), field, pa.array([value], field.type))
+    lab.table().append(row)
+    found = lab.audit()
+    assert (found.missing, found.differing, found.rounded, found.examples) == (0, 0, 1, ("rounded 0:1",))
+    (column,) = found.rounded_columns
+    assert column.mend("orders") == "./sluice retype orders id long --reason '...'"
+    assert not found.is_clean
+
+
 def test_nested_values_keys_and_headers_are_compared_too(new_lab: NewLab) -> None:
     """A change deep inside one list is a difference."""
     lab = new_lab([Record(b'{"tags": ["a", "b"]}', key=b"k", headers=[("h", b"1")])] * 3)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 
+from spark_jobs.audit.rounded import RoundedColumn, merged
 from spark_jobs.audit.row_check import RowCheck
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.records.formats import FORMATS
@@ -39,7 +40,7 @@ def drained(schema: pa.Schema, chunk: Chunk) -> pa.Table:
 
 def differing(schema: pa.Schema, chunk: Chunk, rows: pa.Table) -> list[int]:
     """The offsets that the check finds."""
-    return RowCheck(FORMATS["json"].plain, ORIGIN, schema).differing_offsets(chunk, rows).tolist()
+    return RowCheck(FORMATS["json"].plain, ORIGIN, schema).compare(chunk, rows).differing.tolist()
 
 
 def planted(rows: pa.Table, name: str, value: Any) -> pa.Table:
@@ -103,12 +104,38 @@ def test_a_wrong_value_of_each_kind_is_found(kind: pa.DataType, text: str, wrong
 
 
 @pytest.mark.parametrize(("kind", "limit"), [(pa.float64(), 2**53), (pa.float32(), 2**24)])
-def test_an_integer_that_was_rounded_is_a_difference(kind: pa.DataType, limit: int) -> None:
-    """A table of an earlier version has them; what is held is the nearest, and another number."""
+def test_an_integer_that_was_rounded_is_told_from_a_difference(kind: pa.DataType, limit: int) -> None:
+    """A table of an earlier version has the nearest double; what else is held instead is a wrong value."""
     schema = pa.schema([("c", kind), *METADATA])
-    rows = drained(schema, records(f'{{"c":{limit}}}', '{"c":1}'))
-    assert differing(schema, records(f'{{"c":{limit}}}', '{"c":1}'), rows) == []
-    assert differing(schema, records(f'{{"c":{limit + 1}}}', '{"c":1}'), rows) == [10]
+    chunk = records(f'{{"c":{limit}}}', '{"c":1}')
+    rows = drained(schema, chunk)
+    check = RowCheck(FORMATS["json"].plain, ORIGIN, schema)
+    assert not check.compare(chunk, rows).every_rounded.size
+    wanted = records(f'{{"c":{limit + 1}}}', '{"c":1}')
+    found = check.compare(wanted, rows)
+    assert (found.differing.tolist(), found.rounded) == ([], {("c", "long"): [10]})
+    found = check.compare(wanted, planted(rows, "c", 2.0))
+    assert (found.differing.tolist(), found.every_rounded.tolist()) == ([11], [10])
+
+
+def test_a_rounded_integer_names_its_column_and_the_type_that_holds_it() -> None:
+    """Inside structs, lists and maps too; past 64 bits no long is told to hold it."""
+    point = pa.struct([("x", pa.list_(pa.float64()))])
+    schema = pa.schema([("p", point), ("m", pa.map_(pa.string(), pa.float64())), *METADATA])
+    nearest = records('{"p":{"x":[9007199254740992]}}', '{"m":{"k":1e20}}', '{"m":{"k":1e20}}')
+    rows = drained(schema, nearest)
+    wanted = records(
+        '{"p":{"x":[9007199254740993]}}', '{"m":{"k":100000000000000000001}}', '{"m":{"k":1.0e+20}}'
+    )
+    found = RowCheck(FORMATS["json"].plain, ORIGIN, schema).compare(wanted, rows)
+    assert found.differing.tolist() == []
+    assert {column: rows.tolist() for column, rows in found.rounded.items()} == {
+        ("p.x.element", "long"): [10],
+        ("m.value", "decimal(38,0)"): [11],
+    }
+    every = merged(RoundedColumn("id", kind, 1) for kind in ("long", "decimal(38,0)", "long"))
+    assert every == (RoundedColumn("id", "decimal(38,0)", 3),)
+    assert every[0].mend("orders") == "./sluice retype orders id 'decimal(38,0)' --reason '...'"
 
 
 @pytest.mark.parametrize(
