@@ -70,8 +70,14 @@ def _print_columns(seen: Preview) -> None:
     without = [name for name in seen.evidence.fields if name not in {c.name for c in seen.columns}]
     if without:
         output.say(
-            f"no column yet, nothing but nulls or empty was seen, or the name clashes: {', '.join(without)}"
+            "no column yet, nothing but nulls or empty was seen, or the name clashes or is one too many: "
+            f"{', '.join(without[:EXAMPLES])}{', ...' if len(without) > EXAMPLES else ''}"
         )
+    if seen.ignored:
+        counted = (f"{name} {values:,}" for name, values in seen.ignored.items())
+        output.say(f"ignored (schema.new_fields): {', '.join(counted)}")
+    for note in seen.notes:
+        output.say(note)
 
 
 def _told(evidence: FieldEvidence) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from spark_jobs.config.settings import (
     MetricsSettings,
     NotifySettings,
     PipelineSettings,
+    SchemaSettings,
     SparkSettings,
     UpkeepSettings,
 )
@@ -34,7 +35,7 @@ _KINDS_BY_UNIT = {
     "%": "share: `5%`",
 }
 _SECTION_KEYS = ("kafka", "catalog", "spark", "metrics", "defaults", "pipelines")
-_PIPELINE_SECTION_KEYS = ("upkeep", "dead_letters", "quality", "checks", "notify")
+_PIPELINE_SECTION_KEYS = ("schema", "upkeep", "dead_letters", "quality", "checks", "notify")
 _SECTIONS_OF: dict[type[BaseModel], tuple[str, ...]] = {
     WrittenFile: _SECTION_KEYS,
     PipelineSettings: _PIPELINE_SECTION_KEYS,
@@ -76,6 +77,7 @@ def render_config_md() -> str:
         _section("catalog", _CATALOG, WrittenCatalog),
         _section("spark", SparkSettings.__doc__ or "", SparkSettings),
         _section("defaults", _DEFAULTS, PipelineSettings),
+        _section("schema", SchemaSettings.__doc__ or "", SchemaSettings),
         _section("upkeep", UpkeepSettings.__doc__ or "", UpkeepSettings),
         _section("dead_letters", DeadLetterSettings.__doc__ or "", DeadLetterSettings),
         _section("quality", _QUALITY, Suite),

@@ -47,11 +47,15 @@ class Differences:
 
 @dataclass(frozen=True, slots=True)
 class RowCheck:
-    """Compares rows of ``schema``, the table's whole Arrow schema, with the records they were made of."""
+    """Compares rows of ``schema``, the table's whole Arrow schema, with the records they were made of.
+
+    With ``ignores_more`` a record may say what no column holds.
+    """
 
     decoder: PlainDecoder
     origin: Origin
     schema: pa.Schema
+    ignores_more: bool = False
 
     def compare(self, chunk: Chunk, held_rows: pa.Table) -> Differences:
         """Return how rows differ from what the chunk's records say.
@@ -64,7 +68,7 @@ class RowCheck:
         records = chunk if is_held.all() else chunk.take(np.flatnonzero(is_held).tolist())
         columns = pa.schema([column for column in self.schema if column.name not in ORIGIN_COLUMNS])
         plain = self.decoder.decode(records, columns)
-        if plain.has_more:
+        if plain.has_more and not self.ignores_more:
             return Differences(np.asarray(chunk.offsets))
         rows = shape(Decoded(plain.table, plain.rows), records, self.origin, self.schema).table
         offsets: NDArray[np.int64] = rows.column(OFFSET).to_numpy()
@@ -83,4 +87,5 @@ class RowCheck:
 def row_check(pipeline: PipelineConfig, table: Table) -> RowCheck:
     """Return the check of a table's rows against records of its current generation."""
     origin = Origin(progress_of(table).topic, progress_of(table).generation, 0)
-    return RowCheck(format_of(pipeline).plain, origin, arrow_schema(table.schema()))
+    ignores_more = pipeline.table_schema.growth.ignores
+    return RowCheck(format_of(pipeline).plain, origin, arrow_schema(table.schema()), ignores_more)

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from spark_jobs.config.frozen import Frozen, key
+from spark_jobs.config.new_fields import Growth, NewFields
 from spark_jobs.config.problems import ConfigProblem
 from spark_jobs.config.redaction import redact_properties, redact_urls
 from spark_jobs.config.start import StartText
@@ -117,6 +118,27 @@ class DeadLetterSettings(Frozen):
     )
 
 
+class SchemaSettings(Frozen):
+    """How a table takes fields that it has no column for."""
+
+    new_fields: Annotated[NewFields, choice(NewFields)] = key(
+        "add",
+        "What becomes of a record's field without a column: `add` one; `ignore` it, its values being counted"
+        " by name and kept nowhere; or the record is a `dead_letter`. A new table's first batch decides its"
+        " columns.",
+    )
+    max_columns: Count = key(
+        "1000",
+        "Most columns that fields are added for, those inside structs counted. Beyond it a record with a new"
+        " field is a dead letter that names it.",
+    )
+
+    @property
+    def growth(self) -> Growth:
+        """Return the same as decoders take it."""
+        return Growth(self.new_fields, self.max_columns)
+
+
 class NotifySettings(Frozen):
     """Who is told of commits, so that caches in front of the table can be dropped; see docs/OPERATIONS.md."""
 
@@ -172,6 +194,9 @@ class PipelineSettings(Frozen):
     columns: Columns = Field(
         default_factory=dict,
         description="Declared Iceberg types by column; they win over what the records suggest.",
+    )
+    table_schema: SchemaSettings = key(
+        SchemaSettings(), "How a table takes fields that it has no column for.", alias="schema"
     )
     owners: OneOrMany[Owner] = key((), "Owners shown in Dagster: an e-mail address or `team:name`.")
     key_format: Annotated[KeyFormat, choice(KeyFormat)] = key("string", "Type of the column `_kafka_key`.")

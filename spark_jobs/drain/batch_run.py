@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """One committed batch; ``durations_ms`` by step, ``cpu_us`` of all tasks together by step."""
+    """One committed batch; ``durations_ms`` by step, ``cpu_us`` of all tasks together by step.
+
+    ``ignored`` counts values of fields that have no column, by dotted name.
+    """
 
     batch: Batch
     counts: BatchCounts
@@ -30,6 +33,7 @@ class BatchResult:
     durations_ms: dict[str, int]
     cpu_us: dict[str, int]
     peak_task_rss_bytes: int
+    ignored: dict[str, int] = field(default_factory=dict)
 
     def shown(self) -> dict[str, Any]:
         """Return what screens show of it, as plain data."""
@@ -42,6 +46,7 @@ class BatchResult:
             "durations_ms": self.durations_ms,
             "cpu_us": self.cpu_us,
             "peak_task_rss_bytes": self.peak_task_rss_bytes,
+            "ignored": self.ignored,
         }
 
 

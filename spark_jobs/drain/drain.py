@@ -27,6 +27,7 @@ from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.recovery.recover import recover
 from spark_jobs.recovery.recovered import HeldBatch, RecoveryResult
+from spark_jobs.spark.outcomes import add_ignored
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -60,6 +61,14 @@ class DrainResult:
     def balance(self) -> Balance:
         """Sum over the run's batches."""
         return total(batch.counts.balance for batch in self.batches)
+
+    @property
+    def ignored(self) -> dict[str, int]:
+        """Values of fields without a column by name, over the run's batches."""
+        counted: dict[str, int] = {}
+        for batch in self.batches:
+            counted = add_ignored(counted, batch.ignored)
+        return counted
 
     @property
     def valid_through_ms(self) -> int | None:

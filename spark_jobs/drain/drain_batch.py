@@ -14,6 +14,7 @@ from spark_jobs import __version__
 from spark_jobs.commit.batch_commit import commit_of
 from spark_jobs.commit.dead_letter_commit import commit_dead_letters
 from spark_jobs.commit.landing import land
+from spark_jobs.config.new_fields import Growth
 from spark_jobs.drain.batch_run import BatchResult, BatchRun
 from spark_jobs.drain.gate import (
     GateVerdict,
@@ -84,6 +85,7 @@ def drain_batch(run: BatchRun) -> tuple[BatchResult, Committed]:
         owed = commit_dead_letters(run.connections, run.batch.table, committed.progress, logged.summary)
         run.reach("after-dead-letters")
     _warn_of_tombstones(run.batch, written.balance.tombstones)
+    _warn_of_ignored(run.batch, written.ignored)
     # Files that a replay wrote for a swap that another commit came before are strays as well.
     if written.has_strays or (run.batch.kind is BatchKind.REPLAY and committed.retries):
         sweep_strays(run.pipeline, run.connections, run.table_uuid, run.batch.attempt)
@@ -97,6 +99,7 @@ def drain_batch(run: BatchRun) -> tuple[BatchResult, Committed]:
         durations_ms=run.steps.durations_ms,
         cpu_us=written.cpu_us,
         peak_task_rss_bytes=written.peak_task_rss_bytes,
+        ignored=written.ignored,
     )
     return result, committed
 
@@ -108,6 +111,17 @@ def _warn_of_tombstones(batch: Batch, tombstones: int) -> None:
             " (table %s, batch %s)",
             tombstones,
             batch.topic,
+            batch.table,
+            batch.batch_id,
+        )
+
+
+def _warn_of_ignored(batch: Batch, ignored: Mapping[str, int]) -> None:
+    if ignored:
+        told = ", ".join(f"{name} {values:,}" for name, values in ignored.items())
+        _log.warning(
+            "values without a column were ignored (schema.new_fields), by field: %s (table %s, batch %s)",
+            told,
             batch.table,
             batch.batch_id,
         )
@@ -150,8 +164,9 @@ def _read_and_write(run: BatchRun, rejected: Mapping[int, Mapping[int, str]] | N
     waiting = {split.split_id: split for split in run.splits}
     done: list[SplitOutcome] = []
     has_strays = rejected is not None
+    growth = run.pipeline.table_schema.growth
     for _ in range(MAX_EVOLUTION_ROUNDS):
-        work = partial(run_split, _task(run, table, rejected or {}))
+        work = partial(run_split, _task(run, table, growth, rejected or {}))
         outcomes = run_on_spark(run.connections.spark(), work, list(waiting.values()), tag=run.batch.attempt)
         observed = [outcome for outcome in outcomes if outcome.kind is OutcomeKind.OBSERVED]
         done += [outcome for outcome in outcomes if outcome.kind is OutcomeKind.WRITTEN]
@@ -159,7 +174,10 @@ def _read_and_write(run: BatchRun, rejected: Mapping[int, Mapping[int, str]] | N
         if not observed:
             return add_up(done, has_strays=has_strays)
         waiting = {outcome.split_id: waiting[outcome.split_id] for outcome in observed}
+        columns = table.schema().highest_field_id
         table = add_observed_columns(run.pipeline, run.connections, table, observed)
+        if table.schema().highest_field_id == columns:  # evidence has its limit: a record may say more
+            growth = growth.ended()
     raise ConfigError(
         f"the records still have new fields after {MAX_EVOLUTION_ROUNDS} rounds of adding columns",
         code="endless-fields",
@@ -182,12 +200,14 @@ def _through_gates(run: BatchRun, written: Written) -> tuple[Written, GateVerdic
     return written, verdict
 
 
-def _task(run: BatchRun, table: Table, rejected: Mapping[int, Mapping[int, str]]) -> SplitTask:
+def _task(
+    run: BatchRun, table: Table, growth: Growth, rejected: Mapping[int, Mapping[int, str]]
+) -> SplitTask:
     batch, connections, dead_letters = run.batch, run.connections, run.tables.dead_letters
     return SplitTask(
         source=SplitSource(connections.kafka, batch.topic, connections.task_memory_bytes),
         rows=RowMaker(
-            format_of(run.pipeline).decoder,
+            format_of(run.pipeline).decoder.under(growth),
             Origin(batch.topic, batch.generation, batch.ingested_at_us),
             batch.batch_id,
             arrow_schema(table.schema()),

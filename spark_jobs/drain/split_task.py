@@ -25,7 +25,7 @@ from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.records.decoder import Decoder
 from spark_jobs.records.row_maker import NewFieldsSeen, RowMaker
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, Written
+from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, Written, add_ignored
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -120,7 +120,7 @@ def observe_split(source: SplitSource, decoder: Decoder, split: Split) -> SplitO
     evidence = Evidence()
     try:
         for chunk in source.read(split, Tally()):
-            evidence = evidence.merge(decoder.observe(chunk))
+            evidence = evidence.merge(decoder.observe(chunk)).within(decoder.growth.max_fields_seen)
     except SluiceError as error:
         return SplitOutcome(split.split_id, OutcomeKind.FAILED, error=error_to_json(error))
     return SplitOutcome(split.split_id, OutcomeKind.OBSERVED, evidence=evidence.to_json())
@@ -139,6 +139,7 @@ def _write_split(task: SplitTask, split: Split) -> SplitOutcome:
             )
             made = task.rows.make(chunk, tally.step)
             tally.count(chunk.partition, made.balance)
+            tally.ignored = add_ignored(tally.ignored, made.ignored)
             with tally.step("write"):
                 rows_out.write(made.rows)
                 dead_letters_out.write(made.dead_letters)
@@ -175,6 +176,7 @@ class Tally:
         self._max_timestamp_ms: dict[int, int] = {}
         self._bytes_read = 0
         self.kafka: dict[str, int] = {}
+        self.ignored: dict[str, int] = {}
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -214,6 +216,7 @@ class Tally:
             max_timestamp_ms=self._max_timestamp_ms,
             cpu_us=dict(self._cpu_us),
             kafka=self.kafka,
+            ignored=self.ignored,
             peak_task_rss_bytes=_peak_rss_bytes(),
         )
 

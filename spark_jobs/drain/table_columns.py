@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from spark_jobs.commit.birth import create_dead_letter_table, create_table
+from spark_jobs.config.new_fields import Growth
 from spark_jobs.config.settings import KeyFormat, PipelineConfig
 from spark_jobs.config.start import StartKind
 from spark_jobs.drain.batch_run import Tables
@@ -27,8 +30,9 @@ from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.formats import format_of
 from spark_jobs.schema.additions import declared_additions, observed_additions
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.iceberg_types import check_columns, declared_fields, iceberg_schema
-from spark_jobs.schema.inference import choose_types
+from spark_jobs.schema.iceberg_types import check_columns, declared_fields, iceberg_schema, known_fields
+from spark_jobs.schema.inference import Field, choose_types, evolve
+from spark_jobs.schema.minorities import minorities, told_of_columns
 from spark_jobs.spark.outcomes import SplitOutcome
 from spark_jobs.spark.tasks import run_on_spark
 
@@ -36,6 +40,9 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from spark_jobs.connections.connect import Connections
+
+_log = logging.getLogger(__name__)
+_MOST_TOLD = 20
 
 # Where nothing is to be drained yet, types come from the last records before the start.
 SAMPLED_RECORDS_PER_PARTITION = 10_000
@@ -57,10 +64,11 @@ def ensure_tables(pipeline: PipelineConfig, connections: Connections, source: So
             if not first and pipeline.start.kind is StartKind.EARLIEST:
                 return None
             evidence = _observe(pipeline, connections, first or _records_before(source, starts))
+            columns = _first_columns(pipeline, evidence)
             table = create_table(
                 catalog,
                 pipeline.table,
-                iceberg_schema(choose_types(evidence, declared_fields(pipeline.columns))),
+                iceberg_schema(columns),
                 partition_by=pipeline.partition_by,
                 properties=pipeline.table_properties,
                 progress=Progress(
@@ -84,9 +92,25 @@ def ensure_tables(pipeline: PipelineConfig, connections: Connections, source: So
 def add_observed_columns(
     pipeline: PipelineConfig, connections: Connections, table: Table, observed: Sequence[SplitOutcome]
 ) -> Table:
-    """Give the table columns for the new fields that splits reported; the table as it is then."""
-    additions = observed_additions(table.schema(), _merged(observed))
-    return evolve_table(connections.open_catalog, pipeline.table, additions)
+    """Give the table columns for the new fields that splits reported; the table as it is then, or itself."""
+    growth = pipeline.table_schema.growth
+    evidence = _merged(observed, growth)
+    additions = evolve(known_fields(table.schema()), evidence, max_columns=growth.room)
+    _tell(pipeline, minorities(additions, evidence))
+    return evolve_table(connections.open_catalog, pipeline.table, observed_additions(additions))
+
+
+def _first_columns(pipeline: PipelineConfig, evidence: Evidence) -> tuple[Field, ...]:
+    """The columns of a new table, and a word on those that few records decided."""
+    declared = declared_fields(pipeline.columns)
+    columns = choose_types(evidence, declared, max_columns=pipeline.table_schema.max_columns)
+    _tell(pipeline, told_of_columns(columns, declared, evidence))
+    return columns
+
+
+def _tell(pipeline: PipelineConfig, sentences: Iterable[str]) -> None:
+    for sentence in islice(sentences, _MOST_TOLD):
+        _log.warning("%s: %s", pipeline.table, sentence)
 
 
 def _add_declared_columns(pipeline: PipelineConfig, connections: Connections, table: Table) -> Table:
@@ -123,12 +147,12 @@ def _observe(pipeline: PipelineConfig, connections: Connections, ranges: OffsetR
     source = SplitSource(connections.kafka, pipeline.topic, connections.task_memory_bytes)
     tag = f"observe-{pipeline.name}"
     observe = partial(observe_split, source, format_of(pipeline).decoder)
-    return _merged(run_on_spark(connections.spark(), observe, splits, tag=tag))
+    return _merged(run_on_spark(connections.spark(), observe, splits, tag=tag), pipeline.table_schema.growth)
 
 
-def _merged(observed: Sequence[SplitOutcome]) -> Evidence:
+def _merged(observed: Sequence[SplitOutcome], growth: Growth) -> Evidence:
     evidence = Evidence()
     for outcome in observed:
         if outcome.evidence is not None:
-            evidence = evidence.merge(Evidence.from_json(outcome.evidence))
+            evidence = evidence.merge(Evidence.from_json(outcome.evidence)).within(growth.max_fields_seen)
     return evidence

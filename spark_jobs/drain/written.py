@@ -13,7 +13,7 @@ from spark_jobs.protocol.batch import Balance, BatchKind, WrittenFile, unbalance
 from spark_jobs.protocol.commit_summary import actor_summary, counts_summary
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.protocol.source import check_identity
-from spark_jobs.spark.outcomes import SplitOutcome, Written
+from spark_jobs.spark.outcomes import SplitOutcome, Written, add_ignored
 
 
 def add_up(outcomes: Sequence[SplitOutcome], *, has_strays: bool) -> Written:
@@ -22,7 +22,9 @@ def add_up(outcomes: Sequence[SplitOutcome], *, has_strays: bool) -> Written:
     balances: dict[int, Balance] = {}
     newest: dict[int, int] = {}
     cpu_us: Counter[str] = Counter()
+    ignored: dict[str, int] = {}
     for part in parts:
+        ignored = add_ignored(ignored, part.ignored)
         cpu_us.update(part.cpu_us)
         for partition, balance in part.balances.items():
             balances[partition] = balances.get(partition, Balance()) + balance
@@ -36,6 +38,7 @@ def add_up(outcomes: Sequence[SplitOutcome], *, has_strays: bool) -> Written:
         max_timestamp_ms=newest,
         cpu_us=dict(cpu_us),
         kafka=kafka_statistics.add_up([part.kafka for part in parts]),
+        ignored=ignored,
         peak_task_rss_bytes=max(part.peak_task_rss_bytes for part in parts),
         has_strays=has_strays,
     )
@@ -67,6 +70,7 @@ def summary_of(run: BatchRun, written: Written) -> dict[str, str]:
             written.balances,
             bytes_read=written.bytes_read,
             kafka=written.kafka,
+            ignored=written.ignored,
             valid_through_ms=_valid_through_ms(run, written.max_timestamp_ms),
         ),
         **actor_summary(run.connections.actor, run.connections.run_id, version=__version__),

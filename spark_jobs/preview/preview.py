@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -28,7 +29,7 @@ from spark_jobs.schema.additions import declared_additions, observed_additions
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.iceberg_types import declared_fields, iceberg_schema, known_fields
-from spark_jobs.schema.inference import Field, choose_types
+from spark_jobs.schema.inference import Field, choose_types, evolve
 from spark_jobs.schema.metadata_columns import (
     KEY,
     METADATA_COLUMNS,
@@ -37,7 +38,9 @@ from spark_jobs.schema.metadata_columns import (
     dead_letter_schema,
     with_metadata_columns,
 )
+from spark_jobs.schema.minorities import minorities, told_of_columns
 from spark_jobs.schema.partitioning import partition_spec
+from spark_jobs.spark.outcomes import add_ignored
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
@@ -75,7 +78,8 @@ class Preview:
     """What the records read would become.
 
     ``is_new``: there is no table yet. ``columns`` are the JSON's, with those that an existing table lacks;
-    these are named in ``added``, dotted.
+    these are named in ``added``, dotted. ``ignored`` counts values without a column by the name of their
+    field; ``notes`` say where few values decided a column's type, or lost to it.
     """
 
     topic: str
@@ -87,6 +91,8 @@ class Preview:
     added: tuple[str, ...]
     dead_letters: tuple[DeadLetterExample, ...]
     partitioning: tuple[PartitionUse, ...]
+    ignored: dict[str, int]
+    notes: tuple[str, ...]
 
 
 def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: int) -> Preview:
@@ -102,11 +108,16 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
     decoder = format_of(pipeline).decoder
     evidence = Evidence()
     for chunk in chunks:
-        evidence = evidence.merge(decoder.observe(chunk))
-    schema, added = _schema(pipeline, table, evidence)
+        evidence = evidence.merge(decoder.observe(chunk)).within(decoder.growth.max_fields_seen)
+    schema, added, notes = _schema(pipeline, table, evidence)
     # Who reads no generation and no time of ingestion may be given any.
     maker = RowMaker(
-        decoder, Origin(pipeline.topic, 1, 0), "", arrow_schema(schema), arrow_schema(dead_letter_schema())
+        # What was seen has its columns by now: whatever has none gets none.
+        decoder.under(decoder.growth.ended()),
+        Origin(pipeline.topic, 1, 0),
+        "",
+        arrow_schema(schema),
+        arrow_schema(dead_letter_schema()),
     )
     made = [maker.make(chunk) for chunk in chunks]
     spec = partition_spec(schema, pipeline.partition_by) if table is None else table.spec()
@@ -120,6 +131,8 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
         added=added,
         dead_letters=tuple(letter for each in made for letter in _dead_letters(each.dead_letters)),
         partitioning=tuple(_partition_uses(schema, spec, [each.rows for each in made])),
+        ignored=reduce(add_ignored, (each.ignored for each in made), {}),
+        notes=notes,
     )
 
 
@@ -162,15 +175,20 @@ def _read(
 
 def _schema(
     pipeline: PipelineConfig, table: Table | None, evidence: Evidence
-) -> tuple[Schema, tuple[str, ...]]:
-    """Return the table's schema as a batch of these records would leave it, and the columns it would add."""
+) -> tuple[Schema, tuple[str, ...], tuple[str, ...]]:
+    """Return the table's schema as a batch of these records would leave it, what it would add, and notes."""
+    growth = pipeline.table_schema.growth
     if table is None:
-        columns = iceberg_schema(choose_types(evidence, declared_fields(pipeline.columns)))
+        declared = declared_fields(pipeline.columns)
+        columns = choose_types(evidence, declared, max_columns=growth.max_columns)
         is_binary = pipeline.key_format is KeyFormat.BINARY
-        return with_metadata_columns(columns, key_is_binary=is_binary), ()
+        schema = with_metadata_columns(iceberg_schema(columns), key_is_binary=is_binary)
+        return schema, (), tuple(told_of_columns(columns, declared, evidence))
     additions = declared_additions(pipeline, table.schema())
-    additions += observed_additions(evolved_schema(table, additions), evidence)
-    return evolved_schema(table, additions), tuple(".".join(path) for path, _ in additions)
+    observed = evolve(known_fields(evolved_schema(table, additions)), evidence, max_columns=growth.room)
+    additions += observed_additions(observed)
+    added = tuple(".".join(path) for path, _ in additions)
+    return evolved_schema(table, additions), added, tuple(minorities(observed, evidence))
 
 
 def _dead_letters(rows: pa.Table) -> Iterator[DeadLetterExample]:

@@ -30,6 +30,7 @@ _RECORDS = "sluice.records"
 _BYTES_READ = "sluice.bytes-read"
 _VALID_THROUGH = "sluice.valid-through"
 _KAFKA = "sluice.kafka"
+_IGNORED_FIELDS = "sluice.ignored-fields"
 _GATE = "sluice.gate"
 _GATE_HELD, _GATE_PASSED = "held", "passed"
 _ACTOR = "sluice.actor"
@@ -92,9 +93,13 @@ def counts_summary(
     *,
     bytes_read: int,
     kafka: Mapping[str, int],
+    ignored: Mapping[str, int] | None = None,
     valid_through_ms: int | None,
 ) -> dict[str, str]:
-    """Return what became of the batch's offsets, by partition, and what the consumers counted."""
+    """Return what became of the batch's offsets, by partition, and what the consumers counted.
+
+    ``ignored`` are values without a column by the name of their field.
+    """
     four = {p: [balance[term] for term in TERMS] for p, balance in sorted(balances.items())}
     further = {p: balance.further for p, balance in sorted(balances.items()) if balance.further}
     summary = {
@@ -103,6 +108,7 @@ def counts_summary(
         _RECORDS: str(batch.ranges.records),
         _BYTES_READ: str(bytes_read),
         _KAFKA: json.dumps(kafka, separators=(",", ":")),
+        **({_IGNORED_FIELDS: json.dumps(ignored, separators=(",", ":"))} if ignored else {}),
     }
     return summary if valid_through_ms is None else summary | {_VALID_THROUGH: str(valid_through_ms)}
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
+from spark_jobs.config.new_fields import Growth
 from spark_jobs.schema.evidence import Evidence
 
 if TYPE_CHECKING:
@@ -40,13 +41,15 @@ class Decoded:
 
     ``rows`` are the indices of the records in ``table``, None when it is all of them; ``bad`` is in the
     records' order. With ``new_fields`` the chunk has fields that columns can be added for: ``table`` is
-    empty, decode again with these columns.
+    empty, decode again with these columns. ``ignored`` fields have no column and are in no row: by dotted
+    name, how many values they have.
     """
 
     table: pa.Table
     rows: list[int] | None = None
     bad: tuple[BadValue, ...] = ()
     new_fields: Evidence | None = None
+    ignored: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def indices(self) -> Sequence[int]:
@@ -57,21 +60,29 @@ class Decoded:
         """Return rows of ``schema``, whose columns are these and the table's own, found by name."""
         every = {**dict(zip(self.table.column_names, self.table.columns, strict=True)), **columns}
         table = pa.Table.from_arrays([every[name] for name in schema.names], schema=schema)
-        return Decoded(table, self.rows, self.bad)
+        return replace(self, table=table)
 
     def without(self, bad: Sequence[BadValue]) -> Decoded:
         """Return the same with these records' rows among the bad values."""
         at_fault = {value.index for value in bad}
         kept = [position for position, row in enumerate(self.indices) if row not in at_fault]
-        return Decoded(
-            self.table.take(pa.array(kept, pa.int64())),  # typed: none may be left
-            [self.indices[position] for position in kept],
-            tuple(sorted((*self.bad, *bad), key=lambda value: value.index)),
+        return replace(
+            self,
+            table=self.table.take(pa.array(kept, pa.int64())),  # typed: none may be left
+            rows=[self.indices[position] for position in kept],
+            bad=tuple(sorted((*self.bad, *bad), key=lambda value: value.index)),
         )
 
 
 class Decoder(Protocol):
     """What a record format can do. It travels pickled to Spark's tasks: a frozen dataclass, no secrets."""
+
+    @property
+    def growth(self) -> Growth:
+        """Return how the table takes new fields."""
+
+    def under(self, growth: Growth) -> Decoder:
+        """Return the same for a table that takes new fields so."""
 
     def decode(self, records: Chunk, columns: pa.Schema) -> Decoded:
         """Return every record as a row of ``columns`` or as a bad value, none of them changed or left out.

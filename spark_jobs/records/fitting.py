@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-import sys
 import uuid
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from decimal import Context, Decimal, Inexact, InvalidOperation
+from math import isfinite
 from typing import Any, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
+from spark_jobs.config.new_fields import Growth, NewFields
 from spark_jobs.records.json_parsing import FractionLiteral, HugeIntegerLiteral, json_kind, says_something
 from spark_jobs.records.timestamps import parse_date, parse_local, parse_time, parse_zoned
 from spark_jobs.schema.arrow_schema import fields_of
-from spark_jobs.schema.inference import Field, name_clash
+from spark_jobs.schema.inference import by_lower_case, name_clash
 
 Fit: TypeAlias = Callable[[Any], Any]
 
@@ -37,27 +37,29 @@ class MisfitError(ValueError):
         return MisfitError(self.message, (name, *self.path), is_unknown=self.is_unknown)
 
 
-def fit_record(schema: pa.Schema) -> Fit:
+def fit_record(schema: pa.Schema, growth: Growth) -> Fit:
     """Return a function from a parsed record to a row as a dict; it raises ``MisfitError``."""
-    return _fit_struct(schema, is_top=True)
+    return _fit_struct(schema, growth, is_top=True)
 
 
-def _fit(kind: pa.DataType) -> Fit:
+def _fit(kind: pa.DataType, growth: Growth) -> Fit:
     for known, fit in _FITS:
         if kind == known:
             return fit
     for is_kind, make in _MAKERS:
         if is_kind(kind):
-            return make(kind)
+            return make(kind, growth)
     return _unsupported(kind)
 
 
-def _fit_struct(fields: Iterable[pa.Field], *, is_top: bool) -> Fit:
-    fits = {field.name: (_fit(field.type), field.nullable) for field in fields}
-    siblings = fields_of(fields)
+def _fit_struct(fields: Iterable[pa.Field], growth: Growth, *, is_top: bool = False) -> Fit:
+    fits = {field.name: (_fit(field.type, growth), field.nullable) for field in fields}
+    siblings = by_lower_case(fields_of(fields))
 
     def fit(value: Any) -> dict[str, Any]:
-        _check_unknown(_of(dict, value, "an object"), fits.keys(), siblings, is_top=is_top)
+        unknown = _of(dict, value, "an object").keys() - fits.keys()
+        if unknown and not growth.ignores:
+            _check_unknown(value, unknown, siblings, growth, is_top=is_top)
         return {
             name: _fit_one(inner, value.get(name), name, nullable) for name, (inner, nullable) in fits.items()
         }
@@ -66,24 +68,31 @@ def _fit_struct(fields: Iterable[pa.Field], *, is_top: bool) -> Fit:
 
 
 def _check_unknown(
-    value: dict[str, Any], known: Collection[str], siblings: tuple[Field, ...], *, is_top: bool
+    value: dict[str, Any],
+    unknown: Collection[str],
+    siblings: Mapping[str, str],
+    growth: Growth,
+    *,
+    is_top: bool,
 ) -> None:
     """Raise ``MisfitError`` for a field that says something and has no column, one that may get one first."""
     clash: MisfitError | None = None
     for name, item in value.items():
-        if name not in known and says_something(item):
+        if name in unknown and says_something(item):
             message = name_clash(name, siblings, is_top=is_top)
             if message is None:
-                raise MisfitError(_why_no_column(name, item), (name,), is_unknown=True)
+                raise MisfitError(_why_no_column(name, item, growth), (name,), is_unknown=True)
             clash = clash or MisfitError(message, (name,))
     if clash:
         raise clash
 
 
-def _why_no_column(name: str, item: Any) -> str:
+def _why_no_column(name: str, item: Any, growth: Growth) -> str:
     if _is_past(64, item):
         return f'an integer past 64 bits makes no column: declare columns: {{{name}: "decimal(38,0)"}}'
-    return "it has no column, and can have none beside the table's others"
+    if growth.new_fields is NewFields.DEAD_LETTER:
+        return "it has no column, and the table takes no new ones (schema.new_fields)"
+    return f"it can have no column beside the table's others, or by schema.max_columns: {growth.max_columns}"
 
 
 def _fit_one(fit: Fit, value: Any, name: str, nullable: bool) -> Any:
@@ -97,8 +106,8 @@ def _fit_one(fit: Fit, value: Any, name: str, nullable: bool) -> Any:
         raise misfit.inside(name) from None
 
 
-def _fit_list(kind: pa.DataType) -> Fit:
-    inner, nullable = _fit(kind.value_type), kind.value_field.nullable
+def _fit_list(kind: pa.DataType, growth: Growth) -> Fit:
+    inner, nullable = _fit(kind.value_type, growth), kind.value_field.nullable
 
     def fit(value: Any) -> list[Any]:
         return [_fit_one(inner, item, "element", nullable) for item in _of(list, value, "an array")]
@@ -106,8 +115,8 @@ def _fit_list(kind: pa.DataType) -> Fit:
     return fit
 
 
-def _fit_map(kind: pa.DataType) -> Fit:
-    inner, nullable = _fit(kind.item_type), kind.item_field.nullable
+def _fit_map(kind: pa.DataType, growth: Growth) -> Fit:
+    inner, nullable = _fit(kind.item_type, growth), kind.item_field.nullable
     if kind.key_type not in (pa.string(), pa.large_string()):
         return _unsupported(kind)
 
@@ -133,19 +142,23 @@ def _is_past(bits: int, value: Any) -> bool:
     return isinstance(value, HugeIntegerLiteral) or (type(value) is int and not -limit <= value < limit)
 
 
-def _fit_float(largest: float, round_to: Callable[[Any], float]) -> Fit:
+def _fit_float(nearest: Callable[[str], float]) -> Fit:
     def fit(value: Any) -> float:
         if type(value) is not int and not isinstance(value, FractionLiteral | HugeIntegerLiteral):
             raise _wrong_kind(value, "a number")
-        number = float(value)
-        if not -largest <= number <= largest:
+        number = nearest(str(value))
+        if not isfinite(number):
             raise MisfitError("a number too big for the column")
         # Of a fraction the nearest is meant; an integer is an id or a count, and there is no nearest one.
-        if not isinstance(value, FractionLiteral) and Decimal(round_to(number)) != Decimal(value):
+        if not isinstance(value, FractionLiteral) and Decimal(number) != Decimal(value):
             raise MisfitError("an integer that the column, of floating point, cannot hold exactly")
         return number
 
     return fit
+
+
+def _nearest_single(text: str) -> Any:
+    return pa.scalar(text).cast(pa.float32()).as_py()  # by way of a double it would be rounded twice
 
 
 def _fit_boolean(value: Any) -> Any:
@@ -169,7 +182,7 @@ def _fit_parsed(parse: Callable[[str], Any], what: str) -> Fit:
     return fit
 
 
-def _fit_decimal(kind: pa.DataType) -> Fit:
+def _fit_decimal(kind: pa.DataType, _growth: Growth) -> Fit:
     exact = Context(prec=kind.precision, traps=[Inexact, InvalidOperation])
     unit = Decimal(1).scaleb(-kind.scale)
 
@@ -184,7 +197,7 @@ def _fit_decimal(kind: pa.DataType) -> Fit:
     return fit
 
 
-def _fit_fixed(kind: pa.DataType) -> Fit:
+def _fit_fixed(kind: pa.DataType, _growth: Growth) -> Fit:
     def fit(value: Any) -> Any:
         encoded = _fit_binary(value)
         if len(encoded) != kind.byte_width:
@@ -223,8 +236,8 @@ def _wrong_kind(value: Any, wanted: str) -> MisfitError:
 _FITS: tuple[tuple[pa.DataType, Fit], ...] = (
     (pa.int64(), _fit_integer(64)),
     (pa.int32(), _fit_integer(32)),
-    (pa.float64(), _fit_float(sys.float_info.max, float)),
-    (pa.float32(), _fit_float(float(np.finfo(np.float32).max), lambda number: float(np.float32(number)))),
+    (pa.float64(), _fit_float(float)),
+    (pa.float32(), _fit_float(_nearest_single)),
     (pa.bool_(), _fit_boolean),
     (pa.string(), _fit_text),
     (pa.large_string(), _fit_text),
@@ -236,8 +249,8 @@ _FITS: tuple[tuple[pa.DataType, Fit], ...] = (
     (pa.time64("us"), _fit_parsed(parse_time, "a time of day hh:mm[:ss[.ffffff]]")),
     (pa.uuid(), _fit_uuid),
 )
-_MAKERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], Fit]], ...] = (
-    (pa.types.is_struct, lambda kind: _fit_struct(kind, is_top=False)),
+_MAKERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, Growth], Fit]], ...] = (
+    (pa.types.is_struct, _fit_struct),
     (pa.types.is_map, _fit_map),
     (pa.types.is_list, _fit_list),
     (pa.types.is_large_list, _fit_list),

@@ -6,7 +6,7 @@ A format is a file of this room with its decoders, and a row here. Nobody else i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.records.decoder import Decoder, PlainDecoder
@@ -25,6 +25,7 @@ class Format:
 FORMATS: Mapping[str, Format] = {"json": Format(JsonDecoder(), PlainJsonDecoder())}
 
 
-def format_of(_pipeline: PipelineConfig) -> Format:
+def format_of(pipeline: PipelineConfig) -> Format:
     """Return the format of the pipeline's records: JSON, as no key of the configuration names another."""
-    return FORMATS["json"]
+    known = FORMATS["json"]
+    return replace(known, decoder=known.decoder.under(pipeline.table_schema.growth))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,14 +25,19 @@ _KINDS = {type(None): Kind.NULL.value, bool: Kind.BOOLEAN.value, int: _LONG, flo
 
 
 def observe(
-    values: Sequence[bytes], *, partition: int = -1, offsets: Sequence[int] | None = None
+    values: Sequence[bytes],
+    *,
+    partition: int = -1,
+    offsets: Sequence[int] | None = None,
+    max_fields: int = sys.maxsize,
 ) -> Evidence:
     """Gather evidence from values; those that are no JSON objects are counted.
 
     Coordinates are for people, to find an example: without ``offsets`` the positions in ``values``. Strings
-    of a field are looked at as times until the first that is none.
+    of a field are looked at as times until the first that is none. Of more than ``max_fields`` fields, at any
+    depth, the first are kept.
     """
-    walker = _Walker(partition)
+    walker = _Walker(partition, max_fields)
     undecodable = 0
     for index, value in enumerate(values):
         walker.offset = index if offsets is None else offsets[index]
@@ -69,11 +75,12 @@ class _Seen:
 class _Walker:
     """Walks parsed records; the hottest loop of a first batch, hence plain dicts and lists."""
 
-    def __init__(self, partition: int) -> None:
+    def __init__(self, partition: int, max_fields: int) -> None:
         self.fields: dict[str, _Seen] = {}
         self.offset = 0
         self.huge: list[tuple[_Seen, float]] = []
         self._partition = partition
+        self._room = max_fields
 
     def evidence(self) -> dict[str, FieldEvidence]:
         return {name: seen.evidence() for name, seen in self.fields.items()}
@@ -83,6 +90,8 @@ class _Walker:
         for name, value in record.items():
             seen = fields.get(name)
             if seen is None:
+                if not self._room:
+                    continue
                 seen = fields[name] = self._new(len(fields))
             self._count(seen, value)
 
@@ -99,6 +108,7 @@ class _Walker:
         self.huge.clear()
 
     def _new(self, position: int) -> _Seen:
+        self._room -= 1
         return _Seen((self._partition, self.offset, position))
 
     def _count(self, seen: _Seen, value: Any) -> None:
@@ -131,6 +141,8 @@ class _Walker:
             return
         element = seen.element
         if element is None:
+            if not self._room:
+                return
             element = seen.element = self._new(0)
         for item in value:
             self._count(element, item)

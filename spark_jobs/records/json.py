@@ -6,12 +6,14 @@ by record, and its good records are decoded once more, so that one bad record co
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pyarrow as pa
 
+from spark_jobs.config.new_fields import GROWTH, Growth
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.records.decoder import BadValue, Decoded, Phase
 from spark_jobs.records.fitting import MisfitError, fit_record
@@ -21,7 +23,7 @@ from spark_jobs.records.json_parsing import BLANKS, NotAnObjectError, parse_obje
 from spark_jobs.records.shape import add_keys_and_headers, pick
 from spark_jobs.schema.arrow_schema import column_of, fields_of
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.inference import Field, evolve
+from spark_jobs.schema.inference import Field, count_columns, evolve, unknown_fields
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
 
 # A call of the reader costs as much as 200 records, a record looked at by itself as much as 10.
@@ -32,10 +34,16 @@ _BLOCK_RECORDS = 250
 class JsonDecoder:
     """JSON objects as values; keys and headers are kept as they come."""
 
+    growth: Growth = GROWTH
+
+    def under(self, growth: Growth) -> JsonDecoder:
+        """See ``Decoder``."""
+        return JsonDecoder(growth)
+
     def decode(self, records: Chunk, columns: pa.Schema) -> Decoded:
         """See ``Decoder``."""
         value_columns = pa.schema([column for column in columns if column.name not in METADATA_COLUMNS])
-        decoded = decode_chunk(cast("Sequence[bytes]", records.values), value_columns)
+        decoded = decode_chunk(cast("Sequence[bytes]", records.values), value_columns, self.growth)
         if decoded.new_fields is not None:
             return decoded
         return add_keys_and_headers(decoded, records, columns)
@@ -46,21 +54,27 @@ class JsonDecoder:
         if None in records.values:
             there = [index for index, value in enumerate(records.values) if value is not None]
         values = cast("Sequence[bytes]", pick(records.values, there))
-        return observe(values, partition=records.partition, offsets=pick(records.offsets, there))
+        return observe(
+            values,
+            partition=records.partition,
+            offsets=pick(records.offsets, there),
+            max_fields=self.growth.max_fields_seen,
+        )
 
 
-def decode_chunk(values: Sequence[bytes], schema: pa.Schema) -> Decoded:
+def decode_chunk(values: Sequence[bytes], schema: pa.Schema, growth: Growth = GROWTH) -> Decoded:
     """Decode values into rows of ``schema``, a table's own columns; null where a record has no such field.
 
     A value is never None; an empty one is a bad value. Fields the schema lacks, at any depth, are reported
-    in ``new_fields`` when a column can be added for them, else they make the record a bad value; where they
-    hold nothing but nulls, empty lists and empty objects they are passed over. A double column holds the
+    in ``new_fields`` when a column can be added for them, else they make the record a bad value, or are
+    counted in ``ignored``, as ``growth`` says; where they hold nothing but nulls, empty lists and empty
+    objects they are passed over. A double column holds the
     nearest double of a fraction, and of integers only those that are a double; a binary one the UTF-8 of a
     string.
     """
     if not values:
         return Decoded(schema.empty_table())
-    decoder = _Decoder(schema, read_schema(schema), fields_of(schema))
+    decoder = _Decoder(schema, read_schema(schema), fields_of(schema), growth)
     decoded = decoder.at_once(values)
     if decoded is None and not are_objects(values):
         values = [value.strip(BLANKS) for value in values]
@@ -75,17 +89,21 @@ class _Decoder:
     schema: pa.Schema
     read_as: pa.Schema | None
     columns: tuple[Field, ...]
+    growth: Growth
 
     def at_once(self, values: Sequence[bytes]) -> Decoded | None:
         """Decode values of which all are good, or have new fields; None when there are bad ones."""
         read = None if self.read_as is None else read_chunk(values, self.schema, self.read_as)
         if read is None:
             return None
-        return self._new_fields(values) if read.has_unknown else Decoded(read.table)
+        if read.unknown and not self.growth.ignores:
+            return self._new_fields(values)
+        return Decoded(read.table, ignored=read.unknown)
 
     def in_blocks(self, values: Sequence[bytes]) -> Decoded:
         """Decode values of which some are bad."""
         tables, rows, bad = [], [], []
+        ignored: Counter[str] = Counter()
         for start in range(0, len(values), _BLOCK_RECORDS):
             block = values[start : start + _BLOCK_RECORDS]
             part = self.at_once(block) or self._record_by_record(block)
@@ -94,16 +112,19 @@ class _Decoder:
             tables.append(part.table)
             rows += [start + row for row in part.indices]
             bad += [replace(each, index=start + each.index) for each in part.bad]
-        return Decoded(pa.concat_tables(tables), rows if bad else None, tuple(bad))
+            ignored.update(part.ignored)
+        return Decoded(pa.concat_tables(tables), rows if bad else None, tuple(bad), ignored=ignored)
 
     def _new_fields(self, values: Sequence[bytes]) -> Decoded | None:
-        evidence = observe(values)
-        if not evolve(self.columns, evidence):
+        if count_columns(self.columns) >= self.growth.room:
+            return None
+        evidence = observe(values, max_fields=self.growth.max_fields_seen)
+        if not evolve(self.columns, evidence, max_columns=self.growth.room):
             return None
         return Decoded(self.schema.empty_table(), [], new_fields=evidence)
 
     def _record_by_record(self, values: Sequence[bytes]) -> Decoded:
-        fit = fit_record(self.schema)
+        fit = fit_record(self.schema, self.growth)
         bad: dict[int, BadValue] = {}
         unknown: list[bytes] = []
         good: list[tuple[int, dict[str, Any]]] = []
@@ -123,7 +144,11 @@ class _Decoder:
             bad[index] = BadValue(index, Phase.DECODE, None, "the decoder refused it")
         rows = [index for index, _ in good if index not in bad]
         table = pa.concat_tables(tables) if tables else self.schema.empty_table()
-        return Decoded(table, rows, tuple(bad[index] for index in sorted(bad)))
+        ignored = self._ignored([values[index] for index in rows]) if self.growth.ignores else {}
+        return Decoded(table, rows, tuple(bad[index] for index in sorted(bad)), ignored=ignored)
+
+    def _ignored(self, values: Sequence[bytes]) -> dict[str, int]:
+        return dict(unknown_fields(self.columns, observe(values, max_fields=self.growth.max_fields_seen)))
 
     def _build(
         self, values: Sequence[bytes], good: list[tuple[int, dict[str, Any]]], tables: list[pa.Table]
@@ -141,10 +166,11 @@ class _Decoder:
         return self._build(values, good[:middle], tables) + self._build(values, good[middle:], tables)
 
     def _table_of(self, values: Sequence[bytes], good: list[tuple[int, dict[str, Any]]]) -> pa.Table | None:
-        if self.read_as is not None:
+        # The reader refuses fields that are ignored and of two kinds.
+        if self.read_as is not None and not self.growth.ignores:
             checked = [values[index] for index, _ in good]
             read = read_chunk(checked, self.schema, self.read_as, are_exact=True)
-            return None if read is None or read.has_unknown else read.table
+            return None if read is None or read.unknown else read.table
         try:
             columns = [column_of([row[f.name] for _, row in good], f.type) for f in self.schema]
             return pa.Table.from_arrays(columns, schema=self.schema)

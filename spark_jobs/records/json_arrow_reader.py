@@ -10,7 +10,7 @@ are missing or too many (times are read as text and cast, which is strict).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,10 +30,10 @@ _OPEN, _CLOSE = ord("{"), ord("}")
 
 @dataclass(frozen=True, slots=True)
 class FastRead:
-    """A chunk as rows; ``has_unknown``: there are values in fields outside the schema."""
+    """A chunk as rows; ``unknown``: fields outside the schema, by dotted name, and how many have a value."""
 
     table: pa.Table
-    has_unknown: bool
+    unknown: Mapping[str, int]
 
 
 def read_type(kind: pa.DataType) -> pa.DataType | None:
@@ -86,7 +86,7 @@ def read_chunk(
             return None
         known = raw.select(read_as.names)
         known.validate(full=True)
-        has_unknown = _has_unknown(raw.schema, read_as)
+        unknown = dict(_unknown(raw.schema, raw.columns, read_as))
         table = _conform(known, schema)
     except pa.ArrowMemoryError:
         raise
@@ -96,7 +96,7 @@ def read_chunk(
         _is_certain(chunk, are_exact=are_exact) for column in table.columns for chunk in column.chunks
     ):
         return None
-    return FastRead(table, has_unknown)
+    return FastRead(table, unknown)
 
 
 def are_objects(values: Sequence[bytes]) -> bool:
@@ -127,20 +127,22 @@ def _read_block(block: bytes, read_as: pa.Schema) -> pa.Table:
     )
 
 
-def _has_unknown(found: Any, known: Any) -> bool:
-    """True if a schema or struct holds, at any depth, a field that is not known and says something."""
-    return any(
-        _type_has_unknown(field.type, known.field(field.name).type)
-        if known.get_field_index(field.name) >= 0
-        else _says_something(field.type)
-        for field in found
-    )
-
-
-def _type_has_unknown(found: pa.DataType, known: pa.DataType) -> bool:
-    if pa.types.is_struct(found):
-        return _has_unknown(found, known)
-    return pa.types.is_list(found) and _type_has_unknown(found.value_type, known.value_type)
+def _unknown(
+    found: Any, columns: Iterable[Any], known: Any, path: tuple[str, ...] = ()
+) -> Iterator[tuple[str, int]]:
+    """The fields of a schema or struct, at any depth, that are not known and say something."""
+    for field, values in zip(found, columns, strict=True):
+        column, here = values, (*path, field.name)
+        if known.get_field_index(field.name) < 0:
+            if _says_something(field.type):
+                yield ".".join(here), len(column) - column.null_count
+            continue
+        kind, known_kind = field.type, known.field(field.name).type
+        while pa.types.is_list(kind):
+            kind, known_kind = kind.value_type, known_kind.value_type
+            column, here = pc.list_flatten(column), (*here, "element")
+        if pa.types.is_struct(kind):
+            yield from _unknown(kind, column.flatten(), known_kind, here)
 
 
 def _says_something(kind: pa.DataType) -> bool:

@@ -89,12 +89,12 @@ def _is_storable(row: dict[str, Any], columns: pa.Schema) -> bool:
     return True
 
 
-def _parser(columns: list[pa.Field], beside: _Beside) -> Callable[[bytes], dict[str, Any]]:
+def _parser(columns: list[pa.Field], beside: _Beside) -> Callable[[bytes], Any]:
     """Return what reads a value; ``beside`` is then about this value."""
     read = _struct(columns, beside, ())
     needs_digits = any(_needs_digits(column.type) for column in columns)
 
-    def parse(value: bytes) -> dict[str, Any]:
+    def parse(value: bytes) -> Any:
         beside.has_more = False
         beside.rounded.clear()
         if not needs_digits:
@@ -109,7 +109,7 @@ def _needs_digits(kind: pa.DataType) -> bool:
     """True if a double does not stand for the number that was written."""
     if pa.types.is_nested(kind):
         return any(_needs_digits(kind.field(position).type) for position in range(kind.num_fields))
-    return pa.types.is_decimal(kind) or pa.types.is_float32(kind)
+    return bool(pa.types.is_decimal(kind) or pa.types.is_float32(kind))
 
 
 class _DigitsNeededError(Exception):

@@ -25,11 +25,15 @@ class NewFieldsSeen(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ChunkRows:
-    """What a chunk came to; ``balance`` counts its records, not the gaps between them."""
+    """What a chunk came to; ``balance`` counts its records, not the gaps between them.
+
+    ``ignored`` counts values of fields that have no column, by dotted name.
+    """
 
     rows: pa.Table
     dead_letters: pa.Table
     balance: Balance
+    ignored: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,7 @@ class RowMaker:
         balance = Balance(
             rows=shaped.table.num_rows, dead_letters=dead_letters.num_rows, tombstones=tombstones
         )
-        return ChunkRows(shaped.table, dead_letters, balance)
+        return ChunkRows(shaped.table, dead_letters, balance, decoded.ignored)
 
 
 def _with_values(chunk: Chunk) -> Chunk:

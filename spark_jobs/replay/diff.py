@@ -23,6 +23,8 @@ from spark_jobs.records.row_maker import NewFieldsSeen, RowMaker
 from spark_jobs.records.shape import Origin
 from spark_jobs.schema.additions import declared_additions, observed_additions
 from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.iceberg_types import known_fields
+from spark_jobs.schema.inference import evolve
 from spark_jobs.schema.metadata_columns import (
     GENERATION,
     INGESTED_AT,
@@ -149,7 +151,14 @@ class _Differ:
             try:
                 return self._maker().make(chunk)
             except NewFieldsSeen:
-                self._add_columns(observed_additions(self._schema, self._decoder.observe(chunk)))
+                self._add_columns_for(chunk)
+
+    def _add_columns_for(self, chunk: Chunk) -> None:
+        room = self._decoder.growth.room
+        additions = evolve(known_fields(self._schema), self._decoder.observe(chunk), max_columns=room)
+        self._add_columns(observed_additions(additions))
+        if not additions:
+            self._decoder = self._decoder.under(self._decoder.growth.ended())
 
     def _maker(self) -> RowMaker:
         progress = progress_of(self._table)

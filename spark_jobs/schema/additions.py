@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyiceberg.types import IcebergType
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.iceberg_types import declared_fields, iceberg_type, known_fields
-from spark_jobs.schema.inference import evolve, name_clash
+from spark_jobs.schema.inference import Addition, by_lower_case, name_clash
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -27,7 +27,7 @@ def declared_additions(pipeline: PipelineConfig, schema: Schema) -> list[ColumnA
     names = {field.name for field in known}
     missing = [field for field in declared_fields(pipeline.columns) if field.name not in names]
     for field in missing:
-        if clash := name_clash(field.name, known, is_top=True):
+        if clash := name_clash(field.name, by_lower_case(known), is_top=True):
             raise ConfigError(
                 f"columns: {clash}",
                 code="column-clash",
@@ -38,7 +38,6 @@ def declared_additions(pipeline: PipelineConfig, schema: Schema) -> list[ColumnA
     return [((field.name,), iceberg_type(field.type)) for field in missing]
 
 
-def observed_additions(schema: Schema, evidence: Evidence) -> list[ColumnAddition]:
+def observed_additions(additions: Iterable[Addition]) -> list[ColumnAddition]:
     """Return the columns for fields that were seen in records and that the table has none for."""
-    additions = evolve(known_fields(schema), evidence)
     return [(addition.path, iceberg_type(addition.type)) for addition in additions]

@@ -5,7 +5,7 @@ Evidence merges in any order and grouping to the same result, so it can be gathe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -82,6 +82,12 @@ class Evidence:
             _merge(self.fields, other.fields),
         )
 
+    def within(self, max_fields: int) -> Evidence:
+        """Return the evidence of so many fields at most, at any depth, those that were seen first."""
+        if _count(self.fields) <= max_fields:
+            return self
+        return Evidence(self.records, self.undecodable, _first(self.fields, iter(range(max_fields))))
+
     def to_json(self) -> str:
         """Return one JSON object."""
         return _CODEC.to_json(self)
@@ -93,6 +99,24 @@ class Evidence:
 
 
 _CODEC = JsonCodec(Evidence)
+
+
+def _count(fields: Mapping[str, FieldEvidence]) -> int:
+    inside = (
+        each.fields if each.element is None else {**each.fields, "": each.element} for each in fields.values()
+    )
+    return len(fields) + sum(map(_count, inside))
+
+
+def _first(fields: Mapping[str, FieldEvidence], room: Iterator[int]) -> dict[str, FieldEvidence]:
+    kept = {}
+    for name in sorted(fields, key=lambda each: (fields[each].order, each)):
+        if next(room, None) is None:
+            break
+        seen = fields[name]
+        element = None if seen.element is None else _first({"": seen.element}, room).get("")
+        kept[name] = FieldEvidence(seen.order, seen.kinds, _first(seen.fields, room), element)
+    return kept
 
 
 def _merge(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> dict[Any, Any]:

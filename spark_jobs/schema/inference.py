@@ -6,7 +6,8 @@ of it is lost, and the column appears with its first value.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
@@ -82,38 +83,116 @@ class Addition:
     type: FieldType
 
 
-def choose_types(evidence: Evidence, declared: tuple[Field, ...] = ()) -> tuple[Field, ...]:
+def choose_types(
+    evidence: Evidence, declared: tuple[Field, ...] = (), *, max_columns: int = sys.maxsize
+) -> tuple[Field, ...]:
     """Return the columns of a new table: the declared ones as they are, then the others as first seen.
+
+    Of more than ``max_columns``, those inside structs counted, the most frequent ones.
 
     Integers become long, and double where there are more fractions than integers that no double is equal to;
     strings become timestamptz when all of them are ISO 8601 with time and zone. Of kinds that do not go
     together the most frequent wins.
     """
-    return (*declared, *_new_fields(evidence.fields, declared, (), _dotted((), declared), timestamps=True))
+    names = _Names(_dotted((), declared), max_columns)
+    return (*declared, *_new_fields(evidence.fields, declared, (), names, timestamps=True))
 
 
-def evolve(columns: tuple[Field, ...], evidence: Evidence) -> tuple[Addition, ...]:
+def evolve(
+    columns: tuple[Field, ...], evidence: Evidence, *, max_columns: int = sys.maxsize
+) -> tuple[Addition, ...]:
     """Return the columns to add to a table for what was seen; none is ever timestamptz.
 
-    Empty when every field that has a type has a column, or can have none (see ``name_clash``).
+    Empty when every field that has a type has a column, or can have none: see ``name_clash``, and
+    ``max_columns``, those inside structs counted.
     """
-    return tuple(_additions(evidence.fields, columns, (), _dotted((), columns)))
+    return tuple(_additions(evidence.fields, columns, (), _Names(_dotted((), columns), max_columns)))
 
 
-def name_clash(name: str, siblings: tuple[Field, ...], *, is_top: bool) -> str | None:
-    """Why a key cannot become a column beside these, or None."""
+def unknown_fields(columns: tuple[Field, ...], evidence: Evidence) -> Iterator[tuple[str, int]]:
+    """Return the fields that say something and have no column, dotted, and how many values they have."""
+    yield from _unknown(evidence.fields, columns, ())
+
+
+def _unknown(
+    evidence: Mapping[str, FieldEvidence], columns: tuple[Field, ...], path: tuple[str, ...]
+) -> Iterator[tuple[str, int]]:
+    known = {column.name: column.type for column in columns}
+    for name, seen in evidence.items():
+        here, kind, inside = (*path, name), known.get(name), seen
+        if kind is None and _says_something(seen):
+            yield ".".join(here), seen.count(*Kind) - seen.count(Kind.NULL)
+        while isinstance(kind, ListOf) and inside.element is not None:
+            here, kind, inside = (*here, "element"), kind.element, inside.element
+        if isinstance(kind, StructOf):
+            yield from _unknown(inside.fields, kind.fields, here)
+        if isinstance(kind, MapOf) and isinstance(kind.value, StructOf):
+            for value in inside.fields.values():
+                yield from _unknown(value.fields, kind.value.fields, (*here, "value"))
+
+
+def _says_something(seen: FieldEvidence) -> bool:
+    silent = {Kind.NULL, Kind.OBJECT, Kind.ARRAY}
+    inside = (*seen.fields.values(), *(() if seen.element is None else (seen.element,)))
+    return not seen.kinds.keys() <= silent or any(map(_says_something, inside))
+
+
+def count_columns(columns: tuple[Field, ...]) -> int:
+    """Return how many columns these are, with those inside structs."""
+    return len(_dotted((), columns))
+
+
+def by_lower_case(columns: Iterable[Field]) -> dict[str, str]:
+    """Return the columns' names by what no other may be, whatever its case."""
+    return {column.name.lower(): column.name for column in columns}
+
+
+def name_clash(name: str, siblings: Mapping[str, str], *, is_top: bool) -> str | None:
+    """Why a key cannot become a column beside these (see ``by_lower_case``), or None."""
+    if (message := _never_a_column(name, is_top=is_top)) is not None:
+        return message
+    sibling = siblings.get(name.lower(), name)
+    return None if sibling == name else f"{name} differs from column {sibling} only by case"
+
+
+def _never_a_column(name: str, *, is_top: bool) -> str | None:
     if not name:
         return "an empty key cannot name a column"
     if is_top and name.lower() in RESERVED_COLUMNS:
         return f"{name} is the name of one of Sluice's own columns"
-    for sibling in siblings:
-        if sibling.name != name and sibling.name.lower() == name.lower():
-            return f"{name} differs from column {sibling.name} only by case"
     return None
 
 
+class _Names:
+    """The dotted names that columns have, in lower case, and room for so many of them.
+
+    What a struct would take, if it became a column, is laid over what is taken: nothing is copied.
+    """
+
+    def __init__(self, names: set[str], max_columns: int, under: _Names | None = None) -> None:
+        self._names = names
+        self._under = under
+        self._max_columns = max_columns
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names or (self._under is not None and name in self._under)
+
+    def __len__(self) -> int:
+        return len(self._names) + (0 if self._under is None else len(self._under))
+
+    @property
+    def are_full(self) -> bool:
+        return len(self) >= self._max_columns
+
+    def over(self, *names: str) -> _Names:
+        return _Names(set(names), self._max_columns, self)
+
+    def add(self, names: set[str]) -> None:
+        self._names |= names
+
+
 def _additions(
-    evidence: Mapping[str, FieldEvidence], columns: tuple[Field, ...], path: tuple[str, ...], taken: set[str]
+    evidence: Mapping[str, FieldEvidence], columns: tuple[Field, ...], path: tuple[str, ...], taken: _Names
 ) -> Iterator[Addition]:
     for column in columns:
         if column.name in evidence:
@@ -123,7 +202,7 @@ def _additions(
 
 
 def _inside(
-    evidence: FieldEvidence, known: FieldType, path: tuple[str, ...], taken: set[str]
+    evidence: FieldEvidence, known: FieldType, path: tuple[str, ...], taken: _Names
 ) -> Iterator[Addition]:
     if isinstance(known, StructOf):
         yield from _additions(evidence.fields, known.fields, path, taken)
@@ -141,32 +220,36 @@ def _new_fields(
     evidence: Mapping[str, FieldEvidence],
     siblings: tuple[Field, ...],
     path: tuple[str, ...],
-    taken: set[str],
+    taken: _Names,
     *,
     timestamps: bool,
 ) -> tuple[Field, ...]:
     """Fields that get a column beside ``siblings``, in the order they were first seen.
 
-    Of names that clash with each other the most frequent one gets it.
+    Of names that clash with each other, and of more than there is room for, the most frequent get it.
     """
-    accepted = siblings
+    added: list[Field] = []
     known = {sibling.name for sibling in siblings}
     unknown = {name: seen for name, seen in evidence.items() if name not in known}
     for name in sorted(unknown, key=lambda n: (-unknown[n].count(*Kind), unknown[n].order, n)):
-        kind = _type_of(unknown[name], (*path, name), taken, timestamps=timestamps)
-        if kind is None or name_clash(name, accepted, is_top=not path):
-            continue
+        if taken.are_full:
+            break
+        dotted = ".".join((*path, name)).lower()
         # Iceberg finds fields by their dotted path: a key "a.b" and a key "b" inside "a" cannot both be.
+        if dotted in taken or _never_a_column(name, is_top=not path):
+            continue
+        kind = _type_of(unknown[name], (*path, name), taken.over(dotted), timestamps=timestamps)
+        if kind is None:
+            continue
         names = _dotted(path, (Field(name, kind),))
-        if not names & taken:
-            taken |= names
-            accepted = (*accepted, Field(name, kind))
-    added = accepted[len(siblings) :]
+        if not any(each in taken for each in names):
+            taken.add(names)
+            added.append(Field(name, kind))
     return tuple(sorted(added, key=lambda new: (unknown[new.name].order, new.name)))
 
 
 def _type_of(
-    evidence: FieldEvidence, path: tuple[str, ...], taken: set[str], *, timestamps: bool
+    evidence: FieldEvidence, path: tuple[str, ...], taken: _Names, *, timestamps: bool
 ) -> FieldType | None:
     """Return the type that fits most values, or None when it is none's; the order here settles ties.
 
@@ -190,15 +273,14 @@ def _type_of(
 
 
 def _struct_of(
-    evidence: FieldEvidence, path: tuple[str, ...], taken: set[str], *, timestamps: bool
+    evidence: FieldEvidence, path: tuple[str, ...], taken: _Names, *, timestamps: bool
 ) -> StructOf | None:
-    # A copy: whether this struct gets a column at all is not decided yet.
-    fields = _new_fields(evidence.fields, (), path, set(taken), timestamps=timestamps)
+    fields = _new_fields(evidence.fields, (), path, taken.over(), timestamps=timestamps)
     return StructOf(fields) if fields else None
 
 
 def _list_of(
-    evidence: FieldEvidence, path: tuple[str, ...], taken: set[str], *, timestamps: bool
+    evidence: FieldEvidence, path: tuple[str, ...], taken: _Names, *, timestamps: bool
 ) -> ListOf | None:
     if evidence.element is None:
         return None

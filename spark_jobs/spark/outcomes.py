@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -24,7 +25,8 @@ class Written:
 
     ``balances`` by partition; ``max_timestamp_ms`` the largest record time by partition (absent when none
     had one); ``cpu_us`` CPU microseconds by step (fetch, decode, shape, write); ``kafka`` what librdkafka
-    tells of its consumer. With ``has_strays`` tries that came to nothing may have left files behind.
+    tells of its consumer; ``ignored`` values by the dotted name of their field. With ``has_strays`` tries
+    that came to nothing may have left files behind.
     """
 
     data_files: tuple[WrittenFile, ...] = ()
@@ -34,6 +36,7 @@ class Written:
     max_timestamp_ms: dict[int, int] = field(default_factory=dict)
     cpu_us: dict[str, int] = field(default_factory=dict)
     kafka: dict[str, int] = field(default_factory=dict)
+    ignored: dict[str, int] = field(default_factory=dict)
     peak_task_rss_bytes: int = 0
     has_strays: bool = False
 
@@ -41,6 +44,21 @@ class Written:
     def balance(self) -> Balance:
         """Sum over the partitions."""
         return total(self.balances.values())
+
+
+MAX_IGNORED_NAMES = 100
+OTHERS = "(others)"
+_NAME_CHARACTERS = 100
+
+
+def add_ignored(counted: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    """Return the sums by name; beyond so many names, which records choose, all others are one."""
+    sums = dict(counted)
+    for name, values in more.items():
+        known = name[:_NAME_CHARACTERS]
+        known = known if known in sums or len(sums) < MAX_IGNORED_NAMES else OTHERS
+        sums[known] = sums.get(known, 0) + values
+    return sums
 
 
 @dataclass(frozen=True, slots=True)

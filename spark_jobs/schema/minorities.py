@@ -1,0 +1,105 @@
+"""In words: where few values decided the type of a new column, or lost to it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from spark_jobs.schema.evidence import Evidence, FieldEvidence, Kind, Sighting
+from spark_jobs.schema.inference import Addition, Field, FieldType, ListOf, Primitive, StructOf
+
+_NOUNS: Mapping[Kind, str] = {
+    Kind.BOOLEAN: "boolean",
+    Kind.LONG: "integer",
+    Kind.WIDE_LONG: "integer no double is equal to",
+    Kind.BIG_INTEGER: "integer past 64 bits",
+    Kind.DOUBLE: "number with a fraction or exponent",
+    Kind.STRING: "string",
+    Kind.TIMESTAMP: "string",
+    Kind.OBJECT: "object",
+    Kind.ARRAY: "array",
+}
+_FITTING: Mapping[Primitive, frozenset[Kind]] = {
+    Primitive.STRING: frozenset({Kind.STRING, Kind.TIMESTAMP}),
+    Primitive.TIMESTAMPTZ: frozenset({Kind.TIMESTAMP}),
+    Primitive.LONG: frozenset({Kind.LONG, Kind.WIDE_LONG}),
+    Primitive.DOUBLE: frozenset({Kind.LONG, Kind.DOUBLE}),
+    Primitive.BOOLEAN: frozenset({Kind.BOOLEAN}),
+}
+
+
+def minorities(additions: Iterable[Addition], evidence: Evidence) -> Iterator[str]:
+    """Return a sentence for each new column of which values become dead letters, or few decided the type."""
+    top = FieldEvidence((0, 0, 0), fields=evidence.fields)
+    for addition in additions:
+        if (seen := _at(top, addition.path)) is not None:
+            yield from _told(".".join(addition.path), addition.type, seen)
+
+
+def told_of_columns(columns: Sequence[Field], declared: Sequence[Field], evidence: Evidence) -> Iterator[str]:
+    """Return the same of a new table's columns, and of fields whose integers are too long for one."""
+    yield from minorities((Addition((each.name,), each.type) for each in columns[len(declared) :]), evidence)
+    names = {each.name for each in columns}
+    for name in (name for name in evidence.fields if name not in names):
+        if (big := evidence.fields[name].kinds.get(Kind.BIG_INTEGER)) is not None:
+            yield (
+                f"{name}: no column; {_counted(Kind.BIG_INTEGER, big)}, {_fate(big.count)}:"
+                f' declare columns: {{{name}: "decimal(38,0)"}}'
+            )
+
+
+def _at(top: FieldEvidence, path: tuple[str, ...]) -> FieldEvidence | None:
+    """Return what was seen at a path; None below a map, whose values were seen under many names."""
+    here: FieldEvidence | None = top
+    for name in path:
+        if here is None:
+            return None
+        here = here.element if here.element is not None and name == "element" else here.fields.get(name)
+    return here
+
+
+def _told(column: str, kind: FieldType, seen: FieldEvidence) -> Iterator[str]:
+    if isinstance(kind, StructOf):
+        fitting = frozenset({Kind.OBJECT})
+    elif isinstance(kind, ListOf):
+        fitting = frozenset({Kind.ARRAY})
+    elif isinstance(kind, Primitive):
+        fitting = _FITTING[kind]
+        yield from _deciders(column, kind, seen)
+    else:
+        return
+    lost = {each: sighting for each, sighting in seen.kinds.items() if each not in fitting | {Kind.NULL}}
+    if lost:
+        values = seen.count(*Kind) - seen.count(Kind.NULL)
+        told = ", ".join(_counted(each, sighting) for each, sighting in lost.items())
+        fate = _fate(sum(sighting.count for sighting in lost.values()))
+        yield f"{column}: {_name(kind)}; of {values:,} values {told}, {fate}"
+    if isinstance(kind, StructOf):
+        for field in kind.fields:
+            yield from _told(f"{column}.{field.name}", field.type, seen.fields[field.name])
+    if isinstance(kind, ListOf) and seen.element is not None:
+        yield from _told(f"{column}.element", kind.element, seen.element)
+
+
+def _deciders(column: str, kind: Primitive, seen: FieldEvidence) -> Iterator[str]:
+    """Return why a column is double or string though most of its values would have been something better."""
+    fraction, no_time = seen.kinds.get(Kind.DOUBLE), seen.kinds.get(Kind.STRING)
+    if kind is Primitive.DOUBLE and fraction and fraction.count < seen.count(Kind.LONG):
+        yield f"{column}: double because of {_counted(Kind.DOUBLE, fraction)}; integers are beside it"
+    if kind is Primitive.STRING and no_time and Kind.TIMESTAMP in seen.kinds:
+        yield f"{column}: string because of {_first(no_time)}; values before it are times with a zone"
+
+
+def _counted(kind: Kind, sighting: Sighting) -> str:
+    return f"{sighting.count:,} {_NOUNS[kind]}{'s' * (sighting.count > 1)} ({_first(sighting)})"
+
+
+def _first(sighting: Sighting) -> str:
+    return f"{sighting.example} at {sighting.partition}:{sighting.offset}"
+
+
+def _fate(count: int) -> str:
+    return "dead letters" if count > 1 else "a dead letter"
+
+
+def _name(kind: FieldType) -> str:
+    return kind.value if isinstance(kind, Primitive) else "struct" if isinstance(kind, StructOf) else "list"
