@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from spark_jobs.protocol import mends
-
 
 @dataclass(frozen=True, slots=True)
 class RoundedColumn:
@@ -17,9 +15,8 @@ class RoundedColumn:
     rows: int
 
     def mend(self, pipeline: str) -> str:
-        """Return the command that makes the column exact."""
-        kind = self.exact_type if self.exact_type.isalpha() else f"'{self.exact_type}'"
-        return mends.act("retype", pipeline, self.column, kind)
+        """Return what makes the column exact."""
+        return f'a new table for {pipeline} with columns: {{{self.column}: "{self.exact_type}"}}'
 
 
 def merged(found: Iterable[RoundedColumn]) -> tuple[RoundedColumn, ...]:

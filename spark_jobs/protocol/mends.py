@@ -14,7 +14,6 @@ CommandName = Literal[
     "recover",
     "replay",
     "resume",
-    "retype",
     "rollback",
     "skip",
     "source",

@@ -6,7 +6,6 @@ of it is lost, and the column appears with its first value.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -24,6 +23,8 @@ RESERVED_COLUMNS = (
     "_kafka_headers",
     "_ingested_at",
 )
+
+UNBOUNDED = 1 << 62
 
 
 class Primitive(StrEnum):
@@ -84,7 +85,7 @@ class Addition:
 
 
 def choose_types(
-    evidence: Evidence, declared: tuple[Field, ...] = (), *, max_columns: int = sys.maxsize
+    evidence: Evidence, declared: tuple[Field, ...] = (), *, max_columns: int = UNBOUNDED
 ) -> tuple[Field, ...]:
     """Return the columns of a new table: the declared ones as they are, then the others as first seen.
 
@@ -99,7 +100,7 @@ def choose_types(
 
 
 def evolve(
-    columns: tuple[Field, ...], evidence: Evidence, *, max_columns: int = sys.maxsize
+    columns: tuple[Field, ...], evidence: Evidence, *, max_columns: int = UNBOUNDED
 ) -> tuple[Addition, ...]:
     """Return the columns to add to a table for what was seen; none is ever timestamptz.
 

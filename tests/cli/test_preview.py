@@ -33,18 +33,27 @@ def test_preview_shows_types_partitions_and_dead_letters(
     values = [{"id": n, "at": f"2026-01-0{n}T00:00:00Z", "price": n / 2} for n in range(1, 5)]
     records = [Record(json.dumps(value).encode()) for value in values]
     kafka.produce(topic_name, [*records, Record(b"not json"), Record(b'{"id": 1.5}'), Record(None)])
+    kafka.produce(
+        topic_name,
+        [Record(b'{"big": 9007199254740993, "at": "2026-01-01T00:00:00Z"}')] * 2
+        + [Record(b'{"big": 1.5, "at": ""}')],
+    )
     config = configuration(
         tmp_path, kafka, topic_name, "    partition_by: [day(at)]\n    columns: {id: long}\n"
     )
     done = sluice("preview", "one", "--config", config)
     assert done.returncode == 0, done.stderr
-    assert "7 records read, 4 rows, 2 dead letters, 1 tombstone" in done.stdout
+    assert "10 records read, 6 rows, 3 dead letters, 1 tombstone" in done.stdout
     lines = {line.split()[0]: line for line in done.stdout.splitlines() if line.strip()}
     assert "long" in lines["id"]
     assert "timestamptz" in lines["at"]
     assert "double" in lines["price"]
     assert "day(at): 4 values" in done.stdout
     assert "no column" not in done.stdout
+    assert (
+        "big: long; of 3 values 1 number with a fraction or exponent (1.5 at 0:9), a dead letter"
+        in done.stdout
+    )
     assert not list((tmp_path / "home").rglob("*.parquet"))
     assert not (tmp_path / "home" / "lake").exists()
 

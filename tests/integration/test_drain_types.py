@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from assets.table_metadata import drain_metadata
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import by_offset, configure
 from spark_jobs.drain import drain_batch
@@ -184,3 +185,33 @@ def test_fields_that_clash_with_columns_stay_readable_in_the_dead_letters(new_la
     }
     new_lab.produce(lab, [Record(b'{"CITY": "later"}')])
     assert lab.drain().balance.dead_letters == 1
+
+
+def test_a_table_is_as_wide_as_its_pipeline_lets_it_be(
+    new_lab: NewLab, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At the bound a new field makes a letter that names it, ignored ones are counted where people look."""
+    lab = new_lab(as_json({"id": 9007199254740993, "s": {"a": 1}}, {"id": 1.5}), schema={"max_columns": 4})
+    lab.drain()
+    assert (
+        "id: long; of 2 values 1 number with a fraction or exponent (1.5 at 0:1), a dead letter"
+        in caplog.text
+    )
+    new_lab.produce(lab, as_json({"id": 2, "s": {"a": 1, "b": 2}}, {"id": 3, "c": 1}, {"s": {"d": 1}}))
+    added = lab.drain()
+    assert column_types(lab) == {"id": "int64", "s": "struct<a: int64, b: int64>"}
+    letters = by_offset(lab, "lab.orders_dead_letters")
+    assert {offset: letter["field"] for (_, offset), letter in letters.items()} == {1: "id", 3: "c", 4: "s.d"}
+    assert (added.balance.rows, added.balance.dead_letters, added.ignored) == (1, 2, {})
+    configure(lab, "pipelines/orders", {"schema": {"new_fields": "ignore"}})
+    new_lab.produce(lab, as_json({"id": 4, "c": 1, "s": {"d": 1}}, {"id": 5, "c": "x"}))
+    ignored = lab.drain()
+    assert (ignored.balance.rows, ignored.balance.dead_letters) == (2, 0)
+    assert drain_metadata(ignored)["ignored_fields"] == {"c": 2, "s.d": 1}
+    snapshot = lab.table().current_snapshot()
+    assert snapshot
+    assert snapshot.summary
+    assert snapshot.summary["sluice.ignored-fields"] == '{"c":2,"s.d":1}'
+    assert "by field: c 2, s.d 1 (table lab.orders" in caplog.text
+    audited = lab.audit()
+    assert audited.is_clean, audited
