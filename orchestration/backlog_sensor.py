@@ -22,7 +22,7 @@ from spark_jobs.drain.planning import bytes_per_record
 from spark_jobs.monitoring.survey import Problem, Surveyed
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import SluiceError
-from spark_jobs.protocol.source import drain_refusal
+from spark_jobs.protocol.source import drain_refusal, held_back
 
 # The daemon's own loop takes 5 s: less would change nothing.
 SECONDS_BETWEEN_TICKS = 5
@@ -61,7 +61,9 @@ def backlog_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluic
     cursor = json.dumps(problems, sort_keys=True)
     if requests:
         return SensorResult(run_requests=requests, cursor=cursor)
-    reasons = "; ".join(f"{pipeline}: {problem}" for pipeline, problem in problems.items())
+    # Not in the cursor: transactions come and go, and only one that stays is news, to the check `stall`.
+    told = {look.pipeline.name: text for look in looks if (text := _held_back(look)) is not None} | problems
+    reasons = "; ".join(f"{pipeline}: {text}" for pipeline, text in told.items())
     return SensorResult(skip_reason=reasons or "No pipeline is due.", cursor=cursor)
 
 
@@ -88,6 +90,11 @@ def _pause(look: Surveyed | Problem) -> str | None:
         return None
     paused = look.table.progress.paused
     return f"paused by {paused.actor}: {paused.reason}; {mends.resume(look.pipeline.name)} lets it go on"
+
+
+def _held_back(look: Surveyed | Problem) -> str | None:
+    undecided = 0 if isinstance(look, Problem) else sum(look.source.undecided.values())
+    return held_back(undecided) if undecided else None
 
 
 def _request(look: Surveyed, history: RunHistory, now: float) -> RunRequest | None:

@@ -12,6 +12,7 @@ from cli.work import opened
 from spark_jobs.drain.batch_run import BatchResult
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import BatchHeld
+from spark_jobs.protocol.source import held_back
 
 if TYPE_CHECKING:
     from spark_jobs.drain.drain import DrainResult
@@ -49,6 +50,8 @@ def last_line(result: DrainResult) -> str:
         drained = output.count(len(result.batches), "batch", "batches")
         return f"{drained} drained; {paused_line(result.paused)} ({mends.resume(result.pipeline)})"
     lag = f"lag {output.count(result.lag_records, 'record')}"
+    if result.undecided:
+        lag += f", {held_back(result.undecided)}"
     if result.held:
         return f"{result.held[0].tell(result.pipeline)}; {lag}"
     if not (result.batches or result.recovery.adopted):

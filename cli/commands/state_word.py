@@ -10,6 +10,7 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import Pause
 from spark_jobs.protocol.errors import SluiceError
+from spark_jobs.protocol.source import held_back
 from spark_jobs.recovery.recovered import HeldBatch
 
 
@@ -35,7 +36,8 @@ class StateWord(StrEnum):
 class PipelineFacts:
     """What was seen of one pipeline. Times are milliseconds since the epoch.
 
-    ``lag`` is None when the broker was not asked or did not answer; ``committed_at_ms`` is None while there
+    ``lag`` is None when the broker was not asked or did not answer; ``undecided`` offsets beyond it are held
+    back by an open transaction; ``committed_at_ms`` is None while there
     is no table. ``error`` is what a drain would meet now, ``held`` the batch at which it would stop.
     ``is_running`` is False only when Sluice's own embedded parts are meant and are not up;
     ``running_since_ms`` is None when it runs elsewhere, if at all.
@@ -46,6 +48,7 @@ class PipelineFacts:
     is_running: bool
     running_since_ms: int | None = None
     lag: int | None = None
+    undecided: int = 0
     committed_at_ms: int | None = None
     error: SluiceError | None = None
     held: HeldBatch | None = None
@@ -66,7 +69,8 @@ def judge(facts: PipelineFacts) -> PipelineState:
     """Turn what was seen into one word."""
     if (standing := _standing(facts)) is not None:
         return standing
-    if facts.lag == 0 and facts.committed_at_ms is not None:
+    reason = held_back(facts.undecided) if facts.undecided else ""
+    if facts.lag == 0 and facts.committed_at_ms is not None and not reason:
         return PipelineState(StateWord.CAUGHT_UP, facts.committed_at_ms, "", "")
     name = facts.pipeline.name
     # A pause while nothing ran is nobody's fault.
@@ -77,7 +81,7 @@ def judge(facts: PipelineFacts) -> PipelineState:
         return PipelineState(StateWord.STALLED, since_ms, reason, mends.command("drain", name))
     if facts.committed_at_ms is None:
         return PipelineState(StateWord.NEW, None, "no table yet", mends.command("preview", name))
-    return PipelineState(StateWord.BEHIND, facts.committed_at_ms, "", "")
+    return PipelineState(StateWord.BEHIND, facts.committed_at_ms, reason, "")
 
 
 def _standing(facts: PipelineFacts) -> PipelineState | None:

@@ -82,7 +82,8 @@ def _with_lag(facts: PipelineFacts, seen: Surveyed) -> PipelineFacts:
     """Return the facts with what waits; offsets that a drain would refuse say nothing of it."""
     progress = seen.table.progress if seen.table is not None else None
     lag = seen.source.lag(progress.next_offsets if progress else {}) if facts.error is None else None
-    return replace(facts, lag=lag, paused=progress.paused if progress else None)
+    undecided = sum(seen.source.undecided.values())
+    return replace(facts, lag=lag, undecided=undecided, paused=progress.paused if progress else None)
 
 
 def _with_held(facts: PipelineFacts, seen: Surveyed, surveyor: Surveyor) -> PipelineFacts:
@@ -103,6 +104,7 @@ def _to_json(facts: PipelineFacts, state: PipelineState) -> dict[str, object]:
         "table": facts.pipeline.table,
         "state": state.word.value,
         "lag": facts.lag,
+        "undecided": facts.undecided,
         "last_commit": _iso(facts.committed_at_ms),
         "since": _iso(state.since_ms),
         "reason": state.reason,

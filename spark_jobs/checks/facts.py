@@ -86,9 +86,10 @@ class HealthFacts:
 
     ``lag`` is waiting offsets by partition. ``headroom_ms`` is None when nothing waits that Kafka would
     delete; ``retention_ms`` None when the topic keeps records for ever; without the right to read the topic's
-    settings ``is_retention_known`` is False. ``error`` is what a drain would stop
-    with, or why the pipeline could not be looked at (then ``is_known`` is False and nothing else counts).
-    ``held`` are attempts a quality gate holds back.
+    settings ``is_retention_known`` is False. ``undecided`` offsets are held back by an open transaction, the
+    first since ``undecided_since_ms`` (None when its time could not be read). ``error`` is what a drain would
+    stop with, or why the pipeline could not be looked at (then ``is_known`` is False and nothing else
+    counts). ``held`` are attempts a quality gate holds back.
     """
 
     now_ms: int
@@ -98,6 +99,8 @@ class HealthFacts:
     headroom_ms: int | None = None
     retention_ms: int | None = None
     is_retention_known: bool = True
+    undecided: int = 0
+    undecided_since_ms: int | None = None
     held: tuple[str, ...] = ()
     audit: AuditNote | None = None
     error: SluiceError | None = None
@@ -109,7 +112,10 @@ class HealthFacts:
 
     @property
     def valid_through_ms(self) -> int | None:
-        """Up to which record time the table is complete: now, when nothing waits."""
+        """Up to which record time the table is complete: now, when nothing waits and all is decided."""
         if self.table is None:
             return None
+        if self.undecided and not self.waiting:
+            known = (ms for ms in (self.undecided_since_ms, self.table.valid_through_ms) if ms is not None)
+            return max(known, default=None)
         return self.table.valid_through_ms if self.waiting else self.now_ms

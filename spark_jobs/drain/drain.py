@@ -42,6 +42,7 @@ _log = logging.getLogger(__name__)
 class DrainResult:
     """What one run did; ``lag_records`` is what arrived or was left, 0 when a pause met it before it asked.
 
+    ``undecided`` is what an open transaction holds back beyond that.
     ``stopped`` is "caught-up", "budget", "paused" by an operator, or "held": a batch failed a quality gate,
     and those after it wait. ``metadata`` is the table's as the run saw it last, None while there is none.
     """
@@ -53,6 +54,7 @@ class DrainResult:
     paused: Pause | None = None
     next_offsets: dict[int, int] = field(default_factory=dict)
     lag_records: int = 0
+    undecided: int = 0
     batches: tuple[BatchResult, ...] = ()
     recovery: RecoveryResult = field(default_factory=RecoveryResult)
     held: tuple[HeldBatch, ...] = ()
@@ -151,6 +153,7 @@ def _drain(
         look.paused,
         look.next_offsets,
         look.source.lag(look.next_offsets),
+        sum(look.source.undecided.values()),
         tuple(batches),
         recovery,
         held,

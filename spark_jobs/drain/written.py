@@ -84,7 +84,7 @@ def _valid_through_ms(run: BatchRun, max_timestamp_ms: Mapping[int, int]) -> int
     progress = progress_of(run.tables.data)
     return valid_through_ms(
         next_offsets={**progress.next_offsets, **run.batch.ranges.ends},
-        end_offsets=run.source.end,
+        end_offsets={**run.source.end, **run.source.high},
         max_timestamp_ms=max_timestamp_ms,
         previous_ms=progress.last_drain.valid_through_ms if progress.last_drain else None,
         planned_at_ms=run.batch.ingested_at_us // 1000,
@@ -105,9 +105,10 @@ def valid_through_ms(
 ) -> int | None:
     """Milliseconds since the epoch up to which every record is in the table; None while that is unknown.
 
-    The minimum over the partitions of ``end_offsets`` (last stable offsets when the batch was planned): a
-    partition read to its end counts as plan time, so an idle topic stays fresh; one with a backlog counts as
-    its largest record time in this batch, or, when the batch has none of it, as the table's previous value.
+    The minimum over the partitions of ``end_offsets`` (high watermarks when the batch was planned): a
+    partition read to its end counts as plan time, so an idle topic stays fresh; one with a backlog, or with
+    records that an open transaction holds back, counts as its largest record time in this batch, or, when
+    the batch has none of it, as the table's previous value.
     """
     times: list[int] = []
     for partition, end in end_offsets.items():

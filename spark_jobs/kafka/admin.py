@@ -35,6 +35,7 @@ _Answer = TypeVar("_Answer")
 
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
 
 TIMEOUT_SECONDS = 10.0
 # With every broker refusing connections for this long, waiting for the timeout tells nothing more.
@@ -49,6 +50,7 @@ class _Position:
     topic: str
     partition: int
     spec: OffsetSpec
+    isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
 
 
 class KafkaAdmin:
@@ -69,7 +71,7 @@ class KafkaAdmin:
         return state
 
     def source_states(self, topics: Iterable[str]) -> dict[str, SourceState | SluiceError]:
-        """Look at many topics in two rounds of requests, whatever their number; one's error is its own.
+        """Look at many topics in three rounds of requests, whatever their number; one's error is its own.
 
         Raises ``RetryableError`` when the broker is away and ``ConfigError`` when it refuses the client.
         """
@@ -86,16 +88,17 @@ class KafkaAdmin:
         states: dict[str, SourceState | SluiceError] = {
             name: self._topic_error(name, d) for name, d in described.items() if isinstance(d, KafkaError)
         }
-        offsets = self._offsets(
-            _Position(name, info.id, spec)
-            for name, description in found.items()
-            for info in description.partitions
-            for spec in (_EARLIEST, _LATEST)
+        partitions = [(name, info.id) for name, d in found.items() for info in d.partitions]
+        # First, on its own: what is written meanwhile would look like held back by a transaction.
+        offsets = self._offsets(_Position(*each, _LATEST, _UNCOMMITTED) for each in partitions)
+        offsets |= self._offsets(
+            _Position(*each, spec) for each in partitions for spec in (_EARLIEST, _LATEST)
         )
         for name, description in found.items():
             try:
                 low = self._of_topic(offsets, description, _EARLIEST)
                 end = self._of_topic(offsets, description, _LATEST)
+                high = self._of_topic(offsets, description, _LATEST, _UNCOMMITTED)
             except SluiceError as error:
                 states[name] = error
             else:
@@ -106,6 +109,10 @@ class KafkaAdmin:
                     {partition: found.offset for partition, found in low.items()},
                     {partition: found.offset for partition, found in end.items()},
                     _leader_epochs(end),
+                    {
+                        partition: max(found.offset, end[partition].offset)
+                        for partition, found in high.items()
+                    },
                 )
         return states
 
@@ -190,11 +197,12 @@ class KafkaAdmin:
         self, positions: Collection[_Position]
     ) -> dict[_Position, ListOffsetsResultInfo | KafkaError]:
         futures: dict[_Position, Future[ListOffsetsResultInfo]] = {}
-        for spec in {position.spec for position in positions}:
-            wanted = {TopicPartition(p.topic, p.partition): spec for p in positions if p.spec is spec}
-            committed, limit = IsolationLevel.READ_COMMITTED, self._timeout_seconds
-            answers = self._client.list_offsets(wanted, isolation_level=committed, request_timeout=limit)
-            futures |= {_Position(t.topic, t.partition, spec): future for t, future in answers.items()}
+        for spec, isolation in {(position.spec, position.isolation) for position in positions}:
+            asked = [p for p in positions if (p.spec, p.isolation) == (spec, isolation)]
+            wanted = {TopicPartition(p.topic, p.partition): spec for p in asked}
+            limit = self._timeout_seconds
+            answers = self._client.list_offsets(wanted, isolation_level=isolation, request_timeout=limit)
+            futures |= {_Position(t.topic, t.partition, spec, isolation): f for t, f in answers.items()}
         return self._ask(futures, "asking for offsets")
 
     def _of_topic(
@@ -202,10 +210,11 @@ class KafkaAdmin:
         offsets: Mapping[_Position, ListOffsetsResultInfo | KafkaError],
         description: TopicDescription,
         spec: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> dict[int, ListOffsetsResultInfo]:
         result = {}
         for info in description.partitions:
-            found = offsets[_Position(description.name, info.id, spec)]
+            found = offsets[_Position(description.name, info.id, spec, isolation)]
             if isinstance(found, KafkaError):
                 raise self._topic_error(description.name, found, partition=info.id)
             result[info.id] = found

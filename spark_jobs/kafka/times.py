@@ -24,13 +24,18 @@ def first_record_times(
 ) -> dict[int, int]:
     """Milliseconds since the epoch of the first record at or after each position, by partition.
 
+    Records of open and aborted transactions count: Kafka keeps them no longer than others.
     A partition is left out when its record has no time, when nothing readable came in time, or when the
     position is not there any more: what is known must not wait for what is not.
     """
     if not positions:
         return {}
     troubles = ClientTroubles()
-    consumer = new_client(Consumer, consumer_properties(properties, queue_bytes=_QUEUE_BYTES), troubles)
+    every = {
+        **consumer_properties(properties, queue_bytes=_QUEUE_BYTES),
+        "isolation.level": "read_uncommitted",
+    }
+    consumer = new_client(Consumer, every, troubles)
     found: dict[int, int | None] = {}
     deadline = time.monotonic() + timeout_seconds
     try:

@@ -127,34 +127,39 @@ def _facts(
 ) -> HealthFacts:
     progress = table.state.progress if table else None
     next_offsets = progress.next_offsets if progress else {}
-    lag = {p: max(0, source.end[p] - start) for p, start in source.positions(next_offsets).items()}
-    facts = HealthFacts(now_ms=now_ms, lag=lag)
+    positions = source.positions(next_offsets)
+    lag = {p: max(0, source.end[p] - start) for p, start in positions.items()}
+    undecided = source.undecided
+    facts = HealthFacts(now_ms=now_ms, lag=lag, undecided=sum(undecided.values()))
     if table is None or progress is None:
         return facts
     retention = retention_of(settings)
     error = table.refusal or surveyor.refusal(Surveyed(pipeline, source, table.state))
-    left = None
-    if error is None and settings:
-        waiting = _waiting(surveyor, source, next_offsets, lag)
+    left, since_ms = None, None
+    if error is None and (settings or undecided):
+        waiting = _waiting(surveyor, source, positions)
+        firsts = (each.first_at_ms for each in waiting if each.partition in undecided)
+        since_ms = min((first for first in firsts if first is not None), default=None)
         weight = bytes_per_record(progress.last_drain)
-        left = headroom_ms(retention, waiting, bytes_per_record=weight, now_ms=now_ms)
+        left = headroom_ms(retention, waiting, bytes_per_record=weight, now_ms=now_ms) if settings else None
     return replace(
         facts,
         table=table.facts,
         headroom_ms=left,
         retention_ms=retention.keeps_ms,
         is_retention_known=bool(settings),
+        undecided_since_ms=since_ms,
         held=table.held,
         audit=read_note(surveyor.config.home, pipeline.name, table.state.uuid),
         error=error,
     )
 
 
-def _waiting(
-    surveyor: Surveyor, source: SourceState, next_offsets: Mapping[int, int], lag: Mapping[int, int]
-) -> list[Waiting]:
+def _waiting(surveyor: Surveyor, source: SourceState, positions: Mapping[int, int]) -> list[Waiting]:
+    """What Kafka may delete before it is drained, what an open transaction holds back among it."""
     from spark_jobs.kafka.times import first_record_times  # noqa: PLC0415  (librdkafka, never at import)
 
-    positions = {p: start for p, start in source.positions(next_offsets).items() if lag[p]}
-    times = first_record_times(resolve_kafka_properties(surveyor.config), source.topic, positions)
-    return [Waiting(p, lag[p], times.get(p)) for p in positions]
+    ends = {**source.end, **source.high}
+    behind = {p: start for p, start in positions.items() if start < ends[p]}
+    times = first_record_times(resolve_kafka_properties(surveyor.config), source.topic, behind)
+    return [Waiting(p, ends[p] - start, times.get(p)) for p, start in behind.items()]

@@ -18,7 +18,8 @@ class SourceState:
     ``low`` is the first offset Kafka still holds and ``end`` the last stable offset (exclusive: every
     transaction below it is decided), both by partition and over the same partitions. ``topic_id`` is None
     where the broker has none (before 2.8). ``leader_epochs`` are those of the leaders that gave the ends,
-    where brokers count them (KIP-101): below its end a partition has no record of a later one.
+    where brokers count them (KIP-101): below its end a partition has no record of a later one. ``high`` are
+    the high watermarks: from an end up to there an open transaction holds records back, its own and others'.
     """
 
     topic: str
@@ -27,6 +28,12 @@ class SourceState:
     low: dict[int, int] = field(default_factory=dict)
     end: dict[int, int] = field(default_factory=dict)
     leader_epochs: dict[int, int] = field(default_factory=dict)
+    high: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def undecided(self) -> dict[int, int]:
+        """Return by partition how many offsets an open transaction holds back, where there is one."""
+        return {p: high - self.end[p] for p, high in self.high.items() if high > self.end[p]}
 
     def positions(self, next_offsets: Mapping[int, int]) -> dict[int, int]:
         """Return where each partition is read from by a table with these next offsets.
@@ -41,6 +48,11 @@ class SourceState:
     def lag(self, next_offsets: Mapping[int, int]) -> int:
         """Count the offsets from the positions up to the last stable ones."""
         return sum(max(0, self.end[p] - start) for p, start in self.positions(next_offsets).items())
+
+
+def held_back(records: int) -> str:
+    """Return what is said of records that nobody may read yet."""
+    return f"held back by an open transaction: {records:,} record{'s' if records != 1 else ''}"
 
 
 def check_identity(progress: Progress, source: SourceState, *, table: str | None = None) -> None:

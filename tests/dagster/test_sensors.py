@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Producer
 from dagster import DagsterInstance, SensorResult, build_sensor_context
 from pydantic import SecretStr
 from pyiceberg.schema import Schema
@@ -177,6 +178,26 @@ def test_no_broker_is_one_clear_line(
     skipped = scene.tick().skip_reason
     assert skipped is not None
     assert "no-broker" in str(skipped.skip_message)
+
+
+def test_a_tick_says_what_an_open_transaction_holds_back(
+    kafka: KafkaBroker, sqlite_catalog_properties: dict[str, str], folder: Path, instance: DagsterInstance
+) -> None:
+    """Nothing can be drained, and nobody is warned: most transactions end by themselves."""
+    pipeline = pipeline_of(kafka.new_topic())
+    scene = scene_of(kafka, sqlite_catalog_properties, folder, instance, pipeline)
+    scene.make_table(pipeline, 0)
+    producer = Producer({"bootstrap.servers": kafka, "transactional.id": pipeline.topic})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(pipeline.topic, b"{}")
+    producer.flush(10)
+    told = scene.tick()
+    assert told.skip_reason is not None
+    said = told.skip_reason.skip_message
+    assert said == f"{pipeline.name}: held back by an open transaction: 1 record"
+    assert told.cursor == "{}"
+    producer.abort_transaction(10)
 
 
 def test_fifty_pipelines_are_looked_at_within_two_seconds(

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import Producer
 from pyiceberg.expressions import EqualTo
 
-from prove.lab.kafka_server import KafkaBroker, Record
+from cli.commands.drain import last_line
+from cli.commands.state_word import StateWord
+from cli.commands.status import look as look_for_status
+from prove.lab.kafka_server import KafkaBroker, Record, unique_name
 from prove.lab.pipeline_lab import configure, make_lab
 from spark_jobs.acts.pause import pause, resume
 from spark_jobs.acts.skip import skip
@@ -51,6 +56,42 @@ def test_the_time_of_the_next_record_is_read_where_there_is_one(kafka: KafkaBrok
     positions = {0: 2, 1: 0, 2: 0}
     assert first_record_times(properties, topic, positions, timeout_seconds=5) == {0: 1002, 1: 7000}
     assert first_record_times(properties, topic, {}) == {}
+
+
+@pytest.mark.kafka
+def test_what_an_open_transaction_holds_back_is_no_idle_topic(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """Drain, status, checks and valid-through say that records are there until they are decided about."""
+    topic = kafka.new_topic(partitions=2, retention_ms=HOUR_MS)
+    lab = replace(
+        make_lab(tmp_path, bootstrap=kafka, topic=topic, spark_remote="sc://not.asked"), is_here=True
+    )
+    kafka.produce(topic, as_json({"id": 0}))
+    complete = lab.drain().valid_through_ms
+    producer = Producer({"bootstrap.servers": kafka, "transactional.id": unique_name("tx")})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    long_ago_ms = int(time.time() * 1000) - HOUR_MS * 5 // 6
+    for n in range(3):
+        producer.produce(topic, b'{"id": %d}' % n, partition=0, timestamp=long_ago_ms)
+    producer.flush(10)
+    kafka.produce(topic, as_json({"id": 4}, partition=0) + as_json({"id": 5}, partition=1))
+    drained = lab.drain()
+    assert (drained.balance.rows, drained.lag_records, drained.undecided) == (1, 0, 4)
+    assert last_line(drained).endswith("lag 0 records, held back by an open transaction: 4 records")
+    assert drained.valid_through_ms == complete
+    health = look(lab)
+    passed, said = fact(health, "stall")
+    assert not passed
+    assert said == "held back by an open transaction: 4 records, the first of 50 min ago (limit 5 min)"
+    assert "held back by an open transaction: 4 records" in fact(health, "fresh")[1]
+    assert "Kafka may delete the next record in 10 min" in fact(health, "retention_headroom")[1]
+    ((_, state),) = look_for_status(lab.config)
+    assert (state.word, state.reason) == (StateWord.BEHIND, "held back by an open transaction: 4 records")
+    producer.commit_transaction(10)
+    assert lab.drain().balance.rows == 4
+    ((_, state),) = look_for_status(lab.config)
+    assert state.word is StateWord.CAUGHT_UP
+    assert fact(look(lab), "stall") == (True, "nothing waits")
 
 
 @pytest.mark.kafka

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spark_jobs.drain.written import valid_through_ms
+from spark_jobs.protocol.source import SourceState
 
 NOW = 1_000_000
 
@@ -19,6 +20,20 @@ def test_a_partition_read_to_its_end_counts_as_plan_time() -> None:
         )
         == NOW
     )
+
+
+def test_what_a_transaction_holds_back_is_not_promised() -> None:
+    """A batch that was read to the last stable offset is not at the end while a transaction is open."""
+    source = SourceState("t", None, None, {0: 0, 1: 0}, {0: 5, 1: 5}, high={0: 5, 1: 9})
+    assert source.undecided == {1: 4}
+    through = valid_through_ms(
+        next_offsets={0: 5, 1: 5},
+        end_offsets={**source.end, **source.high},
+        max_timestamp_ms={1: 400},
+        previous_ms=100,
+        planned_at_ms=NOW,
+    )
+    assert through == 400
 
 
 def test_the_partition_furthest_behind_decides() -> None:

@@ -97,6 +97,17 @@ def test_a_stall_is_a_backlog_without_commits() -> None:
     assert "held list" in look(replace(WELL, held=("a",)), "stall").mend
 
 
+def test_an_open_transaction_is_a_stall_once_it_is_old() -> None:
+    """Healthy ones come and go; the table is complete up to where the first one begins."""
+    held = replace(WELL, undecided=3, undecided_since_ms=NOW - 10_000)
+    assert look(held, "stall").passed
+    assert look(held, "fresh").fact.startswith("complete up to 10 s ago")
+    old = replace(WELL, undecided=3, undecided_since_ms=NOW - 301_000)
+    assert not look(old, "stall").passed
+    assert "kafka-transactions.sh" in look(old, "stall").mend
+    assert look(replace(WELL, undecided=3), "stall").fact == "held back by an open transaction: 3 records"
+
+
 def test_a_pause_is_no_stall_but_the_table_still_ages() -> None:
     """What a person stopped is told with their reason, and mended by resuming."""
     paused = replace(

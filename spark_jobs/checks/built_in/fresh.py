@@ -13,6 +13,7 @@ from spark_jobs.checks.check import (
     spoken_duration,
     stalled_after_seconds,
 )
+from spark_jobs.protocol.source import held_back
 
 
 def judge(case: Case) -> Verdict:
@@ -26,9 +27,10 @@ def judge(case: Case) -> Verdict:
         # Before the first commit that reached an end, the table's age is the best bound there is.
         through = facts.table.committed_at_ms
     age = max(0.0, (facts.now_ms - through) / 1000)
-    fact = (
-        f"complete up to {spoken_duration(age)} ago" if facts.waiting else "complete up to now: nothing waits"
-    )
+    is_behind = facts.waiting or facts.undecided
+    fact = f"complete up to {spoken_duration(age)} ago" if is_behind else "complete up to now: nothing waits"
+    if facts.undecided:
+        fact += f"; {held_back(facts.undecided)}"
     numbers = {"age_seconds": age, "limit_seconds": limit}
     fact += f" (limit {spoken_duration(limit)})"
     return Verdict(age <= limit, fact, numbers, drain_or_resume(case))

@@ -13,6 +13,7 @@ from spark_jobs.checks.check import (
     stalled_after_seconds,
 )
 from spark_jobs.protocol import mends
+from spark_jobs.protocol.source import held_back
 
 
 def judge(case: Case) -> Verdict:
@@ -35,16 +36,28 @@ def judge(case: Case) -> Verdict:
         fact = f"paused by {table.paused.actor}: {table.paused.reason}"
         return Verdict(passed=True, fact=fact, numbers=numbers)
     if not facts.waiting:
-        return Verdict(passed=True, fact="nothing waits", numbers=numbers)
+        nothing = Verdict(passed=True, fact="nothing waits", numbers=numbers)
+        return _held_back(case, limit, numbers) if facts.undecided else nothing
     fact = f"{facts.waiting:,} records wait, the last commit was {spoken_duration(quiet)} ago"
     fact += f" (limit {spoken_duration(limit)})"
     return Verdict(quiet <= limit, fact, numbers, mends.command("drain", case.pipeline))
 
 
+def _held_back(case: Case, limit: float, numbers: dict[str, float]) -> Verdict:
+    """Judge how long a transaction has been open; passes when that cannot be known."""
+    facts, fact = case.facts, held_back(case.facts.undecided)
+    since_ms = facts.now_ms if facts.undecided_since_ms is None else facts.undecided_since_ms
+    open_seconds = (facts.now_ms - since_ms) / 1000
+    if open_seconds > 0:
+        fact += f", the first of {spoken_duration(open_seconds)} ago (limit {spoken_duration(limit)})"
+    mend = f"kafka-transactions.sh --bootstrap-server ... find-hanging --broker-id ...  # topic {case.topic}"
+    return Verdict(open_seconds <= limit, fact, numbers, mend)
+
+
 CHECK = Check(
     "stall",
     place=4,
-    meaning="While records wait, batches are committed.",
+    meaning="While records wait, batches are committed, and no transaction holds them back for long.",
     severity=Severity.ERROR,
     judge=judge,
     limit_text="`limit`: time since the last commit; by default 5 times `freshness`, at least `5m`.",
