@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -15,12 +15,14 @@ from spark_jobs.commit.swap import stage_append
 from spark_jobs.commit.sweep import sweep_prefix
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.data_files import to_data_file
+from spark_jobs.lake.locations import data_location
 from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
 from spark_jobs.protocol.batch import WrittenFile
 from spark_jobs.protocol.commit_summary import offsets_summary
 from spark_jobs.protocol.errors import CommitConflict
 from spark_jobs.protocol.fences import is_stale, with_dead_letters
 from spark_jobs.protocol.progress import PendingDeadLetters, Progress
+from spark_jobs.storage.paths import is_inside
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -52,13 +54,32 @@ class _DeadLetterCommit:
         check_properties(table)
         pending = self.pending
         advanced = _advance_dead_letters(table, self.progress, pending)
-        owed = pending.files if progress_of(table).last_commits else _surviving(table, pending)
-        files = [to_data_file(file, table.metadata) for file in owed]
+        files = [to_data_file(file, table.metadata) for file in self._owed(table)]
         full = {**self.summary, **offsets_summary(pending.attempt, pending.ranges)}
         if not pending.replaces:
             return stage_append(table, files, advanced, full)
         replaced = ReplacedOffsets.of(self.progress.generation, pending.ranges)
         return stage_replace(table, replaced, files, progress=advanced, summary=full, rewriter=self.rewriter)
+
+    def _owed(self, table: Table) -> Iterator[WrittenFile]:
+        """Return what to name: files of the table's own, and copies of what is left of those that are not.
+
+        They were written for a dead-letter table that was dropped since, or for one that still has them
+        under the earlier name of a data table that was renamed. Either may purge them, and a table that names
+        a file which is gone is unreadable.
+        """
+        folder = data_location(table)
+        for file in self.pending.files:
+            if is_inside(file.path, folder):
+                yield file
+            elif table.io.new_input(file.path).exists():
+                yield from self.rewriter.copy(table, file)
+            else:
+                _log.warning(
+                    "the %d dead letters in %s of attempt %s were deleted together with the table they were"
+                    " written for; %s is without them",
+                    *(file.rows, file.path, self.attempt, self.identifier),
+                )
 
 
 def commit_dead_letters(
@@ -79,20 +100,20 @@ def commit_dead_letters(
     try:
         committed = land(connections, intent)
     except CommitConflict:
-        _sweep_rewritten(connections, identifier, pending)
+        _sweep_rewritten(connections, intent)
         raise
-    _sweep_rewritten(connections, identifier, pending)
+    _sweep_rewritten(connections, intent)
     return committed
 
 
-def _sweep_rewritten(connections: CatalogAccess, identifier: str, pending: PendingDeadLetters) -> None:
+def _sweep_rewritten(connections: CatalogAccess, intent: _DeadLetterCommit) -> None:
     """Delete what other runs wrote again of the same rows: now that one has landed, no other ever will."""
-    if not pending.replaces:
+    if not (intent.pending.replaces or intent.rewriter.has_written):
         return
     with released(connections.open_catalog()) as catalog:
-        table = load_table(catalog, identifier)
+        table = load_table(catalog, intent.identifier)
         if table is not None:
-            sweep_prefix(table, kept_prefix(pending.attempt))
+            sweep_prefix(table, kept_prefix(intent.attempt))
 
 
 def _ensure_dead_letter_table(connections: CatalogAccess, data_table: str, progress: Progress) -> None:
@@ -104,23 +125,6 @@ def _ensure_dead_letter_table(connections: CatalogAccess, data_table: str, progr
         if data is None or progress_of(data).pending_dead_letters != progress.pending_dead_letters:
             raise _moved(dead_letters_of(data_table), progress.pending_dead_letters)
         create_dead_letter_table(catalog, data_table, {}, progress)
-
-
-def _surviving(table: Table, pending: PendingDeadLetters) -> tuple[WrittenFile, ...]:
-    """Return the files that are left, for a table that nothing was committed to.
-
-    Whoever dropped the one before may have purged the others, and a commit that names a file which is gone
-    would make the new table unreadable.
-    """
-    left = tuple(file for file in pending.files if table.io.new_input(file.path).exists())
-    if len(left) < len(pending.files):
-        _log.warning(
-            "%d dead-letter files of attempt %s were deleted together with the dead-letter table %s",
-            len(pending.files) - len(left),
-            pending.attempt,
-            ".".join(table.name()),
-        )
-    return left
 
 
 def _advance_dead_letters(table: Table, progress: Progress, pending: PendingDeadLetters) -> Progress:

@@ -89,40 +89,44 @@ def land(connections: CatalogAccess, intent: Intent) -> Committed:
 
     While only main moves (compaction, another writer) the same files are staged again on the new main.
     Raises what ``stage`` raises, ``CommitStateUnknown`` when a swap was sent and cannot be found, and
-    ``RetryableError`` when none was sent.
+    ``RetryableError`` when none was sent or each met another writer's commit.
     """
     fail_points = connections.fail_points
     retries = 0
     is_sent = False
     while True:
+        failure: Exception | None = None
         with _loaded(connections, intent, is_sent=is_sent) as (catalog, table):
             if (landed := _landed(table, intent.attempt, retries)) is not None:
                 return landed
+            if retries > MAX_CONFLICTS:
+                raise _too_many_conflicts(intent)
             swap = _stage(connections, intent, table)
             fail_points.reach(f"{intent.fail_point}.before-swap")
             is_sent = True
             try:
                 metadata = send(catalog, table, swap)
-            except CommitFailedException as error:
-                if retries >= MAX_CONFLICTS:
-                    raise _too_many_conflicts(intent) from error
+            except CommitFailedException:
+                pass  # it may have landed all the same: the table that is loaded next tells
             except Exception as error:  # noqa: BLE001  (whatever it was, it may have landed)
-                return _read_back(connections, intent, error, retries)
+                failure = error
             else:
                 fail_points.reach(f"{intent.fail_point}.after-swap")
                 return Committed(swap.snapshot_id, swap.progress, metadata, retries)
+        if failure is not None:
+            return _read_back(connections, intent, failure, retries)
         _pause(retries)
         retries += 1
 
 
 @contextmanager
 def _loaded(connections: CatalogAccess, intent: Intent, *, is_sent: bool) -> Iterator[tuple[Catalog, Table]]:
-    """Give the table through a new catalog object; an outage once a swap was sent leaves it unknown."""
+    """Give the table through a new catalog object; once a swap was sent, not to see it leaves it unknown."""
     with ExitStack() as stack:
         try:
             catalog = stack.enter_context(released(connections.open_catalog()))
             table = load_table(catalog, intent.identifier)
-        except RetryableError as error:
+        except SluiceError as error:
             raise (_unknown(intent, error) if is_sent else error) from error
         if table is None:
             raise SourceChanged(
@@ -176,7 +180,7 @@ def _pause(retries: int) -> None:
 
 def _too_many_conflicts(intent: Intent) -> RetryableError:
     return RetryableError(
-        f"other writers' commits came first {MAX_CONFLICTS} times in a row",
+        f"other writers' commits came first {MAX_CONFLICTS + 1} times in a row",
         code="commit-crowded-out",
         hint="Something else commits to the table all the time; the next run tries again.",
         table=intent.identifier,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 from pyiceberg.manifest import DataFileContent, ManifestContent
+from pyiceberg.table import FileScanTask
 
 from spark_jobs.commit.swap import stage
 from spark_jobs.lake.data_files import FileBounds, bounds_of, to_data_file
@@ -31,7 +32,7 @@ from spark_jobs.storage.errors import storage_error
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.manifest import DataFile
-    from pyiceberg.table import FileScanTask, Table
+    from pyiceberg.table import Table
     from pyiceberg.table.update.snapshot import UpdateSnapshot
 
     from spark_jobs.commit.swap import Swap
@@ -47,7 +48,7 @@ def kept_prefix(attempt: str) -> str:
 
 @dataclass(slots=True)
 class Rewriter:
-    """Writes the rows of straddling files that stay; names carry the attempt, so that the sweep finds them.
+    """Writes rows again, above all those of straddling files that stay, under names that the sweep finds.
 
     Neither a data file nor a delete file ever changes, so what came of one set of them is used again when
     the swap has to be staged anew: otherwise a table with frequent commits would never let a replay through.
@@ -70,6 +71,21 @@ class Rewriter:
             self._done[key] = self._written(table, task, replaced)
         return self._done[key]
 
+    def copy(self, table: Table, file: WrittenFile) -> tuple[WrittenFile, ...]:
+        """Return files of the table's own with the rows of one that lies elsewhere. Raises as ``rewrite``."""
+        key, task = (file.path,), FileScanTask(to_data_file(file, table.metadata))
+        if key not in self._done:
+            try:
+                self._done[key] = self._write(table, task)
+            except OSError as error:
+                raise storage_error(error, "reading a data file", file=file.path) from error
+        return self._done[key] or ()
+
+    @property
+    def has_written(self) -> bool:
+        """Whether files of its names may be there."""
+        return any(self._done.values())
+
     def _written(
         self, table: Table, task: FileScanTask, replaced: ReplacedOffsets
     ) -> tuple[WrittenFile, ...] | None:
@@ -81,7 +97,9 @@ class Rewriter:
         except OSError as error:
             raise storage_error(error, "reading a data file", file=task.file.file_path) from error
 
-    def _write(self, table: Table, task: FileScanTask, replaced: ReplacedOffsets) -> tuple[WrittenFile, ...]:
+    def _write(
+        self, table: Table, task: FileScanTask, replaced: ReplacedOffsets | None = None
+    ) -> tuple[WrittenFile, ...]:
         writer = SplitWriter(
             table.metadata,
             table.io,
@@ -91,7 +109,7 @@ class Rewriter:
         )
         try:
             for rows in rows_of_file(table.io, task, table.schema()):
-                writer.write(rows.filter(pc.invert(_in_ranges(rows, replaced))))
+                writer.write(rows if replaced is None else rows.filter(pc.invert(_in_ranges(rows, replaced))))
             return tuple(writer.close())
         except BaseException:
             writer.abort()

@@ -142,7 +142,11 @@ class Progress(ActState):
     def advanced(
         self, batch: Batch, dead_letters: PendingDeadLetters | None, last_drain: LastDrain | None = None
     ) -> Progress:
-        """Return the progress after ``batch`` lands; who stages it sets ``anchor`` to the snapshot's id."""
+        """Return the progress after ``batch`` lands; who stages it sets ``anchor`` to the snapshot's id.
+
+        Ids that the table does not know are the batch's from then on: its broker was too old to tell, or its
+        user had no right to ask.
+        """
         starts, ends = batch.ranges.starts, batch.ranges.ends
         # Where an id is not known, a batch may land after the table was given another source, whose leaders
         # are counted anew.
@@ -152,6 +156,8 @@ class Progress(ActState):
             self.recorded(batch.attempt, batch.ranges),
             next_offsets={**self.next_offsets, **ends},
             starts={**starts, **self.starts},
+            cluster_id=self.cluster_id or batch.cluster_id,
+            topic_id=self.topic_id or batch.topic_id,
             leader_epochs={**self.leader_epochs, **epochs},
             pending_dead_letters=dead_letters,
             last_drain=last_drain or self.last_drain,

@@ -9,10 +9,14 @@ import pytest
 
 from spark_jobs.commit.birth import create_dead_letter_table
 from spark_jobs.commit.dead_letter_commit import commit_dead_letters
+from spark_jobs.lake.locations import data_location
 from spark_jobs.lake.tables import dead_letters_of, progress_of
 from spark_jobs.protocol.errors import CommitConflict
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import PendingDeadLetters
+from spark_jobs.storage.file_listing import find_files
+from spark_jobs.storage.paths import is_inside
+from tests.support.recovery_scene import FailAt, Killed
 
 if TYPE_CHECKING:
     from tests.support.lake import Lake
@@ -97,7 +101,28 @@ def test_files_that_were_purged_with_their_table_are_not_named_again(
         lake.load().io.delete(file.path)
     _bring(lake, progress)
     assert lake.offsets(DEAD) == []
-    assert "were deleted together with the dead-letter table" in caplog.text
+    assert "were deleted together with the table they were written for" in caplog.text
+
+
+@pytest.mark.parametrize("is_first_copy_lost", [False, True])
+def test_a_data_table_renamed_alone_shares_no_file_with_the_dead_letters_it_left(
+    lake: Lake, is_first_copy_lost: bool
+) -> None:
+    """What it still names as owed comes into its new dead-letter table as a copy of its own."""
+    lake.make_table()
+    _bring(lake, lake.drain(0, 10, dead_letters=[3]).progress)
+    lake.open().rename_table(lake.name(), lake.name("u"))
+    progress = progress_of(lake.load("u"))
+    if is_first_copy_lost:
+        died = lake.access(FailAt("dead-letters.before-swap"))
+        with pytest.raises(Killed):
+            commit_dead_letters(died, lake.name("u"), progress, {})
+    commit_dead_letters(lake.access(), lake.name("u"), progress, {})
+    new = lake.load(dead_letters_of("u"))
+    assert lake.offsets(DEAD) == lake.offsets(dead_letters_of("u")) == [3]
+    (copied,) = (task.file.file_path for task in new.scan().plan_files())
+    assert is_inside(copied, data_location(new))
+    assert [file.location for file in find_files(data_location(new), "", new.io.properties)] == [copied]
 
 
 @pytest.mark.parametrize("has_died", [False, True])

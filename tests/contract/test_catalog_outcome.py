@@ -7,19 +7,23 @@ import threading
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyiceberg.exceptions import CommitFailedException, UnauthorizedError
 
 from prove.lab.fault_proxy import Fault, FaultProxy, is_table_commit
 from spark_jobs.commit import landing
 from spark_jobs.lake import rest_catalog, sql_catalog
 from spark_jobs.lake.catalog import close_catalog, open_catalog
 from spark_jobs.protocol.errors import CommitStateUnknown, ConfigError, RetryableError
-from tests.support.lake import Lake
+from spark_jobs.protocol.fail_points import NoFailPoints
+from tests.support.lake import Access, Lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pyiceberg.catalog import Catalog
 
 LANDED = [
     Fault.LANDED_409,
@@ -117,6 +121,59 @@ def test_a_catalog_gone_after_a_409_leaves_the_outcome_unknown(
     with pytest.raises(CommitStateUnknown):
         lake.commit(request)
     assert [seen.method for seen in proxy.seen if seen.fault] == ["POST"]
+
+
+def test_the_last_conflict_is_looked_up_like_the_others(
+    sqlite_lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A 409 that had landed is found, and only then too many are too many."""
+    lake = sqlite_lake
+    lake.make_table(dead_letters=False)
+    conflicts = iter([False] * landing.MAX_CONFLICTS + [True] + [False] * 99)
+    send = landing.send
+
+    def conflict(*swap: Any) -> None:
+        if next(conflicts):
+            send(*swap)
+        raise CommitFailedException("409")
+
+    monkeypatch.setattr(landing, "send", conflict)
+    monkeypatch.setattr(landing, "_pause", lambda _retries: None)
+    assert lake.drain(0, 10).progress.next_offsets == {0: 10}
+    assert lake.offsets() == list(range(10))
+    with pytest.raises(RetryableError) as crowded:
+        lake.drain(10, 20)
+    assert crowded.value.code == "commit-crowded-out"
+
+
+@pytest.mark.usefixtures("short_read_back")
+def test_credentials_that_expire_with_the_swap_leave_the_outcome_unknown(
+    sqlite_lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A catalog that lets nobody look says nothing; nobody looks before the catalog of the swap is closed."""
+    lake = sqlite_lake
+    lake.make_table(dead_letters=False)
+    request, events, send = lake.request(0, 10), [], landing.send
+
+    def open_once() -> Catalog:
+        if "open" in events:
+            events.append("refused")
+            raise ConfigError("expired", code="catalog-refused", hint="Renew them.")
+        events.append("open")
+        catalog = lake.open()
+        monkeypatch.setattr(catalog, "close", lambda: events.append("close"))
+        return catalog
+
+    def land_unanswered(*swap: Any) -> None:
+        send(*swap)
+        raise UnauthorizedError("expired")
+
+    monkeypatch.setattr(landing, "send", land_unanswered)
+    with pytest.raises(CommitStateUnknown) as caught:
+        landing.land(Access(open_once, NoFailPoints()), request)
+    assert "UnauthorizedError" in caught.value.message
+    assert events == ["open", "close", "refused", "refused", "refused"]
+    assert lake.has_landed(request.batch.attempt)
 
 
 def test_a_catalog_gone_before_the_swap_is_worth_a_retry(proxied: tuple[Lake, FaultProxy]) -> None:

@@ -26,7 +26,7 @@ from spark_jobs.protocol.progress import (
     has_progress,
     progress_from_properties,
 )
-from spark_jobs.protocol.source import SourceState
+from spark_jobs.protocol.source import SourceState, has_other_ids
 from tests.support.log_entries import written_file
 
 OFFSETS = st.dictionaries(st.integers(0, 500), st.integers(0, 2**62), max_size=5)
@@ -134,6 +134,15 @@ def test_a_batch_of_another_source_leaves_no_word_of_its_leaders() -> None:
     batch = replace(_batch("b", 5, 9), leader_epochs={0: 4}, cluster_id="old", topic_id="t")
     assert before.advanced(batch, None).leader_epochs == {}
     assert before.advanced(replace(batch, cluster_id="new"), None).leader_epochs == {0: (9, 4)}
+
+
+def test_ids_that_a_table_was_born_without_are_those_of_the_first_batch_that_has_them() -> None:
+    """The broker was upgraded, or lets its cluster be described; from then on another source is noticed."""
+    batch = replace(_batch("b", 5, 9), cluster_id="c", topic_id="t")
+    learned = Progress("orders", 1, {0: 5}, cluster_id="old").advanced(batch, None)
+    assert (learned.cluster_id, learned.topic_id) == ("old", "t")
+    assert learned.advanced(_batch("d", 9, 10), None).topic_id == "t"
+    assert has_other_ids(learned, replace(batch, cluster_id="old", topic_id="made anew"))
 
 
 def test_another_source_has_other_leaders() -> None:
