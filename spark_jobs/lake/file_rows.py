@@ -8,7 +8,8 @@ keeps what it decoded until somebody takes it, which for a slow taker is the who
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import accumulate
+from dataclasses import dataclass
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.expressions import AlwaysTrue, And
 from pyiceberg.expressions.visitors import bind, extract_field_ids
 from pyiceberg.io.pyarrow import _read_all_delete_files, expression_to_pyarrow, schema_to_pyarrow
 from pyiceberg.schema import Schema
@@ -62,19 +63,32 @@ def scan_schema(scan: DataScan) -> pa.Schema:
     return schema_to_pyarrow(scan.projection(), include_field_ids=False)
 
 
-def stream(scan: DataScan) -> pa.RecordBatchReader:
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """What a table will be like once what it is owed has come in: rows that stay, and files to come."""
+
+    staying: BooleanExpression = ALWAYS_TRUE
+    files: tuple[FileScanTask, ...] = ()
+
+
+NOTHING_OWED = Owed()
+
+
+def stream(scan: DataScan, owed: Owed = NOTHING_OWED) -> pa.RecordBatchReader:
     """Return the scan's rows; one file is open at a time, whatever the table's size."""
     schema = scan_schema(scan)
-    return pa.RecordBatchReader.from_batches(schema, _batches(scan, schema))
+    return pa.RecordBatchReader.from_batches(schema, _batches(scan, owed, schema))
 
 
-def _batches(scan: DataScan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _batches(scan: DataScan, owed: Owed, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     every = scan.update(selected_fields=("*",)).projection()
     asked = {field.field_id for field in scan.projection().fields}
-    judged = extract_field_ids(bind(every, scan.row_filter, scan.case_sensitive))
+    staying = And(scan.row_filter, owed.staying)
+    judged = extract_field_ids(bind(every, staying, scan.case_sensitive))
     read = Schema(*(field for field in every.fields if field.field_id in asked | judged))
-    for task in scan.plan_files():
-        for rows in rows_of_file(scan.io, task, read, scan.row_filter):
+    there = ((task, staying) for task in scan.plan_files())
+    for task, row_filter in chain(there, ((task, scan.row_filter) for task in owed.files)):
+        for rows in rows_of_file(scan.io, task, read, row_filter):
             yield from rows.select(schema.names).cast(schema).to_batches()
 
 

@@ -7,6 +7,7 @@ would miss records that nobody lost.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from spark_jobs.protocol.batch import WrittenFile
+    from spark_jobs.protocol.progress import PendingDeadLetters
 
 
 def dead_letter_offsets(
@@ -33,16 +35,24 @@ def dead_letter_offsets(
     offsets = np.empty(0, dtype=np.int64)
     if dead_letters is not None:
         offsets = offsets_in(dead_letters, window, generation)
-    there = None if dead_letters is None else progress_of(dead_letters)
-    owed = still_owed(progress_of(table), there)
+    owed = owed_by(table, dead_letters)
     replaced = next((r for r in owed.ranges if r.partition == window.partition), None) if owed else None
     if owed is None or replaced is None:
         return np.sort(offsets)
     if owed.replaces:
         offsets = offsets[(offsets < replaced.start) | (offsets >= replaced.end)]
-    # One that was purged with a dropped dead-letter table is not there: its records are missing.
-    left = (file for file in owed.files if table.io.new_input(file.path).exists())
-    return np.sort(np.concatenate([offsets, offsets_in_files(table.io, left, window)]))
+    return np.sort(np.concatenate([offsets, offsets_in_files(table.io, owed.files, window)]))
+
+
+def owed_by(table: Table, dead_letters: Table | None) -> PendingDeadLetters | None:
+    """Return what the table owes its dead-letter table until it is in, with the files that are still there.
+
+    One that was purged with a dropped dead-letter table is not: its records are missing.
+    """
+    owed = still_owed(progress_of(table), None if dead_letters is None else progress_of(dead_letters))
+    if owed is None:
+        return None
+    return replace(owed, files=tuple(file for file in owed.files if table.io.new_input(file.path).exists()))
 
 
 def offsets_in_files(io: FileIO, files: Iterable[WrittenFile], window: OffsetRange) -> NDArray[np.int64]:

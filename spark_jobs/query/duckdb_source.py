@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from duckdb._sources.arrow import ArrowScanSource
 
-from spark_jobs.lake.file_rows import scan_schema, stream
+from spark_jobs.lake.file_rows import NOTHING_OWED, Owed, scan_schema, stream
 from spark_jobs.query.duckdb_filter import row_filter
 
 if TYPE_CHECKING:
@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 
 
 class TableSource(ArrowScanSource):
-    """One table. ``open_scan`` is called at the first use and gives the scan of all its rows."""
+    """One table, as it is once what it is ``owed`` is in; ``open_scan`` gives the scan of all rows, once."""
 
     schema_is_stable = True
 
-    def __init__(self, open_scan: Callable[[], DataScan]) -> None:
+    def __init__(self, open_scan: Callable[[], DataScan], owed: Owed = NOTHING_OWED) -> None:
         super().__init__(self)
+        self._owed = owed
         self._open_scan = open_scan
 
     def register(self, connection: DuckDBPyConnection, name: str) -> None:
@@ -53,9 +54,9 @@ class TableSource(ArrowScanSource):
                 raise AssertionError("only accepted conditions are handed over")
             scan = scan.filter(accepted)
         if columns is None:
-            return stream(scan).__arrow_c_stream__(), False
+            return stream(scan, self._owed).__arrow_c_stream__(), False
         names = [self._schema.names[index] for index in columns]
-        batches = stream(scan.select(*names))
+        batches = stream(scan.select(*names), self._owed)
         in_order = pa.schema([self._schema.field(name) for name in names])
         ordered = pa.RecordBatchReader.from_batches(in_order, (batch.select(names) for batch in batches))
         return ordered.__arrow_c_stream__(), True

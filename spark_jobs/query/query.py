@@ -10,23 +10,30 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
+from pyiceberg.expressions import AlwaysFalse, Not, Or
+from pyiceberg.table import FileScanTask
 
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import load_drained, load_fresh
+from spark_jobs.connections.tables import both_tables, no_table_yet
 from spark_jobs.lake.as_of import snapshot_at
+from spark_jobs.lake.data_files import to_data_file
+from spark_jobs.lake.file_rows import Owed
 from spark_jobs.lake.moments import Moment
-from spark_jobs.lake.tables import dead_letters_of, snapshot_of, summary_of
+from spark_jobs.lake.record_offsets import owed_by
+from spark_jobs.lake.row_filters import is_in_range
+from spark_jobs.lake.tables import progress_of, snapshot_of, summary_of
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.query.duckdb_source import TableSource
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+    from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import DataScan, Table
 
     from spark_jobs.connections.connect import Connections
@@ -56,15 +63,16 @@ def query(
     ``no-table-yet``, ``no-history``, ``no-such-snapshot``), ``RetryableError`` when catalog or storage are
     away.
     """
-    table = load_drained(pipeline, connections)
-    dead_letters = load_fresh(connections, dead_letters_of(pipeline.table))
+    table, dead_letters = both_tables(connections, pipeline.table)
+    if table is None:
+        raise no_table_yet(pipeline)
     scan = table.scan(snapshot_id=snapshot_at(table, as_of).snapshot_id if as_of else None)
     with (
         tempfile.TemporaryDirectory(prefix="sluice-query-") as folder,
         duckdb.connect(config=_shut_in(folder)) as engine,
     ):
         if dead_letters is not None:
-            TableSource(partial(_dead_letters_scan, dead_letters, scan)).register(engine, DEAD_LETTERS)
+            _dead_letters(table, dead_letters, scan).register(engine, DEAD_LETTERS)
         _register_by_name(engine, TableSource(lambda: scan), pipeline.table)
         engine.execute("SET TimeZone = 'UTC'; SET python_enable_replacements = false")
         engine.execute("SET lock_configuration = true")
@@ -92,13 +100,26 @@ def _register_by_name(engine: DuckDBPyConnection, source: TableSource, identifie
         engine.execute(f"CREATE VIEW {schema}.{view} AS FROM temp.{view}")
 
 
-def _dead_letters_scan(dead_letters: Table, scan: DataScan) -> DataScan:
-    """Return the dead letters that belong to the data table's rows.
+def _dead_letters(table: Table, dead_letters: Table, scan: DataScan) -> TableSource:
+    """Return the dead letters that belong to the rows of the scan: each record is in one of the two."""
+    if scan.snapshot_id not in {None, table.metadata.current_snapshot_id}:
+        return TableSource(partial(_dead_letters_then, dead_letters, scan))
+    owed = owed_by(table, dead_letters)
+    if owed is None:
+        return TableSource(dead_letters.scan)
+    files = tuple(FileScanTask(to_data_file(file, dead_letters.metadata)) for file in owed.files)
+    nothing: BooleanExpression = AlwaysFalse()
+    gone = (is_in_range(r, progress_of(table).generation) for r in owed.ranges if owed.replaces)
+    return TableSource(dead_letters.scan, Owed(Not(reduce(Or, gone, nothing)), files))
+
+
+def _dead_letters_then(dead_letters: Table, scan: DataScan) -> DataScan:
+    """Return those of an earlier moment.
 
     A batch's own are committed after its rows, so time alone would leave them out.
     """
     if scan.snapshot_id is None:
-        return dead_letters.scan()
+        raise AssertionError("the scan is of a snapshot")
     data = scan.table_metadata.snapshot_by_id(scan.snapshot_id)
     if data is None:
         raise AssertionError("the scan is of a snapshot the table has")

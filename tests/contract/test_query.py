@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -9,13 +10,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from spark_jobs.commit.batch_commit import commit_of
+from spark_jobs.commit.dead_letter_commit import commit_dead_letters
+from spark_jobs.commit.landing import land
 from spark_jobs.lake.moments import Moment
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.query.query import query
 from tests.support.recovery_scene import Scene, make_scene
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from pyiceberg.catalog import Catalog
 
     from tests.support.lake import Lake
 
@@ -77,6 +86,49 @@ def test_the_table_and_its_dead_letters_are_read_by_name(scene: Scene) -> None:
     # PyIceberg's scan would show an empty list (apache/iceberg-python#3833).
     assert there["_kafka_headers"].null_count == there.num_rows
     assert every == there.to_pylist()
+
+
+def test_each_record_is_in_one_of_the_tables_at_every_moment(scene: Scene) -> None:
+    """Also between a replay's two commits, and where another lands while the tables are being loaded."""
+    places = "SELECT _kafka_offset AS o FROM t UNION ALL SELECT _kafka_offset FROM dead_letters"
+    _bring(scene)
+    _replay(scene, dead_letters=[15])
+    owing = scene.connections, replace(scene.connections, open_catalog=_landing_between(scene))
+    for connections in owing:
+        asked = replace(scene, connections=connections)
+        assert sorted(row["o"] for row in _ask(asked, places)) == list(range(30))
+        assert _ask(asked, "SELECT error FROM dead_letters WHERE _kafka_offset = 12") == []
+    main = scene.lake.load().metadata.current_snapshot_id
+    assert _ask(scene, "SELECT _kafka_offset AS o FROM dead_letters", Moment(main)) == [{"o": 17}]
+    _bring(scene)
+    assert sorted(row["o"] for row in _ask(scene, places)) == list(range(30))
+    assert _ask(scene, "SELECT _kafka_offset AS o FROM dead_letters") == [{"o": 17}]
+
+
+def _bring(scene: Scene) -> None:
+    commit_dead_letters(scene.lake.access(), scene.pipeline.table, progress_of(scene.lake.load()), {})
+
+
+def _replay(scene: Scene, *, dead_letters: list[int]) -> None:
+    """Replace offsets 10 to 20; the dead letters stay owed."""
+    lake = scene.lake
+    drained = lake.request(10, 20, dead_letters=dead_letters)
+    epoch = progress_of(lake.load()).replay_epoch
+    batch = replace(drained.batch, kind=BatchKind.REPLAY, epoch=epoch)
+    land(lake.access(), commit_of(drained.table_uuid, batch, drained.written, committed_at_ms=0))
+
+
+def _landing_between(scene: Scene) -> Callable[[], Catalog]:
+    """Opens catalogs; before the second one another replay lands."""
+    opened = []
+
+    def open_catalog() -> Catalog:
+        opened.append(1)
+        if len(opened) == 2:
+            _replay(scene, dead_letters=[17])
+        return scene.lake.open()
+
+    return open_catalog
 
 
 def test_conditions_keep_the_rows_a_full_read_would(embedded: Scene) -> None:

@@ -109,7 +109,7 @@ def test_the_launchpad_takes_exact_ranges(new_lab: NewLab) -> None:
     before = by_offset(lab)
     with DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions(windows_of(lab.pipeline).name or "", [window_key(0)])
-        assert _materialize(lab, instance, window_key(0), ranges=["0:10-20"], reason="a test")
+        assert _materialize(lab, instance, window_key(0), ranges=["0:10-20"], reason="a test", force=True)
         assert not _materialize(lab, instance, window_key(0), ranges=["10-20"])
     after = by_offset(lab)
     changed = {offset for (_, offset), row in after.items() if row != before[0, offset]}
