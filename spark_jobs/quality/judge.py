@@ -17,7 +17,7 @@ from spark_jobs.config.secrets import scrub
 from spark_jobs.config.suites import Expectation, OnFailure, Suite
 from spark_jobs.quality.frames import to_arguments, to_frame, top_level
 from spark_jobs.quality.results import FAILING_ROWS_SHOWN, ExpectationResult, FailingRow, SuiteResult
-from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.arrow_schema import arrow_schema, no_rows
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def judge(suite: Suite, rows: pa.Table, schema: Schema) -> Judgement:
     """
     validate = _validator()
     whole = arrow_schema(schema)
-    empty = whole.empty_table()
+    empty = no_rows(whole)
     results = []
     rejected: defaultdict[int, dict[int, str]] = defaultdict(dict)
     for expectation in suite.expectations:

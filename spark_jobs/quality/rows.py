@@ -17,7 +17,7 @@ from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.file_rows import ALWAYS_TRUE, rows_of_file
 from spark_jobs.protocol.batch import WrittenFile
 from spark_jobs.protocol.offsets import OffsetRanges
-from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.arrow_schema import arrow_schema, no_rows
 from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
 from spark_jobs.storage.errors import storage_error
 
@@ -52,7 +52,7 @@ def _read(
     row_filter: BooleanExpression,
 ) -> pa.Table:
     schema = table.schema().select(*columns, GENERATION, PARTITION, OFFSET)
-    found = [arrow_schema(schema).empty_table()]
+    found = [no_rows(arrow_schema(schema))]
     try:
         for task in plan():
             found += rows_of_file(table.io, task, schema, row_filter)

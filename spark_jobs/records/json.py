@@ -21,7 +21,7 @@ from spark_jobs.records.infer import observe
 from spark_jobs.records.json_arrow_reader import are_objects, read_chunk, read_schema
 from spark_jobs.records.json_parsing import BLANKS, NotAnObjectError, parse_object
 from spark_jobs.records.shape import add_keys_and_headers, pick
-from spark_jobs.schema.arrow_schema import column_of, fields_of
+from spark_jobs.schema.arrow_schema import column_of, fields_of, no_rows
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.inference import Field, count_columns, evolve, unknown_fields
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
@@ -73,7 +73,7 @@ def decode_chunk(values: Sequence[bytes], schema: pa.Schema, growth: Growth = GR
     string.
     """
     if not values:
-        return Decoded(schema.empty_table())
+        return Decoded(no_rows(schema))
     decoder = _Decoder(schema, read_schema(schema), fields_of(schema), growth)
     decoded = decoder.at_once(values)
     if decoded is None and not are_objects(values):
@@ -121,7 +121,7 @@ class _Decoder:
         evidence = observe(values, max_fields=self.growth.max_fields_seen)
         if not evolve(self.columns, evidence, max_columns=self.growth.room):
             return None
-        return Decoded(self.schema.empty_table(), [], new_fields=evidence)
+        return Decoded(no_rows(self.schema), [], new_fields=evidence)
 
     def _record_by_record(self, values: Sequence[bytes]) -> Decoded:
         fit = fit_record(self.schema, self.growth)
@@ -143,7 +143,7 @@ class _Decoder:
         for index in self._build(values, good, tables):
             bad[index] = BadValue(index, Phase.DECODE, None, "the decoder refused it")
         rows = [index for index, _ in good if index not in bad]
-        table = pa.concat_tables(tables) if tables else self.schema.empty_table()
+        table = pa.concat_tables(tables) if tables else no_rows(self.schema)
         ignored = self._ignored([values[index] for index in rows]) if self.growth.ignores else {}
         return Decoded(table, rows, tuple(bad[index] for index in sorted(bad)), ignored=ignored)
 

@@ -39,6 +39,11 @@ def column_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(values, _without_uuids(kind)).cast(kind)
 
 
+def no_rows(schema: pa.Schema) -> pa.Table:
+    """Return a table without rows, as ``empty_table`` would but for UUIDs inside."""
+    return pa.Table.from_arrays([column_of((), field.type) for field in schema], schema=schema)
+
+
 def _without_uuids(kind: pa.DataType) -> pa.DataType:
     if kind == pa.uuid():
         return kind.storage_type
