@@ -6,6 +6,7 @@ Both go several times in alternating order, so that a machine whose speed change
 from __future__ import annotations
 
 import shutil
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -15,12 +16,16 @@ from bench.drains import MeasuredDrain, run_drains
 from bench.lab import Lab
 from bench.records import ORDERS, PARTITIONS, Shape, fill, generate
 from prove.lab.kafka_server import KafkaBroker
+from resources.connections import open_connections
 from servers.spark_connect import SparkConnectServer
+from spark_jobs.audit.audit import audit
+from spark_jobs.config.file import load_config
 
 ROUNDS = 2
 FIRST_RECORDS = 4_000  # the tables are made from these; also what warms a session up
 GOAL_RATIO = 0.95
 GOAL_CPU_US_PER_ROW = 2.0
+GOAL_AUDIT_RATIO = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +34,8 @@ class CatchUpRound:
 
     ``drain_cpu_us_by_step`` is what the tasks count themselves, librdkafka's threads included.
     ``drain_cpu_us`` is all of driver, Spark server and workers from the call of ``drain`` to its end;
-    ``bare_cpu_us`` the loop's processes after their imports. The broker is in none.
+    ``bare_cpu_us`` the loop's processes after their imports; ``audit_cpu_us`` an audit of the drain's table.
+    The broker is in none.
     """
 
     order: str
@@ -44,6 +50,7 @@ class CatchUpRound:
     bare_rows: int
     bare_file_bytes: int
     bare_cpu_us: int
+    audit_cpu_us: float
 
     @property
     def ratio(self) -> float:
@@ -104,6 +111,11 @@ class CatchUpResult:
         """CPU microseconds a row of the bare loop."""
         return median(r.bare_cpu_us for r in self.rounds) / self.records
 
+    @property
+    def audit_ratio(self) -> float:
+        """CPU time of an audit over that of the drain it judges."""
+        return median(r.audit_cpu_us / r.drain_cpu_us for r in self.rounds)
+
 
 def measure_catch_up(lab: Lab, records: int, rounds: int = ROUNDS, shape: Shape = ORDERS) -> CatchUpResult:
     """Fill a topic and read it both ways, ``rounds`` times, each drain into a table of its own.
@@ -138,10 +150,11 @@ class _BothWays:
     shape: Shape
     configs: tuple[Path, Path]
 
-    def drain(self) -> MeasuredDrain:
+    def drain(self) -> tuple[MeasuredDrain, float]:
         process = run_drains(self.spark, *self.configs)
+        audit_cpu_us = _audit_cpu_us(self.configs[-1])
         shutil.rmtree(self.configs[-1].parent)
-        return process.drains[-1]
+        return process.drains[-1], audit_cpu_us
 
     def bare(self) -> BareResult:
         folder = self.lab.folder / "bare-loop"
@@ -155,11 +168,11 @@ class _BothWays:
 
 def _round(both: _BothWays, *, is_drain_first: bool) -> CatchUpRound:
     if is_drain_first:
-        drained = both.drain()
+        drained, audit_cpu_us = both.drain()
         bare = both.bare()
     else:
         bare = both.bare()
-        drained = both.drain()
+        drained, audit_cpu_us = both.drain()
     return CatchUpRound(
         order="drain, bare loop" if is_drain_first else "bare loop, drain",
         drain_seconds=drained.seconds,
@@ -173,4 +186,16 @@ def _round(both: _BothWays, *, is_drain_first: bool) -> CatchUpRound:
         bare_rows=bare.rows,
         bare_file_bytes=bare.file_bytes,
         bare_cpu_us=bare.cpu_us,
+        audit_cpu_us=audit_cpu_us,
     )
+
+
+def _audit_cpu_us(path: Path) -> float:
+    config = load_config(path)
+    pipeline = config.pipelines[0]
+    with open_connections(config, pipeline.name, kind="audit", actor="bench", run_id="bench") as connections:
+        started = time.process_time()
+        result = audit(pipeline, connections)
+    if not result.is_clean:
+        raise AssertionError(result)
+    return (time.process_time() - started) * 1e6

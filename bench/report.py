@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench.catch_up import GOAL_CPU_US_PER_ROW, GOAL_RATIO, CatchUpResult
+from bench.catch_up import GOAL_AUDIT_RATIO, GOAL_CPU_US_PER_ROW, GOAL_RATIO, CatchUpResult
 from bench.cold_start import ColdStartResult
 from bench.kafka_connect import KafkaConnectResult, Sunk, cpu_us_per_row
 from bench.many_commits import GOAL_RATIO as MANY_COMMITS_GOAL_RATIO
@@ -54,6 +54,7 @@ def catch_up_rows(result: CatchUpResult) -> list[Row]:
         (f"{SHARE}, by CPU time", _ratio(result.cpu_ratio), ""),
         ("drain's CPU µs a row, all processes", _ratio(own), f"<= {GOAL_CPU_US_PER_ROW}"),
         ("bare loop's CPU µs a row", f"{bare:.2f}", ""),
+        ("CPU time of an audit over the drain's", _ratio(result.audit_ratio), f"<= {GOAL_AUDIT_RATIO}"),
         ("tasks' CPU µs a row, by step", steps, ""),
         *_steps("of the first drain, ms", result.rounds[0].drain_durations_ms, 0),
     ]

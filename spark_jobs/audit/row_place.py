@@ -12,13 +12,11 @@ from pyiceberg.manifest import FileFormat
 
 from spark_jobs.lake.row_filters import is_in_range
 from spark_jobs.protocol.offsets import OffsetRange
-from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
+from spark_jobs.schema.metadata_columns import IDENTITY
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import FileScanTask, Table
-
-_COORDINATES = (GENERATION, PARTITION, OFFSET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ def find_row(table: Table, spot: Spot, columns: tuple[str, ...] = ()) -> RowPlac
 
     Opens only files whose bounds allow it.
     """
-    scan = table.scan(spot.filter, selected_fields=(*_COORDINATES, *columns))
+    scan = table.scan(spot.filter, selected_fields=(*IDENTITY, *columns))
     reader = ArrowScan(table.metadata, table.io, scan.projection(), scan.row_filter)
     for task in scan.plan_files():
         for row in reader.to_table([task]).to_pylist():
@@ -59,8 +57,8 @@ def find_row(table: Table, spot: Spot, columns: tuple[str, ...] = ()) -> RowPlac
 
 def spots_of(table: Table, which: BooleanExpression) -> set[Spot]:
     """Return the coordinates of these rows."""
-    rows = table.scan(which, selected_fields=_COORDINATES).to_arrow()
-    return {Spot(*(row[name] for name in _COORDINATES)) for row in rows.to_pylist()}
+    rows = table.scan(which, selected_fields=IDENTITY).to_arrow()
+    return {Spot(*(row[name] for name in IDENTITY)) for row in rows.to_pylist()}
 
 
 def _position(table: Table, task: FileScanTask, spot: Spot) -> int | None:
@@ -71,9 +69,9 @@ def _position(table: Table, task: FileScanTask, spot: Spot) -> int | None:
         file = pq.ParquetFile(stream)
         first = 0
         for group in range(file.num_row_groups):
-            rows = file.read_row_group(group, columns=list(_COORDINATES))
+            rows = file.read_row_group(group, columns=list(IDENTITY))
             same = np.ones(len(rows), dtype=bool)
-            for name, wanted in zip(_COORDINATES, astuple(spot), strict=True):
+            for name, wanted in zip(IDENTITY, astuple(spot), strict=True):
                 same &= rows.column(name).to_numpy() == wanted
             if same.any():
                 return first + int(np.argmax(same))

@@ -13,13 +13,19 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import assign_fresh_schema_ids
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
 from spark_jobs.commit.swap import send, stage_birth
 from spark_jobs.lake.catalog_errors import catalog_error
 from spark_jobs.protocol.errors import ConfigError, SluiceError
 from spark_jobs.protocol.fences import is_of_another_table
 from spark_jobs.protocol.progress import Progress
-from spark_jobs.schema.metadata_columns import METADATA_COLUMNS, dead_letter_schema, with_metadata_columns
+from spark_jobs.schema.metadata_columns import (
+    METADATA_COLUMNS,
+    dead_letter_schema,
+    row_order,
+    with_metadata_columns,
+)
 from spark_jobs.schema.partitioning import partition_spec
 
 if TYPE_CHECKING:
@@ -27,6 +33,7 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
+    from pyiceberg.table.sorting import SortOrder
 from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
 
 # The level: Parquet with zstd 1 costs about 0.3 µs a row; higher levels cost more than they save here.
@@ -67,7 +74,13 @@ def create_table(
     if dead_letters:
         create_dead_letter_table(catalog, identifier, properties, progress)
     return give_birth(
-        catalog, identifier, schema=full_schema, spec=spec, properties=properties, progress=progress
+        catalog,
+        identifier,
+        schema=full_schema,
+        spec=spec,
+        properties=properties,
+        progress=progress,
+        order=row_order(full_schema),
     )
 
 
@@ -91,10 +104,12 @@ def create_dead_letter_table(
             last_drain_offsets=None,
             replay_epoch=0,
         )
+        schema = assign_fresh_schema_ids(dead_letter_schema())
         table = give_birth(
             catalog,
             name,
-            schema=dead_letter_schema(),
+            schema=schema,
+            order=row_order(schema),
             spec=UNPARTITIONED_PARTITION_SPEC,
             properties=properties,
             progress=unknowing,
@@ -111,6 +126,7 @@ def give_birth(
     spec: PartitionSpec,
     properties: Mapping[str, str],
     progress: Progress,
+    order: SortOrder = UNSORTED_SORT_ORDER,
 ) -> Table:
     """Make a table whose first snapshot carries ``progress``; the one of another creator who was first.
 
@@ -121,7 +137,11 @@ def give_birth(
     try:
         _create_namespace(catalog, identifier)
         table = catalog.create_table(
-            private_name, schema, partition_spec=spec, properties={**TABLE_PROPERTIES, **properties}
+            private_name,
+            schema,
+            partition_spec=spec,
+            sort_order=order,
+            properties={**TABLE_PROPERTIES, **properties},
         )
         send(catalog, table, stage_birth(table, progress))
         _rename(catalog, private_name, identifier)

@@ -13,7 +13,7 @@ from pyiceberg.typedef import Record
 
 from spark_jobs.protocol.batch import WrittenFile
 from spark_jobs.protocol.errors import SourceChanged
-from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
+from spark_jobs.schema.metadata_columns import IDENTITY
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -61,7 +61,7 @@ def whole_number(bound: bytes) -> int:
 def bounds_of(table: Table, file: DataFile) -> FileBounds | None:
     """Return a file's bounds; None when its statistics do not cover every row's coordinates."""
     pairs = []
-    for name in (GENERATION, PARTITION, OFFSET):
+    for name in IDENTITY:
         field_id = table.schema().find_field(name).field_id
         lower, upper = (file.lower_bounds or {}).get(field_id), (file.upper_bounds or {}).get(field_id)
         if lower is None or upper is None or (file.null_value_counts or {}).get(field_id) != 0:

@@ -9,11 +9,9 @@ from __future__ import annotations
 import json
 import uuid
 from collections import defaultdict
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from decimal import Context, Decimal, Inexact, InvalidOperation
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import orjson
@@ -24,7 +22,7 @@ from spark_jobs.schema.arrow_schema import column_of
 from spark_jobs.schema.metadata_columns import HEADERS, KEY, METADATA_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from spark_jobs.kafka.chunks import Chunk
 
@@ -37,36 +35,89 @@ class PlainJsonDecoder:
 
     def decode(self, records: Chunk, columns: pa.Schema) -> PlainRows:
         """See ``PlainDecoder``."""
-        beside = _Beside()
-        parse = _parser([column for column in columns if column.name not in METADATA_COLUMNS], beside)
+        value_columns = [column for column in columns if column.name not in METADATA_COLUMNS]
+        reading = _Reading(records.values, needs_digits=any(_needs_digits(c.type) for c in value_columns))
+        reading.look_for_more({column.name for column in value_columns})
+        items = {column.name: reading.column(column) for column in value_columns}
         is_text = columns.field(KEY).type != pa.binary()
-        rows: dict[int, dict[str, Any]] = {}
-        has_more = []
-        rounded: dict[tuple[str, str], list[int]] = defaultdict(list)
-        for index, value in enumerate(records.values):
-            key, headers = records.keys[index], records.headers[index]
-            try:
-                row = parse(value or b"")
-                row[KEY] = key.decode() if is_text and key is not None else key
-            except _UNREADABLE:
-                continue
-            row[HEADERS] = None if headers is None else [{"key": n, "value": each} for n, each in headers]
-            rows[index] = row
-            if beside.has_more:
-                has_more.append(index)
-            for column in beside.rounded:
-                rounded[column].append(index)
+        items[KEY] = reading.each(records.keys, bytes.decode) if is_text else list(records.keys)
+        items[HEADERS] = [None if each is None else list(map(_header, each)) for each in records.headers]
+        rows = [index for index in range(len(records.values)) if index not in reading.unreadable]
         try:
-            table = _table(rows.values(), columns)
+            table = _table(items, rows, columns)
         except _UNREADABLE:
-            rows = {index: row for index, row in rows.items() if _is_storable(row, columns)}
-            table = _table(rows.values(), columns)
-        return PlainRows(table, list(rows), has_more, rounded)
+            rows = [index for index in rows if _is_storable(items, index, columns)]
+            table = _table(items, rows, columns)
+        return PlainRows(table, rows, sorted(reading.has_more.intersection(rows)), reading.rounded)
+
+
+class _Reading:
+    """Values being read column by column: at once where all are as Arrow stores them, else one by one.
+
+    What could be no row is ``unreadable``, what says more than its row holds in ``has_more``, by index.
+    """
+
+    def __init__(self, values: Sequence[bytes | None], *, needs_digits: bool) -> None:
+        self.unreadable: set[int] = set()
+        self.has_more: set[int] = set()
+        self.rounded: dict[tuple[str, str], list[int]] = defaultdict(list)
+        self._values = values
+        self._objects = self.each(values, _exactly if needs_digits else _object)
+
+    def each(self, items: Sequence[Any], read: Read) -> list[Any]:
+        """Return what is read of each, None of None and of what is unreadable."""
+        made = list(items)
+        for index, item in enumerate(items):
+            if item is not None:
+                try:
+                    made[index] = read(item)
+                except _UNREADABLE:
+                    self.unreadable.add(index)
+                    made[index] = None
+        return made
+
+    def look_for_more(self, names: set[str]) -> None:
+        """Note the records that say something under other names, and pass over those that are none."""
+        for index, record in enumerate(self._objects):
+            if record is None:
+                self.unreadable.add(index)
+            elif not record.keys() <= names and any(
+                _says_something(record[name]) for name in record.keys() - names
+            ):
+                self.has_more.add(index)
+
+    def column(self, field: pa.Field) -> list[Any]:
+        """Return what the column must hold, and note which values it cannot."""
+        items = [None if record is None else record.get(field.name) for record in self._objects]
+        if _are_stored_as_they_are(items, field.type):
+            return items
+        beside = _Beside()
+        read = _read(field.type, beside, (field.name,))
+        for index, item in enumerate(items):
+            if item is not None:
+                beside.has_more = False
+                beside.rounded.clear()
+                try:
+                    items[index] = self._read_twice(read, index, field.name, item)
+                except _UNREADABLE:
+                    self.unreadable.add(index)
+                    items[index] = None
+                if beside.has_more:
+                    self.has_more.add(index)
+                for column in beside.rounded:
+                    self.rounded[column].append(index)
+        return items
+
+    def _read_twice(self, read: Read, index: int, name: str, item: Any) -> Any:
+        try:
+            return read(item)
+        except _DigitsNeededError:
+            return read(_exactly(self._values[index] or b"")[name])
 
 
 @dataclass(slots=True)
 class _Beside:
-    """What a record says that its row cannot hold: fields without a column, and integers to the last digit.
+    """What a value says that its row cannot hold: fields without a column, and integers to the last digit.
 
     ``rounded`` are the columns that hold only the nearest double, each with the type that would hold all.
     """
@@ -75,34 +126,42 @@ class _Beside:
     rounded: set[tuple[str, str]] = field(default_factory=set)
 
 
-def _table(rows: Iterable[dict[str, Any]], columns: pa.Schema) -> pa.Table:
-    rows = list(rows)
-    arrays = [column_of(list(map(itemgetter(column.name), rows)), column.type) for column in columns]
+def _table(items: Mapping[str, list[Any]], rows: Sequence[int], columns: pa.Schema) -> pa.Table:
+    arrays = [
+        column_of(values if len(rows) == len(values) else [values[row] for row in rows], column.type)
+        for column in columns
+        for values in (items[column.name],)
+    ]
     return pa.Table.from_arrays(arrays, schema=columns)
 
 
-def _is_storable(row: dict[str, Any], columns: pa.Schema) -> bool:
+def _is_storable(items: Mapping[str, list[Any]], row: int, columns: pa.Schema) -> bool:
     try:
-        _table([row], columns)
+        _table(items, [row], columns)
     except _UNREADABLE:
         return False
     return True
 
 
-def _parser(columns: list[pa.Field], beside: _Beside) -> Callable[[bytes], Any]:
-    """Return what reads a value; ``beside`` is then about this value."""
-    read = _struct(columns, beside, ())
-    needs_digits = any(_needs_digits(column.type) for column in columns)
+def _header(pair: tuple[str, bytes | None]) -> dict[str, Any]:
+    return {"key": pair[0], "value": pair[1]}
 
-    def parse(value: bytes) -> Any:
-        beside.has_more = False
-        beside.rounded.clear()
-        if not needs_digits:
-            with suppress(_DigitsNeededError):
-                return read(orjson.loads(value))
-        return read(_READER.decode(value.decode()))
 
-    return parse
+def _are_stored_as_they_are(items: Sequence[Any], kind: pa.DataType) -> bool:
+    kinds = set(map(type, items)) - {type(None)}
+    if pa.types.is_float64(kind) and kinds == {float}:
+        numbers = [item for item in items if item is not None]
+        return min(numbers) >= -_MAX_LONG and max(numbers) <= _MAX_LONG
+    plain = next((python for is_kind, python in _PLAIN if is_kind(kind)), None)
+    return plain is not None and kinds <= {plain}
+
+
+def _object(value: bytes) -> Any:
+    return _of(dict, orjson.loads(value))
+
+
+def _exactly(value: bytes) -> Any:
+    return _of(dict, _READER.decode(value.decode()))
 
 
 def _needs_digits(kind: pa.DataType) -> bool:
@@ -227,4 +286,10 @@ _SCALARS: tuple[tuple[Callable[[pa.DataType], bool], Read], ...] = (
     (pa.types.is_time64, time.fromisoformat),
     (lambda kind: kind == pa.uuid(), lambda value: uuid.UUID(_text(value)).bytes),
     (lambda _: True, lambda value: _text(value).encode()),
+)
+_PLAIN: tuple[tuple[Callable[[pa.DataType], bool], type], ...] = (
+    (pa.types.is_integer, int),
+    (pa.types.is_boolean, bool),
+    (pa.types.is_string, str),
+    (pa.types.is_large_string, str),
 )

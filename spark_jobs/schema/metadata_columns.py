@@ -1,12 +1,14 @@
 """The columns Sluice adds after the JSON's fields, and the columns of a dead-letter table.
 
-All are optional: engines differ in how they write and evolve required columns, and a row's coordinates are
-guaranteed by the task that writes it, not by the type.
+Those that are a row's identity are required, and Iceberg's identifier fields. All others are optional, and in
+a table that an earlier version made all are.
 """
 
 from __future__ import annotations
 
 from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortField, SortOrder
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
     BinaryType,
     IcebergType,
@@ -23,6 +25,7 @@ from spark_jobs.schema.inference import RESERVED_COLUMNS
 
 METADATA_COLUMNS = RESERVED_COLUMNS
 TOPIC, PARTITION, OFFSET, GENERATION, TIMESTAMP, KEY, HEADERS, INGESTED_AT = METADATA_COLUMNS
+IDENTITY = (GENERATION, PARTITION, OFFSET)
 ORIGIN_COLUMNS = (TOPIC, PARTITION, OFFSET, GENERATION, TIMESTAMP, INGESTED_AT)
 
 _COORDINATES: tuple[tuple[str, IcebergType, str], ...] = (
@@ -74,8 +77,17 @@ def _headers() -> IcebergType:
 
 def _numbered(fields: tuple[NestedField, ...], columns: tuple[tuple[str, IcebergType, str], ...]) -> Schema:
     first_id = max(Schema(*fields).highest_field_id, 0) + 1
-    added = (
-        NestedField(first_id + position, name, kind, required=False, doc=doc)
+    added = [
+        NestedField(first_id + position, name, kind, required=name in IDENTITY, doc=doc)
         for position, (name, kind, doc) in enumerate(columns)
+    ]
+    return Schema(
+        *fields, *added, identifier_field_ids=[field.field_id for field in added if field.name in IDENTITY]
     )
-    return Schema(*fields, *added)
+
+
+def row_order(schema: Schema) -> SortOrder:
+    """Return the order in which a file's rows stand, as drains write and compaction keeps them."""
+    return SortOrder(
+        *(SortField(schema.find_field(name).field_id, transform=IdentityTransform()) for name in IDENTITY)
+    )

@@ -6,8 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
+from pyiceberg.types import StringType
 
 from spark_jobs.commit.birth import create_dead_letter_table
+from spark_jobs.lake.evolution import evolve_table
 from spark_jobs.lake.tables import load_table, progress_of
 from spark_jobs.protocol.errors import CommitConflict, ConfigError, SourceChanged
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
@@ -39,6 +41,20 @@ def test_a_table_has_our_columns_and_properties(lake: Lake) -> None:
     }
     assert wanted.items() <= table.properties.items()
     assert "commit.retry.num-retries" not in table.properties
+
+
+def test_a_table_says_what_identifies_a_row_and_how_rows_are_sorted(lake: Lake) -> None:
+    """Required columns, identifier fields and sort order, also after new columns; of the dead letters too."""
+    lake.make_table()
+    evolve_table(lake.open, lake.name(), [(("more",), StringType())])
+    identity = {"_kafka_generation", "_kafka_partition", "_kafka_offset"}
+    for table in (lake.load(), lake.load("t_dead_letters")):
+        schema = table.schema()
+        assert schema.identifier_field_names() == identity
+        assert {field.name for field in schema.fields if field.required} == identity
+        order = [schema.find_column_name(field.source_id) for field in table.sort_order().fields]
+        assert order == ["_kafka_generation", "_kafka_partition", "_kafka_offset"]
+        assert {str(field) for field in table.sort_order().fields if "DESC" in str(field)} == set()
 
 
 def test_a_dropped_table_comes_back_at_another_location(lake: Lake) -> None:

@@ -79,7 +79,11 @@ WIDE = Schema(
 
 
 def _rows(count: int) -> list[dict[str, Any]]:
-    return [_row(n) if n % 7 else {"id": n, "_kafka_offset": n} for n in range(count)]
+    return [{**(_row(n) if n % 7 else {"id": n}), **_identity(n)} for n in range(count)]
+
+
+def _identity(n: int) -> dict[str, int]:
+    return {"_kafka_generation": 1, "_kafka_partition": 0, "_kafka_offset": n}
 
 
 def _row(n: int) -> dict[str, Any]:
@@ -103,8 +107,6 @@ def _row(n: int) -> dict[str, Any]:
         "tags": ["a", None],
         "map": [("k", n)],
         "odd-inner": [{"a b": n}],
-        "_kafka_partition": 0,
-        "_kafka_offset": n,
     }
 
 

@@ -22,6 +22,7 @@ def _result() -> CatchUpResult:
         bare_rows=1_000_000,
         bare_file_bytes=1,
         bare_cpu_us=1_000_000,
+        audit_cpu_us=8_000_000,
     )
     return CatchUpResult(1_000_000, 242.0, 1.0, (only,))
 

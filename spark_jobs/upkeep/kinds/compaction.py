@@ -107,19 +107,12 @@ def _rewrite(work: TableWork, tier: Tier, ingested_before: dt.datetime | None) -
     With a time only over files that hold rows ingested before it.
     """
     from spark_jobs.books.columns import STARTED_AT  # noqa: PLC0415  (the sensor asks only what is due)
-    from spark_jobs.schema.metadata_columns import (  # noqa: PLC0415
-        GENERATION,
-        INGESTED_AT,
-        OFFSET,
-        PARTITION,
-    )
+    from spark_jobs.schema.metadata_columns import IDENTITY, INGESTED_AT  # noqa: PLC0415
 
     which = f"{tier.name} files, {'cold ones' if ingested_before else 'all'}"
     work.say(f"{work.identifier}: merging {which}")
     where = {}
-    time, order = (
-        (INGESTED_AT, (GENERATION, PARTITION, OFFSET)) if work.is_drained else (STARTED_AT, (STARTED_AT,))
-    )
+    time, order = (INGESTED_AT, IDENTITY) if work.is_drained else (STARTED_AT, (STARTED_AT,))
     if ingested_before is not None:
         where = {"where": f"{time} < TIMESTAMP '{ingested_before.isoformat(timespec='seconds')}'"}
     found = work.call(
