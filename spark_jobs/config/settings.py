@@ -78,7 +78,9 @@ class SparkSettings(_WithSecrets):
         " Not together with `remote`.",
     )
     task_memory: Size = key(
-        "512MiB", "Memory one task may use; reading, decoding and writing are sized to stay within it."
+        "512MiB",
+        "Memory one task may use; reading, decoding and writing are sized to stay within it. On top comes"
+        " what one batch of a producer's unpacks to, which nothing bounds.",
     )
     conf: SecretProperties = Field(
         default_factory=dict,

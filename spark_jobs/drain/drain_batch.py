@@ -57,6 +57,8 @@ _log = logging.getLogger(__name__)
 
 # Each round adds columns, so this many mean values whose fields never end.
 MAX_EVOLUTION_ROUNDS = 8
+# What a task's process takes before it reads anything.
+IMPORTED_BYTES = 192 << 20
 
 
 def drain_batch(run: BatchRun) -> tuple[BatchResult, Committed]:
@@ -86,6 +88,7 @@ def drain_batch(run: BatchRun) -> tuple[BatchResult, Committed]:
         run.reach("after-dead-letters")
     _warn_of_tombstones(run.batch, written.balance.tombstones)
     _warn_of_ignored(run.batch, written.ignored)
+    _warn_of_memory(run, written.peak_task_rss_bytes)
     # Files that a replay wrote for a swap that another commit came before are strays as well.
     if written.has_strays or (run.batch.kind is BatchKind.REPLAY and committed.retries):
         sweep_strays(run.pipeline, run.connections, run.table_uuid, run.batch.attempt)
@@ -124,6 +127,19 @@ def _warn_of_ignored(batch: Batch, ignored: Mapping[str, int]) -> None:
             told,
             batch.table,
             batch.batch_id,
+        )
+
+
+def _warn_of_memory(run: BatchRun, peak_bytes: int) -> None:
+    """Say that a task's process has taken more than it may; it keeps its peak for as long as it lives."""
+    limit_bytes = run.connections.task_memory_bytes
+    if peak_bytes > limit_bytes + IMPORTED_BYTES:
+        _log.warning(
+            "a task took %d MiB, above spark.task_memory (%d MiB): a producer's batch is unpacked whole,"
+            " however small it is in Kafka; raise spark.task_memory, or have smaller ones sent (batch %s)",
+            peak_bytes >> 20,
+            limit_bytes >> 20,
+            run.batch.batch_id,
         )
 
 

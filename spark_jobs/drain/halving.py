@@ -66,8 +66,9 @@ def _poison(batch: Batch, error: SluiceError) -> BadRecord:
     return BadRecord(
         f"the task that decodes record {record.partition}:{record.start} dies of it, every time",
         code="poison-record",
-        hint=f"Look at the record with a Kafka tool, then leave it out:"
-        f" {mends.act('skip', batch.pipeline, str(record))}. What came before it is committed.",
+        hint="Raise spark.task_memory where its producer's batch unpacks to more. Else look at the record"
+        f" with a Kafka tool, then leave it out: {mends.act('skip', batch.pipeline, str(record))}."
+        " What came before it is committed.",
         pipeline=batch.pipeline,
         topic=batch.topic,
         partition=record.partition,

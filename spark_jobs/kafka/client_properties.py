@@ -27,7 +27,8 @@ CLOSE_TIMEOUT_SECONDS = 2.0
 KIB = 1024
 MAX_QUEUE_BYTES = 16 * KIB * KIB
 MAX_FETCH_BYTES = KIB * KIB
-# librdkafka unpacks a whole fetch at once: compressed 16 to 1, it still fits the budget.
+# librdkafka unpacks a whole fetch at once: compressed 16 to 1, it still fits the budget. No property of its
+# bounds what a batch unpacks to, but receive.message.max.bytes one of zstd's.
 UNPACKED_FETCH_FACTOR = 16
 
 # librdkafka writes to stderr, past any log. What matters comes back as errors; `log_level` shows the rest.

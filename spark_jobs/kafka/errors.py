@@ -158,7 +158,8 @@ def _retryable(error: KafkaError, doing: str, **where: object) -> RetryableError
             f"records arrived damaged while {doing}: {error.str()}",
             code="records-damaged",
             hint="Read again; if it stays at the same offset, the broker's disk is damaged: let another"
-            " replica lead, or leave the batch's offsets out with ./sluice skip.",
+            " replica lead, or leave the batch's offsets out with ./sluice skip. Where decompression failed,"
+            " a zstd batch may unpack to more than kafka.receive.message.max.bytes: raise it.",
             **where,
         )
     if is_settling(error):

@@ -90,8 +90,8 @@ def _failure(error: Exception, tag: str) -> SluiceError:
         return RetryableError(
             f"a task died in each of its tries: {_reason(error)}",
             code="task-crashed",
-            hint="A record that the decoder dies of, or too little memory: see the Spark server's log, and"
-            " spark.task_memory in docs/CONFIG.md.",
+            hint="A record that the decoder dies of, or too little memory, also for a producer's batch, which"
+            " is unpacked whole: see the Spark server's log, and spark.task_memory in docs/CONFIG.md.",
             attempt=tag,
         )
     return RetryableError(

@@ -200,7 +200,7 @@ def test_order_row_groups_and_names(sqlite_lake: Lake) -> None:
     table = _table(sqlite_lake)
     writer = _writer(table, row_group_bytes=20_000)
     for start in range(0, 4_000, 100):
-        rows = [{"id": n, "text": "x" * 50} for n in range(start, start + 100)]
+        rows = [{"id": n, "text": "x" * 50, **_identity(n)} for n in range(start, start + 100)]
         writer.write(pa.Table.from_pylist(rows, schema=arrow_schema(table.schema())))
     (file,) = writer.close()
     assert file.path.endswith("/data/attempt-3-try-00000.parquet")
@@ -231,7 +231,7 @@ def test_open_files_are_bounded(sqlite_lake: Lake) -> None:
     table = _table(sqlite_lake, "day(at)")
     writer = _writer(table, max_open_files=3, row_group_bytes=1)
     for day in [0, 1, 2, 3, 4, 0, 1]:
-        rows = [{"id": n, "at": NOON + dt.timedelta(days=day)} for n in range(5)]
+        rows = [{"id": n, "at": NOON + dt.timedelta(days=day), **_identity(n)} for n in range(5)]
         writer.write(pa.Table.from_pylist(rows, schema=arrow_schema(table.schema())))
         assert len(writer._open_files()) <= 3
     files = writer.close()
@@ -244,7 +244,7 @@ def test_waiting_rows_are_bounded(sqlite_lake: Lake) -> None:
     table = _table(sqlite_lake, "bucket(20, id)")
     writer = _writer(table, row_group_bytes=30_000, max_open_files=50)
     for _ in range(30):
-        rows = [{"id": n, "text": "x" * 50} for n in range(200)]
+        rows = [{"id": n, "text": "x" * 50, **_identity(n)} for n in range(200)]
         writer.write(pa.Table.from_pylist(rows, schema=arrow_schema(table.schema())))
         assert sum(part.waiting_bytes for part in writer._parts.values()) == writer._waiting_bytes < 60_000
     assert sum(file.rows for file in writer.close()) == 6_000
@@ -256,7 +256,7 @@ def test_many_partitions_are_a_file_each(sqlite_lake: Lake, row_group_bytes: int
     table = _table(sqlite_lake, "bucket(40, id)")
     writer = _writer(table, row_group_bytes=row_group_bytes, max_open_files=3)
     for start in range(0, 2_000, 200):
-        rows = [{"id": n, "text": "x"} for n in range(start, start + 200)]
+        rows = [{"id": n, "text": "x", **_identity(n)} for n in range(start, start + 200)]
         writer.write(pa.Table.from_pylist(rows, schema=arrow_schema(table.schema())))
         assert len(writer._open_files()) <= 3
     files = writer.close()
