@@ -23,8 +23,9 @@ from spark_jobs.records.json_parsing import BLANKS, NotAnObjectError, parse_obje
 from spark_jobs.records.shape import add_keys_and_headers, pick
 from spark_jobs.schema.arrow_schema import column_of, fields_of, no_rows
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.inference import Field, count_columns, evolve, unknown_fields
+from spark_jobs.schema.inference import Field, count_columns, evolve
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
+from spark_jobs.schema.unknown_fields import unknown_fields
 
 # A call of the reader costs as much as 200 records, a record looked at by itself as much as 10.
 _BLOCK_RECORDS = 250

@@ -151,7 +151,7 @@ def _are_stored_as_they_are(items: Sequence[Any], kind: pa.DataType) -> bool:
     kinds = set(map(type, items)) - {type(None)}
     if pa.types.is_float64(kind) and kinds == {float}:
         numbers = [item for item in items if item is not None]
-        return min(numbers) >= -_MAX_LONG and max(numbers) <= _MAX_LONG
+        return bool(min(numbers) >= -_MAX_LONG and max(numbers) <= _MAX_LONG)
     plain = next((python for is_kind, python in _PLAIN if is_kind(kind)), None)
     return plain is not None and kinds <= {plain}
 

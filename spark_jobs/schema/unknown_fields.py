@@ -1,0 +1,36 @@
+"""Which fields that were seen have no column. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from spark_jobs.schema.evidence import Evidence, FieldEvidence, Kind
+from spark_jobs.schema.inference import Field, ListOf, MapOf, StructOf
+
+
+def unknown_fields(columns: tuple[Field, ...], evidence: Evidence) -> Iterator[tuple[str, int]]:
+    """Return the fields that say something and have no column, dotted, and how many values they have."""
+    yield from _unknown(evidence.fields, columns, ())
+
+
+def _unknown(
+    evidence: Mapping[str, FieldEvidence], columns: tuple[Field, ...], path: tuple[str, ...]
+) -> Iterator[tuple[str, int]]:
+    known = {column.name: column.type for column in columns}
+    for name, seen in evidence.items():
+        here, kind, inside = (*path, name), known.get(name), seen
+        if kind is None and _says_something(seen):
+            yield ".".join(here), seen.count(*Kind) - seen.count(Kind.NULL)
+        while isinstance(kind, ListOf) and inside.element is not None:
+            here, kind, inside = (*here, "element"), kind.element, inside.element
+        if isinstance(kind, StructOf):
+            yield from _unknown(inside.fields, kind.fields, here)
+        if isinstance(kind, MapOf) and isinstance(kind.value, StructOf):
+            for value in inside.fields.values():
+                yield from _unknown(value.fields, kind.value.fields, (*here, "value"))
+
+
+def _says_something(seen: FieldEvidence) -> bool:
+    silent = {Kind.NULL, Kind.OBJECT, Kind.ARRAY}
+    inside = (*seen.fields.values(), *(() if seen.element is None else (seen.element,)))
+    return not seen.kinds.keys() <= silent or any(map(_says_something, inside))
