@@ -20,11 +20,12 @@ class Growth:
 
     new_fields: NewFields = NewFields.ADD
     max_columns: int = 1000
+    has_ended: bool = False
 
     @property
     def room(self) -> int:
         """How many columns a table may have and still get another."""
-        return self.max_columns if self.new_fields is NewFields.ADD else 0
+        return self.max_columns if self.new_fields is NewFields.ADD and not self.has_ended else 0
 
     @property
     def ignores(self) -> bool:
@@ -38,7 +39,7 @@ class Growth:
 
     def ended(self) -> Growth:
         """Return the same for a table that gets no more columns."""
-        return replace(self, new_fields=self.new_fields if self.ignores else NewFields.DEAD_LETTER)
+        return replace(self, has_ended=True)
 
 
 GROWTH = Growth()

@@ -85,6 +85,7 @@ def test_evidence_is_bounded_wherever_it_is_gathered(max_fields: int) -> None:
         (Growth(NewFields.DEAD_LETTER), "takes no new ones"),
         (Growth(max_columns=5), "schema.max_columns: 5"),
         (Growth(max_columns=1), "schema.max_columns: 1"),
+        (Growth(max_columns=9).ended(), "schema.max_columns: 9"),
     ],
 )
 @pytest.mark.parametrize("spoiled", [False, True])
