@@ -48,6 +48,8 @@ Operate
   skip      Leave out offsets that cannot be drained, and remember it.
   metrics   Serve Prometheus metrics until Ctrl-C.
   rollback  Set a table and its offsets back to a snapshot or a time.
+  retype    Give a column another type, its values read again.
+  repartition  Partition a table as sluice.yaml says by now.
   source    Compare a topic with the table's source; take a new one.
   down      Stop what `up` started, from elsewhere.
   reset     Delete the local state after a yes.

@@ -38,6 +38,8 @@ QUICK = (
     "sqlite/discard/kill-act.*-swap",
     "sqlite/discard/kill-recover.before-delete",
     "sqlite/rollback/kill-rollback.*-swap",
+    "sqlite/retype/kill-change.after-swap",
+    "sqlite/retype/kill-retype.*-swap",
     "sqlite/rollback/kill-dead-letters.before-swap",
     "sqlite/drain/locked-at-commit",
     "sqlite/drain/disk-full",

@@ -24,6 +24,7 @@ from spark_jobs.preview.reachability import Target, try_from_task, try_storage
 from spark_jobs.protocol.errors import ConfigError, SluiceError
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.source import SourceState
+from spark_jobs.schema.additions import check_declared, partition_note
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -178,8 +179,11 @@ def _read_one(kafka: dict[str, str], source: SourceState) -> tuple[bool, str]:
 def _table(catalog: Catalog, pipeline: PipelineConfig) -> tuple[tuple[Table | None], str]:
     """Find the table or none: either is found, as one of one."""
     table = load_table(catalog, pipeline.table)
-    known = f", {table.metadata.table_uuid}" if table else " does not exist yet"
-    return (table,), f"{pipeline.table}{known}"
+    if table is None:
+        return (None,), f"{pipeline.table} does not exist yet"
+    check_declared(pipeline, table)
+    note = partition_note(pipeline, table)
+    return (table,), f"{pipeline.table}, {table.metadata.table_uuid}{f', {note}' if note else ''}"
 
 
 def _storage_location(config: SluiceConfig, catalog: Catalog, table: Table | None) -> str:

@@ -56,10 +56,11 @@ def command(pipeline: str, accept: bool, reason: str, start: Start, as_json: boo
     if accept and not reason:
         raise click.UsageError("--accept needs a --reason")
     with opened(pipeline, "source") as (chosen, connections):
-        from spark_jobs.acts.accept_source import accept_source, compare_source, settle_source
+        from spark_jobs.acts.accept_source import accept_source, compare_source
+        from spark_jobs.acts.settle import settle
 
         if accept:
-            settle_source(chosen, connections)
+            settle(chosen, connections, then="accept")
         seen = compare_source(chosen, connections)
         accepted = None
         if accept and seen.has_changed:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from prove.checker import Counts, check
-from prove.crash.act_jobs import ACCEPT, DISCARD, GATED_DRAIN, HELD_DRAIN, PUBLISH, REJECTING_DRAIN
+from prove.crash.act_jobs import ACCEPT, DISCARD, GATED_DRAIN, HELD_DRAIN, PUBLISH, REJECTING_DRAIN, RETYPE
 from prove.crash.jobs import DATA_JOBS, DEAD_LETTERS, DRAIN, FIRST, RECOVERY, REPLAY_DEAD_LETTERS, Job
 from prove.crash.nemeses import SERVER_COMMIT_FAULTS, SQLITE_COMMIT_FAULTS, Kill, Nemesis, ServerCommitFault
 from prove.crash.promises import Outcomes, Promise
@@ -25,7 +25,7 @@ from prove.lab.fault_proxy import Fault
 from prove.scenario import Findings, Scenario, scenario_on
 from prove.workload import NESSIE, REST, SQLITE, Testbed, Workload
 
-JOBS = (*DATA_JOBS, PUBLISH, DISCARD, ACCEPT)
+JOBS = (*DATA_JOBS, PUBLISH, DISCARD, ACCEPT, RETYPE)
 GATES = (GATED_DRAIN, HELD_DRAIN, REJECTING_DRAIN)
 # Of the commit that Iceberg's own code makes on the Spark server. Where it never lands and that stays
 # unknown, what was written is an orphan, which is removed days later: nothing to be seen here. What a landed

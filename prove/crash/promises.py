@@ -12,6 +12,7 @@ from prove.workload import BATCH
 REPLAYED = "0:5-22"
 REPLAYED_RECORDS = 17
 DEAR_RECORDS = 2  # of a batch that a gate holds
+GONE_RECORDS = 10  # that Kafka no longer holds when a column changes its type
 
 
 NOTHING = Repairs()
@@ -124,3 +125,9 @@ ACCEPTED_AGAIN = promise(
     "it changed nothing; accepted again, the table goes on", Repairs(swept=1, committed=1)
 )
 ACCEPTED = promise("it is accepted, the table goes on", Repairs(found_landed=1))
+RETYPED_ANEW = promise(
+    "the same command reads again what Kafka holds and takes over the rest",
+    read=2 * BATCH - GONE_RECORDS,
+)
+RETYPED_ON = promise("the same command goes on where it was, nothing is read again")
+RETYPE_OVER = replace(RETYPED_ON, text="it was over, and is told so", refused="cannot-retype")

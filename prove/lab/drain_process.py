@@ -36,6 +36,7 @@ from spark_jobs.protocol.fail_points import FailPoints
 from spark_jobs.recovery.recovered import RecoveryResult
 from spark_jobs.replay.ranges import parse_range
 from spark_jobs.replay.replay import replay
+from spark_jobs.reshape.retype import retype
 from spark_jobs.upkeep.registry import BY_NAME
 from spark_jobs.upkeep.upkeep import run_upkeep
 
@@ -170,8 +171,9 @@ class Work:
     """What is done and under which circumstances.
 
     ``name`` is ``drain``, ``checkpoint``, ``publish``, ``discard``, ``accept`` (of a source that changed),
-    ``rollback`` (the last commit of main), ``replay 0:10-20`` or a kind of upkeep. ``is_here``: tasks run in
-    the process instead of on Spark. ``clock_seconds`` is how far its clock is ahead of the machine's.
+    ``rollback`` (the last commit of main), ``replay 0:10-20``, ``retype id long`` or a kind of upkeep.
+    ``is_here``: tasks run in the process instead of on Spark. ``clock_seconds`` is how far its clock is ahead
+    of the machine's.
     """
 
     name: str = "drain"
@@ -226,6 +228,9 @@ def _do(name: str, pipeline: PipelineConfig, connections: Connections) -> Repair
     if name.startswith("replay "):
         again = replay(pipeline, connections, [parse_range(name[7:])], reason="test")
         return _settled(again.recovery, committed=len(again.batches))
+    if name.startswith("retype "):
+        retype(pipeline, connections, *name.split()[1:], reason="test")
+        return Repairs()
     return _WORK[name](pipeline, connections)
 
 

@@ -29,15 +29,13 @@ from spark_jobs.drain.planning import resolve_start
 from spark_jobs.kafka.reader import RangeReader, open_reader
 from spark_jobs.lake.row_filters import rows_in
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.commit_summary import batch_summary
-from spark_jobs.protocol.errors import BatchHeld, CommitConflict, ConfigError
+from spark_jobs.protocol.errors import CommitConflict
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.skips import cut_at_skips, skipped_ranges
 from spark_jobs.protocol.source import SourceState, check_name, has_other_ids
-from spark_jobs.recovery.recover import recover
 from spark_jobs.schema.metadata_columns import OFFSET
 
 if TYPE_CHECKING:
@@ -100,32 +98,6 @@ def compare_source(pipeline: PipelineConfig, connections: Connections) -> Source
                     objections.append(f"{rows - equal} of {rows} rows of {window} are not in the topic so")
     cut = tuple(p for p in sorted(progress.next_offsets) if _is_cut(connections, progress, source, p))
     return SourceComparison(progress, source, compared, same, tuple(objections), cut)
-
-
-def settle_source(pipeline: PipelineConfig, connections: Connections) -> None:
-    """Settle what earlier runs left, before another source is compared with the table.
-
-    A batch that was verified whole may be the only copy of its records by now, and the next generation fences
-    it for ever. Asks Kafka nothing. Raises ``BatchHeld`` and ``ConfigError`` (``paused``) for one that waits
-    for an operator's word, and what recovery raises.
-    """
-    settled = recover(pipeline, connections)
-    if settled.held:
-        held = settled.held[0]
-        raise BatchHeld(
-            f"a batch of the source that is there now waits: {held.sentence}",
-            code="batch-held",
-            hint=f"Look: {mends.command('held list', pipeline.name)}. Publish it or discard it, then accept.",
-            pipeline=pipeline.name,
-            batch=held.batch.batch_id,
-        )
-    if settled.left and progress_of(load_drained(pipeline, connections)).paused is not None:
-        raise ConfigError(
-            "the pipeline is paused, and batches of the source that is there now are not settled",
-            code="paused",
-            hint=f"{mends.act('resume', pipeline.name)}, let a drain settle them, then accept.",
-            pipeline=pipeline.name,
-        )
 
 
 def accept_source(

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol.kept_columns import kept_names
 from spark_jobs.records.decoder import Decoded, PlainDecoder
 from spark_jobs.records.formats import format_of
 from spark_jobs.records.row_comparison import equal_values
@@ -49,13 +50,15 @@ class Differences:
 class RowCheck:
     """Compares rows of ``schema``, the table's whole Arrow schema, with the records they were made of.
 
-    With ``ignores_more`` a record may say what no column holds.
+    With ``ignores_more`` a record may say what no column holds. ``kept`` columns hold what records said of
+    others that took their place: they are passed over.
     """
 
     decoder: PlainDecoder
     origin: Origin
     schema: pa.Schema
     ignores_more: bool = False
+    kept: frozenset[str] = frozenset()
 
     def compare(self, chunk: Chunk, held_rows: pa.Table) -> Differences:
         """Return how rows differ from what the chunk's records say.
@@ -74,7 +77,7 @@ class RowCheck:
         offsets: NDArray[np.int64] = rows.column(OFFSET).to_numpy()
         held_rows = held_rows.take(np.searchsorted(held_offsets, offsets))
         same = np.ones(len(offsets), dtype=bool)
-        for name in (name for name in rows.column_names if name not in _NOT_COMPARED):
+        for name in (name for name in rows.column_names if name not in _NOT_COMPARED | self.kept):
             same &= equal_values(held_rows.column(name), rows.column(name))
         unchanged = np.compress(same, offsets)
         rounded = {
@@ -88,4 +91,5 @@ def row_check(pipeline: PipelineConfig, table: Table) -> RowCheck:
     """Return the check of a table's rows against records of its current generation."""
     origin = Origin(progress_of(table).topic, progress_of(table).generation, 0)
     ignores_more = pipeline.table_schema.growth.ignores
-    return RowCheck(format_of(pipeline).plain, origin, arrow_schema(table.schema()), ignores_more)
+    kept = kept_names(progress_of(table).kept_columns)
+    return RowCheck(format_of(pipeline).plain, origin, arrow_schema(table.schema()), ignores_more, kept)

@@ -145,7 +145,7 @@ class ReplayCommit(FilesCommit):
         self.require_same_table(table)
         progress = progress_of(table)
         if not may_replay(progress, self.batch):
-            raise _overtaken(self.batch, progress)
+            raise overtaken(self.batch, progress)
         check_anchor(table)
         self.pay_dead_letters(progress, connections)
         return stage_replace(
@@ -199,7 +199,8 @@ def _owed(batch: Batch, written: ParquetWritten, *, replaces: bool = False) -> P
     return PendingDeadLetters(batch.attempt, batch.ranges, written.dead_letter_files, replaces=replaces)
 
 
-def _overtaken(batch: Batch, progress: Progress) -> CommitConflict:
+def overtaken(batch: Batch, progress: Progress) -> CommitConflict:
+    """Return the error of what the table's replay epoch fences by now."""
     return CommitConflict(
         f"the replay was planned in epoch {batch.epoch}, the table is now in epoch"
         f" {progress.replay_epoch} of generation {progress.generation}",
@@ -215,7 +216,7 @@ def _offsets_moved(batch: Batch, progress: Progress) -> CommitConflict:
     where = f"generation {progress.generation}, offsets {progress.next_offsets}"
     is_back = batch.epoch < progress.rollbacks
     return CommitConflict(
-        f"the table was rolled back to {where}" if is_back else f"the table moved on to {where}",
+        f"the table was rolled back or changed, to {where}" if is_back else f"the table moved on to {where}",
         code="offsets-moved",
         hint="Another run committed this range; nothing was deleted. The next run goes on from there.",
         table=batch.table,

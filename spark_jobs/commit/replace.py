@@ -156,7 +156,7 @@ def affected_files(table: Table, replaced: ReplacedOffsets) -> Iterator[FileScan
     """Return the files that may hold rows of the ranges, with the delete files that apply to them."""
     if not replaced.ranges:
         return
-    _refuse_equality_deletes(table)
+    refuse_equality_deletes(table)
     for task in table.scan(row_filter=_row_filter(replaced)).plan_files():
         if task_overlap(table, task, replaced) is not Overlap.NONE:
             yield task
@@ -167,7 +167,7 @@ def task_overlap(table: Table, task: FileScanTask, replaced: ReplacedOffsets) ->
     return replaced.overlap(bounds_of(table, task.file))
 
 
-def _refuse_equality_deletes(table: Table) -> None:
+def refuse_equality_deletes(table: Table) -> None:
     """Raise ``ConfigError`` where there are any.
 
     PyIceberg's plan refuses those that it meets. It leaves out those whose bounds lie beside the range, and

@@ -23,7 +23,7 @@ from spark_jobs.protocol.progress import Progress
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.manifest import DataFile
-    from pyiceberg.table import CommitTableResponse
+    from pyiceberg.table import CommitTableResponse, Transaction
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.update import TableRequirement, TableUpdate
     from pyiceberg.table.update.snapshot import UpdateSnapshot
@@ -32,6 +32,8 @@ _log = logging.getLogger(__name__)
 
 # Makes one snapshot of the transaction's table and gives its id.
 Producer: TypeAlias = "Callable[[UpdateSnapshot], int]"
+# Changes the transaction's table otherwise, before its snapshot is made.
+Change: TypeAlias = "Callable[[Transaction], None]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,18 @@ def stage_append(
     return stage(table, partial(_append, data_files), progress, summary)
 
 
-def stage(table: Table, snapshot: Producer, progress: Progress, summary: Mapping[str, str]) -> Swap:
+def stage_change(table: Table, change: Change, progress: Progress, summary: Mapping[str, str]) -> Swap:
+    """Stage ``change`` of the table's columns or partitioning, an empty snapshot and ``progress``."""
+    return stage(table, partial(_append, ()), progress, summary, change)
+
+
+def stage(
+    table: Table,
+    snapshot: Producer,
+    progress: Progress,
+    summary: Mapping[str, str],
+    change: Change = lambda _: None,
+) -> Swap:
     """Stage the one snapshot that ``snapshot`` makes and ``progress``, anchored at that snapshot.
 
     There is always a snapshot, since the comparison is on main's snapshot id: a commit of properties alone
@@ -60,7 +73,7 @@ def stage(table: Table, snapshot: Producer, progress: Progress, summary: Mapping
     """
     if table.metadata.current_snapshot_id is None:
         raise no_snapshot(table)
-    swap = _stage(table, snapshot, progress, summary)
+    swap = _stage(table, snapshot, progress, summary, change)
     if not any(isinstance(r, AssertRefSnapshotId) and r.snapshot_id is not None for r in swap.requirements):
         raise AssertionError("a commit without a comparison on main must never be sent")
     return swap
@@ -91,8 +104,15 @@ def _append(data_files: Sequence[DataFile], update: UpdateSnapshot) -> int:
     return append.snapshot_id
 
 
-def _stage(table: Table, snapshot: Producer, progress: Progress, summary: Mapping[str, str]) -> Swap:
+def _stage(
+    table: Table,
+    snapshot: Producer,
+    progress: Progress,
+    summary: Mapping[str, str],
+    change: Change = lambda _: None,
+) -> Swap:
     transaction = _without_past(table).transaction()
+    change(transaction)
     properties = {**table.metadata.properties, **progress.to_properties()}
     full_summary = {**summary, **progress_summary(progress, properties)}
     snapshot_id = snapshot(transaction.update_snapshot(snapshot_properties=full_summary))

@@ -29,6 +29,7 @@ from spark_jobs.drain.split_task import SplitSource, SplitTask, run_split, table
 from spark_jobs.drain.table_columns import add_observed_columns
 from spark_jobs.drain.written import add_up, summary_of, verify
 from spark_jobs.lake.locations import data_location
+from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import Batch, BatchKind
 from spark_jobs.protocol.commit_summary import CommitSummary, gate_summary
 from spark_jobs.protocol.errors import ConfigError
@@ -220,10 +221,11 @@ def _task(
     run: BatchRun, table: Table, growth: Growth, rejected: Mapping[int, Mapping[int, str]]
 ) -> SplitTask:
     batch, connections, dead_letters = run.batch, run.connections, run.tables.dead_letters
+    progress = progress_of(table)
     return SplitTask(
         source=SplitSource(connections.kafka, batch.topic, connections.task_memory_bytes),
         rows=RowMaker(
-            format_of(run.pipeline).decoder.under(growth),
+            format_of(run.pipeline).decoder.under(growth).keeping(progress.kept_columns, batch.generation),
             Origin(batch.topic, batch.generation, batch.ingested_at_us),
             batch.batch_id,
             arrow_schema(table.schema()),

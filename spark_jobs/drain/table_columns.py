@@ -28,9 +28,9 @@ from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.formats import format_of
-from spark_jobs.schema.additions import declared_additions, observed_additions
+from spark_jobs.schema.additions import check_declared, declared_additions, observed_additions, partition_note
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.iceberg_types import check_columns, declared_fields, iceberg_schema, known_fields
+from spark_jobs.schema.iceberg_types import declared_fields, iceberg_schema, known_fields
 from spark_jobs.schema.inference import Field, choose_types, evolve
 from spark_jobs.schema.minorities import minorities, told_of_columns
 from spark_jobs.spark.outcomes import SplitOutcome
@@ -83,7 +83,9 @@ def ensure_tables(pipeline: PipelineConfig, connections: Connections, source: So
                 key_is_binary=pipeline.key_format is KeyFormat.BINARY,
             )
             connections.fail_points.reach("drain.after-table-made")
-        check_columns(table, pipeline.columns, key_is_binary=pipeline.key_format is KeyFormat.BINARY)
+        check_declared(pipeline, table)
+        if (note := partition_note(pipeline, table)) is not None:
+            _tell(pipeline, [note])
         table = _add_declared_columns(pipeline, connections, table)
         dead_letters = create_dead_letter_table(catalog, pipeline.table, {}, progress_of(table))
         return Tables(table, dead_letters)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, In, LessThan
+from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, In, IsNull, LessThan
 
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 def equals(column: str, value: Any) -> BooleanExpression:
     """Return rows whose column has the value."""
     return EqualTo(**_of(column, value))
+
+
+def is_null(column: str) -> BooleanExpression:
+    """Return rows whose column has no value."""
+    unset: dict[str, Any] = {"term": column}
+    return IsNull(**unset)
 
 
 def is_among(column: str, values: Iterable[Any]) -> BooleanExpression:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -19,8 +19,7 @@ from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.connections.endpoints import resolve_kafka_properties
 from spark_jobs.monitoring.upkeep_survey import FigureCache, UpkeepState
 from spark_jobs.notices.notice import owes_notice
-from spark_jobs.protocol.batch import BatchKind
-from spark_jobs.protocol.errors import RetryableError, SluiceError
+from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
 from spark_jobs.protocol.progress import Progress, progress_from_properties
 from spark_jobs.protocol.source import SourceState, drain_refusal
 from spark_jobs.recovery.recovered import HeldBatch, held_batch
@@ -45,13 +44,15 @@ T = TypeVar("T")
 class TableState:
     """Where a table stands; ``committed_at_ms`` (since the epoch) is when its last drain landed.
 
-    ``summary`` is that of main's snapshot: Iceberg's own counts.
+    ``summary`` is that of main's snapshot: Iceberg's own counts. ``clash`` is why its columns are not those
+    that were declared.
     """
 
     uuid: str
     progress: Progress
     committed_at_ms: int
     summary: dict[str, str]
+    clash: ConfigError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +85,7 @@ class Surveyor:
     def survey(self) -> list[Surveyed | Problem]:
         """Return one ``Surveyed`` or ``Problem`` per pipeline, in the configuration's order."""
         # Tables first: a run may commit in between, and no table is beyond what its topic holds later.
-        tables = self.for_each_table(
-            lambda pipeline, table: None if table is None else table_state(table, pipeline.table)
-        )
+        tables = self.for_each_table(_state_of)
         sources = self.sources()
         return [_joined(p, sources[p.topic], tables[p.name]) for p in self.config.pipelines]
 
@@ -141,6 +140,8 @@ class Surveyor:
 
         if look.table is None:
             return None
+        if look.table.clash is not None:
+            return look.table.clash
         progress = look.table.progress
         ask_leader = partial(cut_below, resolve_kafka_properties(self.config), progress, look.source)
         return drain_refusal(progress, look.source, table=look.pipeline.table, ask_leader=ask_leader)
@@ -218,6 +219,19 @@ def table_state(table: Table, identifier: str) -> TableState:
     )
 
 
+def _state_of(pipeline: PipelineConfig, table: Table | None) -> TableState | None:
+    from spark_jobs.schema.additions import check_declared  # noqa: PLC0415  (pyiceberg, never at import)
+
+    if table is None:
+        return None
+    state = table_state(table, pipeline.table)
+    try:
+        check_declared(pipeline, table)
+    except ConfigError as clash:
+        return replace(state, clash=clash)
+    return state
+
+
 def held_batches(store: TxlogStore, table: TableState, now_us: int) -> tuple[HeldBatch, ...]:
     """Return the batches that a quality gate holds back, by the log."""
     unfinished = store.unfinished(table.uuid, now_us=now_us)
@@ -236,8 +250,7 @@ def _left_by_drains(unfinished: Sequence[Attempt], data: Table) -> tuple[Attempt
     return tuple(
         attempt
         for attempt in unfinished
-        if not (attempt.batch and attempt.batch.kind is BatchKind.REPLAY)
-        and not is_waiting(attempt, progress)
+        if not (attempt.batch and attempt.batch.kind.is_fenced_by_epoch) and not is_waiting(attempt, progress)
     )
 
 

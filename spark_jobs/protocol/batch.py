@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from spark_jobs.protocol.json_codec import stored_as
+from spark_jobs.protocol.kept_columns import KeptColumn
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.skips import Skip
 
@@ -16,7 +17,7 @@ TERMS = ("rows", "dead_letters", "tombstones", "gaps")
 
 
 class BatchKind(StrEnum):
-    """What a commit is for. Drains and replays write files; the others change progress only.
+    """What a commit is for. Drains, replays and retypes write files; the others change progress only.
 
     They are acts of an operator, but for CANCEL, a replay given up, and REANCHOR, which upkeep makes.
     """
@@ -29,13 +30,20 @@ class BatchKind(StrEnum):
     RESUME = "resume"
     ROLLBACK = "rollback"
     ACCEPT = "accept"
+    RETYPE = "retype"
+    REPARTITION = "repartition"
     CANCEL = "cancel"
     REANCHOR = "reanchor"
 
     @property
     def writes_files(self) -> bool:
         """Whether an attempt of this kind may leave files behind."""
-        return self in {BatchKind.DRAIN, BatchKind.REPLAY}
+        return self is BatchKind.DRAIN or self.is_fenced_by_epoch
+
+    @property
+    def is_fenced_by_epoch(self) -> bool:
+        """Whether the replay epoch fences it: it does anew what is behind the table's offsets."""
+        return self in {BatchKind.REPLAY, BatchKind.RETYPE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +60,14 @@ class ActState:
     """What a table remembers of operators' acts, as part of its ``Progress``; a field with a default is all.
 
     ``skipped`` are the offsets an operator left out. ``rollbacks`` counts the table's: offsets come round
-    again after one, so it fences the drains that were planned before.
+    again after one, so it fences the drains that were planned before; a change of columns or partitioning
+    fences them so as well. ``kept_columns`` are in the order of the changes that made them.
     """
 
     paused: Pause | None = None
     skipped: tuple[Skip, ...] = ()
     rollbacks: int = 0
+    kept_columns: tuple[KeptColumn, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

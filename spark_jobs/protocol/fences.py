@@ -20,7 +20,7 @@ def has_passed(progress: Progress, batch: Batch) -> bool:
     """
     if progress.generation != batch.generation:
         return progress.generation > batch.generation
-    if batch.kind is BatchKind.REPLAY:
+    if batch.kind.is_fenced_by_epoch:
         return progress.replay_epoch > batch.epoch
     if _is_before_rollback(progress, batch):
         return True
@@ -35,7 +35,7 @@ def stands_at_starts(progress: Progress, batch: Batch) -> bool:
     the table comes to the same offsets again: a batch of before is refused all the same, since its files may
     have been swept meanwhile.
     """
-    if batch.kind is BatchKind.REPLAY or _is_before_rollback(progress, batch):
+    if batch.kind.is_fenced_by_epoch or _is_before_rollback(progress, batch):
         return False
     known = progress.next_offsets
     return _is_same_source(progress, batch) and all(

@@ -172,7 +172,12 @@ class Progress(ActState):
             self.recorded(batch.attempt, batch.ranges),
             replay_epoch=self.replay_epoch + 1,
             pending_dead_letters=dead_letters,
+            kept_columns=tuple(each.replayed(batch.generation, batch.ranges) for each in self.kept_columns),
         )
+
+    def fenced(self) -> Progress:
+        """Return the progress under which no drain and no replay lands that was planned before."""
+        return replace(self, rollbacks=self.rollbacks + 1, replay_epoch=self.replay_epoch + 1)
 
     def to_properties(self) -> dict[str, str]:
         """Return the table properties; every key is written every time, but for ids that are None."""

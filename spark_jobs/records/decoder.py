@@ -14,6 +14,7 @@ from spark_jobs.schema.evidence import Evidence
 
 if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk
+    from spark_jobs.protocol.kept_columns import KeptColumn
 
 
 class Phase(StrEnum):
@@ -83,6 +84,12 @@ class Decoder(Protocol):
 
     def under(self, growth: Growth) -> Decoder:
         """Return the same for a table that takes new fields so."""
+
+    def keeping(self, kept: Sequence[KeptColumn], generation: int) -> Decoder:
+        """Return the same for records of the generation and a table that kept these columns.
+
+        What of their records does not fit the column that took their place is as it was, no bad value.
+        """
 
     def decode(self, records: Chunk, columns: pa.Schema) -> Decoded:
         """Return every record as a row of ``columns`` or as a bad value, none of them changed or left out.

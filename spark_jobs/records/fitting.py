@@ -42,6 +42,26 @@ def fit_record(schema: pa.Schema, growth: Growth) -> Fit:
     return _fit_struct(schema, growth, is_top=True)
 
 
+def fit_or_fall_back(fit: Fit, record: dict[str, Any], fallbacks: Iterable[Mapping[str, str]]) -> Any:
+    """Return the row of a record, what does not fit a column in the one it falls back to, if it fits that.
+
+    There a number is rounded as it was before. Raises the ``MisfitError`` of the record as it is.
+    """
+    try:
+        return fit(record)
+    except MisfitError as misfit:
+        column = misfit.path[0] if misfit.path else ""
+        kept = next((each[column] for each in fallbacks if column in each), None)
+        if kept is None or column not in record:
+            raise
+        value = record[column]
+        is_whole = type(value) is int or isinstance(value, HugeIntegerLiteral)
+        moved = {**record, column: None, kept: FractionLiteral(value) if is_whole else value}
+    with suppress(MisfitError):
+        return fit_or_fall_back(fit, moved, fallbacks)
+    return fit(record)
+
+
 def _fit(kind: pa.DataType, growth: Growth) -> Fit:
     for known, fit in _FITS:
         if kind == known:

@@ -7,7 +7,7 @@ by record, and its good records are decoded once more, so that one bad record co
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from spark_jobs.config.new_fields import GROWTH, Growth
 from spark_jobs.kafka.chunks import Chunk
+from spark_jobs.protocol.kept_columns import KeptColumn, kept_at
 from spark_jobs.records.decoder import BadValue, Decoded, Phase
-from spark_jobs.records.fitting import MisfitError, fit_record
+from spark_jobs.records.fitting import MisfitError, fit_or_fall_back, fit_record
 from spark_jobs.records.infer import observe
 from spark_jobs.records.json_arrow_reader import are_objects, read_chunk, read_schema
 from spark_jobs.records.json_parsing import BLANKS, NotAnObjectError, parse_object
@@ -36,15 +37,27 @@ class JsonDecoder:
     """JSON objects as values; keys and headers are kept as they come."""
 
     growth: Growth = GROWTH
+    kept: tuple[KeptColumn, ...] = ()
+    generation: int = 0
 
     def under(self, growth: Growth) -> JsonDecoder:
         """See ``Decoder``."""
-        return JsonDecoder(growth)
+        return replace(self, growth=growth)
+
+    def keeping(self, kept: Sequence[KeptColumn], generation: int) -> JsonDecoder:
+        """See ``Decoder``."""
+        return replace(self, kept=tuple(kept), generation=generation)
 
     def decode(self, records: Chunk, columns: pa.Schema) -> Decoded:
         """See ``Decoder``."""
         value_columns = pa.schema([column for column in columns if column.name not in METADATA_COLUMNS])
-        decoded = decode_chunk(cast("Sequence[bytes]", records.values), value_columns, self.growth)
+        kept = kept_at(self.kept, self.generation, records.partition)
+        fallbacks = [
+            {column: name for column, name, until in kept if offset < until}
+            for offset in (records.offsets if kept else ())
+        ]
+        values = cast("Sequence[bytes]", records.values)
+        decoded = decode_chunk(values, value_columns, self.growth, fallbacks)
         if decoded.new_fields is not None:
             return decoded
         return add_keys_and_headers(decoded, records, columns)
@@ -63,7 +76,12 @@ class JsonDecoder:
         )
 
 
-def decode_chunk(values: Sequence[bytes], schema: pa.Schema, growth: Growth = GROWTH) -> Decoded:
+def decode_chunk(
+    values: Sequence[bytes],
+    schema: pa.Schema,
+    growth: Growth = GROWTH,
+    fallbacks: Sequence[Mapping[str, str]] = (),
+) -> Decoded:
     """Decode values into rows of ``schema``, a table's own columns; null where a record has no such field.
 
     A value is never None; an empty one is a bad value. Fields the schema lacks, at any depth, are reported
@@ -71,11 +89,11 @@ def decode_chunk(values: Sequence[bytes], schema: pa.Schema, growth: Growth = GR
     counted in ``ignored``, as ``growth`` says; where they hold nothing but nulls, empty lists and empty
     objects they are passed over. A double column holds the
     nearest double of a fraction, and of integers only those that are a double; a binary one the UTF-8 of a
-    string.
+    string. ``fallbacks`` say of each record which column takes what does not fit another.
     """
     if not values:
         return Decoded(no_rows(schema))
-    decoder = _Decoder(schema, read_schema(schema), fields_of(schema), growth)
+    decoder = _Decoder(schema, read_schema(schema), fields_of(schema), growth, fallbacks)
     decoded = decoder.at_once(values)
     if decoded is None and not are_objects(values):
         values = [value.strip(BLANKS) for value in values]
@@ -91,6 +109,7 @@ class _Decoder:
     read_as: pa.Schema | None
     columns: tuple[Field, ...]
     growth: Growth
+    fallbacks: Sequence[Mapping[str, str]]
 
     def at_once(self, values: Sequence[bytes]) -> Decoded | None:
         """Decode values of which all are good, or have new fields; None when there are bad ones."""
@@ -107,7 +126,7 @@ class _Decoder:
         ignored: Counter[str] = Counter()
         for start in range(0, len(values), _BLOCK_RECORDS):
             block = values[start : start + _BLOCK_RECORDS]
-            part = self.at_once(block) or self._record_by_record(block)
+            part = self.at_once(block) or self._record_by_record(block, self.fallbacks[start:])
             if part.new_fields is not None:
                 return part
             tables.append(part.table)
@@ -124,14 +143,14 @@ class _Decoder:
             return None
         return Decoded(no_rows(self.schema), [], new_fields=evidence)
 
-    def _record_by_record(self, values: Sequence[bytes]) -> Decoded:
+    def _record_by_record(self, values: Sequence[bytes], fallbacks: Sequence[Mapping[str, str]]) -> Decoded:
         fit = fit_record(self.schema, self.growth)
         bad: dict[int, BadValue] = {}
         unknown: list[bytes] = []
         good: list[tuple[int, dict[str, Any]]] = []
         for index, value in enumerate(values):
             try:
-                good.append((index, fit(parse_object(value))))
+                good.append((index, fit_or_fall_back(fit, parse_object(value), fallbacks[index : index + 1])))
             except NotAnObjectError as error:
                 bad[index] = BadValue(index, Phase.DECODE, error.field, str(error))
             except MisfitError as misfit:
@@ -167,8 +186,8 @@ class _Decoder:
         return self._build(values, good[:middle], tables) + self._build(values, good[middle:], tables)
 
     def _table_of(self, values: Sequence[bytes], good: list[tuple[int, dict[str, Any]]]) -> pa.Table | None:
-        # The reader refuses fields that are ignored and of two kinds.
-        if self.read_as is not None and not self.growth.ignores:
+        # The reader refuses fields that are ignored and of two kinds, and knows no column to fall back to.
+        if self.read_as is not None and not self.growth.ignores and not self.fallbacks:
             checked = [values[index] for index, _ in good]
             read = read_chunk(checked, self.schema, self.read_as, are_exact=True)
             return None if read is None or read.unknown else read.table

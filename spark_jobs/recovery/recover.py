@@ -69,8 +69,8 @@ def recover(pipeline: PipelineConfig, connections: Connections) -> RecoveryResul
     check_properties(table)
     recovery.finish_dead_letters(progress_of(table))
     unfinished = connections.txlog.unfinished(str(table.metadata.table_uuid), now_us=connections.now_us())
-    # A replay may be alive beside this; the next replay settles it, and no offset of a drain waits for it.
-    attempts = [a for a in unfinished if a.batch is None or a.batch.kind is not BatchKind.REPLAY]
+    # A replay or retype may be alive beside this; the next one settles it, and no drain waits for it.
+    attempts = [a for a in unfinished if a.batch is None or not a.batch.kind.is_fenced_by_epoch]
     return recovery.settle_all(attempts)
 
 

@@ -17,11 +17,12 @@ from spark_jobs.kafka.reader import RangeReader, open_reader
 from spark_jobs.lake.evolution import evolved_schema
 from spark_jobs.lake.row_filters import offsets_in, rows_in
 from spark_jobs.lake.tables import dead_letters_of, progress_of
+from spark_jobs.protocol.kept_columns import kept_names
 from spark_jobs.records.formats import format_of
 from spark_jobs.records.row_comparison import equal_values
 from spark_jobs.records.row_maker import NewFieldsSeen, RowMaker
 from spark_jobs.records.shape import Origin
-from spark_jobs.schema.additions import declared_additions, observed_additions
+from spark_jobs.schema.additions import check_declared, declared_additions, observed_additions
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.iceberg_types import known_fields
 from spark_jobs.schema.inference import evolve
@@ -97,6 +98,7 @@ def diff_replay(
     ``on_progress`` gets offsets done and in all. Raises ``RetryableError`` and ``ConfigError`` when the table
     or the topic cannot be read.
     """
+    check_declared(pipeline, plan.table)
     dead_letters = load_fresh(connections, dead_letters_of(pipeline.table))
     differ = _Differ(pipeline, plan.table, dead_letters)
     done = 0
@@ -116,7 +118,9 @@ class _Differ:
         self._table = table
         self._dead_letters = dead_letters
         self._schema = table.schema()
-        self._decoder = format_of(pipeline).decoder
+        progress = progress_of(table)
+        self._decoder = format_of(pipeline).decoder.keeping(progress.kept_columns, progress.generation)
+        self._not_compared = _NOT_COMPARED | kept_names(progress.kept_columns)
         self._additions: list[ColumnAddition] = []
         self._add_columns(declared_additions(pipeline, self._schema))
 
@@ -178,7 +182,7 @@ class _Differ:
         old_rows = held.take(np.searchsorted(before, both))
         new_rows = made.take(np.searchsorted(after, both))
         is_changed = np.zeros(len(both), dtype=bool)
-        for name in (name for name in new_rows.column_names if name not in _NOT_COMPARED):
+        for name in (name for name in new_rows.column_names if name not in self._not_compared):
             new = new_rows.column(name)
             old = (
                 old_rows.column(name)

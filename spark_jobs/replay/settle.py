@@ -46,7 +46,7 @@ def settle_left_replays(
 
 
 def _is_replay(attempt: Attempt) -> bool:
-    return attempt.batch is not None and attempt.batch.kind is BatchKind.REPLAY
+    return attempt.batch is not None and attempt.batch.kind.is_fenced_by_epoch
 
 
 def _give_up(

@@ -7,15 +7,24 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pyiceberg.types import IcebergType
 
-from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.config.settings import KeyFormat, PipelineConfig
+from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.schema.iceberg_types import declared_fields, iceberg_type, known_fields
+from spark_jobs.schema.iceberg_types import check_columns, declared_fields, iceberg_type, known_fields
 from spark_jobs.schema.inference import Addition, by_lower_case, name_clash
+from spark_jobs.schema.partitioning import partition_spec, partition_terms
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
 
 ColumnAddition: TypeAlias = tuple[tuple[str, ...], IcebergType]
+
+
+def check_declared(pipeline: PipelineConfig, table: Table) -> None:
+    """Raise ``ConfigError`` (``column-clash``) when the table has a column of another type than declared."""
+    is_binary = pipeline.key_format is KeyFormat.BINARY
+    check_columns(table, pipeline.columns, key_is_binary=is_binary, pipeline=pipeline.name)
 
 
 def declared_additions(pipeline: PipelineConfig, schema: Schema) -> list[ColumnAddition]:
@@ -36,6 +45,18 @@ def declared_additions(pipeline: PipelineConfig, schema: Schema) -> list[ColumnA
                 table=pipeline.table,
             )
     return [((field.name,), iceberg_type(field.type)) for field in missing]
+
+
+def partition_note(pipeline: PipelineConfig, table: Table) -> str | None:
+    """Return a sentence for a person when the table is partitioned otherwise than was declared."""
+    wanted = partition_terms(table.schema(), partition_spec(table.schema(), pipeline.partition_by))
+    there = partition_terms(table.schema(), table.spec())
+    if wanted == there:
+        return None
+    mend = mends.act("repartition", pipeline.name)
+    return (
+        f"partitioned by {', '.join(there) or 'nothing'}, declared {', '.join(wanted) or 'nothing'}: {mend}"
+    )
 
 
 def observed_additions(additions: Iterable[Addition]) -> list[ColumnAddition]:

@@ -11,6 +11,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StringType, StructType
 
 from spark_jobs.config.type_names import split_arguments
+from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.schema.inference import DeclaredType, Field, FieldType, ListOf, MapOf, Primitive, StructOf
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS, with_metadata_columns
@@ -81,11 +82,13 @@ def declared_type(text: str) -> IcebergType:
     return _read(text.strip(), lambda: next(ids))
 
 
-def check_columns(table: Table, declared: Mapping[str, str], *, key_is_binary: bool = False) -> None:
+def check_columns(
+    table: Table, declared: Mapping[str, str], *, key_is_binary: bool = False, pipeline: str = "PIPELINE"
+) -> None:
     """Return when the table has Sluice's columns, and the declared ones where it has them, with these types.
 
     A struct may have more fields than were declared, at any depth: records brought them. Raises
-    ``ConfigError`` naming the types that clash.
+    ``ConfigError`` naming the types that clash, and what changes a column's.
     """
     ours = with_metadata_columns(Schema(), key_is_binary=key_is_binary)
     expected = {name: ours.find_type(name) for name in METADATA_COLUMNS}
@@ -93,18 +96,18 @@ def check_columns(table: Table, declared: Mapping[str, str], *, key_is_binary: b
     there = {field.name: field.field_type for field in table.schema().fields}
     for name, kind in expected.items():
         if name in METADATA_COLUMNS and name not in there:
-            raise _clash(table, f"the table has no column {name}, which Sluice writes as {_shape(kind)}")
+            message = f"the table has no column {name}, which Sluice writes as {type_text(kind)}"
+            raise _clash(table, message, "Give the pipeline another `table`.")
         if name in there and not _holds(there[name], kind):
-            raise _clash(table, f"column {name} is {_shape(there[name])}, not {_shape(kind)}")
+            message = f"column {name} is {type_text(there[name])}, not {type_text(kind)}"
+            mend = mends.act("retype", pipeline, name, f"'{type_text(kind)}'")
+            other = "Give the pipeline another `table`."
+            hint = f"Make the declared type the table's own, or change the column's: {mend}."
+            raise _clash(table, message, hint if name in declared else other)
 
 
-def _clash(table: Table, message: str) -> ConfigError:
-    return ConfigError(
-        message,
-        code="column-clash",
-        hint="Make the declared type the table's own, or give the pipeline another `table`.",
-        table=".".join(table.name()),
-    )
+def _clash(table: Table, message: str, hint: str) -> ConfigError:
+    return ConfigError(message, code="column-clash", hint=hint, table=".".join(table.name()))
 
 
 def _holds(there: IcebergType, declared: IcebergType) -> bool:
@@ -115,19 +118,19 @@ def _holds(there: IcebergType, declared: IcebergType) -> bool:
     if isinstance(there, ListType) and isinstance(declared, ListType):
         return _holds(there.element_type, declared.element_type)
     if isinstance(there, MapType) and isinstance(declared, MapType):
-        is_same_key = _shape(there.key_type) == _shape(declared.key_type)
+        is_same_key = type_text(there.key_type) == type_text(declared.key_type)
         return is_same_key and _holds(there.value_type, declared.value_type)
-    return _shape(there) == _shape(declared)
+    return type_text(there) == type_text(declared)
 
 
-def _shape(kind: IcebergType) -> str:
+def type_text(kind: IcebergType) -> str:
     """Return the type as declared in a configuration: names and types without field ids."""
     if isinstance(kind, StructType):
-        return f"struct<{', '.join(f'{field.name}: {_shape(field.field_type)}' for field in kind.fields)}>"
+        return f"struct<{', '.join(f'{field.name}: {type_text(field.field_type)}' for field in kind.fields)}>"
     if isinstance(kind, ListType):
-        return f"list<{_shape(kind.element_type)}>"
+        return f"list<{type_text(kind.element_type)}>"
     if isinstance(kind, MapType):
-        return f"map<{_shape(kind.key_type)}, {_shape(kind.value_type)}>"
+        return f"map<{type_text(kind.key_type)}, {type_text(kind.value_type)}>"
     return str(kind)
 
 

@@ -59,6 +59,11 @@ def partition_spec(schema: Schema, partition_by: Sequence[str]) -> PartitionSpec
     return PartitionSpec(*fields)
 
 
+def partition_terms(schema: Schema, spec: PartitionSpec) -> tuple[str, ...]:
+    """Return what the spec says of columns, for people and to compare: ``day(at)``, ``bucket[16](id)``."""
+    return tuple(f"{each.transform}({schema.find_column_name(each.source_id)})" for each in spec.fields)
+
+
 def _parse(text: str) -> PartitionTerm:
     try:
         return parse_partition_term(text)

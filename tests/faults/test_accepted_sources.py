@@ -9,9 +9,10 @@ import pytest
 from prove.lab.kafka_server import KafkaBroker, Record, start_test_kafka
 from prove.lab.pipeline_lab import configure, orders, progress
 from servers.process import ServerFolder
-from spark_jobs.acts.accept_source import SourceComparison, accept_source, compare_source, settle_source
+from spark_jobs.acts.accept_source import SourceComparison, accept_source, compare_source
 from spark_jobs.acts.held import publish
 from spark_jobs.acts.pause import pause, resume
+from spark_jobs.acts.settle import settle
 from spark_jobs.config.start import Start
 from spark_jobs.protocol.errors import BatchHeld, ConfigError, SourceChanged
 from tests.support.new_lab import DEAD_LETTERS
@@ -76,10 +77,10 @@ def test_a_verified_batch_of_the_topic_that_is_gone_comes_in_before_the_next_gen
     with lab.connections() as connections:
         pause(lab.pipeline, connections, reason="the broker moves")
         with pytest.raises(ConfigError) as refused:
-            settle_source(lab.pipeline, connections)
+            settle(lab.pipeline, connections, then="accept")
         assert refused.value.code == "paused"
         resume(lab.pipeline, connections, reason="it has moved")
-        settle_source(lab.pipeline, connections)
+        settle(lab.pipeline, connections, then="accept")
     assert not _accept(lab).continues
     lab.drain()
     assert sorted(lab.rows()["id"].to_pylist()) == [*range(30), *range(100, 105)]
@@ -96,9 +97,9 @@ def test_a_held_batch_of_the_topic_that_is_gone_is_decided_on_first(new_lab: New
     _make_anew(new_lab, lab)
     with lab.connections() as connections:
         with pytest.raises(BatchHeld):
-            settle_source(lab.pipeline, connections)
+            settle(lab.pipeline, connections, then="accept")
         publish(lab.pipeline, connections, reason="a sale")
-        settle_source(lab.pipeline, connections)
+        settle(lab.pipeline, connections, then="accept")
     assert lab.rows().num_rows == 15
 
 

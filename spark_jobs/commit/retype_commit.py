@@ -1,0 +1,116 @@
+"""The commits of a column's change of type: the new column, then each file's rows with values in it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from spark_jobs.commit.anchor import check_anchor
+from spark_jobs.commit.batch_commit import BatchIntent, overtaken
+from spark_jobs.commit.dead_letter_commit import commit_dead_letters
+from spark_jobs.commit.replace import MAX_OPEN_FILES, ROW_GROUP_BYTES, refuse_equality_deletes
+from spark_jobs.commit.swap import stage, stage_change
+from spark_jobs.lake.data_files import to_data_file
+from spark_jobs.lake.file_rows import rows_of_file
+from spark_jobs.lake.parquet_writer import SplitWriter
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol.commit_summary import batch_summary
+from spark_jobs.protocol.errors import CommitConflict
+from spark_jobs.protocol.fences import may_replay
+from spark_jobs.storage.errors import storage_error
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.table import FileScanTask, Table
+    from pyiceberg.table.update.snapshot import UpdateSnapshot
+
+    from spark_jobs.commit.landing import CatalogAccess
+    from spark_jobs.commit.swap import Change, Swap
+    from spark_jobs.protocol.batch import WrittenFile
+    from spark_jobs.protocol.progress import Progress
+
+
+@dataclass(frozen=True)
+class TableChange(BatchIntent):
+    """A change of columns or partitioning, with an empty snapshot; both are asked of the table as it is.
+
+    It fences drains and replays that were planned before, adoption too: their files are of the table before.
+    """
+
+    change: Callable[[Table], tuple[Change, Progress]]
+    summary: Mapping[str, str]
+    fail_point: ClassVar[str] = "change"
+
+    def stage(self, table: Table, connections: CatalogAccess) -> Swap:
+        """Stage it on the table just loaded."""
+        check_anchor(table)
+        commit_dead_letters(connections, self.identifier, progress_of(table), self.summary)
+        change, progress = self.change(table)
+        paid = replace(progress.fenced(), pending_dead_letters=None)
+        summary = {**self.summary, **batch_summary(self.batch)}
+        return stage_change(table, change, paid.recorded(self.attempt), summary)
+
+
+@dataclass(frozen=True)
+class RetypeFileCommit(BatchIntent):
+    """One data file's rows, each as ``retyped`` makes it, in the place of the file; none is added or lost.
+
+    Staging raises ``CommitConflict`` when the file is not the table's any more, or a replay or a rollback
+    came since: plan again.
+    """
+
+    path: str
+    retyped: Callable[[pa.Table], pa.Table]
+    summary: Mapping[str, str]
+    fail_point: ClassVar[str] = "retype"
+    _written: list[WrittenFile] = field(default_factory=list)
+
+    def stage(self, table: Table, connections: CatalogAccess) -> Swap:  # noqa: ARG002  (of Intent)
+        """Stage it on the table just loaded; what was written for an earlier try is used again."""
+        progress = progress_of(table)
+        if not may_replay(progress, self.batch):
+            raise overtaken(self.batch, progress)
+        check_anchor(table)
+        refuse_equality_deletes(table)
+        task = next((each for each in table.scan().plan_files() if each.file.file_path == self.path), None)
+        if task is None:
+            raise CommitConflict(
+                "the file is not the table's any more",
+                code="file-gone",
+                hint="It was merged or replaced meanwhile: run it again, which goes on where this ended.",
+                table=self.identifier,
+                file=self.path,
+            )
+        if not self._written:
+            self._written.extend(self._write(table, task))
+
+        def overwrite(update: UpdateSnapshot) -> int:
+            with update.overwrite() as producer:
+                producer.delete_data_file(task.file)
+                for file in self._written:
+                    producer.append_data_file(to_data_file(file, table.metadata))
+            return producer.snapshot_id
+
+        recorded = progress.recorded(self.attempt)
+        return stage(table, overwrite, recorded, {**self.summary, **batch_summary(self.batch)})
+
+    def _write(self, table: Table, task: FileScanTask) -> list[WrittenFile]:
+        writer = SplitWriter(
+            table.metadata,
+            table.io,
+            file_prefix=f"{self.attempt}-{uuid.uuid4().hex[:8]}",
+            row_group_bytes=ROW_GROUP_BYTES,
+            max_open_files=MAX_OPEN_FILES,
+        )
+        try:
+            for rows in rows_of_file(table.io, task, table.schema()):
+                writer.write(self.retyped(rows))
+            return writer.close()
+        except OSError as error:
+            writer.abort()
+            raise storage_error(error, "reading a data file", file=self.path) from error
+        except BaseException:
+            writer.abort()
+            raise

@@ -1,0 +1,1 @@
+"""A table's columns and partitioning changed, beside the live flow."""

@@ -1,0 +1,82 @@
+"""Partitioning a table as ``partition_by`` says by now: what is written from then on; older files stay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from spark_jobs.acts.act import batch_of_act, land_act, summary_of_act
+from spark_jobs.acts.settle import settle
+from spark_jobs.commit.retype_commit import TableChange
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.connections.tables import load_drained
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol.batch import BatchKind
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.replay.settle import settle_left_replays
+from spark_jobs.schema.partitioning import partition_spec, partition_terms
+
+if TYPE_CHECKING:
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table, Transaction
+
+    from spark_jobs.commit.swap import Change
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.protocol.progress import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Repartitioned:
+    """The terms of partitioning, in words, before and since."""
+
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    snapshot_id: int
+
+
+def repartition(pipeline: PipelineConfig, connections: Connections, *, reason: str) -> Repartitioned:
+    """Give the table the partitioning that is declared; compaction brings older files over by and by.
+
+    Beside live drains, whose batches in flight are read again. Raises ``ConfigError`` where it is declared so
+    already or a term does not fit, ``BatchHeld`` while a batch waits for an operator, and what a commit does.
+    """
+    table = load_drained(pipeline, connections)
+    before, after = _terms(pipeline, table)
+    settle(pipeline, connections, then="repartition")
+    settle_left_replays(pipeline, connections)
+
+    def change(table: Table) -> tuple[Change, Progress]:
+        _terms(pipeline, table)
+        wanted = partition_spec(table.schema(), pipeline.partition_by)
+        return partial(_exchange, table.schema(), table.spec(), wanted), progress_of(table)
+
+    batch = batch_of_act(pipeline.name, table, connections, BatchKind.REPARTITION)
+    intent = TableChange(batch, change, summary_of_act(connections, reason))
+    return Repartitioned(before, after, land_act(connections, table, intent, reason).snapshot_id)
+
+
+def _exchange(schema: Schema, there: PartitionSpec, wanted: PartitionSpec, transaction: Transaction) -> None:
+    with transaction.update_spec() as update:
+        for field in there.fields:
+            update.remove_field(field.name)
+        for field in wanted.fields:
+            column = schema.find_column_name(field.source_id)
+            update.add_field(column or "", field.transform, field.name)
+
+
+def _terms(pipeline: PipelineConfig, table: Table) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the terms before and after; raises ``ConfigError`` when they are the same."""
+    schema = table.schema()
+    wanted = partition_terms(schema, partition_spec(schema, pipeline.partition_by))
+    there = partition_terms(schema, table.spec())
+    if wanted == there:
+        raise ConfigError(
+            f"the table is partitioned by {', '.join(there) or 'nothing'} already, as declared",
+            code="cannot-repartition",
+            hint="Change partition_by in sluice.yaml first.",
+            pipeline=pipeline.name,
+            table=pipeline.table,
+        )
+    return there, wanted

@@ -1,0 +1,279 @@
+"""A column in another type: its values anew from Kafka, or from the old column where Kafka has none.
+
+One commit renames the old column and adds the new one; replays of what Kafka holds fill it, then one commit a
+data file the rest. A value that does not fit leaves its row: null in the new column, as it was in the old.
+Killed anywhere, the same command goes on: the table says what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.expressions import And, Not
+
+from spark_jobs.acts.act import act, batch_of_act, land_act, summary_of_act
+from spark_jobs.acts.settle import settle
+from spark_jobs.commit.anchor import check_properties
+from spark_jobs.commit.retype_commit import RetypeFileCommit, TableChange
+from spark_jobs.config.problems import UnreadableValueError
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.config.type_names import check_type_name
+from spark_jobs.connections.tables import load_drained
+from spark_jobs.lake.file_rows import ALWAYS_TRUE, rows_of_file
+from spark_jobs.lake.row_filters import is_null
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol import mends
+from spark_jobs.protocol.batch import BatchKind
+from spark_jobs.protocol.errors import CommitConflict, ConfigError, OffsetsUnavailable
+from spark_jobs.protocol.kept_columns import KeptColumn, unfinished
+from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.source import check_identity
+from spark_jobs.records.conversion import refit
+from spark_jobs.replay.ranges import cut_into_batches
+from spark_jobs.replay.replay import replay
+from spark_jobs.replay.settle import settle_left_replays
+from spark_jobs.schema.iceberg_types import declared_type, type_text
+from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
+
+if TYPE_CHECKING:
+    from pyiceberg.table import FileScanTask, Table, Transaction
+
+    from spark_jobs.commit.swap import Change
+    from spark_jobs.connections.connect import Connections
+
+# Says in words what was done, after each replayed batch and each file.
+OnProgress: TypeAlias = "Callable[[str], None]"
+
+# A file may be merged away under the command; an upkeep that never lets it through is told.
+_MAX_CONFLICTS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Retyped:
+    """``replayed`` offsets were read again, ``files`` made anew; ``left`` rows fit only ``kept``."""
+
+    column: str
+    kept: str
+    replayed: int
+    files: int
+    left: int
+
+
+def retype(
+    pipeline: PipelineConfig,
+    connections: Connections,
+    column: str,
+    type_name: str,
+    *,
+    reason: str,
+    on_progress: OnProgress = lambda _: None,
+) -> Retyped:
+    """Give a top-level column of the records' another type, and go on with a change that was cut off.
+
+    Beside live drains, whose batches in flight are read again. Raises ``ConfigError`` (``cannot-retype``),
+    ``BatchHeld`` while a batch waits for an operator, and what replays and commits raise; run it again then.
+    """
+    settle_left_replays(pipeline, connections)
+    kept = _begin(pipeline, connections, column, _spelled(type_name), reason)
+    replayed = _replay(pipeline, connections, kept, reason, on_progress)
+    files = _refill(pipeline, connections, kept, reason, on_progress)
+    table = load_drained(pipeline, connections)
+    act(pipeline.name, table, connections, BatchKind.RETYPE, reason=reason, change=partial(_done, kept))
+    left = sum(len(rows) for task in _tasks(table, kept) for rows in _waiting_rows(table, task, kept))
+    return Retyped(column, kept.kept, replayed, files, left)
+
+
+def _begin(
+    pipeline: PipelineConfig, connections: Connections, column: str, type_name: str, reason: str
+) -> KeptColumn:
+    """Return what to do: what an earlier command began, or what one commit begins now."""
+    table = load_drained(pipeline, connections)
+    check_properties(table)
+    waiting = unfinished(progress_of(table).kept_columns)
+    if waiting is not None and (waiting.column, type_name) == (column, _type_of(table, column)):
+        return waiting
+    _refuse(pipeline, table, column, type_name, waiting)
+    source = connections.admin.source_state(pipeline.topic)
+    check_identity(progress_of(table), source, table=pipeline.table)
+    settle(pipeline, connections, then="retype")
+
+    def change(table: Table) -> tuple[Change, Progress]:
+        progress = progress_of(table)
+        _refuse(pipeline, table, column, type_name, unfinished(progress.kept_columns))
+        until = progress.next_offsets
+        starts = {p: max(progress.starts.get(p, 0), source.low.get(p, end)) for p, end in until.items()}
+        kept = KeptColumn(column, _kept_name(table, column), progress.generation, until, starts)
+        changed = replace(progress, kept_columns=(*progress.kept_columns, kept))
+        return partial(_exchange, kept=kept, type_name=type_name), changed
+
+    table = load_drained(pipeline, connections)
+    batch = batch_of_act(pipeline.name, table, connections, BatchKind.RETYPE)
+    intent = TableChange(batch, change, summary_of_act(connections, reason))
+    return land_act(connections, table, intent, reason).progress.kept_columns[-1]
+
+
+def _exchange(transaction: Transaction, *, kept: KeptColumn, type_name: str) -> None:
+    # Two updates: within one, PyIceberg still takes the renamed column's name for taken.
+    with transaction.update_schema() as update:
+        update.rename_column(kept.column, kept.kept)
+    with transaction.update_schema() as update:
+        update.add_column(kept.column, declared_type(type_name))
+        update.move_before(kept.column, kept.kept)
+
+
+def _replay(
+    pipeline: PipelineConfig,
+    connections: Connections,
+    kept: KeptColumn,
+    reason: str,
+    on_progress: OnProgress,
+) -> int:
+    """Replay what Kafka still holds, in order; a batch that would lose rows is left to the old column."""
+    source = connections.admin.source_state(pipeline.topic)
+    ranges = kept.left(source.low)
+    done, total = 0, sum(map(len, ranges))
+    for part in cut_into_batches(ranges, pipeline.max_batch_records):
+        try:
+            replay(pipeline, connections, tuple(part), reason=reason)
+        except OffsetsUnavailable as error:
+            if error.code not in {"replay-would-lose", "replay-range-gone"}:
+                raise
+        else:
+            done += part.records
+            on_progress(f"{done:,} of {total:,} offsets read again")
+    return done
+
+
+def _refill(
+    pipeline: PipelineConfig,
+    connections: Connections,
+    kept: KeptColumn,
+    reason: str,
+    on_progress: OnProgress,
+) -> int:
+    """Fill the new column from the old one where no record did, file by file; return how many files."""
+    done = conflicts = 0
+    seen = set[str]()
+    while True:
+        table = load_drained(pipeline, connections)
+        tasks = [each for each in _tasks(table, kept) if each.file.file_path not in seen]
+        if not tasks:
+            return done
+        try:
+            for task in tasks:
+                if any(_gains(rows, kept) for rows in _waiting_rows(table, task, kept)):
+                    _refill_file(pipeline, connections, task.file.file_path, kept, reason)
+                    done += 1
+                seen.add(task.file.file_path)
+                on_progress(f"{done:,} files made anew")
+        except CommitConflict:
+            conflicts += 1
+            if conflicts > _MAX_CONFLICTS:
+                raise
+            settle_left_replays(pipeline, connections)
+
+
+def _refill_file(
+    pipeline: PipelineConfig, connections: Connections, path: str, kept: KeptColumn, reason: str
+) -> None:
+    table = load_drained(pipeline, connections)
+    batch = batch_of_act(pipeline.name, table, connections, BatchKind.RETYPE)
+    retyped = partial(_refitted, kept=kept)
+    intent = RetypeFileCommit(batch, path, retyped, summary_of_act(connections, reason))
+    land_act(connections, table, intent, reason)
+
+
+def _tasks(table: Table, kept: KeptColumn) -> list[FileScanTask]:
+    """Return the files that may have rows with a value in the kept column alone."""
+    fields = (table.schema().find_field(name) for name in (kept.column, kept.kept))
+    is_counted = all(each.field_type.is_primitive for each in fields)
+    waiting = And(is_null(kept.column), Not(is_null(kept.kept))) if is_counted else ALWAYS_TRUE
+    return list(table.scan(waiting).plan_files())
+
+
+def _waiting_rows(table: Table, task: FileScanTask, kept: KeptColumn) -> list[pa.Table]:
+    schema = table.schema().select(kept.column, kept.kept)
+    return [rows.filter(_is_waiting(rows, kept)) for rows in rows_of_file(table.io, task, schema)]
+
+
+def _is_waiting(rows: pa.Table, kept: KeptColumn) -> pa.ChunkedArray:
+    return pc.and_(pc.is_null(rows.column(kept.column)), pc.is_valid(rows.column(kept.kept)))
+
+
+def _gains(rows: pa.Table, kept: KeptColumn) -> bool:
+    return bool(_refitted(rows, kept=kept).column(kept.column).null_count < len(rows))
+
+
+def _refitted(rows: pa.Table, *, kept: KeptColumn) -> pa.Table:
+    """Return the rows with what fits of the kept column in the new one, and there alone."""
+    at, was = rows.schema.get_field_index(kept.column), rows.schema.get_field_index(kept.kept)
+    before, fitted = rows.column(was), refit(rows.column(was), rows.schema.field(at).type)
+    moved = np.asarray(pc.and_(_is_waiting(rows, kept), fitted.is_valid()))
+    own = np.arange(len(rows))
+    # Taken by position: Arrow chooses between values of two columns for few types only.
+    both = pa.chunked_array([*rows.column(at).chunks, fitted])
+    filled = both.take(pa.array(np.where(moved, own + len(rows), own)))
+    rest = before.take(pa.array(own, mask=moved))
+    return rows.set_column(at, rows.schema.field(at), filled).set_column(was, rows.schema.field(was), rest)
+
+
+def _done(kept: KeptColumn, progress: Progress) -> Progress:
+    columns = (each.done() if each.kept == kept.kept else each for each in progress.kept_columns)
+    return replace(progress, kept_columns=tuple(columns))
+
+
+def _kept_name(table: Table, column: str) -> str:
+    """Return a name that no column has and hardly a record's field will."""
+    kind = str(table.schema().find_type(column)).partition("<")[0].partition("(")[0]
+    names, name, number = set(table.schema().column_names), f"_{column}_was_{kind}", 2
+    while name in names:
+        name, number = f"_{column}_was_{kind}_{number}", number + 1
+    return name
+
+
+def _spelled(type_name: str) -> str:
+    try:
+        check_type_name(type_name)
+    except UnreadableValueError as error:
+        raise ConfigError(
+            str(error), code="cannot-retype", hint="Name an Iceberg type: long, 'decimal(38,0)', timestamptz."
+        ) from error
+    return type_text(declared_type(type_name))
+
+
+def _type_of(table: Table, column: str) -> str:
+    return type_text(table.schema().find_type(column))
+
+
+def _refuse(
+    pipeline: PipelineConfig, table: Table, column: str, type_name: str, waiting: KeptColumn | None
+) -> None:
+    """Raise ``ConfigError`` where the column cannot be given the type."""
+    columns = {field.name: field for field in table.schema().fields}
+    kept = {each.kept for each in progress_of(table).kept_columns}
+    changeable = [name for name in columns if name not in METADATA_COLUMNS and name not in kept]
+    declared = pipeline.columns.get(column)
+    if waiting is not None:
+        message = f"the change of {waiting.column} to {_type_of(table, waiting.column)} is not finished"
+        mend = mends.act("retype", pipeline.name, waiting.column, f"'{_type_of(table, waiting.column)}'")
+        hint = f"Finish it first: {mend}."
+    elif column not in changeable:
+        message = f"{column} is no column whose type can be changed"
+        hint = f"There are: {', '.join(changeable)}. A field inside a struct changes with its whole column."
+    elif _type_of(table, column) == type_name:
+        message, hint = f"column {column} is {type_name} already", "There is nothing to do."
+    elif declared is not None and type_text(declared_type(declared)) != type_name:
+        message = f"sluice.yaml declares {column} as {declared}"
+        hint = "Declare the type it is to have: drains are refused while the two differ."
+    elif any(field.source_id == columns[column].field_id for field in table.spec().fields):
+        message = f"the table is partitioned by {column}"
+        hint = f"Change partition_by first, then: {mends.act('repartition', pipeline.name)}."
+    else:
+        return
+    raise ConfigError(message, code="cannot-retype", hint=hint, pipeline=pipeline.name, table=pipeline.table)

@@ -1,0 +1,55 @@
+"""Which records a change of type still has to read again, and what becomes of those that do not fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_jobs.protocol.kept_columns import KeptColumn, kept_at, unfinished
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+
+KEPT = KeptColumn("id", "_id_was_double", 1, {0: 100, 1: 50}, {0: 0, 1: 20})
+
+
+def _replayed(kept: KeptColumn, start: int, end: int, *, generation: int = 1) -> dict[int, int]:
+    return kept.replayed(generation, OffsetRanges.of([OffsetRange(0, start, end)])).next_offsets
+
+
+def test_what_kafka_holds_is_left_to_be_read() -> None:
+    """From where it stands, or from Kafka's first offset, up to where the table stood; no empty ranges."""
+    assert KEPT.left({0: 30, 1: 0}) == (OffsetRange(0, 30, 100), OffsetRange(1, 20, 50))
+    assert KEPT.left({0: 100, 1: 60}) == ()
+    assert KEPT.left({1: 0}) == (OffsetRange(1, 20, 50),)
+
+
+@pytest.mark.parametrize(("start", "end", "stands_at"), [(0, 40, 40), (10, 40, 0), (0, 0, 0), (0, 200, 200)])
+def test_a_replay_moves_it_on_where_it_leaves_no_hole(start: int, end: int, stands_at: int) -> None:
+    """One that begins past the next offset does not: what lies between is still to be done."""
+    assert _replayed(KEPT, start, end) == {0: stands_at, 1: 20}
+
+
+def test_a_replay_of_another_generation_moves_nothing() -> None:
+    """Its offsets are those of other records."""
+    assert _replayed(KEPT, 0, 40, generation=2) == KEPT.next_offsets
+
+
+@given(st.lists(st.tuples(st.integers(0, 100), st.integers(1, 60))))
+def test_it_is_never_past_what_was_replayed_from_its_start_on(cuts: list[tuple[int, int]]) -> None:
+    """Whatever order replays land in, each offset below the next one was in one of them."""
+    kept, seen = KEPT, set[int]()
+    for start, length in cuts:
+        kept = kept.replayed(1, OffsetRanges.of([OffsetRange(0, start, start + length)]))
+        seen |= set(range(start, start + length))
+    assert set(range(kept.next_offsets[0])) <= seen
+
+
+def test_records_from_before_the_change_fall_back_for_good() -> None:
+    """By partition and generation; also once nothing is left to do, since they may be replayed again."""
+    done = replace(KEPT.done(), column="at", kept="_at_was_string")
+    assert kept_at([KEPT, done], 1, 0) == (("id", "_id_was_double", 100), ("at", "_at_was_string", 100))
+    assert kept_at([KEPT], 2, 0) == kept_at([KEPT], 1, 7) == ()
+    assert unfinished([done]) is None
+    assert unfinished([done, KEPT]) == KEPT
