@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from spark_jobs.protocol import mends
+
 
 @dataclass(frozen=True, slots=True)
 class RoundedColumn:
@@ -16,7 +18,9 @@ class RoundedColumn:
 
     def mend(self, pipeline: str) -> str:
         """Return what makes the column exact."""
-        return f'a new table for {pipeline} with columns: {{{self.column}: "{self.exact_type}"}}'
+        if "." in self.column:
+            return f'a new table for {pipeline} with columns: {{{self.column}: "{self.exact_type}"}}'
+        return mends.act("retype", pipeline, self.column, f"'{self.exact_type}'")
 
 
 def merged(found: Iterable[RoundedColumn]) -> tuple[RoundedColumn, ...]:

@@ -36,7 +36,7 @@ def test_preview_shows_types_partitions_and_dead_letters(
     kafka.produce(
         topic_name,
         [Record(b'{"big": 9007199254740993, "at": "2026-01-01T00:00:00Z"}')] * 2
-        + [Record(b'{"big": 1.5, "at": ""}')],
+        + [Record(b'{"big": 1.5, "at": "2026-01-01T00:00:00Z"}')],
     )
     config = configuration(
         tmp_path, kafka, topic_name, "    partition_by: [day(at)]\n    columns: {id: long}\n"

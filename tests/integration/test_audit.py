@@ -121,7 +121,7 @@ def test_integers_that_versions_before_rounded_are_a_finding_of_their_own(new_la
     found = lab.audit()
     assert (found.missing, found.differing, found.rounded, found.examples) == (0, 0, 1, ("rounded 0:1",))
     (column,) = found.rounded_columns
-    assert column.mend("orders") == 'a new table for orders with columns: {id: "long"}'
+    assert column.mend("orders") == "./sluice retype orders id 'long' --reason '...'"
     assert not found.is_clean
 
 

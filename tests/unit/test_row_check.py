@@ -135,7 +135,7 @@ def test_a_rounded_integer_names_its_column_and_the_type_that_holds_it() -> None
     }
     every = merged(RoundedColumn("id", kind, 1) for kind in ("long", "decimal(38,0)", "long"))
     assert every == (RoundedColumn("id", "decimal(38,0)", 3),)
-    assert every[0].mend("orders") == 'a new table for orders with columns: {id: "decimal(38,0)"}'
+    assert every[0].mend("orders") == "./sluice retype orders id 'decimal(38,0)' --reason '...'"
 
 
 @pytest.mark.parametrize(

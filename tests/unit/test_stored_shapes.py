@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 from spark_jobs.protocol.batch import Balance, Pause, WrittenFile
+from spark_jobs.protocol.kept_columns import KeptColumn
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
 from spark_jobs.protocol.progress import (
     CommitRecord,
@@ -109,6 +110,7 @@ def test_a_tables_progress_is_written_and_read_as_ever() -> None:
         rollbacks=8,
         leader_epochs={10: (4, 1), 2: (9, 3)},
         last_drain_offsets=CommitRecord("a", ranges),
+        kept_columns=(KeptColumn("id", "_id_was_double", 1, {2: 9}, {2: 5}),),
     )
     first = {
         "sluice.format-version": "1",
@@ -130,6 +132,8 @@ def test_a_tables_progress_is_written_and_read_as_ever() -> None:
         "sluice.rollbacks": "8",
         "sluice.leader-epochs": '{"2":[9,3],"10":[4,1]}',
         "sluice.last-drain-offsets": '["a",{"2":5,"10":0},{"2":9,"10":4}]',
+        "sluice.kept-columns": '[{"column":"id","generation":1,"is_done":false,"kept":"_id_was_double",'
+        '"next_offsets":{"2":5},"until":{"2":9}}]',
     }
     assert progress.to_properties() == first | later
     assert progress_from_properties(first | later, table="a.b") == progress
@@ -139,6 +143,7 @@ def test_a_tables_progress_is_written_and_read_as_ever() -> None:
         "sluice.last-commits": "[]",
         "sluice.starts": "{}",
         "sluice.skipped": "[]",
+        "sluice.kept-columns": "[]",
         "sluice.leader-epochs": "{}",
         **dict.fromkeys(
             (
