@@ -18,6 +18,7 @@ from orchestration.pools import announce_pools
 from orchestration.run_requests import RunHistory
 from orchestration.triggers import Backlog, should_drain, state_key, uncompacted_files
 from resources.sluice import Sluice
+from spark_jobs.config.secrets import scrub
 from spark_jobs.drain.planning import bytes_per_record
 from spark_jobs.monitoring.survey import Problem, Surveyed
 from spark_jobs.protocol import mends
@@ -41,7 +42,7 @@ def backlog_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluic
     looks = sluice.surveyor.survey()
     now = time.time()
     history = RunHistory(context.instance, drain_job.name, now)
-    problems = {look.pipeline.name: str(look.error) for look in looks if isinstance(look, Problem)}
+    problems = {look.pipeline.name: scrub(str(look.error)) for look in looks if isinstance(look, Problem)}
     problems |= {look.pipeline.name: why for look in looks if (why := _pause(look)) is not None}
     requests = []
     for look in looks:

@@ -24,6 +24,7 @@ from orchestration.run_requests import RunHistory
 from orchestration.triggers import state_key
 from resources.sluice import Sluice
 from spark_jobs.books.entries import is_due
+from spark_jobs.config.secrets import scrub
 from spark_jobs.monitoring.survey import Problem
 from spark_jobs.monitoring.upkeep_survey import UpkeepState
 from spark_jobs.txlog.states import is_held
@@ -62,7 +63,9 @@ def upkeep_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice
     cursor = json.dumps(known | since, sort_keys=True)
     if requests:
         return SensorResult(run_requests=requests, cursor=cursor)
-    reasons = "; ".join(f"{look.pipeline.name}: {look.error}" for look in looks if isinstance(look, Problem))
+    reasons = "; ".join(
+        f"{look.pipeline.name}: {scrub(str(look.error))}" for look in looks if isinstance(look, Problem)
+    )
     return SensorResult(skip_reason=reasons or "Nothing is due, nothing unfinished.", cursor=cursor)
 
 

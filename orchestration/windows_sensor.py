@@ -14,6 +14,7 @@ from dagster import (
 
 from assets.replays import windows_of
 from resources.sluice import Sluice
+from spark_jobs.config.secrets import scrub
 from spark_jobs.monitoring.survey import Problem
 from spark_jobs.replay.ranges import window_keys
 
@@ -35,7 +36,7 @@ def windows_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluic
     problems = []
     for look in sluice.surveyor.survey():
         if isinstance(look, Problem):
-            problems.append(f"{look.pipeline.name}: {look.error}")
+            problems.append(f"{look.pipeline.name}: {scrub(str(look.error))}")
         elif look.table is not None:
             name = windows_of(look.pipeline).name or ""
             replayable = window_keys(look.source, look.table.progress.next_offsets)

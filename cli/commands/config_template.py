@@ -84,5 +84,6 @@ defaults:
 {pipelines}
 
 # Team files, each with pipelines of its own; a bad one does not stop the others.
-# include: [teams/*.yaml]
+# Their webhooks use only what is lent here.
+# include: [{{files: teams/*.yaml, secrets: [A_HOOK], webhook_hosts: [hooks.example.com]}}]
 """

@@ -207,7 +207,12 @@ _TEAM_FILES = """## Team files
 
 Each file that `include` finds holds `pipelines` and, if wanted, `defaults` of its own, nothing else. A
 file with a mistake, or with a pipeline or table that another file named before it has, is left out as a
-whole; all other files' pipelines go on. `./sluice validate` and `status` show what was left out and why."""
+whole; all other files' pipelines go on. `./sluice validate` and `status` show what was left out and why.
+
+A team file gets only what the main file lends it:
+`include: [{files: teams/*.yaml, secrets: [A_HOOK], webhook_hosts: [hooks.example.com]}]`. Its webhooks
+may name those secrets and go to those hosts, by https unless the host is lent as `http://host`; a webhook
+that is one lent secret goes where that says. A plain glob lends nothing."""
 
 _SECRETS = """## Secrets
 

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from spark_jobs.config.build import ConfigReading, build_config
+from spark_jobs.config.lending import Lent, check_borrowed
 from spark_jobs.config.problems import ConfigProblem, Document, in_order
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.config.templates import expand
@@ -125,20 +126,23 @@ def _read(file: Path) -> tuple[Document | None, list[ConfigProblem]]:
 def _read_teams(main: Document, folder: Path) -> tuple[list[Document], list[ConfigProblem]]:
     documents, problems = [], []
     files, missing = _team_files(main, folder)
-    for file in files:
+    for file, lent in files.items():
         document, mistakes = _read(file)
+        if document is not None:
+            mistakes += map(document.locate, check_borrowed(document, lent))
         if document is not None and not mistakes:
             documents.append(document)
         problems += mistakes
     return documents, [*missing, *problems]
 
 
-def _team_files(main: Document, folder: Path) -> tuple[list[Path], list[ConfigProblem]]:
-    """In the order of ``include``, each glob's files by name; a file named twice is read once."""
-    found: dict[Path, None] = {}
+def _team_files(main: Document, folder: Path) -> tuple[dict[Path, Lent], list[ConfigProblem]]:
+    """In the order of ``include``, each glob's files by name; a file named twice has what both lend."""
+    found: dict[Path, Lent] = {}
     missing = []
     include = main.content.get("include") or []
-    for index, pattern in enumerate([include] if isinstance(include, str) else include):
+    for index, entry in enumerate(include if isinstance(include, list) else [include]):
+        pattern = entry.get("files") if isinstance(entry, dict) else entry
         if not isinstance(pattern, str):
             continue
         files = _match(folder, pattern)
@@ -147,8 +151,10 @@ def _team_files(main: Document, folder: Path) -> tuple[list[Path], list[ConfigPr
             missing.append(
                 ConfigProblem(main.file, line, "include", f"there is no file {pattern}", "Check the path.")
             )
-        found.update(dict.fromkeys(file for file in files if str(file) != main.file))
-    return list(found), missing
+        for file in files:
+            if str(file) != main.file:
+                found[file] = found.get(file, Lent()) | Lent.of(entry)
+    return found, missing
 
 
 def _match(folder: Path, pattern: str) -> list[Path]:

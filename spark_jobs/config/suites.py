@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib import resources
@@ -11,6 +10,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
+from spark_jobs.config import row_condition
 from spark_jobs.config.frozen import Frozen, key
 from spark_jobs.config.problems import UnreadableValueError, closest, did_you_mean
 from spark_jobs.config.values import PipelineName, choice
@@ -22,6 +22,9 @@ LOOKS_AT = dict(
     for line in (resources.files("spark_jobs.config") / "expectations.txt").read_text("utf-8").splitlines()
 )
 KNOWN_EXPECTATIONS = sorted(name for name, kind in LOOKS_AT.items() if kind != "sql")
+# A JSON schema would be fetched from where they lead, a file or any host.
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_CONDITION = ("row_condition", "condition_parser")
 _NAMED_COLUMN = ("column", "column_A", "column_B")
 
 
@@ -63,12 +66,23 @@ class Expectation:
         """True if it is about names and types alone: no row is looked at."""
         return LOOKS_AT[self.type] == "columns"
 
-    def columns(self, known: Collection[str]) -> tuple[str, ...]:
-        """Return the columns it reads; of a row condition, every word that is one of the ``known``."""
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns it reads, those of its row condition too."""
         named = [self.kwargs[key] for key in _NAMED_COLUMN if key in self.kwargs]
         listed = self.kwargs.get("column_list", ())
-        words = re.findall(r"\w+", str(self.kwargs.get("row_condition") or ""))
-        return tuple(dict.fromkeys([*named, *listed, *(word for word in words if word in known)]))
+        compared = row_condition.columns(self.row_condition) if self.row_condition is not None else ()
+        return tuple(dict.fromkeys([*named, *listed, *compared]))
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Return what Great Expectations is given: all but the row condition, which it would run as code."""
+        return {key: value for key, value in self.kwargs.items() if key not in _CONDITION}
+
+    @property
+    def row_condition(self) -> str | None:
+        """Return which rows it is about, None for all."""
+        return self.kwargs.get("row_condition")
 
     def __str__(self) -> str:
         given = ", ".join(f"{key}={value!r}" for key, value in self.kwargs.items())
@@ -92,7 +106,29 @@ def _parse_expectation(value: object) -> Expectation:
         raise UnreadableValueError(f"{name} is not an expectation", hint)
     if not (kwargs is None or isinstance(kwargs, dict)):
         raise UnreadableValueError(f"the arguments of {name} must be a map", "Write {column: id}.")
+    _stay_with_the_rows(name, kwargs or {})
     return Expectation(name, dict(kwargs or {}))
+
+
+def _stay_with_the_rows(name: str, kwargs: dict[str, Any]) -> None:
+    """Refuse arguments that are code, or that lead beyond the rows that are judged."""
+    if kwargs.get("row_condition") is not None:
+        row_condition.check(kwargs["row_condition"])
+    if kwargs.get("condition_parser", "pandas") != "pandas":
+        raise UnreadableValueError(f"{name} has a condition_parser of its own", "Leave it out.")
+    for word, value in _entries(kwargs):
+        if word == "$PARAMETER":
+            raise UnreadableValueError(f"{name} has a $PARAMETER", "Write its value.")
+        if word in _REFERENCES and not str(value).startswith("#"):
+            raise UnreadableValueError(f"{name} has a {word} beyond its own schema", "Write it out here.")
+
+
+def _entries(value: object) -> Iterator[tuple[str, object]]:
+    """Every key with its value, at any depth."""
+    if isinstance(value, dict):
+        yield from value.items()
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _entries(item)
 
 
 Expectations = Annotated[

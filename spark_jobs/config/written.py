@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import ConfigDict, Field
+from typing import Annotated
+
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from spark_jobs.config.frozen import Frozen, key
 from spark_jobs.config.settings import MetricsSettings, PipelineSettings, SparkSettings
@@ -59,6 +61,24 @@ class WrittenTeamFile(Frozen):
     )
 
 
+class WrittenInclude(Frozen):
+    """Team files and what this file lends them; a glob alone lends nothing."""
+
+    files: str = Field(description="Team files, as a glob relative to this file.")
+    secrets: OneOrMany[str] = key(
+        (), "What their webhooks may name as `${…}`: `A_HOOK`, `file:/run/secrets/a`.", shown="none"
+    )
+    webhook_hosts: OneOrMany[str] = key(
+        (), "Where their webhooks may go: `host[:port]` for https, `http://host[:port]`.", shown="none"
+    )
+
+
+Includes = Annotated[
+    tuple[str | WrittenInclude, ...],
+    BeforeValidator(lambda value: value if isinstance(value, list) else [value]),
+]
+
+
 class WrittenFile(WrittenTeamFile):
     """The whole of `sluice.yaml`."""
 
@@ -81,4 +101,6 @@ class WrittenFile(WrittenTeamFile):
     )
     spark: SparkSettings = key(SparkSettings(), "Where tasks run.")
     metrics: MetricsSettings = key(MetricsSettings(), "Where Prometheus metrics are served.")
-    include: OneOrMany[str] = key((), "Team files, as globs relative to this file.")
+    include: Includes = key(
+        (), "Team files: globs relative to this file, each alone or as `files` beside what it is lent."
+    )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from spark_jobs.config.row_condition import rows_that_meet
 from spark_jobs.config.secrets import scrub
 from spark_jobs.config.suites import Expectation, OnFailure, Suite
 from spark_jobs.quality.frames import to_arguments, to_frame, top_level
@@ -45,7 +46,7 @@ def columns_of(suites: Sequence[Suite], schema: Schema) -> tuple[str, ...]:
         for suite in suites
         for expectation in suite.expectations
         if not expectation.is_of_columns
-        for name in expectation.columns(known.names)
+        for name in expectation.columns
     ]
     return tuple(dict.fromkeys([PARTITION, OFFSET, *top_level(named, known)]))
 
@@ -63,10 +64,10 @@ def judge(suite: Suite, rows: pa.Table, schema: Schema) -> Judgement:
     rejected: defaultdict[int, dict[int, str]] = defaultdict(dict)
     for expectation in suite.expectations:
         part = empty if expectation.is_of_columns else rows
-        columns = whole.names if expectation.is_of_columns else expectation.columns(whole.names)
+        columns = whole.names if expectation.is_of_columns else expectation.columns
         frame = to_frame(part, columns)
         is_whole = suite.on_failure is OnFailure.DEAD_LETTERS and expectation.is_of_rows
-        answer = validate(frame, expectation, to_arguments(expectation.kwargs, whole), is_whole)
+        answer = validate(frame, expectation, to_arguments(expectation.arguments, whole), is_whole)
         results.append(_result(expectation, answer, rows))
         if is_whole and not results[-1].is_met:
             _reject(rejected, suite, expectation, answer, rows)
@@ -83,7 +84,7 @@ def mistakes(suite: Suite) -> tuple[str, ...]:
     found = []
     for expectation in suite.expectations:
         try:
-            ExpectationConfiguration(expectation.type, expectation.kwargs).to_domain_obj()
+            ExpectationConfiguration(expectation.type, expectation.arguments).to_domain_obj()
         except Exception as error:  # noqa: BLE001  (the library's own kinds are many; each is the suite's mistake)
             found.append(f"{expectation.type}: {_told(error)}")
     return tuple(found)
@@ -119,6 +120,8 @@ def _validator() -> Any:
 
     def validate(frame: Any, expectation: Expectation, kwargs: dict[str, Any], is_whole: bool) -> _Answer:
         try:
+            if expectation.row_condition is not None:
+                frame = rows_that_meet(expectation.row_condition, frame)
             suite = gx.ExpectationSuite(name=expectation.type)
             suite.add_expectation_configuration(ExpectationConfiguration(expectation.type, kwargs))
             batch = whole.get_batch({"dataframe": frame})

@@ -11,6 +11,8 @@ import io
 import zipfile
 from pathlib import Path
 
+from spark_jobs.storage.state_files import write_whole
+
 PACKAGE = "spark_jobs"
 SUFFIXES = {".py", ".txt"}
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -26,5 +28,6 @@ def package_zip(folder: Path) -> Path:
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), source.read_bytes())
     content = buffer.getvalue()
     path = folder / f"{PACKAGE}-{hashlib.sha256(content).hexdigest()[:16]}.zip"
-    path.write_bytes(content)
+    if not path.exists():  # another process may be uploading it: it never changes, and is whole at once
+        write_whole(path, content)
     return path

@@ -216,3 +216,53 @@ def test_an_included_path_that_is_not_there_is_a_problem(tmp_path):
 def test_safe_names(topic, name):
     """Letters, digits and underscores, not starting with a digit."""
     assert safe_name(topic) == name
+
+
+NOTIFIED = "pipelines: {{b: {{topic: b, table: l.b, notify: {{webhook: '{}'}}}}}}\n"
+LENDS = "[{files: teams/*.yaml, secrets: [A_HOOK], webhook_hosts: [hooks.example.com, 'http://in.lan:8080']}]"
+
+
+@pytest.mark.parametrize(
+    ("webhook", "told"),
+    [
+        ("https://hooks.example.com/x?k=${ANY_ENV}", 'secrets: ["ANY_ENV"]'),
+        ("https://hooks.example.com/${file:/etc/passwd}", 'secrets: ["file:/etc/passwd"]'),
+        ("${ANY_ENV}", 'secrets: ["ANY_ENV"]'),
+        ("https://169.254.169.254/latest", 'webhook_hosts: ["169.254.169.254"]'),
+        ("http://hooks.example.com/x", 'webhook_hosts: ["http://hooks.example.com"]'),
+        ("https://hooks.example.com:8443/x", 'webhook_hosts: ["hooks.example.com:8443"]'),
+        ("https://hooks.example.com.evil.org/x", "hooks.example.com.evil.org"),
+        ("https://hooks.example.com@evil.org/", "in plain"),
+        ("https://evil.org\\@hooks.example.com/", "in plain"),
+        ("https://${A_HOOK}.evil.org/", "in plain"),
+        ("${A_HOOK}${A_HOOK}", "in plain"),
+    ],
+)
+def test_a_team_file_uses_only_what_the_main_file_lends(tmp_path, webhook, told):
+    """A secret or a host that is not lent leaves the file out, with the key and the line to write."""
+    main = team_folder(tmp_path, b=NOTIFIED.format(webhook))
+    main.write_text(main.read_text().replace("teams/*.yaml", LENDS))
+    config = load_config(main)
+    problem = config.problems[0]
+    assert (problem.key, problem.line) == ("pipelines.b.notify.webhook", 1)
+    assert told in str(problem)
+    assert [each.name for each in config.pipelines] == ["a"]
+
+
+@pytest.mark.parametrize(
+    "webhook",
+    [
+        "${A_HOOK}",
+        "https://Hooks.example.com/x?k=${A_HOOK}",
+        "http://in.lan:8080",
+        "https://hooks.example.com#a",
+    ],
+)
+def test_what_is_lent_can_be_used(tmp_path, webhook):
+    """Secrets and hosts by exact name; a URL that is one secret leads where the platform wants."""
+    main = team_folder(tmp_path, b=NOTIFIED.format(webhook))
+    main.write_text(main.read_text().replace("teams/*.yaml", LENDS))
+    assert load_config(main).problems == ()
+    main.write_text(main.read_text().replace(LENDS, "teams/*.yaml"))
+    (problem, *_) = load_config(main).problems
+    assert "include: [{files: " in problem.hint
