@@ -70,6 +70,7 @@ def test_a_webhook_is_a_url_that_is_shown_nowhere() -> None:
 
 
 EVERY_SECTION = {
+    "include": [{"files": "teams/*.yaml"}],
     "version": "1",
     "catalog": {"name": "lake", "uri": "http://catalog:8181"},
     "spark": {"task_memory": "1GiB", "master": "local[2]"},
@@ -90,7 +91,7 @@ EVERY_SECTION = {
 
 def _keys_that_may_be_left_out(model: type[BaseModel], *place: str | int) -> Iterator[tuple[str | int, ...]]:
     for name, field in model.model_fields.items():
-        inner = {"pipelines": ("orders",), "quality": (0,)}.get(name, ())
+        inner = {"pipelines": ("orders",), "quality": (0,), "include": (0,)}.get(name, ())
         section = _model_in(field.annotation)
         if section and name != "defaults":
             yield from _keys_that_may_be_left_out(section, *place, field.alias or name, *inner)

@@ -13,7 +13,17 @@ FOLDERS = ("spark_jobs", "resources", "assets", "orchestration", "servers", "cli
 # What gives the same for the same arguments: no clock, file, variable, socket or random number behind it.
 HARMLESS = frozenset(
     {
-        *("__future__", "bisect", "collections", "collections.abc", "dataclasses", "datetime", "decimal"),
+        *(
+            "__future__",
+            "ast",
+            "bisect",
+            "collections",
+            "collections.abc",
+            "contextlib",
+            "dataclasses",
+            "datetime",
+            "decimal",
+        ),
         *("difflib", "enum", "functools", "hashlib", "itertools", "json", "math", "operator", "posixpath"),
         # As an import statement does; what is found by them is held to be pure below.
         *("importlib", "pkgutil"),
