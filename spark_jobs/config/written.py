@@ -75,7 +75,10 @@ class WrittenInclude(Frozen):
 
 Includes = Annotated[
     tuple[str | WrittenInclude, ...],
-    BeforeValidator(lambda value: value if isinstance(value, list) else [value]),
+    BeforeValidator(
+        lambda value: value if isinstance(value, list) else [value],
+        json_schema_input_type=str | tuple[str | WrittenInclude, ...],
+    ),
 ]
 
 
