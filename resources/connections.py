@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resources.spark import SparkSessions, spark_parallelism
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.protocol.errors import SluiceError
+from spark_jobs.storage.state_files import make_private
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
@@ -35,6 +37,7 @@ def open_connections(
     """
     from spark_jobs.connections.connect import connect  # noqa: PLC0415  (pyiceberg, Kafka)
 
+    make_private(Path(config.home))
     spark = (sessions or SparkSessions(config)).of(pipeline, kind)
     connections = connect(
         config,

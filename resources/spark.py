@@ -18,14 +18,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from servers.environment import LOG_SETTINGS
+from spark_jobs.config.redaction import SPARK_REDACTION
 from spark_jobs.config.secrets import resolve, scrub
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.endpoints import read_endpoints
-from spark_jobs.connections.spark_address import connect_url, no_answer, refuse_silence
+from spark_jobs.connections.spark_address import connect_url, no_answer, refuse_clear, refuse_silence
 from spark_jobs.connections.spark_catalog import UPKEEP, catalog_conf, know_catalog, lake_name
 from spark_jobs.lake.catalog_names import spark_catalog_conf
 from spark_jobs.spark.environment import isolate_from_user_spark
 from spark_jobs.spark.shipped_code import package_zip
+from spark_jobs.storage.state_files import secret_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +37,6 @@ MAX_FORGOTTEN_SESSIONS = 1000
 SHIPPING_PAUSES_SECONDS = (0.2, 0.5, 1.0)  # the file is well below a megabyte
 TASK_ATTEMPTS = 4  # local masters otherwise never retry a task
 PARALLELISM = "spark.default.parallelism"
-REDACTION_REGEX = r"(?i)secret|password|passwd|token|credential|access[.-]?key|sasl|\buser(name)?\b|uri$"
 
 _logger = logging.getLogger(__name__)
 _lock = threading.Lock()
@@ -112,6 +113,8 @@ class PipelineSpark:
     def _connect(self, remote: str) -> SparkSession:
         from pyspark.errors import PySparkException  # noqa: PLC0415  (half a second, never at import)
 
+        if not self.config.spark.insecure:
+            refuse_clear(remote)
         refuse_silence(remote)
         # Workers of a session keep what they imported, so other code gets another session.
         code = package_zip(self._folder()) if remote == self.config.spark.remote else None
@@ -120,8 +123,10 @@ class PipelineSpark:
         work = "|".join((self.kind, *lake, *([code.stem] if code else [])))
         conf = resolve(self.config.spark.conf)
         conf.pop(PARALLELISM, None)  # no session may set it, and each would warn
+        # Who knows the id of a session can attach to it.
+        secret = secret_of(Path(self.config.home) / "session.secret")
         for forgotten in range(MAX_FORGOTTEN_SESSIONS):
-            url = connect_url(remote, self.pipeline, work, forgotten)
+            url = connect_url(remote, self.pipeline, work, forgotten, secret=secret)
             session: Any = _attach(url, conf)
             client = session.client
             try:
@@ -210,7 +215,8 @@ def _local_conf(config: SluiceConfig) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
         "spark.pyspark.python": sys.executable,
-        "spark.redaction.regex": REDACTION_REGEX,
+        "spark.redaction.regex": SPARK_REDACTION,
+        "spark.sql.redaction.options.regex": SPARK_REDACTION,
         **spark_catalog_conf(config.catalog.name, resolve(config.catalog.properties)),
         **resolve(config.spark.conf),
     }

@@ -13,11 +13,12 @@ from servers.environment import LOG_SETTINGS, clean_environment
 from servers.jars import jar_paths
 from servers.java import FRUGAL_OPTIONS, java_home
 from servers.process import ServerFolder, ServerProcess, is_listening
+from spark_jobs.config.redaction import SPARK_REDACTION
 from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.storage.state_files import write_whole
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 TASK_ATTEMPTS = 4  # `local[n]` alone never tries a failed task again
-REDACTED = "(?i)secret|password|passwd|token|access[._-]?key|credential|sasl|jaas|ssl[.]key|authorization"
 
 _START_TIMEOUT_SECONDS = 120.0
 _STARTED = b"Spark Connect server started at: "
@@ -59,12 +60,12 @@ def start_spark_connect(settings: SparkConnectSettings) -> SparkConnectServer:
     log_path = settings.folder.log_path
     said_before = log_path.stat().st_size if log_path.exists() else 0
     spark_home = Path(pyspark.__file__).parent
-    conf = [part for item in _conf(settings).items() for part in ("--conf", "=".join(item))]
+    write_conf(settings)
     command = [str(spark_home / "bin" / "spark-submit"), "--driver-memory", settings.driver_memory]
-    command += ["--class", SERVER_CLASS, *conf, "spark-internal"]
+    command += ["--class", SERVER_CLASS, "spark-internal"]
     environment = clean_environment(java_home()) | {
         "SPARK_HOME": str(spark_home),
-        "SPARK_CONF_DIR": str(settings.home / "conf"),
+        "SPARK_CONF_DIR": str(_conf_folder(settings)),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(_made(settings.home / "local")),
     }
@@ -78,6 +79,18 @@ def _has_started(log_path: Path, said_before: int) -> bool:
     with log_path.open("rb") as log:
         log.seek(said_before)
         return _STARTED in log.read()
+
+
+def _conf_folder(settings: SparkConnectSettings) -> Path:
+    return settings.home / "conf"
+
+
+def write_conf(settings: SparkConnectSettings) -> Path:
+    """Put the whole configuration where only this user reads it: a command line is everybody's."""
+    file = _conf_folder(settings) / "spark-defaults.conf"
+    lines = (f"{key} {value.replace(chr(92), chr(92) * 2)}\n" for key, value in _conf(settings).items())
+    write_whole(file, "".join(lines))
+    return file
 
 
 def _conf(settings: SparkConnectSettings) -> dict[str, str]:
@@ -96,15 +109,15 @@ def _conf(settings: SparkConnectSettings) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(settings.port),
-        # A session that was closed for idleness can never be opened again under its id, and ours are stable.
-        "spark.connect.session.manager.defaultSessionTimeout": "-1",
+        # One that was closed for idleness can never be opened again under its id: the next one's is another.
+        "spark.connect.session.manager.defaultSessionTimeout": "1h",
         "spark.driver.extraClassPath": class_path,
         "spark.driver.extraJavaOptions": java_options,
         "spark.sql.warehouse.dir": str(settings.home / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-        "spark.redaction.regex": REDACTED,
-        "spark.sql.redaction.options.regex": REDACTED,
+        "spark.redaction.regex": SPARK_REDACTION,
+        "spark.sql.redaction.options.regex": SPARK_REDACTION,
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         **settings.conf,
     }

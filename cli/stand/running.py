@@ -23,11 +23,11 @@ from servers.kafka import KafkaServer, KafkaSettings, start_kafka
 from servers.metrics import METRICS, start_metrics
 from servers.process import ServerFolder, ServerProcess, free_ports, stop_recorded
 from servers.spark_connect import SparkConnectServer, SparkConnectSettings, start_spark_connect
-from spark_jobs.config.redaction import is_secret_key
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.endpoints import Endpoints, clear_endpoints, write_endpoints
 from spark_jobs.protocol.errors import RetryableError
+from spark_jobs.storage.state_files import make_private
 
 KAFKA, SPARK, STREAM = "kafka", "spark-connect", "sample-stream"
 # Dagster first, so that its runs end while what they use still answers. All within 15 s, kills included.
@@ -57,6 +57,7 @@ class Servers:
     def start_backends(self) -> None:
         """Start what the configuration does not name elsewhere, side by side: broker, Spark server."""
         spark = self.config.spark
+        make_private(self.home)
         starts: list[Callable[[], None]] = []
         if not self.config.has_broker:
             starts.append(self._start_kafka)
@@ -139,7 +140,7 @@ class Servers:
             home=home,
             port=free_ports(1)[0],
             cores=os.cpu_count() or 1,
-            conf=_spark_conf(home, resolve(self.config.spark.conf)),
+            conf=resolve(self.config.spark.conf),
             jar_sets=lake_jar_sets(self.config.catalog.properties),
         )
         spark: SparkConnectServer = _timed("Spark Connect server", lambda: start_spark_connect(settings))
@@ -172,19 +173,6 @@ def _timed(what: str, start: Callable[[], Started]) -> Started:
     result = start()
     output.say(f"  {what} answers after {output.seconds((time.monotonic() - began) * 1000)}")
     return result
-
-
-def _spark_conf(home: Path, conf: dict[str, str]) -> dict[str, str]:
-    """Return what may stand on a command line; secrets go to a file that only this user reads."""
-    secrets = {key: value for key, value in conf.items() if is_secret_key(key)}
-    file = home / "conf" / "spark-defaults.conf"
-    file.unlink(missing_ok=True)
-    if secrets:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as text:
-            text.writelines(f"{key} {value}\n" for key, value in secrets.items())
-    return {key: value for key, value in conf.items() if key not in secrets}
 
 
 @contextmanager

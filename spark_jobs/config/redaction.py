@@ -10,9 +10,11 @@ MASK = "***"
 
 _SECRET_WORDS = re.compile(
     r"password|passwd|passphrase|secret|token|credential|api[._-]?key|access[._-]?key|account[._-]?key|private[._-]?key"
-    r"|sas[._-]|connection[._-]?string|jaas|oauthbearer\.config|authorization|userinfo|basic\.auth|keystore.*pem|\.key$|^key$|key\.pem",
+    r"|sas[._-]|connection[._-]?string|jaas|oauthbearer\.config|sasl|authorization|cookie|^header\.|[./]header\.|userinfo|basic\.auth|keystore.*pem|\.key$|^key$|key\.pem",
     re.IGNORECASE,
 )
+# For Spark's own redaction, which knows no exceptions: it shows less than we do, never more.
+SPARK_REDACTION = f"(?i){_SECRET_WORDS.pattern}"
 _NOT_SECRET = re.compile(
     r"(token[._-](endpoint|uri|type)|endpoint\.url|token-refresh-enabled|location$)", re.IGNORECASE
 )

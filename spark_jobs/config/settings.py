@@ -77,6 +77,9 @@ class SparkSettings(_WithSecrets):
         "A Spark master for a session inside the run's process, e.g. `local[4,4]`."
         " Not together with `remote`.",
     )
+    insecure: bool = key(
+        "false", "Whether credentials may go to a Spark server on another machine without TLS."
+    )
     task_memory: Size = key(
         "512MiB",
         "Memory one task may use; reading, decoding and writing are sized to stay within it. On top comes"

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import hmac
 import socket
 import uuid
+from contextlib import suppress
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from spark_jobs.config.redaction import redact_urls
 from spark_jobs.config.secrets import scrub
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 
 USER_ID = "sluice"
-SESSION_NAMESPACE = uuid.UUID("6d1c57e4-7c0e-5f0b-9a53-2f6f2a1f9d3e")
 CONNECT_PORT = 15002  # Spark Connect's own default
 CONNECT_SECONDS = 10.0
 
 
-def connect_url(remote: str, pipeline: str, work: str, forgotten: int) -> str:
+def connect_url(remote: str, pipeline: str, work: str, forgotten: int, *, secret: bytes) -> str:
     """Return ``sc://host:port/;...`` with our session id; parameters of the configured URL are kept.
 
-    The id is the same in every process for the same pipeline, work and number of forgotten sessions.
+    The id is the same in every process that has the ``secret`` for the same pipeline, work and number of
+    forgotten sessions, and nobody else can tell it.
     Raises ``ConfigError`` (``spark-remote-not-connect``).
     """
     if urlsplit(remote).scheme != "sc":
@@ -28,10 +32,35 @@ def connect_url(remote: str, pipeline: str, work: str, forgotten: int) -> str:
             hint="Write it as sc://host:15002, or set spark.master for a session in the run's own process.",
             remote=scrub(remote),
         )
-    session_id = uuid.uuid5(SESSION_NAMESPACE, f"{pipeline}|{work}|{forgotten}")
+    digest = hmac.digest(secret, f"{pipeline}|{work}|{forgotten}".encode(), "sha256")
+    session_id = uuid.UUID(bytes=digest[:16], version=4)
     base, _, parameters = remote.partition("/;")
     kept = [p for p in parameters.split(";") if p and p.partition("=")[0] not in {"session_id", "user_id"}]
     return ";".join([base.rstrip("/") + "/", *kept, f"session_id={session_id}", f"user_id={USER_ID}"])
+
+
+def refuse_clear(remote: str) -> None:
+    """Raise ``ConfigError`` (``spark-in-clear``) for a server elsewhere that is reached without TLS.
+
+    Kafka's, the catalog's and the store's credentials go to it.
+    """
+    address = urlsplit(remote)
+    host = address.hostname or ""
+    if "use_ssl=true" in remote.lower().split(";") or host == "localhost" or _is_loopback(host):
+        return
+    raise ConfigError(
+        f"credentials would go to the Spark server on {host} in clear",
+        code="spark-in-clear",
+        hint="Write spark.remote: sc://host:port/;use_ssl=true for a server with TLS, or"
+        " spark: {insecure: true} where nobody else is on the network between.",
+        remote=redact_urls(scrub(remote)),
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    with suppress(ValueError):
+        return ip_address(host).is_loopback
+    return False
 
 
 def refuse_silence(remote: str) -> None:

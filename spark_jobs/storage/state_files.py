@@ -4,7 +4,28 @@ from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
+
+
+def make_private(folder: Path) -> None:
+    """Make the folder, or what others may do in it, this user's alone: it holds records as they came."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if folder.stat().st_uid == os.getuid() and folder.stat().st_mode & 0o077:
+        folder.chmod(0o700)
+
+
+def secret_of(path: Path) -> bytes:
+    """Return the file's 32 random bytes, which the first to ask puts there; only this user reads them."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            made = Path(folder) / path.name
+            write_whole(made, os.urandom(32))
+            # Of two at once the first is kept: a link never replaces.
+            with suppress(FileExistsError):
+                path.hardlink_to(made)
+    return path.read_bytes()
 
 
 def write_whole(path: Path, content: str | bytes) -> None:

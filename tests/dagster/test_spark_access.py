@@ -18,7 +18,7 @@ from resources.connections import open_connections
 from resources.sluice import Sluice
 from resources.spark import PARALLELISM, PipelineSpark, SparkSessions, _attach, ship_code, spark_parallelism
 from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig, SparkSettings
-from spark_jobs.connections.spark_address import connect_url
+from spark_jobs.connections.spark_address import connect_url, refuse_clear
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.spark.shipped_code import package_zip
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SERVER = "sc://127.0.0.1:15002"
+SECRET = b"of this installation"
 
 
 def config_of(folder: Path, spark: SparkSettings) -> SluiceConfig:
@@ -42,27 +43,52 @@ def config_of(folder: Path, spark: SparkSettings) -> SluiceConfig:
 def test_session_ids_are_stable_per_pipeline_and_kind_of_work() -> None:
     """The same work attaches to the same session from any process; other work does not."""
     urls = [
-        connect_url(SERVER, "a", "drain", 0),
-        connect_url(SERVER, "b", "drain", 0),
-        connect_url(SERVER, "a", "preview", 0),
-        connect_url(SERVER, "a", "drain", 1),
+        connect_url(SERVER, "a", "drain", 0, secret=SECRET),
+        connect_url(SERVER, "b", "drain", 0, secret=SECRET),
+        connect_url(SERVER, "a", "preview", 0, secret=SECRET),
+        connect_url(SERVER, "a", "drain", 1, secret=SECRET),
     ]
     assert len(set(urls)) == 4
-    assert connect_url(SERVER, "a", "drain", 0) == urls[0]
+    assert connect_url(SERVER, "a", "drain", 0, secret=b"of another") not in urls
+    assert connect_url(SERVER, "a", "drain", 0, secret=SECRET) == urls[0]
 
 
 def test_parameters_of_the_configured_url_are_kept() -> None:
     """Token and TLS settings stay; a session or user of the user's own gives way to ours."""
-    url = connect_url(f"{SERVER}/;use_ssl=true;session_id=x;user_id=me", "a", "drain", 0)
+    url = connect_url(f"{SERVER}/;use_ssl=true;session_id=x;user_id=me", "a", "drain", 0, secret=SECRET)
     assert url.startswith(f"{SERVER}/;use_ssl=true;session_id=")
     assert url.endswith(";user_id=sluice")
     assert url.count("session_id=") == url.count("user_id=") == 1
 
 
+@pytest.mark.parametrize(
+    ("remote", "is_refused"),
+    [
+        ("sc://spark:15002", True),
+        ("sc://10.0.0.7:15002/;token=t", True),
+        ("sc://spark:15002/;use_ssl=false", True),
+        ("sc://spark:15002/;token=t;use_ssl=true", False),
+        ("sc://127.0.0.1:15002", False),
+        ("sc://[::1]:15002", False),
+        ("sc://localhost:15002", False),
+    ],
+)
+def test_no_credential_goes_to_another_machine_in_clear(remote: str, *, is_refused: bool) -> None:
+    """Without TLS only this machine is one to talk to; the error says both ways on, and no token."""
+    if not is_refused:
+        refuse_clear(remote)
+        return
+    with pytest.raises(ConfigError, match="in clear") as refused:
+        refuse_clear(remote)
+    assert refused.value.code == "spark-in-clear"
+    assert "insecure: true" in refused.value.hint
+    assert "token=t" not in str(refused.value)
+
+
 def test_a_remote_that_is_no_connect_url_is_refused() -> None:
     """A master put where the Connect URL belongs is named, with where it goes."""
     with pytest.raises(ConfigError, match=r"spark\.master"):
-        connect_url("spark://host:7077", "a", "drain", 0)
+        connect_url("spark://host:7077", "a", "drain", 0, secret=SECRET)
 
 
 def test_a_server_that_is_away_is_one_clear_line_at_once(tmp_path: Path) -> None:

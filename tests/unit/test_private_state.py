@@ -1,0 +1,78 @@
+"""What stands in the state folder and in Spark's settings is this user's alone."""
+
+from __future__ import annotations
+
+import re
+import stat
+from pathlib import Path
+
+import pytest
+
+from servers.process import ServerFolder
+from servers.spark_connect import SparkConnectSettings, write_conf
+from spark_jobs.config.redaction import SPARK_REDACTION
+from spark_jobs.storage.state_files import make_private, secret_of
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_state_folder_is_made_private_and_a_wider_one_is_narrowed(tmp_path: Path) -> None:
+    """Records lie there as they came, and the catalog's database."""
+    home = tmp_path / "home"
+    make_private(home)
+    assert _mode(home) == 0o700
+    home.chmod(0o755)
+    make_private(home)
+    assert _mode(home) == 0o700
+
+
+def test_a_secret_is_made_once_and_stays(tmp_path: Path) -> None:
+    """Each process that asks gets the same bytes; nobody else may read them."""
+    file = tmp_path / "session.secret"
+    secret = secret_of(file)
+    assert len(secret) == 32
+    assert secret_of(file) == secret
+    assert secret_of(tmp_path / "another.secret") != secret
+    assert _mode(file) == 0o600
+    assert {path.name for path in tmp_path.iterdir()} == {"session.secret", "another.secret"}
+
+
+def test_settings_of_spark_stand_in_a_file_of_this_users(tmp_path: Path) -> None:
+    """Whatever their key is called: a command line is everybody's to read."""
+    conf = {"spark.executorEnv.PGPASS": "hidden", "spark.regex": r"a\.b"}
+    folder = ServerFolder(tmp_path, "spark")
+    file = write_conf(SparkConnectSettings(folder, tmp_path / "home", 15002, 2, conf=conf))
+    assert _mode(file) == 0o600
+    lines = file.read_text().splitlines()
+    assert "spark.executorEnv.PGPASS hidden" in lines
+    assert r"spark.regex a\\.b" in lines
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "spark.sql.catalog.lake.credential",
+        "spark.sql.catalog.lake.token",
+        "spark.sql.catalog.lake.s3.access-key-id",
+        "spark.sql.catalog.lake.s3.secret-access-key",
+        "spark.sql.catalog.lake.s3.session-token",
+        "spark.sql.catalog.lake.adls.auth.shared-key.account.key",
+        "spark.sql.catalog.lake.adls.connection-string.account",
+        "spark.sql.catalog.lake.header.X-Api-Key",
+        "spark.sql.catalog.lake.header.Authorization",
+        "sasl.password",
+        "sasl.jaas.config",
+        "ssl.key.pem",
+        "sasl.oauthbearer.client.secret",
+    ],
+)
+def test_spark_masks_what_we_mask(key: str) -> None:
+    """One rule for all pages and logs, those of servers that are not ours too."""
+    assert re.search(SPARK_REDACTION, key)
+
+
+def test_the_page_on_spark_gives_the_rule_as_it_is() -> None:
+    """Who runs a server of their own copies it from there."""
+    assert SPARK_REDACTION in (Path(__file__).parents[2] / "docs" / "SPARK.md").read_text()
