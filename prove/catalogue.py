@@ -21,7 +21,7 @@ from prove.hostile import (
 )
 from prove.scenario import Scenario
 from prove.soak.soak import soaks
-from prove.zombie import runs, tasks
+from prove.zombie import acts, runs, tasks
 
 # What `--quick` and the suite run: each job where it differs from the others, and what once broke something.
 QUICK = (
@@ -72,6 +72,7 @@ QUICK = (
     "sqlite/compaction/kill-act.before-swap",
     "sqlite/zombie/first-batch",
     "sqlite/zombie/swept",
+    "sqlite/beside/asleep/accept-moved",
     "rest/zombie/rolled-back",
     "sqlite/retention/during",
     "sqlite/topic-made-again/during",
@@ -91,12 +92,13 @@ USUAL_SEED = 1
 
 def all_scenarios(seed: int = USUAL_SEED) -> dict[str, Scenario]:
     """By name, in the report's order; ``seed`` is the soaks'."""
+    sleepers = (runs, acts, tasks)
     topics = (kafka, broker, cluster, records)
     tables = (lake, columns, properties, log)
     servers = (storage, catalog, machine, clocks)
     scenarios = (
         *(cell.scenario() for cell in crash_cells()),
-        *(scenario for room in (runs, tasks, *topics, *tables, *servers) for scenario in room.SCENARIOS),
+        *(scenario for room in (*sleepers, *topics, *tables, *servers) for scenario in room.SCENARIOS),
         *soaks(seed),
     )
     by_name = {scenario.name: scenario for scenario in scenarios}

@@ -81,11 +81,14 @@ class Workload:
     proxy: FaultProxy | None = None
     contents: Contents = field(default_factory=Contents)
 
-    def produce(self, good: Sequence[bytes], bad: Sequence[bytes | None] = ()) -> None:
+    def produce(
+        self, good: Sequence[bytes], bad: Sequence[bytes | None] = (), *, at_ms: int | None = None
+    ) -> None:
         """Put records into the topic, evenly over its partitions; None is a tombstone."""
         values = [*good, *bad]
         topic = self.lab.pipeline.topic
-        self.kafka.produce(topic, [Record(v, partition=n % PARTITIONS) for n, v in enumerate(values)])
+        records = [Record(v, partition=n % PARTITIONS, timestamp_ms=at_ms) for n, v in enumerate(values)]
+        self.kafka.produce(topic, records)
         self.contents.rows += len(good)
         self.contents.tombstones += bad.count(None)
         self.contents.dead_letters += len(bad) - bad.count(None)

@@ -121,10 +121,9 @@ DISCARDED = promise(
     "it is discarded, its files are swept", Repairs(found_landed=1, swept=1), refused="nothing-held"
 )
 DISCARD_OVER = promise("it is discarded, its files are swept", Repairs(swept=1), refused="nothing-held")
-ACCEPTED_AGAIN = promise(
-    "it changed nothing; accepted again, the table goes on", Repairs(swept=1, committed=1)
-)
-ACCEPTED = promise("it is accepted, the table goes on", Repairs(found_landed=1))
+# Accepting first settles what earlier runs left, the act that died too.
+ACCEPTED_AGAIN = promise("it changed nothing; accepted again, the table goes on", Repairs(committed=1))
+ACCEPTED = promise("it is accepted, the table goes on")
 RETYPED_ANEW = promise(
     "the same command reads again what Kafka holds and takes over the rest",
     read=2 * BATCH - GONE_RECORDS,

@@ -23,7 +23,10 @@ from prove.lab.tasks_here import tasks_here
 from resources.connections import open_connections
 from spark_jobs.acts.accept_source import accept_source, compare_source
 from spark_jobs.acts.held import discard, publish
+from spark_jobs.acts.pause import pause, resume
 from spark_jobs.acts.rollback import rollback
+from spark_jobs.acts.settle import settle
+from spark_jobs.acts.skip import skip
 from spark_jobs.books.fold import checkpoint
 from spark_jobs.config.file import load_config
 from spark_jobs.config.settings import PipelineConfig
@@ -33,6 +36,7 @@ from spark_jobs.connections.tables import load_fresh
 from spark_jobs.drain.drain import drain
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.protocol.fail_points import FailPoints
+from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.recovery.recovered import RecoveryResult
 from spark_jobs.replay.ranges import parse_range
 from spark_jobs.replay.replay import replay
@@ -170,10 +174,10 @@ class DrainProcess:
 class Work:
     """What is done and under which circumstances.
 
-    ``name`` is ``drain``, ``checkpoint``, ``publish``, ``discard``, ``accept`` (of a source that changed),
-    ``rollback`` (the last commit of main), ``replay 0:10-20``, ``retype id long`` or a kind of upkeep.
-    ``is_here``: tasks run in the process instead of on Spark. ``clock_seconds`` is how far its clock is ahead
-    of the machine's.
+    ``name`` is ``drain``, ``checkpoint``, ``pause``, ``resume``, ``publish``, ``discard``, ``accept`` (of a
+    source that changed), ``rollback`` (the last commit of main), ``replay 0:10-20``, ``skip 0:10-20``,
+    ``retype id long`` or a kind of upkeep. ``is_here``: tasks run in the process instead of on Spark.
+    ``clock_seconds`` is how far its clock is ahead of the machine's.
     """
 
     name: str = "drain"
@@ -231,6 +235,9 @@ def _do(name: str, pipeline: PipelineConfig, connections: Connections) -> Repair
     if name.startswith("retype "):
         retype(pipeline, connections, *name.split()[1:], reason="test")
         return Repairs()
+    if name.startswith("skip "):
+        skip(pipeline, connections, OffsetRanges((parse_range(name[5:]),)), reason="test")
+        return Repairs()
     return _WORK[name](pipeline, connections)
 
 
@@ -263,6 +270,7 @@ def _discard(pipeline: PipelineConfig, connections: Connections) -> Repairs:
 
 
 def _accept(pipeline: PipelineConfig, connections: Connections) -> Repairs:
+    settle(pipeline, connections, then="accept")
     seen = compare_source(pipeline, connections)
     if not seen.has_changed:
         return Repairs()
@@ -278,9 +286,21 @@ def _roll_back(pipeline: PipelineConfig, connections: Connections) -> Repairs:
     return Repairs()
 
 
+def _pause(pipeline: PipelineConfig, connections: Connections) -> Repairs:
+    pause(pipeline, connections, reason="test")
+    return Repairs()
+
+
+def _resume(pipeline: PipelineConfig, connections: Connections) -> Repairs:
+    resume(pipeline, connections, reason="test")
+    return Repairs()
+
+
 _WORK: dict[str, Callable[[PipelineConfig, Connections], Repairs]] = {
     "drain": _drain,
     "checkpoint": _checkpoint,
+    "pause": _pause,
+    "resume": _resume,
     "rollback": _roll_back,
     "publish": _publish,
     "discard": _discard,
