@@ -124,7 +124,7 @@ class PipelineSpark:
         conf = resolve(self.config.spark.conf)
         conf.pop(PARALLELISM, None)  # no session may set it, and each would warn
         # Who knows the id of a session can attach to it.
-        secret = secret_of(Path(self.config.home) / "session.secret")
+        secret = secret_of(self._folder() / "session.secret")
         for forgotten in range(MAX_FORGOTTEN_SESSIONS):
             url = connect_url(remote, self.pipeline, work, forgotten, secret=secret)
             session: Any = _attach(url, conf)
