@@ -35,4 +35,5 @@ def command(pipeline: str, column: str, type_name: str, reason: str, as_json: bo
     output.say(f"{chosen.name}: {column} is {type_name}; {offsets} read again, {files} made anew")
     if done.left:
         output.say(f"  {output.count(done.left, 'row')} did not fit: null there, as before in {done.kept}")
-    output.say(f"  {done.kept} keeps what did not fit; declare `columns: {{{column}: {type_name!r}}}`")
+    declare = "" if column in chosen.columns else f"; declare `columns: {{{column}: {type_name!r}}}`"
+    output.say(f"  {done.kept} keeps what did not fit{declare}")

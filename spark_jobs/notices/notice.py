@@ -15,9 +15,9 @@ NOTICE_FORMAT = 1
 KEPT_US = 24 * 3600 * 1_000_000
 MAX_PARTITIONS = 1_000
 # Compaction changes files and no row; pauses, skips and the like change neither.
-_CHANGES_ROWS = frozenset({BatchKind.DRAIN, BatchKind.REPLAY, BatchKind.ROLLBACK})
-# The rows that these took away may have been in any partition.
-_TAKES_ROWS_AWAY = frozenset({BatchKind.REPLAY, BatchKind.ROLLBACK})
+_CHANGES_ROWS = frozenset({BatchKind.DRAIN, BatchKind.REPLAY, BatchKind.RETYPE, BatchKind.ROLLBACK})
+# The rows that these took away or changed may have been in any partition.
+_CHANGES_ANY_PARTITION = frozenset({BatchKind.REPLAY, BatchKind.RETYPE, BatchKind.ROLLBACK})
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -71,7 +71,7 @@ def _completed_at_us(attempt: Attempt) -> int:
 
 
 def _touched(kind: BatchKind, paths: set[str]) -> list[str] | None:
-    is_any = kind in _TAKES_ROWS_AWAY or "" in paths or len(paths) > MAX_PARTITIONS
+    is_any = kind in _CHANGES_ANY_PARTITION or "" in paths or len(paths) > MAX_PARTITIONS
     return None if is_any else sorted(paths)
 
 

@@ -28,6 +28,7 @@ from spark_jobs.connections.tables import load_drained
 from spark_jobs.lake.file_rows import ALWAYS_TRUE, rows_of_file
 from spark_jobs.lake.row_filters import is_null
 from spark_jobs.lake.tables import progress_of
+from spark_jobs.notices.sender import tell_at_once
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import CommitConflict, ConfigError, OffsetsUnavailable
@@ -85,6 +86,7 @@ def retype(
     files = _refill(pipeline, connections, kept, reason, on_progress)
     table = load_drained(pipeline, connections)
     act(pipeline.name, table, connections, BatchKind.RETYPE, reason=reason, change=partial(_done, kept))
+    tell_at_once(pipeline, connections)
     left = sum(len(rows) for task in _tasks(table, kept) for rows in _waiting_rows(table, task, kept))
     return Retyped(column, kept.kept, replayed, files, left)
 
@@ -171,7 +173,7 @@ def _refill(
                     _refill_file(pipeline, connections, task.file.file_path, kept, reason)
                     done += 1
                 seen.add(task.file.file_path)
-                on_progress(f"{done:,} files made anew")
+                on_progress(f"{len(seen):,} files looked at, {done:,} made anew")
         except CommitConflict:
             conflicts += 1
             if conflicts > _MAX_CONFLICTS:

@@ -90,7 +90,8 @@ def _deciders(column: str, kind: Primitive, seen: FieldEvidence) -> Iterator[str
 
 
 def _counted(kind: Kind, sighting: Sighting) -> str:
-    return f"{sighting.count:,} {_NOUNS[kind]}{'s' * (sighting.count > 1)} ({_first(sighting)})"
+    noun, space, rest = _NOUNS[kind].partition(" ")
+    return f"{sighting.count:,} {noun}{'s' * (sighting.count > 1)}{space}{rest} ({_first(sighting)})"
 
 
 def _first(sighting: Sighting) -> str:

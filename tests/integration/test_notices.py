@@ -22,6 +22,7 @@ from spark_jobs.notices.notice import KEPT_US
 from spark_jobs.notices.sender import NoticesSent, send_owed, tell_at_once
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.reshape.retype import retype
 from spark_jobs.txlog.entries import FlushComplete, IcebergSnapshotCreated
 from tests.support.recovery_scene import SOON_US, FailAt, Killed, Scene
 from tests.support.webhook_receiver import Receiver, receiving
@@ -226,7 +227,7 @@ def test_a_slow_receiver_holds_nothing_up(
     assert {20, 5} <= {notice["rows"] for notice in receiver.taken}
 
 
-def test_replay_publish_and_rollback_tell_of_their_own_commits(
+def test_replay_publish_rollback_and_retype_tell_of_their_own_commits(
     new_lab: NewLab, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No later run is needed, and one that the receiver does not take fails nothing and is told later."""
@@ -249,6 +250,12 @@ def test_replay_publish_and_rollback_tell_of_their_own_commits(
         receiver.status = 204
         tell_at_once(lab.pipeline, connections)
     assert [notice["kind"] for notice in receiver.taken][3:] == ["rollback"]
+    configure(lab, "pipelines/orders", {"quality": []})
+    with lab.connections() as connections:
+        retype(lab.pipeline, connections, "id", "string", reason="test")
+    retyped = receiver.taken[4:]
+    assert [notice["kind"] for notice in retyped] == ["retype", "replay", "retype"]
+    assert [notice["partitions"] for notice in retyped] == [None, None, None]
 
 
 def test_a_webhook_without_its_secret_holds_nothing_up(

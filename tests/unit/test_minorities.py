@@ -36,6 +36,15 @@ def told(*literals: str) -> list[str]:
             ],
         ),
         (
+            ["1.5", "9007199254740993", "2.5", "9007199254740995", "3.5"],
+            [
+                (
+                    "f: double; of 5 values 2 integers no double is equal to (9007199254740993 at 2:1),"
+                    " dead letters"
+                )
+            ],
+        ),
+        (
             ["9007199254740993", "1.5", "2.5"],
             [
                 (
