@@ -12,13 +12,13 @@ from dagster import (
     sensor,
 )
 
+from assets.failures import named_failures
 from assets.keys import table_key
 from orchestration.jobs import drain_job
 from orchestration.pools import announce_pools
 from orchestration.run_requests import RunHistory
 from orchestration.triggers import Backlog, should_drain, state_key, uncompacted_files
 from resources.sluice import Sluice
-from spark_jobs.config.secrets import scrub
 from spark_jobs.drain.planning import bytes_per_record
 from spark_jobs.monitoring.survey import Problem, Surveyed
 from spark_jobs.protocol import mends
@@ -36,13 +36,14 @@ SECONDS_BETWEEN_TICKS = 5
     default_status=DefaultSensorStatus.RUNNING,
     description="Asks for a drain of every pipeline whose backlog is due by count, size or age.",
 )
+@named_failures()
 def backlog_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice]) -> SensorResult:
     """One tick. The cursor remembers only which problems and pauses were already logged."""
     announce_pools(context.instance, sluice.config.pipelines)
     looks = sluice.surveyor.survey()
     now = time.time()
     history = RunHistory(context.instance, drain_job.name, now)
-    problems = {look.pipeline.name: scrub(str(look.error)) for look in looks if isinstance(look, Problem)}
+    problems = {look.pipeline.name: look.reason for look in looks if isinstance(look, Problem)}
     problems |= {look.pipeline.name: why for look in looks if (why := _pause(look)) is not None}
     requests = []
     for look in looks:

@@ -14,6 +14,7 @@ from dagster import (
     sensor,
 )
 
+from assets.failures import named_failures
 from assets.keys import table_key
 from assets.limits import QUALITY
 from assets.quality_checks import TAG_SINCE, check_name
@@ -34,6 +35,7 @@ SECONDS_BETWEEN_TICKS = 60
     default_status=DefaultSensorStatus.RUNNING,
     description="Asks for the quality suites of every pipeline that has committed, or holds a batch.",
 )
+@named_failures()
 def quality_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice]) -> SensorResult:
     """One tick. The cursor is, by pipeline, the state up to which a run was asked for."""
     requested: dict[str, Any] = json.loads(context.cursor) if context.cursor else {}

@@ -18,13 +18,13 @@ from dagster import (
     sensor,
 )
 
+from assets.failures import named_failures
 from assets.keys import table_key, upkeep_key
 from orchestration.jobs import drain_job, upkeep_job
 from orchestration.run_requests import RunHistory
 from orchestration.triggers import state_key
 from resources.sluice import Sluice
 from spark_jobs.books.entries import is_due
-from spark_jobs.config.secrets import scrub
 from spark_jobs.monitoring.survey import Problem
 from spark_jobs.monitoring.upkeep_survey import UpkeepState
 from spark_jobs.txlog.states import is_held
@@ -42,6 +42,7 @@ UNFINISHED_SECONDS = 120.0
     default_status=DefaultSensorStatus.RUNNING,
     description="Asks for the upkeep that tables and logs are due for, and for drains that settle leftovers.",
 )
+@named_failures()
 def upkeep_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice]) -> SensorResult:
     """One tick. The cursor remembers since when each pipeline is watched: no orphan is older than that."""
     now = time.time()
@@ -63,9 +64,7 @@ def upkeep_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice
     cursor = json.dumps(known | since, sort_keys=True)
     if requests:
         return SensorResult(run_requests=requests, cursor=cursor)
-    reasons = "; ".join(
-        f"{look.pipeline.name}: {scrub(str(look.error))}" for look in looks if isinstance(look, Problem)
-    )
+    reasons = "; ".join(f"{look.pipeline.name}: {look.reason}" for look in looks if isinstance(look, Problem))
     return SensorResult(skip_reason=reasons or "Nothing is due, nothing unfinished.", cursor=cursor)
 
 

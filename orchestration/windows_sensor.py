@@ -12,9 +12,9 @@ from dagster import (
     sensor,
 )
 
+from assets.failures import named_failures
 from assets.replays import windows_of
 from resources.sluice import Sluice
-from spark_jobs.config.secrets import scrub
 from spark_jobs.monitoring.survey import Problem
 from spark_jobs.replay.ranges import window_keys
 
@@ -30,13 +30,14 @@ Request = AddDynamicPartitionsRequest | DeleteDynamicPartitionsRequest
     default_status=DefaultSensorStatus.RUNNING,
     description="Registers the windows of offsets that can be replayed, and forgets those Kafka has deleted.",
 )
+@named_failures()
 def windows_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice]) -> SensorResult:
     """One tick."""
     requests: list[Request] = []
     problems = []
     for look in sluice.surveyor.survey():
         if isinstance(look, Problem):
-            problems.append(f"{look.pipeline.name}: {scrub(str(look.error))}")
+            problems.append(f"{look.pipeline.name}: {look.reason}")
         elif look.table is not None:
             name = windows_of(look.pipeline).name or ""
             replayable = window_keys(look.source, look.table.progress.next_offsets)

@@ -15,9 +15,11 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from servers.environment import LOG_SETTINGS
+from servers.spark_defaults import write_spark_defaults
 from spark_jobs.config.redaction import SPARK_REDACTION
 from spark_jobs.config.secrets import resolve, scrub
 from spark_jobs.config.settings import SluiceConfig
@@ -154,6 +156,7 @@ class PipelineSpark:
         conf = _local_conf(self.config)
         if self.kind == UPKEEP:
             conf = {**_iceberg_conf(self.config), **self._catalog(), **conf}
+        _launch(conf)
         session = _session(conf)
         if not (self.config.spark.master or "local").startswith("local"):
             session.sparkContext.addPyFile(str(package_zip(self._folder())))
@@ -193,6 +196,19 @@ def _session(conf: dict[str, str]) -> SparkSession:
     from resources.spark_session import SparkSessionResource  # noqa: PLC0415  (imports pyspark)
 
     return SparkSessionResource(spark_config=conf).spark_session  # type: ignore[no-any-return]
+
+
+def _launch(conf: dict[str, str]) -> None:
+    """Start this process's JVM, unless it runs; PySpark by itself puts the settings on its command line."""
+    from pyspark import SparkContext  # noqa: PLC0415  (half a second, never at import)
+
+    with TemporaryDirectory() as folder:
+        write_spark_defaults(Path(folder), conf)
+        os.environ["SPARK_CONF_DIR"] = folder
+        try:
+            SparkContext._ensure_initialized()  # noqa: SLF001  (launches alone; making a context would tell all)
+        finally:
+            del os.environ["SPARK_CONF_DIR"]
 
 
 def _iceberg_conf(config: SluiceConfig) -> dict[str, str]:

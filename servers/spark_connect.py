@@ -13,9 +13,9 @@ from servers.environment import LOG_SETTINGS, clean_environment
 from servers.jars import jar_paths
 from servers.java import FRUGAL_OPTIONS, java_home
 from servers.process import ServerFolder, ServerProcess, is_listening
+from servers.spark_defaults import write_spark_defaults
 from spark_jobs.config.redaction import SPARK_REDACTION
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.storage.state_files import write_whole
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 TASK_ATTEMPTS = 4  # `local[n]` alone never tries a failed task again
@@ -60,12 +60,11 @@ def start_spark_connect(settings: SparkConnectSettings) -> SparkConnectServer:
     log_path = settings.folder.log_path
     said_before = log_path.stat().st_size if log_path.exists() else 0
     spark_home = Path(pyspark.__file__).parent
-    write_conf(settings)
-    command = [str(spark_home / "bin" / "spark-submit"), "--driver-memory", settings.driver_memory]
-    command += ["--class", SERVER_CLASS, "spark-internal"]
+    file = write_conf(settings)
+    command = [str(spark_home / "bin" / "spark-submit"), "--class", SERVER_CLASS, "spark-internal"]
     environment = clean_environment(java_home()) | {
         "SPARK_HOME": str(spark_home),
-        "SPARK_CONF_DIR": str(_conf_folder(settings)),
+        "SPARK_CONF_DIR": str(file.parent),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(_made(settings.home / "local")),
     }
@@ -81,16 +80,9 @@ def _has_started(log_path: Path, said_before: int) -> bool:
         return _STARTED in log.read()
 
 
-def _conf_folder(settings: SparkConnectSettings) -> Path:
-    return settings.home / "conf"
-
-
 def write_conf(settings: SparkConnectSettings) -> Path:
     """Put the whole configuration where only this user reads it: a command line is everybody's."""
-    file = _conf_folder(settings) / "spark-defaults.conf"
-    lines = (f"{key} {value.replace(chr(92), chr(92) * 2)}\n" for key, value in _conf(settings).items())
-    write_whole(file, "".join(lines))
-    return file
+    return write_spark_defaults(settings.home / "conf", _conf(settings))
 
 
 def _conf(settings: SparkConnectSettings) -> dict[str, str]:
@@ -103,6 +95,7 @@ def _conf(settings: SparkConnectSettings) -> dict[str, str]:
     return {
         "spark.master": f"local[{settings.cores},{TASK_ATTEMPTS}]",
         "spark.app.name": "sluice",
+        "spark.driver.memory": settings.driver_memory,
         "spark.ui.enabled": "false",
         "spark.python.daemon.module": "spark_jobs.worker_daemon",
         "spark.driver.host": "127.0.0.1",

@@ -22,9 +22,10 @@ def command(*, as_json: bool) -> int:
     """Check sluice.yaml and its team files; connects to the broker only to list topics for topics_regex."""
     reading = read_config()
     config = reading.config
-    notes: list[str] = []
+    notes = [str(note) for note in reading.notes]
     if config is not None and config.templates and not reading.problems:
-        config, notes = _list_topics(config)
+        config, told = _list_topics(config)
+        notes += told
     problems = (*reading.problems, *(config.problems if config else ()), *_quality_problems(config))
     if as_json:
         output.json_line(

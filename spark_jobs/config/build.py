@@ -28,10 +28,14 @@ _STORAGE_PROPERTIES = ("write.data.path", "write.metadata.path")
 
 @dataclass(frozen=True, slots=True)
 class ConfigReading:
-    """``problems`` are the main file's: with any, ``config`` is what was understood and must not be run."""
+    """``problems`` are the main file's: with any, ``config`` is what was understood and must not be run.
+
+    ``notes`` are what it had better say otherwise.
+    """
 
     config: SluiceConfig | None
     problems: tuple[ConfigProblem, ...]
+    notes: tuple[ConfigProblem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from spark_jobs.config.build import ConfigReading, build_config
 from spark_jobs.config.lending import Lent, check_borrowed
+from spark_jobs.config.plain_secrets import plain_secrets
 from spark_jobs.config.problems import ConfigProblem, Document, in_order
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.config.templates import expand
@@ -63,11 +64,12 @@ def read_config(path: Path | None = None) -> ConfigReading:
     folder = (file or home).parent
     teams, team_problems = _read_teams(main, folder)
     built = build_config(main, teams, home=str(home), folder=str(folder))
+    notes = tuple(plain_secrets(main))
     mistakes = in_order([*problems, *built.problems])
     if built.config is None:
-        return ConfigReading(None, mistakes)
+        return ConfigReading(None, mistakes, notes)
     config = built.config.model_copy(update={"problems": (*team_problems, *built.config.problems)})
-    return ConfigReading(with_listed_topics(config), mistakes)
+    return ConfigReading(with_listed_topics(config), mistakes, notes)
 
 
 def with_listed_topics(config: SluiceConfig) -> SluiceConfig:

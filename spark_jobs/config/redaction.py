@@ -10,13 +10,17 @@ MASK = "***"
 
 _SECRET_WORDS = re.compile(
     r"password|passwd|passphrase|secret|token|credential|api[._-]?key|access[._-]?key|account[._-]?key|private[._-]?key"
-    r"|sas[._-]|connection[._-]?string|jaas|oauthbearer\.config|sasl|authorization|cookie|^header\.|[./]header\.|userinfo|basic\.auth|keystore.*pem|\.key$|^key$|key\.pem",
+    r"|sas[._-]|connection[._-]?string|jaas|oauthbearer\.config|authorization|cookie|^header\.|[./]header\.|userinfo"
+    r"|pass$|basic\.auth|keystore.*pem|\.key$|^key$|key\.pem",
     re.IGNORECASE,
 )
-# For Spark's own redaction, which knows no exceptions: it shows less than we do, never more.
-SPARK_REDACTION = f"(?i){_SECRET_WORDS.pattern}"
+# For Spark's own redaction, which knows no exceptions: it shows less than we do, never more. It looks at values
+# too: passwords in URLs. To us a user name of SASL is no secret: `scrub` would mask that word everywhere.
+SPARK_REDACTION = rf"(?i){_SECRET_WORDS.pattern}|sasl|://[^/@\s:]*:[^/\s]+@"
 _NOT_SECRET = re.compile(
-    r"(token[._-](endpoint|uri|type)|endpoint\.url|token-refresh-enabled|location$)", re.IGNORECASE
+    r"(token[._-](endpoint|uri|type)|endpoint\.url|authorization[._-]url|token-refresh-enabled|access-delegation"
+    r"|location$|provider$)",
+    re.IGNORECASE,
 )
 REFERENCE = re.compile(r"\$\{([^}]*)\}")
 FILE = "file:"
@@ -42,6 +46,12 @@ def malformed_reference(value: str) -> str | None:
 def is_secret_key(key: str) -> bool:
     """True if values of this property (Kafka's, a catalog's, Spark's) must never be shown."""
     return bool(_SECRET_WORDS.search(key)) and not _NOT_SECRET.search(key)
+
+
+def is_plain_secret(key: str, value: str) -> bool:
+    """True if a secret is written out here that ``${…}`` could give."""
+    written = [*url_passwords(value), *([value] if value and is_secret_key(key) else ())]
+    return any(not REFERENCE.search(each) for each in written)
 
 
 def url_passwords(value: str) -> tuple[str, ...]:

@@ -72,6 +72,11 @@ class Problem:
     error: SluiceError
     table: TableState | None = None
 
+    @property
+    def reason(self) -> str:
+        """Return why, fit to be logged and kept: an error may quote a server that quotes a secret."""
+        return scrub(str(self.error))
+
 
 class Surveyor:
     """Looks again and again; keeps its Kafka connection between looks until its properties change."""

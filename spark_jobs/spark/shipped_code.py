@@ -28,6 +28,7 @@ def package_zip(folder: Path) -> Path:
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), source.read_bytes())
     content = buffer.getvalue()
     path = folder / f"{PACKAGE}-{hashlib.sha256(content).hexdigest()[:16]}.zip"
-    if not path.exists():  # another process may be uploading it: it never changes, and is whole at once
+    # Another process may be uploading it. One that was cut short, as earlier versions could leave, is mended.
+    if not (path.exists() and path.read_bytes() == content):
         write_whole(path, content)
     return path

@@ -85,3 +85,25 @@ def test_no_file_is_the_demo(write, capsys):
     out = capsys.readouterr().out
     assert "lake.flights" in out
     assert "no sluice.yaml: the defaults" in out
+
+
+def test_a_secret_in_plain_text_is_a_note_with_its_line(write, capsys, tmp_path):
+    """Under a secret's name or inside an address; never the value, and no mistake."""
+    write(
+        "version: 1\nkafka:\n  sasl.username: me\n  sasl.password: hunter2\n  ssl.key.password: '${KEY}'\n"
+        "catalog:\n  uri: postgresql://me:hunter2@db/lake\n"
+        "spark:\n  conf:\n    spark.executorEnv.PGPASS: hunter2\n"
+        "pipelines:\n  a: {topic: a, table: l.a,\n"
+        "    notify: {webhook: 'https://me:hunter2@hooks.example.com'}}\n"
+    )
+    assert main(["validate"]) == 0
+    out = capsys.readouterr().out
+    told = [line for line in out.splitlines() if "plain text" in line]
+    assert [line.removeprefix(f"note: {tmp_path}/").partition(": ")[0] for line in told] == [
+        "sluice.yaml:4 kafka.sasl.password",
+        "sluice.yaml:7 catalog.uri",
+        "sluice.yaml:10 spark.conf.spark.executorEnv.PGPASS",
+        "sluice.yaml:13 pipelines.a.notify.webhook",
+    ]
+    assert all("${NAME}" in line for line in told)
+    assert "hunter2" not in out

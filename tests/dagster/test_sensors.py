@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +17,18 @@ from pyiceberg.types import LongType, NestedField
 
 from orchestration.backlog_sensor import backlog_sensor
 from orchestration.build import build_definitions
+from orchestration.quality_sensor import quality_sensor
 from orchestration.upkeep_sensor import upkeep_sensor
+from orchestration.windows_sensor import windows_sensor
 from resources.sluice import Sluice
 from spark_jobs.books.entries import DEFAULT_DUE_ATTEMPTS
 from spark_jobs.commit.birth import create_table
+from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import CatalogSettings, NotifySettings, PipelineConfig, SluiceConfig
 from spark_jobs.lake.catalog import close_catalog, open_catalog
+from spark_jobs.monitoring.survey import Problem
 from spark_jobs.protocol.batch import Batch, Pause
+from spark_jobs.protocol.errors import RetryableError
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.txlog.entries import FlushComplete, FlushStart, Notified
@@ -105,6 +111,44 @@ def instance() -> Iterator[DagsterInstance]:
     """An instance in memory."""
     with DagsterInstance.ephemeral() as ephemeral:
         yield ephemeral
+
+
+SECRET = "hunter2-Tr0ub4dor"
+
+
+@pytest.mark.parametrize("sensor", [backlog_sensor, upkeep_sensor, windows_sensor, quality_sensor])
+@pytest.mark.parametrize("is_one", [True, False], ids=["one pipeline", "the whole look"])
+def test_what_a_sensor_says_and_remembers_holds_no_secret(
+    folder: Path,
+    instance: DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    sensor: Any,
+    is_one: bool,
+) -> None:
+    """A catalog may quote what it was sent; the log, the reason and the cursor stay in Dagster's database."""
+    pipeline = pipeline_of("orders")
+    scene = scene_of("127.0.0.1:1", {"type": "rest", "credential": SECRET}, folder, instance, pipeline)
+    resolve(scene.config.catalog.properties)
+    quoting = RetryableError(f"the catalog refused {SECRET}", code="catalog-away", hint=f"Is {SECRET} right?")
+
+    def look(*_: object) -> list[Problem]:
+        if is_one:
+            return [Problem(pipeline, quoting)]
+        raise quoting
+
+    monkeypatch.setattr(scene.sluice.surveyor, "survey", look)
+    monkeypatch.setattr(scene.sluice.surveyor, "upkeep", look)
+    if is_one:
+        result = scene.tick(sensor)
+        said = f"{result} {result.skip_reason} {result.cursor} {caplog.text}"
+        assert sensor is quality_sensor or "the catalog refused ***" in said
+    else:
+        with pytest.raises(Exception, match="the catalog refused") as raised:
+            scene.tick(sensor)
+        said = "".join(traceback.format_exception(raised.value))
+    assert SECRET not in said
 
 
 def test_a_backlog_without_a_table_asks_for_a_run(

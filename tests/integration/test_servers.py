@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,13 +17,12 @@ from pyiceberg.catalog import load_catalog
 
 from prove.lab.kafka_server import KafkaBroker, Record, kafka_settings
 from servers.kafka import start_kafka
-from servers.process import ServerFolder
+from servers.process import ServerFolder, free_ports
 from servers.spark_connect import SparkConnectSettings, start_spark_connect
 from spark_jobs.protocol.errors import RetryableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from prove.lab.s3 import S3
 
@@ -83,6 +86,102 @@ def test_a_spark_server_of_somebody_else_is_not_taken_for_ours(
     monkeypatch.setattr("servers.spark_connect.is_listening", lambda _port: False)
     with pytest.raises(RetryableError, match="spark-late ended while starting"):
         start_spark_connect(settings)
+
+
+PLANTED = "hunter2-Tr0ub4dor"
+WITH_SECRETS = {
+    "spark.executorEnv.PGPASS": PLANTED,
+    "spark.sql.catalog.db.uri": f"jdbc:postgresql://me:{PLANTED}@db/lake",
+    "spark.sql.catalog.db.credential": f"id:{PLANTED}",
+    "spark.driver.extraJavaOptions": f"-Dstore.pass={PLANTED}",
+    "spark.test.spelled": "a\\b=c: d\n-----END-----\nspark.test.injected yes",
+    "spark.driver.memory": "640m",
+}
+SHOWN_BY_PS = """
+import sys
+from pathlib import Path
+for process in Path("/proc").glob("[0-9]*"):
+    try:
+        if sys.argv[1].encode() in (process / "environ").read_bytes():
+            print((process / "cmdline").read_bytes().replace(bytes(1), b" ").decode())
+    except OSError:
+        pass
+"""
+
+
+def _command_lines(of: str) -> str:
+    """What every user of the machine is shown of the processes that have this text in their environment."""
+    looked = subprocess.run(
+        [sys.executable, "-c", SHOWN_BY_PS, of], capture_output=True, text=True, check=True
+    )
+    assert "java" in looked.stdout
+    return looked.stdout
+
+
+@pytest.mark.spark
+def test_no_setting_is_on_a_command_line_and_secrets_are_hidden_where_spark_shows_settings(
+    tmp_path: Path,
+) -> None:
+    """Secrets under any key reach Spark in files of ours; Spark hides them by Sluice's rule."""
+    from pyspark.sql import SparkSession
+
+    folder = ServerFolder(tmp_path, "spark-secrets")
+    settings = SparkConnectSettings(
+        folder, home=folder.home, port=free_ports(1)[0], cores=1, conf=WITH_SECRETS
+    )
+    server = start_spark_connect(settings)
+    try:
+        lines = _command_lines(str(folder.home))
+        session = SparkSession.builder.remote(server.remote).create()
+        spelled = session.conf.get("spark.test.spelled")
+        shown = {row.key: row.value for row in session.sql("SET").collect()}
+        session.stop()
+    finally:
+        server.process.stop()
+    assert PLANTED not in lines
+    assert "-Xmx640m" in lines
+    assert "spark.test.injected" not in shown
+    assert all(f"{key}=" not in lines for key in WITH_SECRETS)
+    assert spelled == WITH_SECRETS["spark.test.spelled"]
+    assert PLANTED not in str({key: value for key, value in shown.items() if "redacted" not in value})
+    files = [each for each in (folder.home / "conf").iterdir() if PLANTED in each.read_text()]
+    assert [each.stat().st_mode & 0o077 for each in files] == [0, 0]
+
+
+LOCAL_SESSION = """
+import sys
+from resources.spark import PipelineSpark
+from spark_jobs.config.settings import CatalogSettings, SluiceConfig, SparkSettings
+from tests.integration.test_servers import PLANTED, WITH_SECRETS, _command_lines
+
+home = sys.argv[1]
+catalog = CatalogSettings(properties={"type": "rest", "uri": "http://127.0.0.1:1", "credential": PLANTED})
+spark = SparkSettings(master="local[1]", conf=WITH_SECRETS)
+config = SluiceConfig(home=home, state=home, catalog=catalog, spark=spark)
+session = PipelineSpark(config, "orders", "drain").session()
+java = session.sparkContext._jvm.java.lang.System
+assert java.getProperty("store.pass") == PLANTED
+assert session.conf.get("spark.test.spelled") == WITH_SECRETS["spark.test.spelled"]
+assert session.range(3).count() == 3
+print(_command_lines(home))
+"""
+
+
+@pytest.mark.spark
+def test_a_session_in_this_process_puts_no_setting_on_a_command_line(tmp_path: Path) -> None:
+    """PySpark by itself would give all of them, the catalog's credential among them, to spark-submit."""
+    shown = subprocess.run(
+        [sys.executable, "-c", LOCAL_SESSION, str(tmp_path)],
+        env={**os.environ, "STARTED_BY": str(tmp_path)},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert "java" in shown.stdout
+    assert PLANTED not in shown.stdout
 
 
 @pytest.mark.spark

@@ -2,13 +2,45 @@
 
 from __future__ import annotations
 
+import threading
+import zipfile
+from typing import TYPE_CHECKING
+
 from spark_jobs.spark.shipped_code import package_zip
 
+if TYPE_CHECKING:
+    from pathlib import Path
 
-def test_a_zip_that_is_there_is_not_written_again(tmp_path):
+
+def test_a_zip_that_is_there_is_not_written_again(tmp_path: Path) -> None:
     """Another process may be uploading it; no part of one is left beside it."""
     zipped = package_zip(tmp_path)
     before = zipped.stat()
     assert package_zip(tmp_path) == zipped
     assert (zipped.stat().st_ino, zipped.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     assert list(tmp_path.iterdir()) == [zipped]
+
+
+def test_a_zip_that_was_cut_short_is_mended_and_no_reader_ever_sees_part_of_one(tmp_path: Path) -> None:
+    """A session would keep a broken one under its name; a writer that died may have left it."""
+    zipped = package_zip(tmp_path)
+    whole = zipped.read_bytes()
+    cut, stop, seen = whole[:100], threading.Event(), set()
+
+    def read() -> None:
+        while not stop.is_set():
+            seen.add(zipped.read_bytes())
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        for _ in range(5):
+            draft = tmp_path / "draft"
+            draft.write_bytes(cut)
+            draft.replace(zipped)
+            assert package_zip(tmp_path).read_bytes() == whole
+    finally:
+        stop.set()
+        reader.join()
+    assert seen <= {whole, cut}
+    assert zipfile.ZipFile(zipped).testzip() is None

@@ -1,0 +1,29 @@
+"""Secrets that are written out in a configuration file, where whoever reads the file has them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from spark_jobs.config.problems import ConfigProblem, Document, Finding, Path
+from spark_jobs.config.redaction import is_plain_secret
+
+# Where keys are properties of Kafka, a catalog or Spark. Elsewhere only an address can carry a password.
+_PROPERTIES = (("kafka",), ("catalog",), ("spark", "conf"))
+
+
+def plain_secrets(document: Document) -> Iterator[ConfigProblem]:
+    """Give a note for each, with its line; none quotes a value."""
+    for path, value in _texts(document.content, ()):
+        if is_plain_secret(path[-1] if path[:-1] in _PROPERTIES else "", value):
+            hint = "Write ${NAME} or ${file:/absolute/path}, and change the secret if the file was shared."
+            yield document.locate(Finding(path, "holds a secret in plain text", hint))
+
+
+def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, item in items:
+            yield from _texts(item, (*path, str(key)))
