@@ -5,9 +5,10 @@ Java takes its own options from an argument file for the same reason.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
+
+from spark_jobs.storage.state_files import write_whole
 
 # Spark's launcher puts these on the JVM's command line, wherever it read them.
 _JAVA_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
@@ -15,21 +16,14 @@ _JAVA_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptio
 
 def write_spark_defaults(folder: Path, conf: Mapping[str, str]) -> Path:
     """Return the file that the settings were put into, which Spark finds with ``SPARK_CONF_DIR``."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     launched = dict(conf)
     for key in launched.keys() & _JAVA_OPTIONS:
         options = folder / f"{key}.args"
-        _write_private(options, launched[key])
+        write_whole(options, launched[key])
         launched[key] = f'"@{options}"'
     lines = (f"{_escaped(key)} {_escaped(value)}\n" for key, value in launched.items())
-    return _write_private(folder / "spark-defaults.conf", "".join(lines))
-
-
-def _write_private(file: Path, text: str) -> Path:
-    file.unlink(missing_ok=True)  # it may be there with wider rights
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
-        opened.write(text)
+    file = folder / "spark-defaults.conf"
+    write_whole(file, "".join(lines))
     return file
 
 
