@@ -14,8 +14,8 @@ _SECRET_WORDS = re.compile(
     r"|pass$|basic\.auth|keystore.*pem|\.key$|^key$|key\.pem",
     re.IGNORECASE,
 )
-# For Spark's own redaction, which knows no exceptions and looks at values too: passwords in URLs. It shows less
-# than we do, never more: a user name of SASL is no secret to us, as `scrub` would mask that word everywhere.
+# For Spark's own redaction, which knows no exceptions and looks at values too: passwords in URLs. It shows
+# less than we do: a user name of SASL is no secret to us, as `scrub` would mask that word everywhere.
 SPARK_REDACTION = rf"(?i){_SECRET_WORDS.pattern}|sasl|://[^/@\s:]*:[^/\s]+@"
 _NOT_SECRET = re.compile(
     r"(token[._-](endpoint|uri|type)|endpoint\.url|authorization[._-]url|token-refresh-enabled|access-delegation"
