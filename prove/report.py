@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from prove.scenario import Outcome
+from prove.scenario import LEFT, Outcome
 
 INTRODUCTION = """\
 # Reliability
@@ -19,8 +19,11 @@ metadata and its storage.
 
 - **lost**, **doubled**: records that are not in the table exactly once and unchanged (dead letters included).
 - **unreadable**: what the metadata names and cannot be read, or the log and the history do not agree on.
-- **stray**: data files that nothing names. What a fold that died leaves in the books is orphan removal's, \
-and said in the row.
+- **stray**: data files that nothing names and nobody promised.
+- **left**: files whose promise is that orphan removal takes them days later, the row's verdict then. A \
+compaction whose commit never landed leaves its own, which the row names: all dates are set back (in the \
+object store, too), and orphan removal then takes these files and no other. A fold that died leaves one \
+in the books.
 - **read again**: records that tasks of the runs that put things right took from Kafka a second time.
 - **recovery**: seconds that run took, the start of its Python and Spark left out.
 
@@ -31,11 +34,13 @@ shortened, since the next run is what is looked at.
 COLUMNS = (
     "struck by",
     "promised",
+    "verdict",
     "happened",
     "lost",
     "doubled",
     "unreadable",
     "stray",
+    "left",
     "read again",
     "recovery",
 )
@@ -43,8 +48,7 @@ COLUMNS = (
 
 def line(outcome: Outcome, number: int, of: int) -> str:
     """One line of progress."""
-    word = "left out" if outcome.left_out else "kept" if outcome.is_kept else "BROKEN"
-    return f"{number:>4}/{of}  {word:<8}  {outcome.seconds:5.1f} s  {outcome.name}"
+    return f"{number:>4}/{of}  {outcome.verdict:<8}  {outcome.seconds:5.1f} s  {outcome.name}"
 
 
 def complaint(outcome: Outcome) -> str:
@@ -55,7 +59,7 @@ def complaint(outcome: Outcome) -> str:
     else:
         what = (
             f"lost {counts.lost}, doubled {counts.doubled}, unreadable {counts.unreadable},"
-            f" stray {counts.stray}, read again {counts.read_again}: {counts.happened}"
+            f" stray {counts.stray}, {LEFT} {counts.left}, read again {counts.read_again}: {counts.happened}"
             f"{counts.unkept and f'; {counts.unkept}'}"
         )
     return f"{outcome.name}: promised was: {outcome.promise}\n{what}\n{command_of(outcome)}"
@@ -80,6 +84,7 @@ def totals(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "doubled": sum(each.doubled for each in found),
         "unreadable": sum(each.unreadable for each in found),
         "stray": sum(each.stray for each in found),
+        "left": sum(each.left for each in found),
         "recovery_p50_seconds": round(seconds[len(seconds) // 2], 2) if seconds else None,
         "recovery_worst_seconds": round(seconds[-1], 2) if seconds else None,
     }
@@ -91,13 +96,17 @@ def summary(outcomes: Sequence[Outcome]) -> str:
     history = f"{sums['kept']} kept, {sums['broken']} broken, {sums['left_out']} left out"
     counts = ", ".join(f"{name} {sums[name]}" for name in ("lost", "doubled", "unreadable", "stray"))
     times = f"recovery p50 {sums['recovery_p50_seconds']} s, slowest {sums['recovery_worst_seconds']} s"
-    return f"{sums['scenarios']} scenarios: {history}\n{counts}; {times}"
+    return f"{sums['scenarios']} scenarios: {history}\n{counts}; {LEFT} {sums['left']}; {times}"
 
 
 def as_json(outcomes: Sequence[Outcome], machine: Mapping[str, Any]) -> str:
     """Return everything as one line."""
     return json.dumps(
-        {"machine": machine, "totals": totals(outcomes), "scenarios": [asdict(each) for each in outcomes]},
+        {
+            "machine": machine,
+            "totals": totals(outcomes),
+            "scenarios": [{**asdict(each), "verdict": each.verdict} for each in outcomes],
+        },
         separators=(",", ":"),
     )
 
@@ -110,7 +119,7 @@ def as_page(outcomes: Sequence[Outcome], machine: Mapping[str, Any], minutes: fl
 
 
 def _overview(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    names = ("scenarios", "kept", "broken", "left_out", "lost", "doubled", "unreadable", "stray")
+    names = ("scenarios", "kept", "broken", "left_out", "lost", "doubled", "unreadable", "stray", "left")
     yield _row(("what is struck", *(name.replace("_", " ") for name in names), "slowest recovery"))
     yield _row(["---"] * (len(names) + 2))
     for group, members in _by_group(outcomes).items():
@@ -147,11 +156,12 @@ def _cells(outcome: Outcome) -> list[str]:
     found = outcome.findings
     if found is None:
         reason = outcome.left_out or "the case could not be made"
-        return [outcome.title, outcome.promise, reason, *[""] * 6]
-    counts = (found.lost, found.doubled, found.unreadable, found.stray, found.read_again)
+        return [outcome.title, outcome.promise, outcome.verdict, reason, *[""] * 7]
+    counts = (found.lost, found.doubled, found.unreadable, found.stray, found.left, found.read_again)
     return [
         outcome.title,
         outcome.promise,
+        outcome.verdict,
         found.happened,
         *map(str, counts),
         f"{found.recovery_seconds:.1f} s",

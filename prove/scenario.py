@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from prove.workload import CATALOG_NAMES, SQLITE, Testbed
 
+LEFT = "left to orphan removal"
+
 
 @dataclass(frozen=True, slots=True)
 class Findings:
@@ -18,8 +20,9 @@ class Findings:
 
     ``lost`` counts records that are not in the table as they are in Kafka, ``doubled`` those that are there
     more than once, ``unreadable`` what the metadata names and cannot be read or contradicts, ``stray`` data
-    files that nothing names. ``read_again`` are records that Kafka was asked for twice, ``may_read_again``
-    what the promise allows. ``unkept`` says in words what else was promised and did not come true.
+    files that nothing names. ``left`` are files left to orphan removal, ``may_be_left`` how many of them the
+    promise allows; ``read_again`` are records that Kafka was asked for twice, ``may_read_again`` what it
+    allows of those. ``unkept`` says in words what else was promised and did not come true.
     ``recovery_seconds`` is the time of the runs that put it right.
     """
 
@@ -28,6 +31,8 @@ class Findings:
     doubled: int = 0
     unreadable: int = 0
     stray: int = 0
+    left: int = 0
+    may_be_left: tuple[int, ...] = (0,)
     read_again: int = 0
     may_read_again: tuple[int, ...] = (0,)
     recovery_seconds: float = 0.0
@@ -37,7 +42,7 @@ class Findings:
     def is_kept(self) -> bool:
         """True if the promise was kept."""
         is_whole = not (self.lost or self.doubled or self.unreadable or self.stray or self.unkept)
-        return is_whole and self.read_again in self.may_read_again
+        return is_whole and self.read_again in self.may_read_again and self.left in self.may_be_left
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +107,10 @@ class Outcome:
     def is_kept(self) -> bool:
         """True if nothing speaks against the promise."""
         return bool(self.left_out) or (self.findings is not None and self.findings.is_kept)
+
+    @property
+    def verdict(self) -> str:
+        """Return it in words; of a promise that was kept, too, what is not in order yet."""
+        if self.left_out or not self.is_kept:
+            return "left out" if self.left_out else "BROKEN"
+        return LEFT if self.findings and self.findings.left else "kept"

@@ -49,9 +49,14 @@ class Job:
     def promise_after(self, *, is_over: bool, has_landed: bool) -> Promise:
         """Return what holds after its commit's outcome; ``is_over``: the run found out by itself."""
         assert self.outcome is not None
-        if is_over:
+        if is_over and self.outcome.over:
             return self.outcome.over
         return self.outcome.landed if has_landed else self.outcome.not_landed
+
+    @property
+    def may_leave(self) -> bool:
+        """True if there are outcomes of its commit after which files are left to orphan removal."""
+        return self.outcome is not None and self.outcome.not_landed.strays > 0
 
     @property
     def is_replay(self) -> bool:

@@ -1,7 +1,7 @@
 """The crash matrix: every job, with a fault at every place and by every outcome of its commit.
 
-So on SQLite and on REST, but that gates meet no REST server, compaction thirteen outcomes there, expiry four
-and Spark's other jobs kills only; on Nessie there is a dozen of all.
+So on SQLite and on REST, but that gates meet no REST server, expiry four outcomes there and Spark's other
+jobs kills only; on Nessie there is a dozen of all.
 
 After the fault a new process does what the operator or the next tick would do, more records come, and
 an audit counts.
@@ -13,38 +13,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from prove.checker import Counts, check
+from prove.checker import check
 from prove.crash.act_jobs import ACCEPT, DISCARD, GATED_DRAIN, HELD_DRAIN, PUBLISH, REJECTING_DRAIN, RETYPE
 from prove.crash.jobs import DATA_JOBS, DEAD_LETTERS, DRAIN, FIRST, RECOVERY, REPLAY_DEAD_LETTERS, Job
 from prove.crash.nemeses import SERVER_COMMIT_FAULTS, SQLITE_COMMIT_FAULTS, Kill, Nemesis, ServerCommitFault
 from prove.crash.promises import Outcomes, Promise
+from prove.crash.removal import Removal, remove_left
 from prove.crash.replacement import arrival_times
 from prove.crash.restart import Restart
-from prove.crash.upkeep_jobs import COMPACTION, EXPIRY, SPARK_JOBS
+from prove.crash.upkeep_jobs import COMPACTION, EXPIRY, SPARK_JOBS, UNKNOWING_COMPACTION
 from prove.lab.fault_proxy import Fault
 from prove.scenario import Findings, Scenario, scenario_on
 from prove.workload import NESSIE, REST, SQLITE, Testbed, Workload
 
 JOBS = (*DATA_JOBS, PUBLISH, DISCARD, ACCEPT, RETYPE)
 GATES = (GATED_DRAIN, HELD_DRAIN, REJECTING_DRAIN)
-# Of the commit that Iceberg's own code makes on the Spark server. Where it never lands and that stays
-# unknown, what was written is an orphan, which is removed days later: nothing to be seen here. What a landed
-# 401 makes of it is a case of the hostile lakes: Iceberg's code deletes what it committed.
-COMPACTION_FAULTS = (
-    Fault.REFUSED_401,
-    Fault.REFUSED_409,
-    Fault.REFUSED_429,
-    Fault.LANDED_409,
-    Fault.LANDED_429,
-    Fault.LANDED_500,
-    Fault.LANDED_502,
-    Fault.LANDED_503,
-    Fault.LANDED_504,
-    Fault.LANDED_TWICE,
-    Fault.LANDED_NO_ANSWER,
-    Fault.CUT_AFTER,
-    Fault.HALF_ANSWER,
-)
+# Of the commit that Iceberg's own code makes on the Spark server: it takes these for refusals, and deletes
+# what it wrote. What a landed 401 makes of it is a case of the hostile lakes: it deletes what it committed.
+REFUSALS = frozenset({Fault.REFUSED_401, Fault.REFUSED_409, Fault.REFUSED_429})
+COMPACTION_FAULTS = frozenset(Fault) - {Fault.LANDED_401}
 EXPIRY_FAULTS = (Fault.REFUSED_409, Fault.REFUSED_504, Fault.LANDED_504, Fault.CUT_AFTER)
 REPLAYED_DEAD_LETTER_FAULTS = (
     Fault.REFUSED_409,
@@ -79,7 +66,7 @@ class Cell:
             self.run,
             group=self.job.title,
             catalog=self.catalog,
-            needs={"spark"} if self.job in SPARK_JOBS else set(),
+            needs={"spark"} if self.job in (*SPARK_JOBS, UNKNOWING_COMPACTION) else set(),
         )
 
     def run(self, testbed: Testbed) -> Findings:
@@ -91,19 +78,24 @@ class Cell:
         ):
             job.set_up(workload)
             before = arrival_times(workload) if job.is_replay else None
+            found = workload.lab.files() if job.may_leave else set()
             ending = self.nemesis.inject(workload, job)
+            written = workload.lab.files() - found if job.may_leave else set()
             restart = Restart()
             restart.repair(workload, job, before)
             promise = self.nemesis.promise_after(workload, job, ending)
             restart.go_on(workload)
+            removal = remove_left(workload, written) if promise.strays else Removal()
             counts = check(workload, of_earlier=job.of_earlier)
-        unkept = (*restart.unkept, *restart.find_deviations(promise), *_unpromised_orphans(counts, promise))
-        orphans = (f"{counts.orphans} files left to orphan removal",) if counts.orphans else ()
+        left = len(removal.left) + counts.orphans
+        unkept = (*restart.unkept, *restart.find_deviations(promise), *removal.unkept)
         return counts.findings(
             ending.text,
             *_late_arrivals(workload),
             *restart.events,
-            *orphans,
+            *removal.events,
+            left=left,
+            may_be_left=tuple(orphans + promise.strays for orphans in promise.orphans),
             read_again=restart.read_again,
             may_read_again=promise.may_read_again,
             recovery_seconds=restart.seconds,
@@ -120,12 +112,6 @@ class Cell:
 def _late_arrivals(workload: Workload) -> Iterator[str]:
     for status in workload.proxy.late_statuses if workload.proxy else ():
         yield "its commit landed late" if status == HTTPStatus.OK else "its late commit was refused"
-
-
-def _unpromised_orphans(counts: Counts, promise: Promise) -> Iterator[str]:
-    if counts.orphans not in promise.orphans:
-        allowed = " or ".join(map(str, promise.orphans))
-        yield f"{counts.orphans} files of the books that nothing names, not {allowed}"
 
 
 def crash_cells() -> Iterator[Cell]:
@@ -172,6 +158,9 @@ def _on_spark() -> Iterator[Cell]:
         yield from (Cell(job, Kill(point), SQLITE) for point in job.points)
     yield from (Cell(COMPACTION, outcome, SQLITE) for outcome in SQLITE_COMMIT_FAULTS)
     yield Cell(COMPACTION, Kill("act.before-swap"), REST)
-    yield from (Cell(COMPACTION, ServerCommitFault(fault), REST) for fault in COMPACTION_FAULTS)
+    for fault in Fault:
+        if fault in COMPACTION_FAULTS:
+            is_known = fault.is_passed_on or fault in REFUSALS
+            yield Cell(COMPACTION if is_known else UNKNOWING_COMPACTION, ServerCommitFault(fault), REST)
     yield Cell(EXPIRY, Kill("expire.after-procedure"), REST)
     yield from (Cell(EXPIRY, ServerCommitFault(fault), REST) for fault in EXPIRY_FAULTS)

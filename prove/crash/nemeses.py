@@ -162,8 +162,8 @@ class ServerCommitFault(Nemesis):
         return _ended(answer)
 
     def promise_after(self, workload: Workload, job: Job, ending: Ending) -> Promise:
-        if self.fault is Fault.LATE_504 and not ending.is_over:
-            assert job.outcome is not None
+        assert job.outcome is not None
+        if self.fault is Fault.LATE_504 and not (ending.is_over and job.outcome.over):
             return job.outcome.late(has_landed=self._arrives(workload))
         return job.promise_after(is_over=ending.is_over, has_landed=self.fault.is_passed_on)
 

@@ -23,7 +23,8 @@ class Promise:
     """``text`` for people; the rest must come true to the number, each time as one of what is listed.
 
     ``may_read_again`` are records that Kafka is asked for again, ``repairs`` is what put things right.
-    ``orphans`` are files of a dead fold, which only the books' orphan removal takes away. ``refused`` is the
+    Only orphan removal takes away ``orphans``, files of a dead fold in the books, and ``strays``, data files
+    of a compaction that never landed. ``refused`` is the
     code with which the first run afterwards ends instead of well, ``replaced`` whether a replay's rows were
     in before it ran again; None where that is open, or there is no replay.
     """
@@ -32,6 +33,7 @@ class Promise:
     repairs: tuple[Repairs, ...]
     may_read_again: tuple[int, ...] = (0,)
     orphans: tuple[int, ...] = (0,)
+    strays: int = 0
     refused: str | None = None
     replaced: bool | None = None
 
@@ -40,11 +42,12 @@ class Promise:
 class Outcomes:
     """The promises for a commit of which the client does not hear what it hopes for.
 
-    ``over`` is for a run that found out by itself, the others for one that ended with an error.
+    ``over`` is for a run that found out by itself, the others for one that ended with an error, or went on
+    without knowing (``over`` is None).
     """
 
     text: str
-    over: Promise
+    over: Promise | None
     landed: Promise
     not_landed: Promise
 
@@ -109,6 +112,11 @@ ROLLBACK_SETTLED = Outcomes(
 )
 TIDIED = promise("run again, it is done; nothing is read again")
 TIDIED_ANYHOW = Outcomes(TIDIED.text, TIDIED, TIDIED, TIDIED)
+ORPHANED = promise(
+    f"{TIDIED.text}; the file of one that never landed goes with orphan removal, and nothing else does",
+    strays=1,
+)
+TIDIED_UNKNOWING = Outcomes(ORPHANED.text, None, TIDIED, ORPHANED)
 
 # A batch that a gate held is judged anew when the log does not have its files, and stays held when it has.
 JUDGED_AGAIN = promise(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from prove.crash import promises
 from prove.crash.jobs import Job, at, drain_twice
 from prove.lab.pipeline_lab import make_old
@@ -48,6 +50,8 @@ COMPACTION = Job(
     again=("compaction",),
     swap="act",
 )
+# Iceberg's own code cannot know what became of its commit, keeps what it wrote, and goes on.
+UNKNOWING_COMPACTION = replace(COMPACTION, outcome=promises.TIDIED_UNKNOWING)
 EXPIRY = Job(
     "expiry",
     "an expiry of snapshots",

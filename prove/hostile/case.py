@@ -114,7 +114,8 @@ def judge(workload: Workload, history: History, may_read_again: tuple[int, ...] 
     counts = check(workload, of_earlier=history.of_earlier)
     return counts.findings(
         history.happened,
-        stray=counts.stray + max(0, counts.orphans - history.orphans),
+        left=counts.orphans,
+        may_be_left=tuple(range(history.orphans + 1)),
         read_again=history.read_again,
         may_read_again=may_read_again,
         recovery_seconds=history.recovery_seconds,

@@ -22,8 +22,6 @@ from prove.hostile.case import (
 from prove.lab.kafka_server import Record, unique_name
 from prove.lab.pipeline_lab import PIPELINE, configure, orders
 from prove.workload import BATCH, PARTITIONS, Workload
-from spark_jobs.acts.accept_source import accept_source, compare_source
-from spark_jobs.config.start import Start
 
 MIB = 1024 * 1024
 TIMEOUT_SECONDS = 30.0
@@ -129,10 +127,9 @@ def _recreate(workload: Workload) -> None:
 
 def accept(workload: Workload, ended: str, *, of_earlier: int = BATCH) -> History:
     """Take the topic as it is for the table's next generation, as an operator does, and drain it."""
-    with workload.lab.connections() as connections:
-        seen = compare_source(workload.lab.pipeline, connections)
-        assert seen.has_changed, "the command would leave it alone"
-        accept_source(workload.lab.pipeline, connections, seen, start=Start(), reason="it was made again")
+    answer = workload.lab.start(work="accept").answer()
+    assert answer.error is None, answer.message
+    assert answer.repairs.committed, "the command would leave it alone"
     return repair(ended, workload, was_read=False, of_earlier=of_earlier)
 
 

@@ -151,6 +151,13 @@ class Lab:
         """Data files in the lake that no snapshot of the table or its dead-letter table names."""
         return _unnamed([self.table(identifier) for identifier in self.tables])
 
+    def files(self) -> set[str]:
+        """All files below the table's location, its metadata too; none before there is a table."""
+        with self.connections() as connections:
+            table = load_fresh(connections, self.pipeline.table)
+        files = list_files(table.location(), table.io.properties) if table else ()
+        return {normalise_path(file.location) for file in files}
+
     def books(self) -> Table | None:
         """Return the books as they are now; None before the first fold."""
         with self.connections() as connections:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import sys
 import urllib.request
 from dataclasses import dataclass
+from pathlib import Path
 
 from prove.lab.kafka_server import unique_name
 from servers.environment import clean_environment
 from servers.java import java_home
 from servers.process import ServerFolder, ServerProcess, free_ports, is_listening
 
+SERVER = Path(__file__).with_name("s3_server.py")
+MAKE_OLD = "/make-old/"  # of that: then the bucket, a slash and what the objects' names begin with
 REGION = "us-east-1"
 
 
@@ -63,7 +66,14 @@ def new_bucket(endpoint: str) -> str:
 def start_s3(folder: ServerFolder) -> S3Server:
     """Start the store and wait until it listens."""
     (port,) = free_ports(1)
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    command = [sys.executable, str(SERVER), "-H", "127.0.0.1", "-p", str(port)]
     process = ServerProcess(folder, command, clean_environment(java_home()))
     process.wait_until(lambda: is_listening(port), 60)
     return S3Server(f"http://127.0.0.1:{port}", process)
+
+
+def make_objects_old(endpoint: str, location: str) -> None:
+    """Set the times below an ``s3://`` location so far back that orphan removal does not spare them."""
+    address = f"{endpoint}{MAKE_OLD}{location.removeprefix('s3://')}/"
+    with urllib.request.urlopen(address, timeout=10):  # noqa: S310  (our own)
+        pass

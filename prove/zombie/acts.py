@@ -33,13 +33,18 @@ NOTHING_HELD = "nothing-held"
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Where a run stands in its batch: it sleeps there, or it died. ``is_whole``: all it read is logged."""
+    """Where a run stands in its batch: it sleeps there, or it died. ``is_whole``: all it read is logged.
+
+    ``wakes_first``: before the next tick. ``is_gated``: the place is at a gate, which the batch passes.
+    """
 
     name: str
     title: str
     point: str
     is_asleep: bool = True
     is_whole: bool = True
+    wakes_first: bool = False
+    is_gated: bool = False
 
 
 READING = State("reading", "its tasks are reading", "split.after-chunk", is_whole=False)
@@ -48,6 +53,17 @@ DEAD = State("dead", "its run died before the swap", "commit.before-swap", is_as
 LANDED = State("landed", "its run died after the swap", "commit.after-swap", is_asleep=False)
 OWING = State("owing", "its run sleeps before its dead letters' swap", "dead-letters.before-swap")
 STATES = (READING, ASLEEP, DEAD, LANDED, OWING)
+VERIFIED = State(
+    "verified",
+    "its run sleeps over verified files that it has not logged, and wakes before the tick",
+    "drain.after-gate",
+    is_whole=False,
+    wakes_first=True,
+    is_gated=True,
+)
+WOKEN = State(
+    "woken", "its run sleeps before the swap and wakes before the tick", ASLEEP.point, wakes_first=True
+)
 WHOLE = tuple(state for state in STATES if state.is_whole)
 
 
@@ -86,13 +102,15 @@ class Act:
 
     def run(self, testbed: Testbed, state: State, catalog: str) -> Findings:
         """Bring the batch there, do the act, let the tick come and the run go on, look."""
-        settings: dict[str, Any] = GATED if self.is_of_held else {}
+        settings: dict[str, Any] = GATED if self.is_of_held or state.is_gated else {}
         with testbed.workload(catalog, **settings) as workload:
             run = self._take_off(workload, state)
             try:
                 self.before(workload, state)
-                answers = [workload.lab.start(work=work).answer() for work in (self.work, "drain")]
-                ending = _go_on(run) if state.is_asleep else "its run had died"
+                answers = [workload.lab.start(work=self.work).answer()]
+                ending = _go_on(run) if state.wakes_first else ""
+                answers.append(workload.lab.start().answer())
+                ending = ending or (_go_on(run) if state.is_asleep else "its run had died")
             finally:
                 run.kill()
             codes = [answer.named_error for answer in answers]
@@ -217,10 +235,14 @@ ACTS = (
         "a topic that was moved as it is accepted",
         "accept",
         before=_move,
+        reads=dict.fromkeys((READING, VERIFIED), BATCH),
         is_source_moved=True,
     ),
 )
+ACCEPTS = tuple(act for act in ACTS if act.work == "accept")
 SCENARIOS = [
     *(act.scenario(state, SQLITE) for state in STATES for act in ACTS),
     *(act.scenario(ASLEEP, REST) for act in ACTS),
+    *(act.scenario(state, SQLITE) for state in (VERIFIED, WOKEN) for act in ACCEPTS),
+    *(act.scenario(VERIFIED, REST) for act in ACCEPTS),
 ]

@@ -166,9 +166,9 @@ def test_the_page_has_a_row_for_each_scenario() -> None:
     left_out = replace(KEPT, findings=None, left_out="only root may")
     page = as_page([KEPT, left_out], MACHINE, 3.0)
     assert "2 scenarios: 1 kept, 0 broken, 1 left out" in page
-    assert "| killed at x | nothing | died | 0 | 0 | 0 | 0 | 0 | 0.0 s |" in page
+    assert "| killed at x | nothing | kept | died | 0 | 0 | 0 | 0 | 0 | 0 | 0.0 s |" in page
     assert "only root may" in page
-    assert "| [A drain, here](#a-drain-here) | 2 | 1 | 0 | 1 | 0 | 0 | 0 | 0 | 0.0 s |" in page
+    assert "| [A drain, here](#a-drain-here) | 2 | 1 | 0 | 1 | 0 | 0 | 0 | 0 | 0 | 0.0 s |" in page
 
 
 def test_a_group_that_comes_twice_is_one_section() -> None:
