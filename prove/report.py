@@ -23,7 +23,7 @@ metadata and its storage.
 - **left**: files whose promise is that orphan removal takes them days later, the row's verdict then. A \
 compaction whose commit never landed leaves its own, which the row names: all dates are set back (in the \
 object store, too), and orphan removal then takes these files and no other. A fold that died leaves one \
-in the books.
+in the books, whose removal is a section of its own.
 - **read again**: records that tasks of the runs that put things right took from Kafka a second time.
 - **recovery**: seconds that run took, the start of its Python and Spark left out.
 

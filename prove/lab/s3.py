@@ -66,7 +66,7 @@ def new_bucket(endpoint: str) -> str:
 def start_s3(folder: ServerFolder) -> S3Server:
     """Start the store and wait until it listens."""
     (port,) = free_ports(1)
-    command = [sys.executable, str(SERVER), "-H", "127.0.0.1", "-p", str(port)]
+    command = [sys.executable, str(SERVER), str(port)]
     process = ServerProcess(folder, command, clean_environment(java_home()))
     process.wait_until(lambda: is_listening(port), 60)
     return S3Server(f"http://127.0.0.1:{port}", process)

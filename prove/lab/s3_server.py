@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import datetime as dt
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from moto import server
-from moto.core import DEFAULT_ACCOUNT_ID
+from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from moto.s3.models import s3_backends
+from werkzeug.serving import run_simple
 
 MAKE_OLD = "/make-old/"  # as in prove.lab.s3, which this program cannot import
 OLD = dt.timedelta(days=4)
+_store: Any = DomainDispatcherApplication(create_backend_app)
 
 
-class _AgingStore(server.DomainDispatcherApplication):
-    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        path = environ["PATH_INFO"]
-        if not path.startswith(MAKE_OLD):
-            return super().__call__(environ, start_response)  # type: ignore[no-any-return]
-        bucket, _, prefix = path.removeprefix(MAKE_OLD).partition("/")
-        objects = s3_backends[DEFAULT_ACCOUNT_ID]["aws"].buckets[bucket].keys
-        for name, stored in list(objects.items()):
-            if name.startswith(prefix):
-                stored.last_modified -= OLD
-        start_response("204 No Content", [])
-        return []
+def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    """Answer a request; all but ours are the store's."""
+    path = environ["PATH_INFO"]
+    if not path.startswith(MAKE_OLD):
+        answer: Iterable[bytes] = _store(environ, start_response)
+        return answer
+    bucket, _, prefix = path.removeprefix(MAKE_OLD).partition("/")
+    for name, stored in list(s3_backends[DEFAULT_ACCOUNT_ID]["aws"].buckets[bucket].keys.items()):
+        if name.startswith(prefix):
+            stored.last_modified -= OLD
+    start_response("204 No Content", [])
+    return []
 
 
 if __name__ == "__main__":
-    server.DomainDispatcherApplication = _AgingStore  # type: ignore[misc]
-    server.main()
+    run_simple("127.0.0.1", int(sys.argv[1]), application, threaded=True, request_handler=MotoRequestHandler)
