@@ -1,4 +1,4 @@
-"""A Spark Connect server on loopback from PySpark's own jars: warm, local, without UI."""
+"""A Spark Connect server on loopback from PySpark's own jars: warm, local, without UI, behind a token."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from secrets import token_urlsafe
 
 import pyspark
 
@@ -26,7 +27,11 @@ _STARTED = b"Spark Connect server started at: "
 
 @dataclass(frozen=True, slots=True)
 class SparkConnectSettings:
-    """Where a Connect server lives and how large it is. ``conf`` wins over ours."""
+    """Where a Connect server lives and how large it is. ``conf`` wins over ours.
+
+    Who comes without the ``token`` is turned away: other users of the machine reach its loopback as well, and
+    a session runs code in our name.
+    """
 
     folder: ServerFolder
     home: Path
@@ -35,11 +40,17 @@ class SparkConnectSettings:
     driver_memory: str = "1g"
     conf: Mapping[str, str] = field(default_factory=dict)
     jar_sets: tuple[str, ...] = ("spark",)
+    token: str = field(default_factory=token_urlsafe, repr=False)
+
+    @property
+    def remote(self) -> str:
+        """Return its address with the token, which PySpark sends without TLS to this host name only."""
+        return f"sc://localhost:{self.port}/;token={self.token}"
 
 
 @dataclass(frozen=True, slots=True)
 class SparkConnectServer:
-    """A server that accepts connections at ``remote`` (an ``sc://`` address)."""
+    """A server that accepts connections at ``remote``, an ``sc://`` address that holds a secret."""
 
     remote: str
     process: ServerProcess
@@ -70,7 +81,7 @@ def start_spark_connect(settings: SparkConnectSettings) -> SparkConnectServer:
     }
     process = ServerProcess(settings.folder, command, environment, settings.home)
     process.wait_until(lambda: _has_started(log_path, said_before), _START_TIMEOUT_SECONDS)
-    return SparkConnectServer(f"sc://127.0.0.1:{settings.port}", process)
+    return SparkConnectServer(settings.remote, process)
 
 
 def _has_started(log_path: Path, said_before: int) -> bool:
@@ -102,6 +113,7 @@ def _conf(settings: SparkConnectSettings) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(settings.port),
+        "spark.connect.authenticate.token": settings.token,
         # One that was closed for idleness can never be opened again under its id: the next one's is another.
         "spark.connect.session.manager.defaultSessionTimeout": "1h",
         "spark.driver.extraClassPath": class_path,

@@ -11,6 +11,7 @@ from pyiceberg.serializers import FromInputFile
 
 from cli import output
 from resources.spark import PipelineSpark
+from spark_jobs.config.redaction import redact_urls
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.connections.endpoints import resolve_kafka_properties
@@ -203,7 +204,7 @@ def _storage(location: str, properties: dict[str, str]) -> tuple[dict[str, str],
 def _spark(config: SluiceConfig, pipeline: PipelineConfig) -> tuple[SparkSession, str]:
     spark = PipelineSpark(config, pipeline.name, "check")
     session, where = spark.session(), spark.remote or config.spark.master or "a session of this process"
-    return session, f"{session.version} at {where}"
+    return session, f"{session.version} at {redact_urls(where)}"
 
 
 def _task(session: SparkSession, target: Target) -> tuple[bool, str]:

@@ -12,6 +12,7 @@ from cli import output
 from cli.commands.status import look
 from cli.stand.run_record import hold
 from spark_jobs.config.file import load_config
+from spark_jobs.config.redaction import redact_urls
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.broker_topics import list_topics
 from spark_jobs.connections.endpoints import resolve_kafka_properties
@@ -96,7 +97,7 @@ def _print_addresses(servers: Servers, url: str, metrics: str | None) -> None:
                 "Kafka",
                 f"{broker} (embedded, with a sample stream)" if broker else config.kafka["bootstrap.servers"],
             ),
-            ("Spark", spark),
+            ("Spark", redact_urls(spark or "-")),
             ("catalog", f"{config.catalog.name}: {config.catalog.properties.get('uri', 'see sluice.yaml')}"),
             ("state, logs", f"{config.home}, {servers.home / 'logs'}"),
         ],

@@ -64,7 +64,7 @@ def _kill_everything(testbed: Testbed) -> Findings:
 
     start()
     try:
-        bootstrap, remote = f"127.0.0.1:{kafka.port}", f"sc://127.0.0.1:{spark.port}"
+        bootstrap, remote = f"127.0.0.1:{kafka.port}", spark.remote
         with _waiting(replace(testbed, kafka=bootstrap, spark_remote=remote)) as workload:
             with running_dagster(workload.lab, workload.folder / "dagster") as dagster:
                 wait_beyond(workload.lab, BATCH_RECORDS)

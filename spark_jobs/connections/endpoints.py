@@ -6,7 +6,8 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from spark_jobs.config.secrets import resolve
+from spark_jobs.config.redaction import url_passwords
+from spark_jobs.config.secrets import remember, resolve
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.storage.state_files import write_whole
@@ -14,7 +15,7 @@ from spark_jobs.storage.state_files import write_whole
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """``kafka_bootstrap_servers`` is ``host:port``, ``spark_remote`` ``sc://host:port``; None: not up.
+    """``kafka_bootstrap_servers`` is ``host:port``, ``spark_remote`` ``sc://host:port/;token=…``; None: down.
 
     Written when our servers are up, removed when they stop.
     """
@@ -44,9 +45,12 @@ def resolve_kafka_properties(config: SluiceConfig) -> dict[str, str]:
 def read_endpoints(home: str) -> Endpoints:
     """Return what is said to run; a server killed since then is still named."""
     try:
-        return Endpoints(**json.loads(_file(home).read_text(encoding="utf-8")))
+        endpoints = Endpoints(**json.loads(_file(home).read_text(encoding="utf-8")))
     except FileNotFoundError:
         return Endpoints()
+    for token in url_passwords(endpoints.spark_remote or ""):
+        remember(token)
+    return endpoints
 
 
 def write_endpoints(home: str, endpoints: Endpoints) -> None:

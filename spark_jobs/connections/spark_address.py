@@ -30,7 +30,7 @@ def connect_url(remote: str, pipeline: str, work: str, forgotten: int, *, secret
             "spark.remote is not a Spark Connect URL",
             code="spark-remote-not-connect",
             hint="Write it as sc://host:15002, or set spark.master for a session in the run's own process.",
-            remote=scrub(remote),
+            remote=redact_urls(scrub(remote)),
         )
     digest = hmac.digest(secret, f"{pipeline}|{work}|{forgotten}".encode(), "sha256")
     session_id = uuid.UUID(bytes=digest[:16], version=4)
@@ -79,5 +79,5 @@ def no_answer(remote: str, error: Exception | None) -> RetryableError:
         f"the Spark Connect server does not answer: {reason}",
         code="spark-away",
         hint="Start it again (./sluice up starts its own) or correct spark.remote.",
-        remote=scrub(remote),
+        remote=redact_urls(scrub(remote)),
     )

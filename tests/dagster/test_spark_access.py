@@ -264,11 +264,12 @@ def test_a_session_the_server_forgot_is_replaced(drains: tuple[PipelineSpark, Pi
     code = (
         "import sys; from pathlib import Path; from spark_jobs.config.settings import *;"
         "from resources.spark import PipelineSpark;"
-        "config = SluiceConfig.model_validate_json(sys.argv[1]);"
-        "print(PipelineSpark(config, sys.argv[2], 'drain').session().session_id)"
+        "from tests.dagster.test_spark_access import config_of;"
+        "config = config_of(Path(sys.argv[1]), SparkSettings(remote=sys.argv[2]));"
+        "print(PipelineSpark(config, sys.argv[3], 'drain').session().session_id)"
     )
     shown = subprocess.run(
-        [sys.executable, "-c", code, again.config.model_dump_json(), again.pipeline],
+        [sys.executable, "-c", code, again.config.home, str(again.remote), again.pipeline],
         env={**os.environ, "SPARK_REMOTE": "sc://nowhere:1", "SPARK_HOME": "/nowhere"},
         capture_output=True,
         text=True,

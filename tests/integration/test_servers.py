@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pytest
@@ -16,9 +17,11 @@ from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog import load_catalog
 
 from prove.lab.kafka_server import KafkaBroker, Record, kafka_settings
+from resources.spark import PipelineSpark
 from servers.kafka import start_kafka
 from servers.process import ServerFolder, free_ports
 from servers.spark_connect import SparkConnectSettings, start_spark_connect
+from spark_jobs.config.settings import CatalogSettings, SluiceConfig, SparkSettings
 from spark_jobs.protocol.errors import RetryableError
 
 if TYPE_CHECKING:
@@ -81,7 +84,7 @@ def test_a_spark_server_of_somebody_else_is_not_taken_for_ours(
 ) -> None:
     """As with a broker; a run would send its secrets to it."""
     folder = ServerFolder(tmp_path, "spark-late")
-    port = int(spark_remote.rpartition(":")[2])
+    port = urlsplit(spark_remote).port or 0
     settings = SparkConnectSettings(folder, home=folder.home, port=port, cores=1)
     monkeypatch.setattr("servers.spark_connect.is_listening", lambda _port: False)
     with pytest.raises(RetryableError, match="spark-late ended while starting"):
@@ -122,7 +125,7 @@ def _command_lines(of: str) -> str:
 def test_no_setting_is_on_a_command_line_and_secrets_are_hidden_where_spark_shows_settings(
     tmp_path: Path,
 ) -> None:
-    """Secrets under any key reach Spark in files of ours; Spark hides them by Sluice's rule."""
+    """Secrets under any key reach Spark in files of ours; Spark hides them, and serves who has its token."""
     from pyspark.sql import SparkSession
 
     folder = ServerFolder(tmp_path, "spark-secrets")
@@ -132,6 +135,14 @@ def test_no_setting_is_on_a_command_line_and_secrets_are_hidden_where_spark_show
     server = start_spark_connect(settings)
     try:
         lines = _command_lines(str(folder.home))
+        stranger = SluiceConfig(
+            home=str(tmp_path),
+            state=str(tmp_path),
+            catalog=CatalogSettings(properties={}),
+            spark=SparkSettings(remote=f"sc://127.0.0.1:{settings.port}"),
+        )
+        with pytest.raises(RetryableError, match="No authentication token provided"):
+            PipelineSpark(stranger, "orders", "drain").session()
         session = SparkSession.builder.remote(server.remote).create()
         spelled = session.conf.get("spark.test.spelled")
         shown = {row.key: row.value for row in session.sql("SET").collect()}
@@ -139,6 +150,7 @@ def test_no_setting_is_on_a_command_line_and_secrets_are_hidden_where_spark_show
     finally:
         server.process.stop()
     assert PLANTED not in lines
+    assert settings.token not in lines + str(shown)
     assert "-Xmx640m" in lines
     assert "spark.test.injected" not in shown
     assert all(f"{key}=" not in lines for key in WITH_SECRETS)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import stat
 from pathlib import Path
 
-import pytest
-
 from servers.process import ServerFolder
 from servers.spark_connect import SparkConnectSettings, write_conf
-from spark_jobs.config.redaction import SPARK_REDACTION
 from spark_jobs.storage.state_files import make_private, secret_of
 
 
@@ -48,31 +44,3 @@ def test_settings_of_spark_stand_in_a_file_of_this_users(tmp_path: Path) -> None
     lines = file.read_text().splitlines()
     assert "spark.executorEnv.PGPASS hidden" in lines
     assert r"spark.regex a\\.b" in lines
-
-
-@pytest.mark.parametrize(
-    "key",
-    [
-        "spark.sql.catalog.lake.credential",
-        "spark.sql.catalog.lake.token",
-        "spark.sql.catalog.lake.s3.access-key-id",
-        "spark.sql.catalog.lake.s3.secret-access-key",
-        "spark.sql.catalog.lake.s3.session-token",
-        "spark.sql.catalog.lake.adls.auth.shared-key.account.key",
-        "spark.sql.catalog.lake.adls.connection-string.account",
-        "spark.sql.catalog.lake.header.X-Api-Key",
-        "spark.sql.catalog.lake.header.Authorization",
-        "sasl.password",
-        "sasl.jaas.config",
-        "ssl.key.pem",
-        "sasl.oauthbearer.client.secret",
-    ],
-)
-def test_spark_masks_what_we_mask(key: str) -> None:
-    """One rule for all pages and logs, those of servers that are not ours too."""
-    assert re.search(SPARK_REDACTION, key)
-
-
-def test_the_page_on_spark_gives_the_rule_as_it_is() -> None:
-    """Who runs a server of their own copies it from there."""
-    assert SPARK_REDACTION in (Path(__file__).parents[2] / "docs" / "SPARK.md").read_text()

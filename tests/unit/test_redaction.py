@@ -28,6 +28,7 @@ SECRET_NAMES = [
     "sasl.password",
     "sasl.jaas.config",
     "sasl.oauthbearer.client.secret",
+    "adls.connection-string.account",
     "ssl.key.pem",
     "ssl.key.password",
     "PGPASS",
@@ -104,3 +105,8 @@ def test_a_user_name_is_not_taken_out_of_what_is_said(key: str) -> None:
 def test_a_secret_in_plain_text_is_told_from_a_reference(key: str, value: str, expected: bool) -> None:
     """By its name, or as the password inside an address."""
     assert is_plain_secret(key, value) is expected
+
+
+def test_the_page_on_spark_gives_the_rule_as_it_is() -> None:
+    """Who runs a server of their own copies it from there."""
+    assert SPARK_REDACTION in (Path(__file__).parents[2] / "docs" / "SPARK.md").read_text()
