@@ -21,7 +21,7 @@ class Removal:
     def events(self) -> tuple[str, ...]:
         """Return in words which files it was left."""
         names = ", ".join(path.rpartition("/")[2] for path in self.left)
-        return (f"left to orphan removal, and gone with it: {names}",) if names else ()
+        return (f"left to orphan removal: {names}",) if names else ()
 
 
 def remove_left(workload: Workload, written: AbstractSet[str]) -> Removal:
