@@ -70,7 +70,6 @@ QUICK = (
     "rest/checkpoint/landed-504",
     "rest/publish/cut-before",
     "sqlite/compaction/kill-act.before-swap",
-    "rest/compaction/cut-before",
     "sqlite/zombie/first-batch",
     "sqlite/zombie/swept",
     "sqlite/beside/asleep/accept-moved",
