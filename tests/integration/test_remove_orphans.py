@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from moto.server import ThreadedMotoServer
 
 from prove.lab.pipeline_lab import TABLE, configure, orders
-from prove.lab.s3 import S3, new_bucket
+from prove.lab.s3 import S3, make_objects_old
 from spark_jobs.acts.held import publish
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.storage.paths import normalise_path
@@ -20,8 +18,6 @@ from tests.support.new_lab import DEAD_LETTERS
 from tests.support.upkeep_lab import BROKEN, drain_often, expect_whole, tidy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyiceberg.io import InputFile
     from pyiceberg.table import Table
 
@@ -116,30 +112,17 @@ def test_the_files_of_a_held_batch_stay(new_lab: NewLab) -> None:
     expect_whole(lab, 2)
 
 
-@pytest.fixture
-def aged_s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
-    """An object store that dates objects five days back, for as long as the test does not end that."""
-    then = dt.datetime.now(dt.UTC).replace(tzinfo=None) - dt.timedelta(seconds=DAYS_AGO)
-    monkeypatch.setattr("moto.s3.models.utcnow", lambda: then)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
-    yield S3(endpoint, "sluice", "test-secret-key", new_bucket(endpoint))
-    server.stop()
-
-
-def test_strays_in_an_object_store(new_lab: NewLab, aged_s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strays_in_an_object_store(new_lab: NewLab, s3: S3) -> None:
     """Old ones go; young ones, the tables' files and those of a run stopped before its commit stay."""
     lab = new_lab()
-    warehouse = f"s3://{aged_s3.bucket}/lake"
-    configure(lab, "catalog", {"warehouse": warehouse, **aged_s3.pyiceberg_properties})
-    configure(lab, "", {"state": f"s3://{aged_s3.bucket}/log"})
+    warehouse = f"s3://{s3.bucket}/lake"
+    configure(lab, "catalog", {"warehouse": warehouse, **s3.pyiceberg_properties})
+    configure(lab, "", {"state": f"s3://{s3.bucket}/log"})
     drain_often(lab, new_lab, 2)
     strays = [_store(lab.table(name), "data/x.parquet") for name in (TABLE, DEAD_LETTERS)]
     new_lab.produce(lab, [*orders(20, 10), BROKEN])
     with lab.stopped_at("commit.before-swap") as stopped:
-        monkeypatch.undo()
+        make_objects_old(s3.endpoint, f"s3://{s3.bucket}")
         young = _store(lab.table(), "data/young.parquet")
         done = tidy(lab, "orphans")
         assert [table.done.counts["deleted"] for table in done.tables] == [1, 1]
