@@ -53,7 +53,13 @@ def check_borrowed(team: Document, lent: Lent) -> Iterator[Finding]:
 
 
 def _is_lent(origin: str, hosts: frozenset[str]) -> bool:
-    return origin in {host.lower() if "://" in host else f"https://{host.lower()}" for host in hosts}
+    return _exact(origin) in {_exact(host if "://" in host else f"https://{host}") for host in hosts}
+
+
+def _exact(origin: str) -> str:
+    """Return the origin without the port that its scheme has anyway."""
+    lower = origin.lower()
+    return lower.removesuffix(":443" if lower.startswith("https:") else ":80")
 
 
 def _line(team: Document, lends: str) -> str:

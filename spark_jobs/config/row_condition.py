@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime, time
+from decimal import Decimal
 from typing import Any
 
 from spark_jobs.config.problems import UnreadableValueError
 
+UUID_BYTES = 16
 MOST_CHARACTERS = 2000  # far below what nests too deep to be parsed
 _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
@@ -25,6 +29,15 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.In: lambda column, values: column.isin(values),
     ast.NotIn: lambda column, values: ~column.isin(values),
 }
+# `1 < column` is `column > 1`.
+_MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Eq: ast.Eq,
+    ast.NotEq: ast.NotEq,
+    ast.Lt: ast.Gt,
+    ast.LtE: ast.GtE,
+    ast.Gt: ast.Lt,
+    ast.GtE: ast.LtE,
+}
 _JOINS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.And: operator.and_,
     ast.Or: operator.or_,
@@ -32,7 +45,13 @@ _JOINS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.BitOr: operator.or_,
 }
 _NULLITY = ("isnull", "notnull")
-_HINT = "Write column == 'text', column > 3, column in [1, 2], column.isnull(); join them by and, or, not."
+_HINT = (
+    "Write column == 'text', 1 <= column < 3, column in [1, 2], column.isnull(), `a name` in backticks;"
+    " join them by and, or, not."
+)
+# Python's grammar knows no quoted names: they go through it as words that spell them.
+_TEXT_OR_QUOTED = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`([^`]+)`""")
+_SPELLED = re.compile(r"sluice_quoted_([0-9a-f]+)")
 
 
 def check(text: object) -> None:
@@ -53,11 +72,36 @@ def rows_that_meet(text: object, frame: Any) -> Any:
     return frame[_evaluate(_parse(text), frame)]
 
 
+def moment_of(text: str) -> datetime:
+    """Return the time as columns are compared: UTC, without a zone. Raises ``ValueError``."""
+    moment = datetime.fromisoformat(text)
+    return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
+
+
+def _uuid_bytes(text: str) -> bytes:
+    if len(value := bytes.fromhex(text.replace("-", ""))) != UUID_BYTES:
+        raise ValueError(text)
+    return value
+
+
+# How a literal is read for columns of these values; a uuid's are bytes.
+_FROM_TEXT: dict[type, Callable[[str], Any]] = {
+    datetime: moment_of,
+    time: time.fromisoformat,
+    Decimal: Decimal,
+    bytes: _uuid_bytes,
+}
+
+
 def _parse(text: object) -> ast.expr:
     if isinstance(text, str) and len(text) <= MOST_CHARACTERS:
         with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
-            return ast.parse(text.strip(), mode="eval").body
+            return ast.parse(_TEXT_OR_QUOTED.sub(_spelled, text.strip()), mode="eval").body
     raise UnreadableValueError("has a row_condition that is not a condition on columns", _HINT)
+
+
+def _spelled(found: re.Match[str]) -> str:
+    return f"sluice_quoted_{found[1].encode().hex()}" if found[1] else found[0]
 
 
 def _columns(node: ast.expr) -> Iterator[str]:
@@ -72,22 +116,41 @@ def _columns(node: ast.expr) -> Iterator[str]:
             yield from _columns(operand)
         case ast.Call(func=ast.Attribute(value=column, attr=name), args=[], keywords=[]) if name in _NULLITY:
             yield _name(column)
-        case ast.Compare(left=column, ops=[kind], comparators=[value]) if type(kind) in _COMPARISONS:
-            is_set = isinstance(kind, ast.In | ast.NotIn)
-            if isinstance(_literal(value), list) is not is_set:
-                raise _refused(value)
-            yield _name(column)
+        case ast.Compare():
+            for column, kind, value in _comparisons(node):
+                if kind not in _COMPARISONS or isinstance(_literal(value), list) is not (
+                    kind in {ast.In, ast.NotIn}
+                ):
+                    raise _refused(value)
+                yield _name(column)
         case _:
             raise _refused(node)
+
+
+def _comparisons(node: ast.Compare) -> Iterator[tuple[ast.expr, type[ast.cmpop], ast.expr]]:
+    """Give column, comparison and literal for each; ``1 <= id < 3`` has two."""
+    operands = [node.left, *node.comparators]
+    for left, kind, right in zip(operands, map(type, node.ops), operands[1:], strict=False):
+        if isinstance(left, ast.Name | ast.Attribute):
+            yield left, kind, right
+        elif kind in _MIRRORED:
+            yield right, _MIRRORED[kind], left
+        else:
+            raise _refused(left)
 
 
 def _name(node: ast.expr) -> str:
     match node:
         case ast.Name(id=name):
-            return name
+            return _unquoted(name)
         case ast.Attribute(value=struct, attr=field):
-            return f"{_name(struct)}.{field}"
+            return f"{_name(struct)}.{_unquoted(field)}"
     raise _refused(node)
+
+
+def _unquoted(name: str) -> str:
+    spelled = _SPELLED.fullmatch(name)
+    return bytes.fromhex(spelled[1]).decode() if spelled else name
 
 
 def _literal(node: ast.expr) -> Any:
@@ -118,8 +181,12 @@ def _evaluate(node: Any, frame: Any) -> Any:
         case ast.Call(func=ast.Attribute(value=column, attr=name)):
             is_null = _column(frame, column).isnull()
             return is_null if name == "isnull" else ~is_null
-        case ast.Compare(left=column, ops=[kind], comparators=[value]):
-            return _COMPARISONS[type(kind)](_column(frame, column), _literal(value))
+        case ast.Compare():
+            met = True
+            for compared, kind, value in _comparisons(node):
+                column = _column(frame, compared)
+                met = _COMPARISONS[kind](column, _as_type_of(column, _literal(value))) & met
+            return met
     raise _refused(node)
 
 
@@ -128,6 +195,23 @@ def _column(frame: Any, node: ast.expr) -> Any:
     if name not in frame:
         raise LookupError(f"there is no column {name}, which the row_condition compares")
     return frame[name]
+
+
+def _as_type_of(column: Any, literal: Any) -> Any:
+    """Return the literal as the column's values are: times in UTC, decimals, the bytes of a uuid."""
+    if isinstance(literal, list):
+        return [_as_type_of(column, each) for each in literal]
+    kind = datetime if column.dtype.kind == "M" else _kind_of_objects(column)
+    try:
+        return _FROM_TEXT[kind](str(literal)) if kind in _FROM_TEXT else literal
+    except (ValueError, ArithmeticError) as error:
+        told = f"column {column.name} of the row_condition holds what {literal!r} is not: {kind.__name__}"
+        raise TypeError(told) from error
+
+
+def _kind_of_objects(column: Any) -> type:
+    one = next(iter(column.dropna()), None) if column.dtype.kind == "O" else None
+    return object if isinstance(one, bytes) and len(one) != UUID_BYTES else type(one)
 
 
 def _refused(node: ast.AST) -> UnreadableValueError:

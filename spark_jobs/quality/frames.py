@@ -7,12 +7,14 @@ nested values are JSON text, so that every expectation can compare and count the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from spark_jobs.config.row_condition import moment_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,7 +113,6 @@ def _as_time(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        moment = datetime.fromisoformat(value)
+        return moment_of(value)
     except ValueError:
         return value
-    return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment

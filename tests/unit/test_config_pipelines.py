@@ -249,6 +249,15 @@ def test_a_team_file_uses_only_what_the_main_file_lends(tmp_path, webhook, told)
     assert [each.name for each in config.pipelines] == ["a"]
 
 
+@pytest.mark.parametrize("webhook", ["https://hooks.example.com:443/x", "https://hooks.example.com/x"])
+@pytest.mark.parametrize("host", ["hooks.example.com", "hooks.example.com:443"])
+def test_the_port_that_a_scheme_has_anyway_makes_no_other_host(tmp_path, webhook, host):
+    """On either side."""
+    main = team_folder(tmp_path, b=NOTIFIED.format(webhook))
+    main.write_text(main.read_text().replace("teams/*.yaml", LENDS.replace("hooks.example.com", host)))
+    assert not load_config(main).problems
+
+
 @pytest.mark.parametrize(
     "webhook",
     [

@@ -5,6 +5,9 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
+import pytest
+
+from resources.spark_session import _Channel
 from servers.process import ServerFolder
 from servers.spark_connect import SparkConnectSettings, write_conf
 from spark_jobs.storage.state_files import make_private, secret_of
@@ -44,3 +47,17 @@ def test_settings_of_spark_stand_in_a_file_of_this_users(tmp_path: Path) -> None
     lines = file.read_text().splitlines()
     assert "spark.executorEnv.PGPASS hidden" in lines
     assert r"spark.regex a\\.b" in lines
+
+
+@pytest.mark.parametrize(
+    ("remote", "endpoint"),
+    [
+        ("sc://localhost:15002/;token=t", "127.0.0.1:15002"),
+        ("sc://localhost:15002/;token=t;use_ssl=true", "localhost:15002"),
+        ("sc://localhost:15002", "localhost:15002"),
+        ("sc://spark:15002/;token=t;use_ssl=true", "spark:15002"),
+    ],
+)
+def test_our_servers_token_goes_to_the_address_it_listens_on(remote: str, endpoint: str) -> None:
+    """Another user's program on ``[::1]`` is called localhost as well, and would be sent it."""
+    assert _Channel(remote).endpoint == endpoint

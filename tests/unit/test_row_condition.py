@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from uuid import UUID
+
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from spark_jobs.config.problems import UnreadableValueError
 from spark_jobs.config.row_condition import columns, rows_that_meet
 from spark_jobs.config.suites import Suite
+from spark_jobs.quality.frames import to_frame
 
-FRAME = pd.DataFrame({"id": [1, 2, 3], "code": ["a", None, "c"], "customer.country": ["NO", "SE", None]})
+FRAME = pd.DataFrame(
+    {
+        "id": [1, 2, 3],
+        "code": ["a", None, "c"],
+        "customer.country": ["NO", "SE", None],
+        "order-no. class": [7, 8, 9],
+    }
+)
 ANY = "expect_column_values_to_not_be_null"
 
 
@@ -25,11 +38,59 @@ ANY = "expect_column_values_to_not_be_null"
         ("customer.country in ['NO', 'DK']", [1]),
         ("id not in (1, -2)", [2, 3]),
         ("code != '@x `y`'", [1, 2, 3]),
+        ("1 <= id < 3", [1, 2]),
+        ("2 < id", [3]),
+        ("'b' < code", [3]),
+        ("`customer.country` == 'NO' or `customer`.`country` == 'SE'", [1, 2]),
+        ("`order-no. class` == 7 and code == 'it`s `'", []),
+        ("`order-no. class` >= 8", [2, 3]),
     ],
 )
 def test_a_condition_chooses_rows(condition: str, met: list[int]) -> None:
     """Comparisons of columns with literals, joined by and, or, not."""
     assert list(rows_that_meet(condition, FRAME).id) == met
+
+
+UUIDS = [UUID(int=1).bytes, UUID(int=2).bytes, None]
+TYPED = {
+    "at": (pa.timestamp("us", "UTC"), [datetime(2024, 1, day, tzinfo=UTC) for day in (1, 2, 3)]),
+    "local": (pa.timestamp("us"), [datetime(2024, 1, day) for day in (1, 2, 3)]),  # noqa: DTZ001
+    "day": (pa.date32(), [date(2024, 1, 1), date(2024, 1, 2), None]),
+    "clock": (pa.time64("us"), [time(8), time(9), None]),
+    "price": (pa.decimal128(9, 2), [Decimal("1.10"), Decimal("2.20"), None]),
+    "key": (pa.binary(16), UUIDS),
+}
+
+
+@pytest.mark.parametrize(
+    ("condition", "met"),
+    [
+        ("at >= '2024-01-02T00:00:00Z'", [1, 2]),
+        ("at < '2024-01-02T02:00:00+02:00'", [0]),
+        ("'2024-01-01' < local <= '2024-01-02'", [1]),
+        ("at in ['2024-01-03T00:00:00Z', '2024-01-01']", [0, 2]),
+        ("day > '2024-01-01'", [1]),
+        ("clock == '09:00'", [1]),
+        ("price == 1.1 or price == '2.20'", [0, 1]),
+        ("price in [2.2]", [1]),
+        (f"key == '{UUID(int=2)}'", [1]),
+    ],
+)
+def test_a_literal_is_compared_as_the_columns_type(condition: str, met: list[int]) -> None:
+    """Times with or without a zone, dates, decimals and uuids are written as their columns take them."""
+    assert list(rows_that_meet(condition, _typed()).index) == met
+
+
+@pytest.mark.parametrize("condition", ["at > 'soon'", "at == 3", "price < 'x'", "key == 'x'", "clock < 9"])
+def test_a_literal_that_is_none_of_the_columns_type_is_told(condition: str) -> None:
+    """In one line that names column and literal, never an answer that no row meets."""
+    with pytest.raises(TypeError, match=r"^column (at|price|key|clock) of the row_condition holds what"):
+        rows_that_meet(condition, _typed())
+
+
+def _typed() -> pd.DataFrame:
+    table = pa.table({name: pa.array(values, kind) for name, (kind, values) in TYPED.items()})
+    return to_frame(table, TYPED)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +107,12 @@ def test_a_condition_chooses_rows(condition: str, met: list[int]) -> None:
         "(lambda: 1)() == 1",
         "id[0] == 1",
         "f'{id}' == 'a'",
-        "1 < id < 3",
+        "1 < id < code",
+        "1 < 2 < id",
+        "1 in id",
+        "id is 1",
+        "`` == 1",
+        "`id.map`(print)",
         "id",
         "",
         "(" * 1000 + "id",
