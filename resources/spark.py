@@ -83,8 +83,10 @@ class PipelineSpark:
     @property
     def remote(self) -> str | None:
         """Return the Connect server to use: the configured one, else the one Sluice started, else none."""
-        if self.config.spark.remote or self.config.spark.master:
-            return self.config.spark.remote
+        if self.config.spark.remote:
+            return resolve({"spark.remote": self.config.spark.remote})["spark.remote"]
+        if self.config.spark.master:
+            return None
         return read_endpoints(self.config.home).spark_remote
 
     def session(self) -> SparkSession:
@@ -119,7 +121,7 @@ class PipelineSpark:
             refuse_clear(remote)
         refuse_silence(remote)
         # Workers of a session keep what they imported, so other code gets another session.
-        code = package_zip(self._folder()) if remote == self.config.spark.remote else None
+        code = package_zip(self._folder()) if self.config.spark.remote else None
         # Two lakes that attach at once could not tell whose catalog it has.
         lake = lake_name(self.config) if self.kind == UPKEEP else ()
         work = "|".join((self.kind, *lake, *([code.stem] if code else [])))

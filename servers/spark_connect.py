@@ -27,7 +27,7 @@ _STARTED = b"Spark Connect server started at: "
 
 @dataclass(frozen=True, slots=True)
 class SparkConnectSettings:
-    """Where a Connect server lives and how large it is. ``conf`` wins over ours.
+    """Where a Connect server lives and how large it is. ``conf`` wins over ours, the ``token`` apart.
 
     Who comes without the ``token`` is turned away: other users of the machine reach its loopback as well, and
     a session runs code in our name.
@@ -113,7 +113,6 @@ def _conf(settings: SparkConnectSettings) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(settings.port),
-        "spark.connect.authenticate.token": settings.token,
         # One that was closed for idleness can never be opened again under its id: the next one's is another.
         "spark.connect.session.manager.defaultSessionTimeout": "1h",
         "spark.driver.extraClassPath": class_path,
@@ -125,6 +124,7 @@ def _conf(settings: SparkConnectSettings) -> dict[str, str]:
         "spark.sql.redaction.options.regex": SPARK_REDACTION,
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         **settings.conf,
+        "spark.connect.authenticate.token": settings.token,
     }
 
 

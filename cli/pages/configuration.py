@@ -217,8 +217,8 @@ that is one lent secret goes where that says. A plain glob lends nothing."""
 _SECRETS = """## Secrets
 
 `${NAME}` (environment) and `${file:/path}` (the file's content without its last line break) may stand
-anywhere inside a value under `kafka`, `catalog` and `spark.conf`, and in `notify.webhook`. They are read when
-a run starts, so a rotated secret needs no restart, and their values are kept out of logs, errors, the UI and
+anywhere inside a value under `kafka`, `catalog` and `spark.conf`, in `spark.remote` and in `notify.webhook`.
+They are read when a run starts, so a rotated secret needs no restart, and their values are kept out of logs, errors, the UI and
 the transaction log. One that is not there is an error that names the key (of `notify.webhook` a warning).
 
 Spark that Sluice starts is given `spark.conf` in files that only its user reads, never on a command line. A

@@ -94,7 +94,7 @@ def _check_spark(spark: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _check_references(content: dict[str, Any]) -> Iterator[Finding]:
-    for path in (("kafka",), ("catalog",), ("spark", "conf")):
+    for path in (("kafka",), ("catalog",), ("spark",), ("spark", "conf")):
         for key, value in reduce(_map, path, content).items():
             wrong = malformed_reference(value) if isinstance(value, str) else None
             if wrong:

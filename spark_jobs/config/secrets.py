@@ -19,6 +19,7 @@ _PUBLIC_KEYS = frozenset(
     {
         "bootstrap.servers",
         "uri",
+        "spark.remote",
         "warehouse",
         "type",
         "s3.endpoint",

@@ -70,7 +70,9 @@ class SparkSettings(_WithSecrets):
     """Where tasks run; by default the Connect server of `./sluice up`, else a session inside the run."""
 
     remote: ConnectUrl | None = key(
-        None, "A Spark Connect server, `sc://host:port`. Not together with `master`."
+        None,
+        "A Spark Connect server, `sc://host:port`, with `/;use_ssl=true;token=${NAME}` where it asks for them."
+        " Not together with `master`.",
     )
     master: str | None = key(
         None,

@@ -17,6 +17,7 @@ from assets.tables import table_asset
 from resources.connections import open_connections
 from resources.sluice import Sluice
 from resources.spark import PARALLELISM, PipelineSpark, SparkSessions, _attach, ship_code, spark_parallelism
+from spark_jobs.config.secrets import scrub
 from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig, SparkSettings
 from spark_jobs.connections.spark_address import connect_url, refuse_clear
 from spark_jobs.protocol.errors import ConfigError, RetryableError
@@ -83,6 +84,16 @@ def test_no_credential_goes_to_another_machine_in_clear(remote: str, *, is_refus
     assert refused.value.code == "spark-in-clear"
     assert "insecure: true" in refused.value.hint
     assert "token=t" not in str(refused.value)
+
+
+def test_a_token_may_be_given_by_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read when it is needed, and out of everything that is said from then on; the host is shown."""
+    monkeypatch.setenv("SPARK_TOKEN", "hunter2-of-spark")
+    monkeypatch.setenv("SPARK_HOST", "spark.example.com")
+    remote = "sc://${SPARK_HOST}:15002/;use_ssl=true;token=${SPARK_TOKEN}"
+    spark = PipelineSpark(config_of(tmp_path, SparkSettings(remote=remote)), "a", "drain")
+    assert spark.remote == "sc://spark.example.com:15002/;use_ssl=true;token=hunter2-of-spark"
+    assert scrub(spark.remote) == "sc://spark.example.com:15002/;use_ssl=true;token=***"
 
 
 def test_a_remote_that_is_no_connect_url_is_refused() -> None:
