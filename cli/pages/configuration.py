@@ -135,9 +135,8 @@ def _kind(value: dict[str, Any]) -> str:
     for unit, kind in _KINDS_BY_UNIT.items():
         if unit in pattern:
             return kind
-    return {"string": "text", "array": "list", "object": "map", "integer": "whole number"}.get(
-        value.get("type", ""), "map"
-    )
+    kinds = {"string": "text", "array": "list", "integer": "whole number", "boolean": "`true` or `false`"}
+    return kinds.get(value.get("type", ""), "map")
 
 
 _INTRODUCTION = """# Configuration
@@ -218,8 +217,9 @@ _SECRETS = """## Secrets
 
 `${NAME}` (environment) and `${file:/path}` (the file's content without its last line break) may stand
 anywhere inside a value under `kafka`, `catalog` and `spark.conf`, in `spark.remote` and in `notify.webhook`.
-They are read when a run starts, so a rotated secret needs no restart, and their values are kept out of logs, errors, the UI and
-the transaction log. One that is not there is an error that names the key (of `notify.webhook` a warning).
+They are read when a run starts, so a rotated secret needs no restart, and their values are kept out of logs,
+errors, the UI and the transaction log. One that is not there is an error that names the key (of
+`notify.webhook` a warning).
 
 Spark that Sluice starts is given `spark.conf` in files that only its user reads, never on a command line. A
 secret that is written out in a file works as well; `./sluice validate` notes its key and line."""

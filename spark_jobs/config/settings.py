@@ -71,7 +71,7 @@ class SparkSettings(_WithSecrets):
 
     remote: ConnectUrl | None = key(
         None,
-        "A Spark Connect server, `sc://host:port`, with `/;use_ssl=true;token=${NAME}` where it asks for them."
+        "A Spark Connect server, `sc://host:port`, with `/;use_ssl=true;token=${NAME}` where it asks for it."
         " Not together with `master`.",
     )
     master: str | None = key(
