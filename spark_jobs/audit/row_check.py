@@ -64,7 +64,8 @@ class RowCheck:
         """Return how rows differ from what the chunk's records say.
 
         ``held_rows`` are in offset order, one an offset. A record that says what no column holds was drained
-        wrongly, or the column was dropped since: that is a difference in all of the chunk.
+        wrongly, or the column was dropped since: that is a difference in all of the chunk. So is the row of a
+        record that can be none, but for those with a value in a kept column.
         """
         held_offsets = held_rows.column(OFFSET).to_numpy()
         is_held = np.isin(chunk.offsets, held_offsets)
@@ -75,6 +76,7 @@ class RowCheck:
             return Differences(np.asarray(chunk.offsets))
         rows = shape(Decoded(plain.table, plain.rows), records, self.origin, self.schema).table
         offsets: NDArray[np.int64] = rows.column(OFFSET).to_numpy()
+        baseless = np.setdiff1d(np.setdiff1d(records.offsets, offsets), self._keeping(held_rows))
         held_rows = held_rows.take(np.searchsorted(held_offsets, offsets))
         same = np.ones(len(offsets), dtype=bool)
         for name in (name for name in rows.column_names if name not in _NOT_COMPARED | self.kept):
@@ -84,7 +86,13 @@ class RowCheck:
             column: np.intersect1d(np.asarray(records.offsets)[rows_of], unchanged)
             for column, rows_of in plain.rounded.items()
         }
-        return Differences(np.compress(~same, offsets), rounded)
+        return Differences(np.union1d(np.compress(~same, offsets), baseless), rounded)
+
+    def _keeping(self, held_rows: pa.Table) -> NDArray[np.int64]:
+        """Return the offsets of rows with what did not fit another column."""
+        offsets = held_rows.column(OFFSET)
+        kept = [offsets.filter(held_rows.column(name).is_valid()).to_numpy() for name in self.kept]
+        return np.concatenate([np.empty(0, np.int64), *kept])
 
 
 def row_check(pipeline: PipelineConfig, table: Table) -> RowCheck:

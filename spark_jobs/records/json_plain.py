@@ -7,11 +7,13 @@ only records that became rows are asked about, and of these it says what the row
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from decimal import Context, Decimal, Inexact, InvalidOperation
+from math import isfinite
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import orjson
@@ -157,7 +159,11 @@ def _are_stored_as_they_are(items: Sequence[Any], kind: pa.DataType) -> bool:
 
 
 def _object(value: bytes) -> Any:
-    return _of(dict, orjson.loads(value))
+    try:
+        return _of(dict, orjson.loads(value))
+    except orjson.JSONDecodeError:
+        # It knows no number past the largest double, and that may be in a field that nobody wants.
+        return _exactly(value)
 
 
 def _exactly(value: bytes) -> Any:
@@ -186,9 +192,19 @@ def _refuse(text: str) -> NoReturn:
     raise ValueError(text)
 
 
-# Python makes no integer of some thousand digits; a record with one fits no column and is no row.
-_READER = json.JSONDecoder(object_pairs_hook=_pairs, parse_float=Decimal, parse_constant=_refuse)
+def _whole(text: str) -> Any:
+    return int(text) if len(text) <= _MAX_DIGITS else Decimal(text)
+
+
+_MAX_DIGITS = 1000  # Python makes no integer of some thousand; no column takes one of so many
+_READER = json.JSONDecoder(
+    object_pairs_hook=_pairs, parse_float=Decimal, parse_int=_whole, parse_constant=_refuse
+)
 _UNREADABLE = (ValueError, TypeError, ArithmeticError, RecursionError, pa.ArrowException)
+_EXTENDED = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}(?::[0-9:.]{2,12})?(?:Z|[+-][0-9:]+)?)?|[0-9]{2}:[0-9:.]{2,12}"
+)
+_NUMBER = re.compile(r"[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?")
 _MAX_LONG = 2**63 - 1  # orjson makes a double of an integer of more than 64 bits
 
 
@@ -206,7 +222,7 @@ def _read(kind: pa.DataType, beside: _Beside, path: tuple[str, ...]) -> Read:
         unit = Decimal(1).scaleb(-kind.scale)
         # Arrow dies of exponents of some million digits.
         exact = Context(prec=kind.precision, traps=[Inexact, InvalidOperation])
-        return lambda value: Decimal(value).quantize(unit, context=exact)
+        return lambda value: _decimal(value).quantize(unit, context=exact)
     if pa.types.is_floating(kind):
         return _floating(_single if pa.types.is_float32(kind) else float, beside, ".".join(path))
     return next(read for is_kind, read in _SCALARS if is_kind(kind))
@@ -255,6 +271,8 @@ def _floating(nearest: Callable[[Any], float], beside: _Beside, column: str) -> 
                 raise _DigitsNeededError
             return value
         number = nearest(value)
+        if not isfinite(number):
+            raise ValueError(number)
         if type(value) is not Decimal and number != _of(int, value):
             beside.rounded.add((column, "long" if -_MAX_LONG <= value <= _MAX_LONG else "decimal(38,0)"))
         return number
@@ -271,9 +289,29 @@ def _text(value: Any) -> Any:
     return value if type(value) is str else _of(str, value)
 
 
-def _moment(value: Any) -> datetime:
+def _decimal(value: Any) -> Decimal:
+    is_number = type(value) is not bool if not isinstance(value, str) else _NUMBER.fullmatch(value)
+    return Decimal(value) if is_number else _refuse("no number")
+
+
+def _iso(read: Callable[[str], Any]) -> Read:
+    """Python's own reader, kept to the extended format: it would cut digits off, and knows weeks."""
+    return lambda value: read(value) if _EXTENDED.fullmatch(value) else _refuse(value)
+
+
+def _zoned(value: str) -> datetime:
     moment = datetime.fromisoformat(value)
-    return moment.astimezone(UTC) if moment.tzinfo else moment
+    return moment.astimezone(UTC) if moment.tzinfo else _refuse(value)
+
+
+def _local(value: str) -> datetime:
+    moment = datetime.fromisoformat(value)
+    return _refuse(value) if moment.tzinfo else moment
+
+
+def _uuid(value: Any) -> bytes:
+    read = uuid.UUID(_text(value))
+    return read.bytes if str(read) == value.lower() else _refuse(value)
 
 
 _SCALARS: tuple[tuple[Callable[[pa.DataType], bool], Read], ...] = (
@@ -281,10 +319,11 @@ _SCALARS: tuple[tuple[Callable[[pa.DataType], bool], Read], ...] = (
     (pa.types.is_boolean, lambda value: _of(bool, value)),
     (pa.types.is_string, _text),
     (pa.types.is_large_string, _text),
-    (pa.types.is_timestamp, _moment),
-    (pa.types.is_date32, date.fromisoformat),
-    (pa.types.is_time64, time.fromisoformat),
-    (lambda kind: kind == pa.uuid(), lambda value: uuid.UUID(_text(value)).bytes),
+    (lambda kind: kind == pa.timestamp("us", "UTC"), _iso(_zoned)),
+    (pa.types.is_timestamp, _iso(_local)),
+    (pa.types.is_date32, _iso(date.fromisoformat)),
+    (pa.types.is_time64, _iso(time.fromisoformat)),
+    (lambda kind: kind == pa.uuid(), _uuid),
     (lambda _: True, lambda value: _text(value).encode()),
 )
 _PLAIN: tuple[tuple[Callable[[pa.DataType], bool], type], ...] = (

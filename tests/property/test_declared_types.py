@@ -72,6 +72,8 @@ def test_every_way_to_read_a_declared_type_agrees(
         assert [bad.field is None for bad in alone.bad] == [False] * len(alone.bad)
         chunk = Chunk(0, [0], [0], [None], [value], [None])
         audited = PlainJsonDecoder().decode(chunk, columns)
+        is_rounded = any("exactly" in bad.error for bad in alone.bad)
+        assert audited.rows == ([] if alone.bad and not is_rounded else [0]), value
         if not alone.bad:
             assert audited.table.select(["c"]).to_pylist() == alone.table.to_pylist(), value
         together = decode_chunk([*values, _SPOILED], schema)

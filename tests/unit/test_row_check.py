@@ -166,6 +166,59 @@ def test_only_records_that_have_a_row_are_compared() -> None:
     assert differing(schema, chunk, rows.slice(1)) == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "text", "wrong"),
+    [
+        (pa.int64(), "1.5", 1),
+        (pa.int64(), '"7"', 7),
+        (pa.int64(), "99999999999999999999", 2),
+        (pa.string(), "1", "1"),
+        (pa.string(), "true", "true"),
+        (pa.float64(), '"1"', 1.0),
+        (pa.float64(), "true", 1.0),
+        (pa.float64(), "1e400", float("inf")),
+        (pa.bool_(), "1", True),
+        (pa.decimal128(9, 2), "1.234", Decimal("1.23")),
+        (pa.decimal128(9, 2), "true", Decimal(1)),
+        (TIMESTAMPTZ, '"yesterday"', NOON),
+        (TIMESTAMPTZ, '"2024-02-29T12:00:00.0000009Z"', NOON),
+        (TIMESTAMPTZ, '"2024-02-29T12:00:00"', NOON),
+        (pa.date32(), '"20240229"', date(2024, 2, 29)),
+        (pa.date32(), '"2024-W09-4"', date(2024, 2, 29)),
+        (pa.uuid(), f'"{{{ID}}}"', ID.bytes),
+    ],
+)
+def test_a_row_of_a_record_that_can_be_none_is_found(kind: pa.DataType, text: str, wrong: Any) -> None:
+    """A value that does not fit its column is a dead letter: whatever stands there instead was made up."""
+    schema = pa.schema([("c", kind), *METADATA])
+    chunk = records('{"c":null}', f'{{"c":{text}}}', "{}")
+    assert drained(schema, chunk).num_rows == 2
+    rows = planted(drained(schema, records(*["{}"] * 3)), "c", wrong)
+    assert differing(schema, chunk, rows) == [11]
+    kept = RowCheck(
+        FORMATS["json"].plain, ORIGIN, schema.append(pa.field("_c", kind)), kept=frozenset({"_c"})
+    )
+    moved = planted(rows, "c", None).append_column("_c", rows.column("c"))
+    assert kept.compare(chunk, moved).differing.tolist() == []
+
+
+@pytest.mark.parametrize("number", ["9" * 400, "9" * 5000, "1e400"])
+def test_no_number_in_a_field_that_is_left_out_spoils_its_row(number: str) -> None:
+    """Whatever its size: with ``new_fields: ignore`` the record is a row without it."""
+    schema = pa.schema([("c", pa.int64()), *METADATA])
+    rows = drained(schema, records('{"c":1}'))
+    check = RowCheck(FORMATS["json"].plain, ORIGIN, schema, ignores_more=True)
+    assert check.compare(records(f'{{"c":1,"x":[{number}]}}'), rows).differing.tolist() == []
+    assert check.compare(records(f'{{"c":{number}}}'), rows).differing.tolist() == [10]
+
+
+def test_no_row_is_made_of_what_is_no_object() -> None:
+    """One that is there all the same says what nobody wrote."""
+    schema = pa.schema([("c", pa.int64()), *METADATA])
+    rows = planted(drained(schema, records(*["{}"] * 3)), "c", 1)
+    assert differing(schema, records("{}", "not json", "{}"), rows) == [11]
+
+
 def test_a_value_without_a_column_is_a_difference_in_the_whole_chunk() -> None:
     """Its column was dropped, or a drain lost it; empty values are nothing lost."""
     wide = pa.schema([("n", pa.int64()), ("gone", pa.string()), *METADATA])
