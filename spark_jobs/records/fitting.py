@@ -13,7 +13,13 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from spark_jobs.config.new_fields import Growth, NewFields
-from spark_jobs.records.json_parsing import FractionLiteral, HugeIntegerLiteral, json_kind, says_something
+from spark_jobs.records.json_parsing import (
+    FractionLiteral,
+    HugeIntegerLiteral,
+    NearestLiteral,
+    json_kind,
+    says_something,
+)
 from spark_jobs.records.timestamps import parse_date, parse_local, parse_time, parse_zoned
 from spark_jobs.schema.arrow_schema import fields_of
 from spark_jobs.schema.inference import by_lower_case, name_clash
@@ -54,12 +60,19 @@ def fit_or_fall_back(fit: Fit, record: dict[str, Any], fallbacks: Iterable[Mappi
         kept = next((each[column] for each in fallbacks if column in each), None)
         if kept is None or column not in record:
             raise
-        value = record[column]
-        is_whole = type(value) is int or isinstance(value, HugeIntegerLiteral)
-        moved = {**record, column: None, kept: FractionLiteral(value) if is_whole else value}
-    with suppress(MisfitError):
-        return fit_or_fall_back(fit, moved, fallbacks)
+    for held in (record[column], _rounded(record[column])):
+        with suppress(MisfitError):
+            return fit_or_fall_back(fit, {**record, column: None, kept: held}, fallbacks)
     return fit(record)
+
+
+def _rounded(value: Any) -> Any:
+    """Return the value with integers that a column of floating point may round."""
+    if type(value) is int or isinstance(value, HugeIntegerLiteral):
+        return FractionLiteral(value)
+    if isinstance(value, dict):
+        return {name: _rounded(each) for name, each in value.items()}
+    return list(map(_rounded, value)) if isinstance(value, list) else value
 
 
 def _fit(kind: pa.DataType, growth: Growth) -> Fit:
@@ -207,7 +220,8 @@ def _fit_decimal(kind: pa.DataType, _growth: Growth) -> Fit:
     unit = Decimal(1).scaleb(-kind.scale)
 
     def fit(value: Any) -> Decimal:
-        if type(value) is bool or not isinstance(value, int | str) or not _DECIMAL.fullmatch(str(value)):
+        is_number = isinstance(value, int | str) and not isinstance(value, bool | NearestLiteral)
+        if not is_number or not _DECIMAL.fullmatch(str(value)):
             raise _wrong_kind(value, f"a {kind}")
         try:
             return Decimal(str(value)).quantize(unit, context=exact)

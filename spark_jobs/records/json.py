@@ -7,7 +7,7 @@ by record, and its good records are decoded once more, so that one bad record co
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from spark_jobs.config.new_fields import GROWTH, Growth
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.protocol.kept_columns import KeptColumn, kept_at
+from spark_jobs.protocol.kept_columns import KeptColumn, kept_at, kept_names
 from spark_jobs.records.decoder import BadValue, Decoded, Phase
 from spark_jobs.records.fitting import MisfitError, fit_or_fall_back, fit_record
 from spark_jobs.records.infer import observe
 from spark_jobs.records.json_arrow_reader import are_objects, read_chunk, read_schema
-from spark_jobs.records.json_parsing import BLANKS, NotAnObjectError, parse_object
+from spark_jobs.records.json_parsing import BLANKS, NotAnObjectError, parse_object, says_something
 from spark_jobs.records.shape import add_keys_and_headers, pick
 from spark_jobs.schema.arrow_schema import column_of, fields_of, no_rows
 from spark_jobs.schema.evidence import Evidence
@@ -57,7 +57,7 @@ class JsonDecoder:
             for offset in (records.offsets if kept else ())
         ]
         values = cast("Sequence[bytes]", records.values)
-        decoded = decode_chunk(values, value_columns, self.growth, fallbacks)
+        decoded = decode_chunk(values, value_columns, self.growth, fallbacks, kept_names(self.kept))
         if decoded.new_fields is not None:
             return decoded
         return add_keys_and_headers(decoded, records, columns)
@@ -81,6 +81,7 @@ def decode_chunk(
     schema: pa.Schema,
     growth: Growth = GROWTH,
     fallbacks: Sequence[Mapping[str, str]] = (),
+    kept: Collection[str] = (),
 ) -> Decoded:
     """Decode values into rows of ``schema``, a table's own columns; null where a record has no such field.
 
@@ -89,11 +90,12 @@ def decode_chunk(
     counted in ``ignored``, as ``growth`` says; where they hold nothing but nulls, empty lists and empty
     objects they are passed over. A double column holds the
     nearest double of a fraction, and of integers only those that are a double; a binary one the UTF-8 of a
-    string. ``fallbacks`` say of each record which column takes what does not fit another.
+    string. ``fallbacks`` say of each record which column takes what does not fit another; these are ``kept``,
+    and a record that names one itself is a bad value.
     """
     if not values:
         return Decoded(no_rows(schema))
-    decoder = _Decoder(schema, read_schema(schema), fields_of(schema), growth, fallbacks)
+    decoder = _Decoder(schema, read_schema(schema), fields_of(schema), growth, fallbacks, kept)
     decoded = decoder.at_once(values)
     if decoded is None and not are_objects(values):
         values = [value.strip(BLANKS) for value in values]
@@ -110,6 +112,7 @@ class _Decoder:
     columns: tuple[Field, ...]
     growth: Growth
     fallbacks: Sequence[Mapping[str, str]]
+    kept: Collection[str]
 
     def at_once(self, values: Sequence[bytes]) -> Decoded | None:
         """Decode values of which all are good, or have new fields; None when there are bad ones."""
@@ -118,6 +121,8 @@ class _Decoder:
             return None
         if read.unknown and not self.growth.ignores:
             return self._new_fields(values)
+        if any(read.table.column(name).null_count < len(values) for name in self.kept):
+            return None
         return Decoded(read.table, ignored=read.unknown)
 
     def in_blocks(self, values: Sequence[bytes]) -> Decoded:
@@ -150,7 +155,7 @@ class _Decoder:
         good: list[tuple[int, dict[str, Any]]] = []
         for index, value in enumerate(values):
             try:
-                good.append((index, fit_or_fall_back(fit, parse_object(value), fallbacks[index : index + 1])))
+                good.append((index, fit_or_fall_back(fit, self._parse(value), fallbacks[index : index + 1])))
             except NotAnObjectError as error:
                 bad[index] = BadValue(index, Phase.DECODE, error.field, str(error))
             except MisfitError as misfit:
@@ -166,6 +171,13 @@ class _Decoder:
         table = pa.concat_tables(tables) if tables else no_rows(self.schema)
         ignored = self._ignored([values[index] for index in rows]) if self.growth.ignores else {}
         return Decoded(table, rows, tuple(bad[index] for index in sorted(bad)), ignored=ignored)
+
+    def _parse(self, value: bytes) -> dict[str, Any]:
+        record = parse_object(value)
+        for name in self.kept:
+            if says_something(record.get(name)):
+                raise MisfitError("the column keeps what another one held, and takes nothing else", (name,))
+        return record
 
     def _ignored(self, values: Sequence[bytes]) -> dict[str, int]:
         return dict(unknown_fields(self.columns, observe(values, max_fields=self.growth.max_fields_seen)))

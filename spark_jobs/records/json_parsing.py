@@ -19,6 +19,12 @@ class FractionLiteral(str):
     __slots__ = ()
 
 
+class NearestLiteral(FractionLiteral):
+    """What a column of floating point holds of a number that it may have rounded."""
+
+    __slots__ = ()
+
+
 class HugeIntegerLiteral(str):
     """An integer of more digits than any column takes, as it was written."""
 

@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -28,6 +29,23 @@ AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
         (pa.string(), pa.date32(), ["2026-01-02", "2026-13-02"], [date(2026, 1, 2), None]),
         (pa.binary(), pa.string(), [b"a", b"\xff"], ["a", None]),
         (pa.int64(), pa.string(), [1], [None]),
+        (pa.float64(), pa.int64(), [2.0**53 - 1, 2.0**53, -(2.0**53)], [2**53 - 1, None, None]),
+        (pa.float64(), pa.decimal128(38, 0), [1e15, 1e18, 1e22], [Decimal(10**15), None, None]),
+        (pa.float32(), pa.int64(), [2.0**24 - 1, 2.0**24], [2**24 - 1, None]),
+        (pa.float32(), pa.float64(), [2.0**25, 0.5], [2.0**25, 0.5]),
+        (pa.float64(), pa.float32(), [1e18, 1e300], [float(np.float32(1e18)), None]),
+        (
+            pa.map_(pa.string(), pa.int64()),
+            pa.map_(pa.string(), pa.float64()),
+            [[], [("a", 1)]],
+            [[], [("a", 1.0)]],
+        ),
+        (
+            pa.struct([("x", pa.float64())]),
+            pa.struct([("x", pa.int64())]),
+            [{"x": 2.0**53}, {"x": None}],
+            [None, {"x": None}],
+        ),
         (pa.list_(pa.float64()), pa.list_(pa.int64()), [[1.0], [1.5]], [[1], None]),
     ],
 )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.protocol.kept_columns import KeptColumn, kept_at, unfinished
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+from spark_jobs.records.json import decode_chunk
 
 KEPT = KeptColumn("id", "_id_was_double", 1, {0: 100, 1: 50}, {0: 0, 1: 20})
 
@@ -53,3 +56,44 @@ def test_records_from_before_the_change_fall_back_for_good() -> None:
     assert kept_at([KEPT], 2, 0) == kept_at([KEPT], 1, 7) == ()
     assert unfinished([done]) is None
     assert unfinished([done, KEPT]) == KEPT
+
+
+PAIR = pa.struct([("a", pa.float64()), ("b", pa.float64())])
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "text", "held"),
+    [
+        (pa.int64(), pa.timestamp("us", "UTC"), "1700000000", 1700000000),
+        (pa.int64(), pa.string(), "5", 5),
+        (pa.string(), pa.int64(), '"5"', "5"),
+        (pa.float64(), pa.string(), "7", 7.0),
+        (pa.float64(), pa.string(), "9007199254740993", 9007199254740992.0),
+        (pa.list_(pa.float64()), pa.string(), "[9007199254740993]", [9007199254740992.0]),
+        (
+            PAIR,
+            pa.struct([("a", pa.int64()), ("b", pa.decimal128(9, 2))]),
+            '{"a":9007199254740993,"b":1.234}',
+            {"a": 9007199254740992.0, "b": 1.234},
+        ),
+    ],
+)
+def test_a_record_that_was_a_row_stays_one(
+    before: pa.DataType, now: pa.DataType, text: str, held: Any
+) -> None:
+    """Null in the column of today, and in the old one what it held, whatever both are."""
+    schema = pa.schema([("c", now), ("_c", before)])
+    value = f'{{"c":{text}}}'.encode()
+    decoded = decode_chunk([value], schema, fallbacks=[{"c": "_c"}], kept={"_c"})
+    assert decoded.table.to_pylist() == [{"c": None, "_c": held}]
+    (bad,) = decode_chunk([value], schema, fallbacks=[{}], kept={"_c"}).bad
+    assert (bad.field or "").startswith("c")
+
+
+def test_no_record_is_written_into_a_kept_column() -> None:
+    """Whoever guesses its name gets a dead letter; saying nothing under it is no harm."""
+    schema = pa.schema([("c", pa.int64()), ("_c", pa.float64())])
+    values = [b'{"c":1}', b'{"_c":5}', b'{"c":2,"_c":null}']
+    decoded = decode_chunk(values, schema, kept={"_c"})
+    assert decoded.table.to_pylist() == [{"c": 1, "_c": None}, {"c": 2, "_c": None}]
+    assert [(bad.index, bad.field) for bad in decoded.bad] == [(1, "_c")]
