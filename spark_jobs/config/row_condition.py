@@ -201,17 +201,21 @@ def _as_type_of(column: Any, literal: Any) -> Any:
     """Return the literal as the column's values are: times in UTC, decimals, the bytes of a uuid."""
     if isinstance(literal, list):
         return [_as_type_of(column, each) for each in literal]
-    kind = datetime if column.dtype.kind == "M" else _kind_of_objects(column)
-    try:
-        return _FROM_TEXT[kind](str(literal)) if kind in _FROM_TEXT else literal
-    except (ValueError, ArithmeticError) as error:
-        told = f"column {column.name} of the row_condition holds what {literal!r} is not: {kind.__name__}"
-        raise TypeError(told) from error
+    kind = _kind_of(column)
+    with suppress(ValueError, ArithmeticError):
+        if kind in _FROM_TEXT:
+            return _FROM_TEXT[kind](str(literal))
+        if kind is type(None) or isinstance(literal, str) is (kind is str):
+            return literal
+    told = f"column {column.name} of the row_condition holds what {literal!r} is not: {kind.__name__}"
+    raise TypeError(told)
 
 
-def _kind_of_objects(column: Any) -> type:
-    one = next(iter(column.dropna()), None) if column.dtype.kind == "O" else None
-    return object if isinstance(one, bytes) and len(one) != UUID_BYTES else type(one)
+def _kind_of(column: Any) -> type:
+    """Return what the column's values are; of nulls alone that of ``None``, which are of any type."""
+    if column.dtype.kind == "O":
+        return type(next(iter(column.dropna()), None))
+    return datetime if column.dtype.kind == "M" else column.dtype.type
 
 
 def _refused(node: ast.AST) -> UnreadableValueError:

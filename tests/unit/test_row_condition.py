@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from typing import Any
 from uuid import UUID
 
 import pandas as pd
@@ -81,6 +82,50 @@ def test_a_literal_is_compared_as_the_columns_type(condition: str, met: list[int
     assert list(rows_that_meet(condition, _typed()).index) == met
 
 
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "s == 5",
+        "s != 5",
+        "s in ['x', 5]",
+        "s == True",
+        "5 < s",
+        "n == '1'",
+        "n not in ['1']",
+        "big in [1, '1']",
+        "ok == 'true'",
+        "ok != 'true'",
+        "sure == 'true'",
+        "ratio < '1'",
+        "raw == 'x'",
+    ],
+)
+def test_a_literal_that_no_value_of_the_column_could_equal_is_told(condition: str) -> None:
+    """A text is no number and no boolean; the condition would choose no row, and judge none."""
+    with pytest.raises(
+        TypeError, match=r"^column (s|n|big|ok|sure|ratio|raw) of the row_condition holds what"
+    ):
+        rows_that_meet(condition, _mixed())
+
+
+@pytest.mark.parametrize(
+    ("condition", "met"),
+    [
+        ("n == 1.0", [0]),
+        ("n in [2, 2.5]", [1]),
+        ("big == 9007199254740993", [0]),
+        ("ok == True or ok == 0", [0]),
+        ("sure != False", [0]),
+        ("ratio >= 1", [1]),
+        ("s in ['x', '5']", [0]),
+        ("none == 5 or none == '5'", []),
+    ],
+)
+def test_numbers_and_booleans_are_compared_with_each_other(condition: str, met: list[int]) -> None:
+    """Also where nulls are beside them; a column of nulls alone is of any type."""
+    assert list(rows_that_meet(condition, _mixed()).index) == met
+
+
 @pytest.mark.parametrize("condition", ["at > 'soon'", "at == 3", "price < 'x'", "key == 'x'", "clock < 9"])
 def test_a_literal_that_is_none_of_the_columns_type_is_told(condition: str) -> None:
     """In one line that names column and literal, never an answer that no row meets."""
@@ -91,6 +136,23 @@ def test_a_literal_that_is_none_of_the_columns_type_is_told(condition: str) -> N
 def _typed() -> pd.DataFrame:
     table = pa.table({name: pa.array(values, kind) for name, (kind, values) in TYPED.items()})
     return to_frame(table, TYPED)
+
+
+def _mixed() -> pd.DataFrame:
+    values: dict[str, list[Any]] = {
+        "s": ["x", None],
+        "n": [1, 2],
+        "big": [2**53 + 1, None],
+        "ok": [True, None],
+        "sure": [True, False],
+        "ratio": [0.5, 1.5],
+        "raw": [b"x", None],
+        "none": [None, None],
+    }
+    kinds = {"none": pa.string()}
+    return to_frame(
+        pa.table({name: pa.array(each, kinds.get(name)) for name, each in values.items()}), values
+    )
 
 
 @pytest.mark.parametrize(
