@@ -44,7 +44,7 @@ class BrowserGuard:
 
     def __init__(self, app: ASGIApp, hosts: Collection[str] = ()) -> None:
         self._app = app
-        self._hosts = frozenset(host.lower() for host in hosts)
+        self._hosts = frozenset(host.lower() if _address(host) else _name_of(host) for host in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer for the application if the request is refused."""
@@ -67,7 +67,7 @@ class BrowserGuard:
             if _has_mutation(scope):
                 return Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "A GET reads only: send a mutation by POST.")
             return None
-        if any(urlsplit(origin).netloc != named[0] for origin in headers.getlist("origin")):
+        if any(origin.partition("://")[2] != named[0] for origin in headers.getlist("origin")):
             return Refusal(HTTPStatus.FORBIDDEN, "This was asked by a page of another origin.")
         if scope["type"] == "http" and not _is_json(headers):
             return Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Send it as application/json.")

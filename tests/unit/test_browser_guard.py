@@ -77,8 +77,12 @@ def test_localhost_is_a_name_on_loopback_only() -> None:
 
 
 def test_a_name_that_was_given_is_gone_by() -> None:
-    """A proxy's, in whatever case."""
+    """A proxy's, in whatever case, with its port or without."""
     assert ask(host="sluice.example", hosts=("Sluice.example",)) == OK
+    assert ask(host="sluice.example:8443", hosts=("Sluice.example:8443",)) == OK
+    assert (
+        ask(host="[fd00::1]:8443", hosts=("fd00::1",)) == ask(host="[fd00::1]", hosts=("[FD00::1]:1",)) == OK
+    )
 
 
 def test_two_hosts_are_none() -> None:
@@ -87,10 +91,10 @@ def test_two_hosts_are_none() -> None:
 
 
 @pytest.mark.parametrize(
-    "origin", ["http://evil.example", "null", "http://localhost:8080", "http://127.0.0.1:8888"]
+    "origin", ["http://evil.example", "null", "http://localhost:8080", "http://127.0.0.1:8888", "http://[x"]
 )
 def test_a_page_of_another_origin_changes_nothing(origin: str) -> None:
-    """Also one of another port of this machine, and one whose origin the browser hides."""
+    """Also one of another port of this machine, one whose origin the browser hides, and nonsense."""
     assert ask("POST", JSON, ("origin", origin)) == 403
 
 
