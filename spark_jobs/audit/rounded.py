@@ -19,7 +19,8 @@ class RoundedColumn:
     def mend(self, pipeline: str) -> str:
         """Return what makes the column exact."""
         if "." in self.column:
-            return f'a new table for {pipeline} with columns: {{{self.column}: "{self.exact_type}"}}'
+            top = self.column.partition(".")[0]
+            return f"a new table for {pipeline} declaring {top} whole: {self.exact_type} for {self.column}"
         return mends.act("retype", pipeline, self.column, f"'{self.exact_type}'")
 
 

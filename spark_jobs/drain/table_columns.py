@@ -105,8 +105,9 @@ def add_observed_columns(
 def _first_columns(pipeline: PipelineConfig, evidence: Evidence) -> tuple[Field, ...]:
     """The columns of a new table, and a word on those that few records decided."""
     declared = declared_fields(pipeline.columns)
-    columns = choose_types(evidence, declared, max_columns=pipeline.table_schema.max_columns)
-    _tell(pipeline, told_of_columns(columns, declared, evidence))
+    growth = pipeline.table_schema.growth
+    columns = choose_types(evidence, declared, max_columns=growth.max_columns)
+    _tell(pipeline, told_of_columns(columns, declared, evidence, growth))
     return columns
 
 

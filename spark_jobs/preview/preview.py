@@ -185,7 +185,7 @@ def _schema(
         columns = choose_types(evidence, declared, max_columns=growth.max_columns)
         is_binary = pipeline.key_format is KeyFormat.BINARY
         schema = with_metadata_columns(iceberg_schema(columns), key_is_binary=is_binary)
-        return schema, (), tuple(told_of_columns(columns, declared, evidence))
+        return schema, (), tuple(told_of_columns(columns, declared, evidence, growth))
     additions = declared_additions(pipeline, table.schema())
     observed = evolve(known_fields(evolved_schema(table, additions)), evidence, max_columns=growth.room)
     additions += observed_additions(observed)

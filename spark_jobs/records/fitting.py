@@ -27,6 +27,7 @@ from spark_jobs.schema.inference import by_lower_case, name_clash
 Fit: TypeAlias = Callable[[Any], Any]
 
 _DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?", re.ASCII)
+_PAST_DECIMALS = 10**38
 
 
 class MisfitError(ValueError):
@@ -114,18 +115,28 @@ def _check_unknown(
         if name in unknown and says_something(item):
             message = name_clash(name, siblings, is_top=is_top)
             if message is None:
-                raise MisfitError(_why_no_column(name, item, growth), (name,), is_unknown=True)
+                why = _why_no_column(name, item, growth, is_top=is_top)
+                raise MisfitError(why, (name,), is_unknown=True)
             clash = clash or MisfitError(message, (name,))
     if clash:
         raise clash
 
 
-def _why_no_column(name: str, item: Any, growth: Growth) -> str:
-    if _is_past(64, item):
-        return f'an integer past 64 bits makes no column: declare columns: {{{name}: "decimal(38,0)"}}'
+def _why_no_column(name: str, item: Any, growth: Growth, *, is_top: bool) -> str:
+    if _says_only_large(item):
+        if is_top and type(item) is int and abs(item) < _PAST_DECIMALS:
+            return f'an integer past 64 bits makes no column: declare columns: {{{name}: "decimal(38,0)"}}'
+        return "an integer past 64 bits, for which there is no column"
     if growth.new_fields is NewFields.DEAD_LETTER:
         return "it has no column, and the table takes no new ones (schema.new_fields)"
     return f"it can have no column beside the table's others, or by schema.max_columns: {growth.max_columns}"
+
+
+def _says_only_large(item: Any) -> bool:
+    """True if it says nothing but integers past 64 bits, which make no column at any depth."""
+    if isinstance(item, dict | list):
+        return all(map(_says_only_large, item.values() if isinstance(item, dict) else item))
+    return item is None or _is_past(64, item)
 
 
 def _fit_one(fit: Fit, value: Any, name: str, nullable: bool) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from spark_jobs.config.new_fields import Growth
 from spark_jobs.schema.evidence import Evidence, FieldEvidence, Kind, Sighting
 from spark_jobs.schema.inference import Addition, Field, FieldType, ListOf, Primitive, StructOf
 
@@ -35,16 +36,31 @@ def minorities(additions: Iterable[Addition], evidence: Evidence) -> Iterator[st
             yield from _told(".".join(addition.path), addition.type, seen)
 
 
-def told_of_columns(columns: Sequence[Field], declared: Sequence[Field], evidence: Evidence) -> Iterator[str]:
+def told_of_columns(
+    columns: Sequence[Field], declared: Sequence[Field], evidence: Evidence, growth: Growth
+) -> Iterator[str]:
     """Return the same of a new table's columns, and of fields whose integers are too long for one."""
     yield from minorities((Addition((each.name,), each.type) for each in columns[len(declared) :]), evidence)
-    names = {each.name for each in columns}
-    for name in (name for name in evidence.fields if name not in names):
-        if (big := evidence.fields[name].kinds.get(Kind.BIG_INTEGER)) is not None:
-            yield (
-                f"{name}: no column; {_counted(Kind.BIG_INTEGER, big)}, {_fate(big.count)}:"
-                f' declare columns: {{{name}: "decimal(38,0)"}}'
-            )
+    for path, big in _too_long((), evidence.fields, columns):
+        fate = "left out" if growth.ignores else _fate(big.count)
+        hint = f': up to 38 digits, declare columns: {{{path[0]}: "decimal(38,0)"}}' if len(path) == 1 else ""
+        yield f"{'.'.join(path)}: no column; {_counted(Kind.BIG_INTEGER, big)}, {fate}{hint}"
+
+
+def _too_long(
+    path: tuple[str, ...], fields: Mapping[str, FieldEvidence], made: Iterable[Field]
+) -> Iterator[tuple[tuple[str, ...], Sighting]]:
+    """Return the fields without a column, at any depth, of which only integers past 64 bits were seen."""
+    types = {each.name: each.type for each in made}
+    for name, seen in fields.items():
+        here, kind = (*path, name), types.get(name)
+        if kind is None and seen.kinds.keys() - {Kind.NULL} == {Kind.BIG_INTEGER}:
+            yield here, seen.kinds[Kind.BIG_INTEGER]
+        if kind is None or isinstance(kind, StructOf):
+            yield from _too_long(here, seen.fields, kind.fields if kind else ())
+        if seen.element is not None and (kind is None or isinstance(kind, ListOf)):
+            element = (Field("element", kind.element),) if kind else ()
+            yield from _too_long(here, {"element": seen.element}, element)
 
 
 def _at(top: FieldEvidence, path: tuple[str, ...]) -> FieldEvidence | None:

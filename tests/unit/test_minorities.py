@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from spark_jobs.config.new_fields import GROWTH, Growth, NewFields
 from spark_jobs.records.infer import observe
 from spark_jobs.schema.inference import choose_types
 from spark_jobs.schema.minorities import told_of_columns
 
+BIG = "integer past 64 bits (1.8446744073709552e+19 at 2:0)"
 
-def told(*literals: str) -> list[str]:
+
+def told(*literals: str, growth: Growth = GROWTH) -> list[str]:
     """What is said of records with one field ``f`` each."""
     evidence = observe([f'{{"f":{literal}}}'.encode() for literal in literals], partition=2)
-    return list(told_of_columns(choose_types(evidence), (), evidence))
+    columns = choose_types(evidence, max_columns=growth.max_columns)
+    return list(told_of_columns(columns, (), evidence, growth))
 
 
 @pytest.mark.parametrize(
@@ -66,8 +70,22 @@ def told(*literals: str) -> list[str]:
             [
                 (
                     "f: no column; 1 integer past 64 bits (1.8446744073709552e+19 at 2:0), a dead letter:"
-                    ' declare columns: {f: "decimal(38,0)"}'
+                    ' up to 38 digits, declare columns: {f: "decimal(38,0)"}'
                 )
+            ],
+        ),
+        (
+            ['{"a":[1,18446744073709551616,null],"b":18446744073709551616}'],
+            [
+                f"f.a.element: long; of 2 values 1 {BIG}, a dead letter",
+                f"f.b: no column; 1 {BIG}, a dead letter",
+            ],
+        ),
+        (["[18446744073709551616]"], [f"f.element: no column; 1 {BIG}, a dead letter"]),
+        (
+            ['"x"', '"y"', '{"b":18446744073709551616}'],
+            [
+                'f: string; of 3 values 1 object ({"b":1.8446744073709552e+19} at 2:2), a dead letter',
             ],
         ),
         (
@@ -82,3 +100,14 @@ def told(*literals: str) -> list[str]:
 def test_what_is_told_of_a_new_column(literals: list[str], sentences: list[str]) -> None:
     """How many values of which kind, the first of them with its place, and what becomes of them."""
     assert told(*literals) == sentences
+
+
+def test_a_column_that_is_missing_for_want_of_room_is_not_told_as_one_of_large_integers() -> None:
+    """Integers within 64 bits would have made one: declaring a decimal is no answer."""
+    assert told("18446744073709551616", "1", growth=Growth(max_columns=0)) == []
+
+
+def test_where_new_fields_are_ignored_large_integers_are_left_out() -> None:
+    """Their records are rows: no dead letter is announced that there will not be."""
+    (sentence,) = told("18446744073709551616", "null", growth=Growth(NewFields.IGNORE))
+    assert sentence.startswith(f"f: no column; 1 {BIG}, left out: up to 38 digits, declare columns: {{f: ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +20,7 @@ from spark_jobs.spark.outcomes import MAX_IGNORED_NAMES, OTHERS, add_ignored
 LONG = Primitive.LONG
 POINT = pa.struct([("x", pa.int64())])
 COLUMNS = pa.schema([("id", pa.int64()), ("p", POINT), ("l", pa.list_(POINT))])
+NO_COLUMN = "an integer past 64 bits, for which there is no column"
 
 
 def wide(keys: int, value: str = "1") -> bytes:
@@ -134,3 +136,36 @@ def test_names_of_ignored_fields_are_bounded() -> None:
     assert OTHERS in counted
     assert sum(counted.values()) == 2000
     assert max(map(len, counted)) == 100
+
+
+@pytest.mark.parametrize(
+    ("record", "field", "why"),
+    [
+        (
+            {"b": 10**20},
+            "b",
+            'an integer past 64 bits makes no column: declare columns: {b: "decimal(38,0)"}',
+        ),
+        (
+            {"b": -(10**38) + 1},
+            "b",
+            'an integer past 64 bits makes no column: declare columns: {b: "decimal(38,0)"}',
+        ),
+        ({"b": 10**38}, "b", NO_COLUMN),
+        ({"b": 10**50}, "b", NO_COLUMN),
+        ({"p": {"b": 10**20}}, "p.b", NO_COLUMN),
+        ({"b": [None, 10**20]}, "b", NO_COLUMN),
+        ({"b": {"x": [10**20], "y": None}}, "b", NO_COLUMN),
+        (
+            {"b": [1, 10**20]},
+            "b",
+            "it can have no column beside the table's others, or by schema.max_columns: 9",
+        ),
+    ],
+)
+def test_an_integer_past_64_bits_is_told_to_be_declared_where_that_helps(
+    record: dict[str, Any], field: str, why: str
+) -> None:
+    """At the top level, of up to 38 digits; deeper, or longer, there is no column for it."""
+    (bad,) = decode_chunk([json.dumps(record).encode()], COLUMNS, Growth(max_columns=9).ended()).bad
+    assert (bad.field, bad.error) == (field, why)

@@ -138,6 +138,12 @@ def test_a_rounded_integer_names_its_column_and_the_type_that_holds_it() -> None
     assert every[0].mend("orders") == "./sluice retype orders id 'decimal(38,0)' --reason '...'"
 
 
+def test_a_rounded_integer_inside_a_column_names_the_whole_column() -> None:
+    """A column of the dotted name would be another one, beside which the field can have none."""
+    mend = RoundedColumn("p.x.element", "long", 1).mend("orders")
+    assert mend == "a new table for orders declaring p whole: long for p.x.element"
+
+
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
