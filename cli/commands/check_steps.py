@@ -20,12 +20,12 @@ from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.catalog_names import spark_catalog_conf
-from spark_jobs.lake.tables import load_table
+from spark_jobs.lake.tables import load_table, progress_of
 from spark_jobs.preview.reachability import Target, try_from_task, try_storage
 from spark_jobs.protocol.errors import ConfigError, SluiceError
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.source import SourceState
-from spark_jobs.schema.additions import check_declared, partition_note
+from spark_jobs.schema.additions import check_declared, table_notes
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -183,8 +183,8 @@ def _table(catalog: Catalog, pipeline: PipelineConfig) -> tuple[tuple[Table | No
     if table is None:
         return (None,), f"{pipeline.table} does not exist yet"
     check_declared(pipeline, table)
-    note = partition_note(pipeline, table)
-    return (table,), f"{pipeline.table}, {table.metadata.table_uuid}{f', {note}' if note else ''}"
+    notes = table_notes(pipeline, table, progress_of(table))
+    return (table,), ", ".join((pipeline.table, str(table.metadata.table_uuid), *notes))
 
 
 def _storage_location(config: SluiceConfig, catalog: Catalog, table: Table | None) -> str:

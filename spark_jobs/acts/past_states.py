@@ -26,7 +26,8 @@ class EarlierState:
 
     ``last_drain`` is the last drained batch by then, and ``last_drain_offsets`` what it brought; None when
     there was none or its snapshot has expired.
-    ``replays_since`` are the batch ids of the replays that landed after it.
+    ``replays_since`` are the batch ids of the replays that landed after it; ``is_before_retype`` if a column
+    was given another type since.
     """
 
     snapshot_id: int
@@ -37,6 +38,7 @@ class EarlierState:
     last_drain_offsets: CommitRecord | None
     data_files: int
     replays_since: tuple[str, ...]
+    is_before_retype: bool
 
 
 def state_at(table: Table, snapshot_id: int) -> EarlierState:
@@ -62,6 +64,7 @@ def state_at(table: Table, snapshot_id: int) -> EarlierState:
         *_last_drain(table, snapshot_id),
         summary_of(target).count("total-data-files"),
         tuple(summary.batch_id for summary in after if summary.kind == BatchKind.REPLAY),
+        any(summary.kind == BatchKind.RETYPE for summary in after),
     )
 
 

@@ -98,6 +98,8 @@ class _RollbackCommit(BatchIntent):
         commit_dead_letters(connections, self.identifier, progress, self.summary)
         last = earlier.last_drain, earlier.last_drain_offsets
         back = rewound(progress, rewind, *last, attempt=self.attempt, reason=self.reason)
+        if earlier.is_before_retype:
+            back = replace(back, kept_columns=tuple(each.reopened() for each in back.kept_columns))
         recorded = back.recorded(self.attempt, rewind.undone)
         full = {**self.summary, **batch_summary(replace(self.batch, ranges=rewind.undone))}
         return stage_rewind(table, self.to_snapshot, recorded, full)
@@ -117,6 +119,15 @@ def _plan(
             code="replayed-since",
             hint="Going back would bring their old rows and keep their new dead letters. Choose a later"
             " snapshot, or add --force and replay those ranges again.",
+            pipeline=pipeline.name,
+            table=pipeline.table,
+        )
+    if earlier.is_before_retype and not force:
+        raise ConfigError(
+            "a column was given another type since",
+            code="retyped-since",
+            hint="Going back would leave its values in the old column. Choose a later snapshot, or add"
+            f" --force and give it the type again: {mends.act('retype', pipeline.name, 'COLUMN', 'TYPE')}.",
             pipeline=pipeline.name,
             table=pipeline.table,
         )

@@ -73,10 +73,7 @@ def drain_batch(run: BatchRun) -> tuple[BatchResult, Committed]:
         written = _read_and_write(run)
     run.reach("after-tasks")
     with run.steps.step("verify"):
-        verify(run, written)
-        if run.batch.kind is BatchKind.REPLAY and not run.may_lose:
-            refuse_loss(run, written)
-        stop_above_share(run, written)
+        _check(run, written)
     with run.steps.step("gate"):
         written, verdict = _through_gates(run, written)
     with run.steps.step("log-written"):
@@ -203,6 +200,14 @@ def _read_and_write(run: BatchRun, rejected: Mapping[int, Mapping[int, str]] | N
     )
 
 
+def _check(run: BatchRun, written: Written) -> None:
+    """Raise where what was read is not all that was asked for, or is not what may be written."""
+    verify(run, written)
+    if run.batch.kind is BatchKind.REPLAY and not run.may_lose:
+        refuse_loss(run, written)
+    stop_above_share(run, written)
+
+
 def _through_gates(run: BatchRun, written: Written) -> tuple[Written, GateVerdict]:
     """Judge the batch; where rows go to the dead letters, write it again without them and judge again."""
     if not run.pipeline.gates:
@@ -210,8 +215,7 @@ def _through_gates(run: BatchRun, written: Written) -> tuple[Written, GateVerdic
     verdict = judge_written(run, written)
     if can_reject(run, verdict):
         written = _read_and_write(run, verdict.rejected)
-        verify(run, written)
-        stop_above_share(run, written)
+        _check(run, written)
         verdict = judge_written(run, written)
     run.connections.fail_points.reach("drain.after-gate")
     return written, verdict

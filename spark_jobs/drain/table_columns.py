@@ -28,7 +28,7 @@ from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.formats import format_of
-from spark_jobs.schema.additions import check_declared, declared_additions, observed_additions, partition_note
+from spark_jobs.schema.additions import check_declared, declared_additions, observed_additions, table_notes
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.iceberg_types import declared_fields, iceberg_schema, known_fields
 from spark_jobs.schema.inference import Field, choose_types, evolve
@@ -84,8 +84,7 @@ def ensure_tables(pipeline: PipelineConfig, connections: Connections, source: So
             )
             connections.fail_points.reach("drain.after-table-made")
         check_declared(pipeline, table)
-        if (note := partition_note(pipeline, table)) is not None:
-            _tell(pipeline, [note])
+        _tell(pipeline, table_notes(pipeline, table, progress_of(table)))
         table = _add_declared_columns(pipeline, connections, table)
         dead_letters = create_dead_letter_table(catalog, pipeline.table, {}, progress_of(table))
         return Tables(table, dead_letters)

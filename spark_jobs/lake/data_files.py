@@ -79,7 +79,7 @@ def to_data_file(written: WrittenFile, metadata: TableMetadata) -> DataFile:
         raise SourceChanged(
             "the table's partitioning was changed while files were being written for the earlier one",
             code="partitioning-changed",
-            hint="Set the earlier partition spec again, let the pending batch land, then change it.",
+            hint="Run it again: what was read is read anew for the table as it is.",
             file=written.path,
         )
     data_file = DataFile.from_args(

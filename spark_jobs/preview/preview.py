@@ -25,7 +25,7 @@ from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.formats import format_of
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
-from spark_jobs.schema.additions import check_declared, declared_additions, observed_additions, partition_note
+from spark_jobs.schema.additions import check_declared, declared_additions, observed_additions, table_notes
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.iceberg_types import declared_fields, iceberg_schema, known_fields
@@ -190,8 +190,8 @@ def _schema(
     observed = evolve(known_fields(evolved_schema(table, additions)), evidence, max_columns=growth.room)
     additions += observed_additions(observed)
     added = tuple(".".join(path) for path, _ in additions)
-    changed = () if (note := partition_note(pipeline, table)) is None else (note,)
-    return evolved_schema(table, additions), added, (*minorities(observed, evidence), *changed)
+    notes = table_notes(pipeline, table, progress_of(table))
+    return evolved_schema(table, additions), added, (*minorities(observed, evidence), *notes)
 
 
 def _dead_letters(rows: pa.Table) -> Iterator[DeadLetterExample]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges, gaps
+from spark_jobs.protocol.skips import Skip, skipped_ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +25,15 @@ class KeptColumn:
     next_offsets: dict[int, int]
     is_done: bool = False
 
-    def left(self, low: Mapping[int, int]) -> tuple[OffsetRange, ...]:
-        """Return what is to be replayed of what Kafka holds, whose first offsets are ``low``."""
+    def left(self, low: Mapping[int, int], skips: Iterable[Skip] = ()) -> tuple[OffsetRange, ...]:
+        """Return what is to be replayed of what Kafka holds, from ``low`` on, and nobody skipped."""
         firsts = ((p, max(at, low.get(p, self.until[p]))) for p, at in sorted(self.next_offsets.items()))
-        return tuple(OffsetRange(p, first, self.until[p]) for p, first in firsts if first < self.until[p])
+        return tuple(
+            piece
+            for p, first in firsts
+            if first < self.until[p]
+            for piece in gaps(OffsetRange(p, first, self.until[p]), skipped_ranges(skips, self.generation, p))
+        )
 
     def replayed(self, generation: int, ranges: OffsetRanges) -> KeptColumn:
         """Return the same after a replay of the ranges; what begins past the next offset leaves a hole."""
@@ -39,6 +45,10 @@ class KeptColumn:
                 for p, at in self.next_offsets.items()
             },
         )
+
+    def reopened(self) -> KeptColumn:
+        """Return the same to be done once more, after a rollback to rows that it had not reached."""
+        return replace(self, next_offsets=dict.fromkeys(self.until, 0), is_done=False)
 
     def done(self) -> KeptColumn:
         """Return the same once nothing is left to do."""
@@ -55,10 +65,12 @@ def unfinished(kept: Iterable[KeptColumn]) -> KeptColumn | None:
     return next((each for each in kept if not each.is_done), None)
 
 
-def kept_at(kept: Iterable[KeptColumn], generation: int, partition: int) -> tuple[tuple[str, str, int], ...]:
-    """Return by column of today the kept one and the offset below which it takes what does not fit."""
-    return tuple(
-        (each.column, each.kept, each.until[partition])
-        for each in kept
-        if each.generation == generation and partition in each.until
-    )
+def fallbacks_at(kept: Iterable[KeptColumn], generation: int, partition: int, offset: int) -> dict[str, str]:
+    """Return by column the one that takes what does not fit it of this record, newest to oldest."""
+    falls: dict[str, str] = {}
+    for each in kept:
+        if each.generation == generation and offset < each.until.get(partition, 0):
+            if each.column in falls:
+                falls[each.kept] = falls[each.column]
+            falls[each.column] = each.kept
+    return falls

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from spark_jobs.config.new_fields import GROWTH, Growth
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.protocol.kept_columns import KeptColumn, kept_at, kept_names
+from spark_jobs.protocol.kept_columns import KeptColumn, fallbacks_at, kept_names
 from spark_jobs.records.decoder import BadValue, Decoded, Phase
 from spark_jobs.records.fitting import MisfitError, fit_or_fall_back, fit_record
 from spark_jobs.records.infer import observe
@@ -51,10 +51,9 @@ class JsonDecoder:
     def decode(self, records: Chunk, columns: pa.Schema) -> Decoded:
         """See ``Decoder``."""
         value_columns = pa.schema([column for column in columns if column.name not in METADATA_COLUMNS])
-        kept = kept_at(self.kept, self.generation, records.partition)
         fallbacks = [
-            {column: name for column, name, until in kept if offset < until}
-            for offset in (records.offsets if kept else ())
+            fallbacks_at(self.kept, self.generation, records.partition, offset)
+            for offset in (records.offsets if self.kept else ())
         ]
         values = cast("Sequence[bytes]", records.values)
         decoded = decode_chunk(values, value_columns, self.growth, fallbacks, kept_names(self.kept))

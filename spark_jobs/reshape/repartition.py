@@ -58,9 +58,11 @@ def repartition(pipeline: PipelineConfig, connections: Connections, *, reason: s
 
 
 def _exchange(schema: Schema, there: PartitionSpec, wanted: PartitionSpec, transaction: Transaction) -> None:
+    # Two updates: within one, PyIceberg still takes the name of a removed field for taken.
     with transaction.update_spec() as update:
         for field in there.fields:
             update.remove_field(field.name)
+    with transaction.update_spec() as update:
         for field in wanted.fields:
             column = schema.find_column_name(field.source_id)
             update.add_field(column or "", field.transform, field.name)

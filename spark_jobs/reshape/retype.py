@@ -7,7 +7,7 @@ Killed anywhere, the same command goes on: the table says what is left.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -33,6 +33,7 @@ from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import CommitConflict, ConfigError, OffsetsUnavailable
 from spark_jobs.protocol.kept_columns import KeptColumn, unfinished
+from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import check_identity
 from spark_jobs.records.conversion import refit
@@ -53,6 +54,8 @@ OnProgress: TypeAlias = "Callable[[str], None]"
 
 # A file may be merged away under the command; an upkeep that never lets it through is told.
 _MAX_CONFLICTS = 20
+# Where a record is gone, so many offsets around it are left to the old column, not replayed one by one.
+_SHORT_RECORDS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +86,19 @@ def retype(
     settle_left_replays(pipeline, connections)
     kept = _begin(pipeline, connections, column, _spelled(type_name), reason)
     replayed = _replay(pipeline, connections, kept, reason, on_progress)
-    files = _refill(pipeline, connections, kept, reason, on_progress)
     table = load_drained(pipeline, connections)
-    act(pipeline.name, table, connections, BatchKind.RETYPE, reason=reason, change=partial(_done, kept))
+    # What a column held before it was last given another type may fit this one.
+    every = [each for each in progress_of(table).kept_columns if each.column == column]
+    files = sum(_refill(pipeline, connections, each, reason, on_progress) for each in reversed(every))
+    table = load_drained(pipeline, connections)
+    act(pipeline.name, table, connections, BatchKind.RETYPE, reason=reason, change=partial(_done, column))
     tell_at_once(pipeline, connections)
-    left = sum(len(rows) for task in _tasks(table, kept) for rows in _waiting_rows(table, task, kept))
+    left = sum(
+        len(rows)
+        for each in every
+        for task in _tasks(table, each)
+        for rows in _waiting_rows(table, task, each)
+    )
     return Retyped(column, kept.kept, replayed, files, left)
 
 
@@ -125,8 +136,8 @@ def _exchange(transaction: Transaction, *, kept: KeptColumn, type_name: str) -> 
     with transaction.update_schema() as update:
         update.rename_column(kept.column, kept.kept)
     with transaction.update_schema() as update:
-        update.add_column(kept.column, declared_type(type_name))
-        update.move_before(kept.column, kept.kept)
+        update.add_column((kept.column,), declared_type(type_name))  # whose name may have dots
+        update.move_before((kept.column,), (kept.kept,))
 
 
 def _replay(
@@ -136,20 +147,41 @@ def _replay(
     reason: str,
     on_progress: OnProgress,
 ) -> int:
-    """Replay what Kafka still holds, in order; a batch that would lose rows is left to the old column."""
+    """Replay what Kafka still holds, in order; what would lose rows is left to the old column."""
+    progress = progress_of(load_drained(pipeline, connections))
+    if progress.generation != kept.generation:
+        return 0  # the topic holds other records
     source = connections.admin.source_state(pipeline.topic)
-    ranges = kept.left(source.low)
+    reached = progress.next_offsets  # a rollback may have put it back
+    ranges = [
+        replace(each, end=min(each.end, reached[each.partition]))
+        for each in kept.left(source.low, progress.skipped)
+        if each.start < reached[each.partition]
+    ]
     done, total = 0, sum(map(len, ranges))
-    for part in cut_into_batches(ranges, pipeline.max_batch_records):
+    waiting = [tuple(part) for part in cut_into_batches(ranges, pipeline.max_batch_records)]
+    while waiting:
+        part = waiting.pop(0)
         try:
-            replay(pipeline, connections, tuple(part), reason=reason)
+            replay(pipeline, connections, part, reason=reason)
         except OffsetsUnavailable as error:
             if error.code not in {"replay-would-lose", "replay-range-gone"}:
                 raise
+            waiting[:0] = _smaller(part)
         else:
-            done += part.records
+            done += sum(map(len, part))
             on_progress(f"{done:,} of {total:,} offsets read again")
     return done
+
+
+def _smaller(part: Sequence[OffsetRange]) -> list[tuple[OffsetRange, ...]]:
+    """Return what to try in place of a part of which records are gone; nothing in place of a short one."""
+    if len(part) > 1:
+        return [(each,) for each in part]
+    (whole,) = part
+    middle = whole.start + len(whole) // 2
+    halves = (replace(whole, end=middle), replace(whole, start=middle))
+    return [(half,) for half in halves] if len(whole) > _SHORT_RECORDS else []
 
 
 def _refill(
@@ -199,9 +231,9 @@ def _tasks(table: Table, kept: KeptColumn) -> list[FileScanTask]:
     return list(table.scan(waiting).plan_files())
 
 
-def _waiting_rows(table: Table, task: FileScanTask, kept: KeptColumn) -> list[pa.Table]:
+def _waiting_rows(table: Table, task: FileScanTask, kept: KeptColumn) -> Iterator[pa.Table]:
     schema = table.schema().select(kept.column, kept.kept)
-    return [rows.filter(_is_waiting(rows, kept)) for rows in rows_of_file(table.io, task, schema)]
+    return (rows.filter(_is_waiting(rows, kept)) for rows in rows_of_file(table.io, task, schema))
 
 
 def _is_waiting(rows: pa.Table, kept: KeptColumn) -> pa.ChunkedArray:
@@ -225,8 +257,8 @@ def _refitted(rows: pa.Table, *, kept: KeptColumn) -> pa.Table:
     return rows.set_column(at, rows.schema.field(at), filled).set_column(was, rows.schema.field(was), rest)
 
 
-def _done(kept: KeptColumn, progress: Progress) -> Progress:
-    columns = (each.done() if each.kept == kept.kept else each for each in progress.kept_columns)
+def _done(column: str, progress: Progress) -> Progress:
+    columns = (each.done() if each.column == column else each for each in progress.kept_columns)
     return replace(progress, kept_columns=tuple(columns))
 
 

@@ -10,13 +10,22 @@ from pyiceberg.types import IcebergType
 from spark_jobs.config.settings import KeyFormat, PipelineConfig
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.schema.iceberg_types import check_columns, declared_fields, iceberg_type, known_fields
+from spark_jobs.protocol.kept_columns import unfinished
+from spark_jobs.schema.iceberg_types import (
+    check_columns,
+    declared_fields,
+    iceberg_type,
+    known_fields,
+    type_text,
+)
 from spark_jobs.schema.inference import Addition, by_lower_case, name_clash
 from spark_jobs.schema.partitioning import partition_spec, partition_terms
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
+
+    from spark_jobs.protocol.progress import Progress
 
 ColumnAddition: TypeAlias = tuple[tuple[str, ...], IcebergType]
 
@@ -47,8 +56,17 @@ def declared_additions(pipeline: PipelineConfig, schema: Schema) -> list[ColumnA
     return [((field.name,), iceberg_type(field.type)) for field in missing]
 
 
-def partition_note(pipeline: PipelineConfig, table: Table) -> str | None:
-    """Return a sentence for a person when the table is partitioned otherwise than was declared."""
+def table_notes(pipeline: PipelineConfig, table: Table, progress: Progress) -> tuple[str, ...]:
+    """Return sentences for a person: partitioned otherwise than was declared, a type half changed."""
+    notes = [_partition_note(pipeline, table)]
+    if (waiting := unfinished(progress.kept_columns)) is not None:
+        kind = type_text(table.schema().find_type(waiting.column))
+        mend = mends.act("retype", pipeline.name, waiting.column, f"'{kind}'")
+        notes.append(f"the change of {waiting.column} to {kind} is not finished: {mend}")
+    return tuple(note for note in notes if note is not None)
+
+
+def _partition_note(pipeline: PipelineConfig, table: Table) -> str | None:
     wanted = partition_terms(table.schema(), partition_spec(table.schema(), pipeline.partition_by))
     there = partition_terms(table.schema(), table.spec())
     if wanted == there:

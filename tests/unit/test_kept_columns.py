@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.protocol.kept_columns import KeptColumn, kept_at, unfinished
+from spark_jobs.protocol.kept_columns import KeptColumn, fallbacks_at, unfinished
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+from spark_jobs.protocol.skips import Skip
 from spark_jobs.records.json import decode_chunk
 
 KEPT = KeptColumn("id", "_id_was_double", 1, {0: 100, 1: 50}, {0: 0, 1: 20})
@@ -52,10 +53,28 @@ def test_it_is_never_past_what_was_replayed_from_its_start_on(cuts: list[tuple[i
 def test_records_from_before_the_change_fall_back_for_good() -> None:
     """By partition and generation; also once nothing is left to do, since they may be replayed again."""
     done = replace(KEPT.done(), column="at", kept="_at_was_string")
-    assert kept_at([KEPT, done], 1, 0) == (("id", "_id_was_double", 100), ("at", "_at_was_string", 100))
-    assert kept_at([KEPT], 2, 0) == kept_at([KEPT], 1, 7) == ()
+    assert fallbacks_at([KEPT, done], 1, 0, 99) == {"id": "_id_was_double", "at": "_at_was_string"}
+    assert (
+        fallbacks_at([KEPT], 1, 0, 100)
+        == fallbacks_at([KEPT], 2, 0, 1)
+        == fallbacks_at([KEPT], 1, 7, 1)
+        == {}
+    )
     assert unfinished([done]) is None
     assert unfinished([done, KEPT]) == KEPT
+
+
+def test_a_record_falls_back_through_every_type_that_its_column_had() -> None:
+    """From the newest to the oldest, but to none that the column had only before the record."""
+    again = replace(KEPT, kept="_id_was_long", until={0: 200})
+    assert fallbacks_at([KEPT, again], 1, 0, 50) == {"id": "_id_was_long", "_id_was_long": "_id_was_double"}
+    assert fallbacks_at([KEPT, again], 1, 0, 150) == {"id": "_id_was_long"}
+
+
+def test_what_was_skipped_is_not_read_again() -> None:
+    """An operator passed over it, perhaps since it cannot be read at all."""
+    skips = (Skip(1, 0, 40, 60, "broken"), Skip(2, 0, 0, 100, "of another generation"))
+    assert KEPT.left({0: 30, 1: 50}, skips) == (OffsetRange(0, 30, 40), OffsetRange(0, 60, 100))
 
 
 PAIR = pa.struct([("a", pa.float64()), ("b", pa.float64())])

@@ -1,0 +1,175 @@
+"""A column's type changed before, after and between other acts: no value is hidden, every command goes on."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from spark_jobs.acts.changes import follow_source, passed_over
+from spark_jobs.acts.rollback import rollback
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.connections.connect import Connections
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+from spark_jobs.protocol.source import SourceState
+from spark_jobs.reshape import retype as retyping
+from spark_jobs.reshape.repartition import repartition
+from spark_jobs.reshape.retype import retype
+from spark_jobs.schema.additions import table_notes
+from spark_jobs.txlog.store import TxlogStore
+from tests.support.lake import Lake
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+DRAINED = 20
+GONE = SourceState("flights", "t", "c", {0: DRAINED}, {0: DRAINED}, {}, {0: DRAINED})
+THERE = replace(GONE, low={0: 0})
+
+
+@dataclass
+class Admin:
+    """What Kafka holds, as a test says."""
+
+    state: SourceState = GONE
+
+    def source_state(self, _topic: str) -> SourceState:
+        return self.state
+
+
+@dataclass
+class Scene:
+    """A table of 20 rows with ids, on a lake without any server."""
+
+    lake: Lake
+    pipeline: PipelineConfig
+    connections: Connections
+    admin: Admin = field(default_factory=Admin)
+
+    def retype(self, column: str, type_name: str) -> Any:
+        return retype(self.pipeline, self.connections, column, type_name, reason="test")
+
+    def rollback(self, to_snapshot: int, *, force: bool = False) -> None:
+        rollback(self.pipeline, self.connections, to_snapshot=to_snapshot, reason="test", force=force)
+
+    def ids(self) -> list[Any]:
+        rows = self.lake.load().scan().to_arrow().to_pylist()
+        return [row["id"] for row in sorted(rows, key=lambda row: row["_kafka_offset"])]
+
+    def notes(self) -> tuple[str, ...]:
+        table = self.lake.load()
+        return table_notes(self.pipeline, table, progress_of(table))
+
+
+def scene_of(folder: Path, **table: Any) -> Scene:
+    """A scene whose topic holds nothing any more."""
+    catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/lake"}
+    lake, admin = Lake("sqlite", catalog, "lake"), Admin()
+    lake.make_table(**table)
+    lake.drain(0, DRAINED)
+    connections = Connections(
+        kafka={}, admin=admin, open_catalog=lake.open, txlog=TxlogStore(f"{folder}/log", {}), spark=None,
+        interrupt=lambda _: None, task_memory_bytes=1 << 28, parallelism=1, actor="me", run_id="r",
+        now_us=lambda: int(time.time() * 1e6), new_attempt=lambda: uuid.uuid4().hex,
+    )  # fmt: skip
+    return Scene(lake, PipelineConfig(name="p", topic="flights", table="lake.t"), connections, admin)
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    """One with an unpartitioned table."""
+    return scene_of(tmp_path)
+
+
+def test_a_rollback_to_before_it_wants_force_and_the_command_brings_the_values_back(scene: Scene) -> None:
+    """Kafka holds none of them: they are in the old column alone."""
+    ids, before = scene.ids(), scene.lake.load().metadata.current_snapshot_id
+    scene.retype("id", "double")
+    with pytest.raises(ConfigError, match="another type") as refused:
+        scene.rollback(before or 0)
+    assert refused.value.code == "retyped-since"
+    scene.rollback(before or 0, force=True)
+    assert set(scene.ids()) == {None}
+    assert "./sluice retype p id 'double' --reason" in scene.notes()[0]
+    done = scene.retype("id", "double")
+    assert (done.files, done.left, scene.ids(), scene.notes()) == (1, 0, ids, ())
+
+
+def test_a_wrong_type_can_be_taken_back(scene: Scene) -> None:
+    """What fits none of the types in between is found where it was first."""
+    ids = scene.ids()
+    assert scene.retype("id", "date").left == DRAINED
+    assert set(scene.ids()) == {None}
+    assert scene.retype("id", "long").left == 0
+    assert scene.ids() == ids
+
+
+def test_a_topic_made_anew_ends_no_change_that_was_cut_off(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records of another life are not read for it; it is told until it is done, and other columns wait."""
+    ids = scene.ids()
+    scene.admin.state = THERE
+    with monkeypatch.context() as patch:
+        patch.setattr(retyping, "replay", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            scene.retype("id", "double")
+    anew = SourceState("flights", "t2", "c", {0: 0}, {0: 5}, {}, {0: 5})
+    scene.lake.act(lambda progress: follow_source(progress, anew, {0: 0}))
+    scene.admin.state = anew
+    assert "the change of id to double is not finished" in scene.notes()[0]
+    with pytest.raises(ConfigError, match="not finished"):
+        scene.retype("name", "binary")
+    assert scene.retype("id", "double").left == 0
+    assert (scene.ids(), scene.notes()) == (ids, ())
+
+
+def test_only_what_was_drained_is_read_again_and_what_is_gone_costs_its_surroundings_alone(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not what an operator passed over; a range without its records is cut until it is short."""
+    asked: list[tuple[int, int]] = []
+
+    def replay(_pipeline: Any, _connections: Any, ranges: Sequence[OffsetRange], **_: Any) -> None:
+        asked.extend((each.start, each.end) for each in ranges)
+        if any(each.start <= 7 < each.end for each in ranges):
+            raise OffsetsUnavailable("gone", code="replay-would-lose", hint="")
+
+    skipped = OffsetRanges.of([OffsetRange(0, DRAINED, DRAINED + 4)])
+    scene.lake.act(lambda progress: passed_over(progress, skipped, "discarded"))
+    scene.lake.drain(DRAINED + 4, 30)
+    scene.admin.state = replace(THERE, high={0: 30}, end={0: 30})
+    monkeypatch.setattr(retyping, "replay", replay)
+    monkeypatch.setattr(retyping, "_SHORT_RECORDS", 5)
+    done = scene.retype("id", "double")
+    assert asked == [(0, 20), (0, 10), (0, 5), (5, 10), (10, 20), (24, 30)]
+    assert (done.replayed, done.left) == (5 + 10 + 6, 0)
+
+
+def test_a_column_with_dots_in_its_name_has_its_type_changed(scene: Scene) -> None:
+    """A field of that name is no field of a struct."""
+    table = scene.lake.load()
+    with table.update_schema() as update:
+        update.rename_column("id", "user.id")
+    done = scene.retype("user.id", "double")
+    rows = scene.lake.load().scan().to_arrow()
+    assert (done.files, rows.column("user.id").null_count) == (1, 0)
+
+
+def test_buckets_of_another_number_are_another_partitioning(tmp_path: Path) -> None:
+    """Their fields have the same name."""
+    scene = scene_of(tmp_path, partition_by=("bucket(4, id)",))
+    wider = scene.pipeline.model_copy(update={"partition_by": ("bucket(8, id)",)})
+    assert repartition(wider, scene.connections, reason="test").after == ("bucket[8](id)",)
+    assert repartition(scene.pipeline, scene.connections, reason="test").after == ()
+    assert repartition(wider, scene.connections, reason="test").before == ()
+
+
+def _killed(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
