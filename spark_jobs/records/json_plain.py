@@ -20,6 +20,7 @@ import orjson
 import pyarrow as pa
 
 from spark_jobs.records.decoder import PlainRows
+from spark_jobs.records.nesting import is_too_deep
 from spark_jobs.schema.arrow_schema import column_of
 from spark_jobs.schema.metadata_columns import HEADERS, KEY, METADATA_COLUMNS
 
@@ -162,6 +163,8 @@ def _object(value: bytes) -> Any:
     try:
         return _of(dict, orjson.loads(value))
     except orjson.JSONDecodeError:
+        if is_too_deep(value):
+            raise
         # It knows no number past the largest double, and that may be in a field that nobody wants.
         return _exactly(value)
 
