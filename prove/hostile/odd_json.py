@@ -34,6 +34,7 @@ _KEYS = (
     "naïve", "nai\u0308ve", "名前", "😀", "a.b", "a b", 'qu"ote', "back\\slash",
     "line\nbreak", "\u200b", "İ", "ß",
 )  # fmt: skip
+_SAME_NAMES = ("1h", "_1h", "a b", "a_x20b", "l.element", "s.element.b", "s.b", "plain", "k" * 256)
 _MOMENTS = (
     "2024-01-01T00:00:00Z", "2024-06-30 23:59:60Z", "2024-01-01T00:00:00", "2024-01-01",
     "2024-02-30T00:00:00Z", "2024-01-01T00:00:00.1234567Z", "2024-01-01T24:00:00Z", "20240101T000000Z",
@@ -148,6 +149,14 @@ def _twice(rng: random.Random) -> bytes:
     return f"{{{','.join(f'{name}:{value}' for name, value in pairs)}}}".encode()
 
 
+def _one_name(rng: random.Random) -> bytes:
+    names = rng.sample(_SAME_NAMES, 4)
+    fields = {name: str(rng.randrange(9)) for name in names} | {"o": f'{{"{rng.choice(names)}":1}}'}
+    if rng.random() < 0.5:
+        fields |= {"l": "[1]", "s": '[{"b":1}]'}
+    return _object(rng, fields).encode()
+
+
 def _two_in_one(rng: random.Random) -> tuple[bytes, ...]:
     joints = (b"", b" ", b"\n", b",", b"\x00", b" x ", b"\n\n", b"}", b"{", b" //")
     one, two = _plain(rng), _plain(rng)
@@ -243,6 +252,7 @@ FAMILIES = (
     Family("numbers", "numbers huge, tiny and badly written", _numbers),
     Family("times", "times right and impossible", _moments, {"said": "timestamptz"}),
     Family("keys-twice", "keys that are there twice", _twice),
+    Family("one-name", "keys that are one name, in files or in paths, and too long ones", _one_name),
     Family("two-in-one", "two objects in one value, an empty one after it", _two_in_one),
     Family("halves", "half objects, the other half in the next value", _halves),
     Family("null", "`null`, nothing, and what else is no object", _nothings),

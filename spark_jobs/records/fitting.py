@@ -19,6 +19,7 @@ from spark_jobs.records.json_parsing import (
     NearestLiteral,
     json_kind,
     says_something,
+    shortened,
 )
 from spark_jobs.records.timestamps import parse_date, parse_local, parse_time, parse_zoned
 from spark_jobs.schema.arrow_schema import fields_of
@@ -237,7 +238,8 @@ def _fit_decimal(kind: pa.DataType, _growth: Growth) -> Fit:
         try:
             return Decimal(str(value)).quantize(unit, context=exact)
         except (Inexact, InvalidOperation):
-            raise MisfitError(f"{value} does not fit decimal({kind.precision}, {kind.scale})") from None
+            what = f"{shortened(str(value))} does not fit decimal({kind.precision}, {kind.scale})"
+            raise MisfitError(what) from None
 
     return fit
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import orjson
 
+from spark_jobs.records.json_parsing import shortened
 from spark_jobs.records.nesting import is_too_deep
 from spark_jobs.records.timestamps import parse_zoned
 from spark_jobs.schema.evidence import Evidence, FieldEvidence, Kind, Sighting
 
-_EXAMPLE_CHARACTERS = 60
 _MAX_LONG = 2**63 - 1
 _MAX_EXACT = 2**53  # up to here every integer is a double
 # Plain strings: the hash of an enum's member is a call into Python.
@@ -150,7 +150,7 @@ class _Walker:
     def _add(self, seen: _Seen, kind: str, value: Any) -> None:
         sighting = seen.kinds.get(kind)
         if sighting is None:
-            seen.kinds[kind] = [1, self._partition, self.offset, _example(value)]
+            seen.kinds[kind] = [1, self._partition, self.offset, shortened(orjson.dumps(value).decode())]
         else:
             sighting[0] += 1
 
@@ -159,8 +159,3 @@ def _kind_of_large(value: int) -> str:
     if value > _MAX_LONG:
         return Kind.BIG_INTEGER.value
     return _LONG if int(float(value)) == value else Kind.WIDE_LONG.value
-
-
-def _example(value: Any) -> str:
-    text = orjson.dumps(value).decode()
-    return text if len(text) <= _EXAMPLE_CHARACTERS else text[: _EXAMPLE_CHARACTERS - 1] + "…"

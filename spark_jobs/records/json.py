@@ -20,11 +20,11 @@ from spark_jobs.records.decoder import BadValue, Decoded, Phase
 from spark_jobs.records.fitting import MisfitError, fit_or_fall_back, fit_record
 from spark_jobs.records.infer import observe
 from spark_jobs.records.json_arrow_reader import are_objects, read_chunk, read_schema
-from spark_jobs.records.json_parsing import BLANKS, NotAnObjectError, parse_object, says_something
+from spark_jobs.records.json_parsing import BLANKS, NotAnObjectError, parse_object, says_something, shortened
 from spark_jobs.records.shape import add_keys_and_headers, pick
 from spark_jobs.schema.arrow_schema import column_of, fields_of, no_rows
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.inference import Field, count_columns, evolve
+from spark_jobs.schema.inference import MAX_NAME_BYTES, Field, count_columns, evolve
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
 from spark_jobs.schema.unknown_fields import unknown_fields
 
@@ -156,9 +156,9 @@ class _Decoder:
             try:
                 good.append((index, fit_or_fall_back(fit, self._parse(value), fallbacks[index : index + 1])))
             except NotAnObjectError as error:
-                bad[index] = BadValue(index, Phase.DECODE, error.field, str(error))
+                bad[index] = BadValue(index, Phase.DECODE, error.field and _shown(error.field), str(error))
             except MisfitError as misfit:
-                bad[index] = BadValue(index, Phase.DECODE, ".".join(misfit.path), misfit.message)
+                bad[index] = BadValue(index, Phase.DECODE, _shown(*misfit.path), misfit.message)
                 if misfit.is_unknown:
                     unknown.append(value)
         if unknown and (new := self._new_fields(unknown)):
@@ -207,3 +207,8 @@ class _Decoder:
             return pa.Table.from_arrays(columns, schema=self.schema)
         except pa.ArrowInvalid:
             return None
+
+
+def _shown(*path: str) -> str:
+    """Return the dotted name of a field; a column's is never shortened, another key may be."""
+    return ".".join(shortened(step, MAX_NAME_BYTES) for step in path)

@@ -10,6 +10,7 @@ import orjson
 from spark_jobs.records.nesting import MAX_NESTING, is_too_deep
 
 _MAX_INTEGER_DIGITS = 40
+_EXAMPLE_CHARACTERS = 60
 BLANKS = b" \t\n\r"
 
 
@@ -77,6 +78,11 @@ _KIND_NAMES = (
 )  # fmt: skip
 
 
+def shortened(text: str, characters: int = _EXAMPLE_CHARACTERS) -> str:
+    """Return what of a record's text is shown to people."""
+    return text if len(text) <= characters else text[: characters - 1] + "…"
+
+
 def says_something(value: object) -> bool:
     """True if any value but null is in it: nulls, empty lists and empty objects say nothing."""
     if isinstance(value, dict):
@@ -92,7 +98,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise NotAnObjectError(f"the key {key!r} is there twice", key)
+                raise NotAnObjectError(f"the key {shortened(key)!r} is there twice", key)
             seen.add(key)
     return parsed
 

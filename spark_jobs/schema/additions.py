@@ -31,7 +31,7 @@ ColumnAddition: TypeAlias = tuple[tuple[str, ...], IcebergType]
 
 
 def check_declared(pipeline: PipelineConfig, table: Table) -> None:
-    """Raise ``ConfigError`` (``column-clash``) when the table has a column of another type than declared."""
+    """Raise ``ConfigError`` (``column-clash``): of other types than declared, or two of one name in files."""
     is_binary = pipeline.key_format is KeyFormat.BINARY
     check_columns(table, pipeline.columns, key_is_binary=is_binary, pipeline=pipeline.name)
 
@@ -45,7 +45,7 @@ def declared_additions(pipeline: PipelineConfig, schema: Schema) -> list[ColumnA
     names = {field.name for field in known}
     missing = [field for field in declared_fields(pipeline.columns) if field.name not in names]
     for field in missing:
-        if clash := name_clash(field.name, by_lower_case(known), is_top=True):
+        if clash := name_clash(field.name, by_lower_case([*missing, *known]), is_top=True):
             raise ConfigError(
                 f"columns: {clash}",
                 code="column-clash",

@@ -7,7 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StringType, StructType
 
 from spark_jobs.config.type_names import split_arguments
@@ -88,7 +88,7 @@ def check_columns(
     """Return when the table has Sluice's columns, and the declared ones where it has them, with these types.
 
     A struct may have more fields than were declared, at any depth: records brought them. Raises
-    ``ConfigError`` naming the types that clash, and what changes a column's.
+    ``ConfigError`` naming the types, or names, that clash, and what changes a column's.
     """
     ours = with_metadata_columns(Schema(), key_is_binary=key_is_binary)
     expected = {name: ours.find_type(name) for name in METADATA_COLUMNS}
@@ -104,6 +104,15 @@ def check_columns(
             other = "Give the pipeline another `table`."
             hint = f"Make the declared type the table's own, or change the column's: {mend}."
             raise _clash(table, message, hint if name in declared else other)
+    _check_names(table)
+
+
+def _check_names(table: Table) -> None:
+    try:
+        sanitize_column_names(table.schema())  # as the writer does
+    except ValueError as error:
+        hint = "Drop or rename one of the two with your engine: records with its key become dead letters."
+        raise _clash(table, f"two columns have one name in files: {error}", hint) from error
 
 
 def _clash(table: Table, message: str, hint: str) -> ConfigError:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from pyiceberg.schema import make_compatible_name
+
 from spark_jobs.schema.evidence import Evidence, FieldEvidence, Kind
 
 RESERVED_COLUMNS = (
@@ -25,6 +27,7 @@ RESERVED_COLUMNS = (
 )
 
 UNBOUNDED = 1 << 62
+MAX_NAME_BYTES = 255
 
 
 class Primitive(StrEnum):
@@ -65,6 +68,7 @@ class DeclaredType:
     name: str
 
 
+_Taken: TypeAlias = Iterable[tuple[str, bool]]
 FieldType: TypeAlias = Primitive | StructOf | ListOf | MapOf | DeclaredType
 
 
@@ -112,20 +116,28 @@ def evolve(
 
 def count_columns(columns: tuple[Field, ...]) -> int:
     """Return how many columns these are, with those inside structs."""
-    return len(_dotted((), columns))
+    return sum(is_column for _, is_column in _dotted((), columns))
 
 
 def by_lower_case(columns: Iterable[Field]) -> dict[str, str]:
-    """Return the columns' names by what no other may be, whatever its case."""
-    return {column.name.lower(): column.name for column in columns}
+    """Return the columns' names by what no other may be: its name in files, whatever its case."""
+    return {_in_files(column.name).lower(): column.name for column in columns}
 
 
 def name_clash(name: str, siblings: Mapping[str, str], *, is_top: bool) -> str | None:
     """Why a key cannot become a column beside these (see ``by_lower_case``), or None."""
     if (message := _never_a_column(name, is_top=is_top)) is not None:
         return message
-    sibling = siblings.get(name.lower(), name)
-    return None if sibling == name else f"{name} differs from column {sibling} only by case"
+    sibling = siblings.get(_in_files(name).lower(), name)
+    if sibling == name:
+        return None
+    if sibling.lower() == name.lower():
+        return f"{name} differs from column {sibling} only by case"
+    return f"{name} and column {sibling} have one name in the table's files, {_in_files(name)}"
+
+
+def _in_files(name: str) -> str:
+    return make_compatible_name(name) if name else name
 
 
 def _never_a_column(name: str, *, is_top: bool) -> str | None:
@@ -133,35 +145,41 @@ def _never_a_column(name: str, *, is_top: bool) -> str | None:
         return "an empty key cannot name a column"
     if is_top and name.lower() in RESERVED_COLUMNS:
         return f"{name} is the name of one of Sluice's own columns"
+    if (length := len(name.encode())) > MAX_NAME_BYTES:
+        return f"a key of {length} bytes cannot name a column: {MAX_NAME_BYTES} are the most"
     return None
 
 
 class _Names:
-    """The dotted names that columns have, in lower case, and room for so many of them.
+    """The names that no new column may have, see ``_dotted``, and room for so many columns.
 
     What a struct would take, if it became a column, is laid over what is taken: nothing is copied.
     """
 
-    def __init__(self, names: set[str], max_columns: int, under: _Names | None = None) -> None:
-        self._names = names
+    def __init__(self, names: _Taken, max_columns: int, under: _Names | None = None) -> None:
+        self._names: set[str] = set()
+        self._columns = 0
         self._under = under
         self._max_columns = max_columns
+        self.add(names)
 
     def __contains__(self, name: str) -> bool:
         return name in self._names or (self._under is not None and name in self._under)
 
     def __len__(self) -> int:
-        return len(self._names) + (0 if self._under is None else len(self._under))
+        return self._columns + (0 if self._under is None else len(self._under))
 
     @property
     def are_full(self) -> bool:
         return len(self) >= self._max_columns
 
-    def over(self, *names: str) -> _Names:
-        return _Names(set(names), self._max_columns, self)
+    def over(self, *columns: str) -> _Names:
+        return _Names(((column, True) for column in columns), self._max_columns, self)
 
-    def add(self, names: set[str]) -> None:
-        self._names |= names
+    def add(self, names: _Taken) -> None:
+        for name, is_column in names:
+            self._names.add(name)
+            self._columns += is_column
 
 
 def _additions(
@@ -214,8 +232,8 @@ def _new_fields(
         kind = _type_of(unknown[name], (*path, name), taken.over(dotted), timestamps=timestamps)
         if kind is None:
             continue
-        names = _dotted(path, (Field(name, kind),))
-        if not any(each in taken for each in names):
+        names = [*_dotted(path, (Field(name, kind),))]
+        if not any(each in taken for each, _ in names):
             taken.add(names)
             added.append(Field(name, kind))
     return tuple(sorted(added, key=lambda new: (unknown[new.name].order, new.name)))
@@ -261,16 +279,25 @@ def _list_of(
     return None if element is None else ListOf(element)
 
 
-def _dotted(path: tuple[str, ...], fields: tuple[Field, ...]) -> set[str]:
-    """Return the dotted names, in lower case, of these fields and all inside them."""
-    names = set()
+def _dotted(
+    path: tuple[str, ...], fields: Iterable[Field], brief: tuple[str, ...] | None = None
+) -> Iterator[tuple[str, bool]]:
+    """Yield the dotted names, in lower case, of these fields and all inside them, and if they are columns.
+
+    No columns, and taken all the same: names in files, elements of lists, keys and values of maps, and the
+    ``brief`` path, without the elements and values that are structs, by which PyIceberg knows fields too.
+    """
+    brief = path if brief is None else brief
     for each in fields:
-        inner = (*path, each.name)
-        kind = each.type
-        names.add(".".join(inner).lower())
+        full, short, kind = (*path, each.name), (*brief, each.name), each.type
+        taken = [short, (*path, _in_files(each.name))]
+        yield ".".join(full).lower(), True
         while isinstance(kind, ListOf | MapOf):
-            inner = (*inner, "element" if isinstance(kind, ListOf) else "value")
+            steps = ("element",) if isinstance(kind, ListOf) else ("key", "value")
+            taken += [(*way, step) for way in (full, short) for step in steps]
             kind = kind.element if isinstance(kind, ListOf) else kind.value
+            full = (*full, steps[-1])
+            short = short if isinstance(kind, StructOf) else (*short, steps[-1])
+        yield from ((".".join(way).lower(), False) for way in taken)
         if isinstance(kind, StructOf):
-            names |= _dotted(inner, kind.fields)
-    return names
+            yield from _dotted(full, kind.fields, short)

@@ -82,6 +82,22 @@ def test_the_keys_format_is_the_tables(sqlite_lake: Lake) -> None:
     assert caught.value.message == "column _kafka_key is string, not binary"
 
 
+def test_two_columns_of_one_name_in_files_are_named(sqlite_lake: Lake) -> None:
+    """Such a table was made by an earlier version: what it needs is said, not where it fails."""
+    table = sqlite_lake.make_table()
+    with table.update_schema() as update:
+        for name in ("1h", "_1h"):
+            update.add_column(name, LongType())
+    with pytest.raises(ConfigError) as caught:
+        check_columns(sqlite_lake.load(), {})
+    assert caught.value.code == "column-clash"
+    assert "multiple fields for name _1h" in caught.value.message
+    assert "Drop or rename one" in str(caught.value)
+    with sqlite_lake.load().update_schema() as update:
+        update.delete_column("_1h")
+    check_columns(sqlite_lake.load(), {})
+
+
 def test_a_field_of_our_columns_name_is_refused(sqlite_lake: Lake) -> None:
     """It would hold two things."""
     schema = Schema(NestedField(1, "_kafka_offset", LongType(), required=False))

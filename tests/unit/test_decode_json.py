@@ -128,13 +128,35 @@ def test_what_is_no_object_is_undecodable(value: bytes, error: str) -> None:
         (b'{"":1}', "", "an empty key"),
         (b'{"_kafka_offset":1}', "_kafka_offset", "Sluice's own"),
         (b'{"_Ingested_At":"x"}', "_Ingested_At", "Sluice's own"),
+        (b'{"_1h":1}', "_1h", "_1h and column 1h have one name in the table's files, _1h"),
+        (b'{"' + b"k" * 256 + b'":1}', "k" * 254 + "\u2026", "a key of 256 bytes cannot name a column: 255"),
     ],
 )
 def test_a_value_that_does_not_fit_names_its_field(value: bytes, field: str, error: str) -> None:
     """No value is changed to fit: its record is a bad value with the path of the field."""
-    (bad,) = only(value).bad
+    (bad,) = only(value, SCHEMA.append(pa.field("1h", pa.int64()))).bad
     assert (bad.index, bad.phase, bad.field) == (0, Phase.DECODE, field)
     assert error in bad.error
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b'{"price":"' + b"9" * 10**6 + b'"}',
+        b'{"price":' + b"9" * 10**6 + b"}",
+        b'{"' + b"k" * 10**6 + b'":1,"' + b"k" * 10**6 + b'":2}',
+        b'{"' + b"k" * 10**6 + b'":1}',
+        b'{"tags":{"' + b"k" * 10**6 + b'":"x"}}',
+    ],
+    ids=["decimal text", "decimal", "key twice", "new key", "map key"],
+)
+def test_a_bad_value_says_little_of_a_large_record(value: bytes) -> None:
+    """The record is kept as it came: what is said about it is no second copy."""
+    tags = pa.map_(pa.string(), pa.int64())
+    schema = pa.schema([("id", pa.int64()), ("price", pa.decimal128(9, 2)), ("tags", tags)])
+    (bad,) = only(value, schema).bad
+    assert len(bad.error) < 200
+    assert len(bad.field or "") <= 260
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+import json
 
+import pytest
+from pyiceberg.schema import sanitize_column_names
+
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.records.infer import observe
+from spark_jobs.schema.additions import declared_additions
 from spark_jobs.schema.evidence import Evidence, Kind
+from spark_jobs.schema.iceberg_types import iceberg_schema
 from spark_jobs.schema.inference import (
     RESERVED_COLUMNS,
     Addition,
@@ -17,6 +24,7 @@ from spark_jobs.schema.inference import (
     Primitive,
     StructOf,
     choose_types,
+    count_columns,
     evolve,
 )
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
@@ -105,6 +113,64 @@ def test_a_dotted_name_and_a_nested_one_get_one_column() -> None:
     assert (
         evolve((Field("a.b", LONG), Field("a", StructOf((Field("c", LONG),)))), observe([b'{"a":{"b":1}}']))
         == ()
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("1h", "_1h"), ("a b", "a_x20b"), ("a.b", "A_x2Eb"), ("2x", "_2X"), ("é-", "É_x2d")]
+)
+def test_keys_of_one_name_in_files_get_one_column(one: str, other: str) -> None:
+    """Files have names that every reader takes, by which two keys may be one column, at any depth."""
+    record = json.dumps({one: 1, other: 2, "o": {one: 1, other: 2}, "l": [{one: 1, other: 2}]}).encode()
+    inner = StructOf((Field(one, LONG),))
+    only_one = (Field(one, LONG), Field("o", inner), Field("l", ListOf(inner)))
+    often = json.dumps({one: 1, "o": {one: 1}, "l": [{one: 1}]}).encode()
+    assert choose_types(observe([record, often])) == only_one
+    assert evolve(only_one, observe([record])) == ()
+    assert {addition.path for addition in evolve((), observe([record, often]))} == {(one,), ("o",), ("l",)}
+    sanitize_column_names(iceberg_schema(only_one))
+
+
+@pytest.mark.parametrize("columns", [{"1h": "long", "_1h": "long"}, {"A": "long"}, {"b_x20c": "int"}])
+def test_no_declared_column_is_added_beside_another_of_its_name(columns: dict[str, str]) -> None:
+    """Neither beside the table's own nor beside each other: then nothing could be written any more."""
+    there = iceberg_schema((Field("a", LONG), Field("b c", LONG)))
+    pipeline = PipelineConfig(name="p", topic="p", table="lake.p", columns=columns)
+    with pytest.raises(ConfigError, match="column-clash"):
+        declared_additions(pipeline, there)
+
+
+KNOWN = (
+    Field("a", ListOf(ListOf(LONG))),
+    Field("l", ListOf(StructOf((Field("b", LONG),)))),
+    Field("m", MapOf(LONG)),
+    Field("s", MapOf(ListOf(StructOf((Field("b", LONG),))))),
+)
+
+
+@pytest.mark.parametrize("key", iceberg_schema(KNOWN)._name_to_id)
+def test_no_column_has_a_name_that_the_schema_knows(key: str) -> None:
+    """Elements, keys and values have names too, and fields of structs in lists a short one: none is added."""
+    seen_key = observe([json.dumps({key: 1}).encode()])
+    assert evolve(KNOWN, seen_key) == ()
+    assert choose_types(seen_key, KNOWN) == KNOWN
+    iceberg_schema(choose_types(observe([json.dumps({"a": [[1]], "l": [{"b": 1}], key: 1}).encode()])))
+
+
+def test_elements_are_no_columns_of_their_own() -> None:
+    """What is bounded are columns, as before."""
+    assert count_columns(KNOWN) == 6
+
+
+def test_a_name_has_at_most_255_bytes() -> None:
+    """Each stands in every metadata file for ever; a longer key gets no column, at any depth."""
+    longest = "é" * 127 + "k"
+    values = [
+        json.dumps({name: 1, "o": {name: 1}}).encode() for name in (longest, longest + "k", "k" * 10**6)
+    ]
+    assert choose_types(observe(values)) == (
+        Field(longest, LONG),
+        Field("o", StructOf((Field(longest, LONG),))),
     )
 
 
