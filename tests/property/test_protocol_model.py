@@ -19,10 +19,11 @@ from tests.support.protocol_model import Model, Rules
 from tests.support.protocol_world import progress_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from spark_jobs.protocol.batch import Batch
-    from spark_jobs.protocol.progress import Progress
+    from spark_jobs.protocol.progress import PendingDeadLetters, Progress
+    from spark_jobs.txlog.entries import Attempt
 
 
 FIRST = frozenset({0})
@@ -120,6 +121,42 @@ def forget_rollbacks(progress: Progress, batch: Batch) -> bool:
     return stands_at_starts(progress, replace(batch, epoch=progress.rollbacks))
 
 
+SOURCES = {
+    "anew": Model(Rules(), 1, 2, fork=0),
+    "moved": Model(Rules(), 1, 2, fork=1),
+    "anew-beside-drains": Model(Rules(), 2, 1, fork=0),
+    "anew-and-replay": Model(Rules(), 1, 1, replays=1, fork=0),
+    "anew-and-dead-letters": Model(Rules(), 1, 1, broken=FIRST, fork=0),
+}
+
+
+@pytest.mark.parametrize("sources", SOURCES)
+def test_a_second_source(sources: str) -> None:
+    """A topic made anew at any time: no row is another topic's record, no batch read whole is thrown away.
+
+    What the first topic's runs have in flight may wake before and after an operator accepts the second.
+    """
+    assert SOURCES[sources].explore() > 500
+
+
+DROPS = {
+    "drop": Model(Rules(), 1, 2, broken=FIRST, has_drop=True),
+    "beside-drains": Model(Rules(), 2, 1, broken=FIRST, has_drop=True),
+    "and-replay": Model(Rules(), 1, 1, replays=1, broken=FIRST, has_drop=True),
+    "and-rollback": Model(Rules(), 1, 1, broken=FIRST, has_rollback=True, has_drop=True),
+    "and-second-source": Model(Rules(), 1, 1, broken=FIRST, fork=0, has_drop=True),
+}
+
+
+@pytest.mark.parametrize("drops", DROPS)
+def test_a_dropped_dead_letter_table(drops: str) -> None:
+    """The dead-letter table dropped at any time, with its files or without, stops no run for ever.
+
+    What is owed then comes in, once, and what a drop took is all that the balances count and nobody sees.
+    """
+    assert DROPS[drops].explore() > 100
+
+
 BROKEN = {
     "sweep-without-fence": (Rules(decide=sweep_without_fence), "files that are gone"),
     "delete-when-unknown": (Rules(deletes_when_unknown=True), "files that are gone"),
@@ -141,6 +178,48 @@ BROKEN_BESIDE = {
     "publish-without-word": (
         Model(Rules(decide=publish_without_word), 2, 1, gated=frozenset({0})),
         "was held and is there",
+    ),
+}
+
+
+def whatever_the_source(decided: Callable[..., Any]) -> Callable[..., Any]:
+    """Broken: the ids that a batch was read under are not compared with the table's."""
+
+    def blind(progress: Progress, batch: Batch) -> bool:
+        return bool(decided(progress, replace(batch, topic_id=progress.topic_id)))
+
+    return blind
+
+
+def adopt_whatever_the_source(attempt: Attempt, progress: Progress, **facts: Any) -> Verdict:
+    """Broken: recovery adopts a batch of another topic."""
+    batch = attempt.batch and replace(attempt.batch, topic_id=progress.topic_id)
+    return decide(replace(attempt, batch=batch), progress, **facts)
+
+
+def name_them_all(pending: PendingDeadLetters, *_: Any) -> tuple[str, ...]:
+    """Broken: nobody asks whether the files were deleted with the table that was dropped."""
+    return tuple(file.path for file in pending.files)
+
+
+BLIND = Rules(decide=adopt_whatever_the_source, may_commit=whatever_the_source(stands_at_starts))
+BROKEN_BESIDE |= {
+    "land-whatever-the-source": (Model(BLIND, 1, 2, fork=1), "record of another topic"),
+    "read-whatever-the-source": (
+        Model(Rules(is_another=lambda *_: False), 1, 1, fork=0),
+        "records of two topics",
+    ),
+    "accept-without-settling": (
+        Model(Rules(settles_before_accept=False), 1, 1, fork=0),
+        "read whole is thrown away",
+    ),
+    "name-purged-files": (
+        Model(Rules(owed_files=name_them_all), 1, 2, broken=FIRST, has_drop=True),
+        "dead-letter table names files that are gone",
+    ),
+    "forget-what-is-owed": (
+        Model(Rules(owed_files=lambda *_: ()), 1, 1, broken=FIRST, has_drop=True),
+        "a dead letter is lost",
     ),
 }
 

@@ -1,22 +1,35 @@
 """The dead-letter table of the protocol's model: what a data commit owes comes in by a swap of its own.
 
-Each of its commits is the data table's history as its run had loaded it, which says what is owed.
+Each of its commits has the data table's history as its run had loaded it, which says what is owed. Somebody
+may drop it; whoever owes something then makes another, of which the real code says what it knows.
 """
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import cache
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
-from spark_jobs.protocol.fences import with_dead_letters
-from tests.support.log_entries import make_progress
-from tests.support.protocol_world import progress_of
+from spark_jobs.commit import birth, dead_letter_commit
+from spark_jobs.protocol.errors import CommitConflict
+from spark_jobs.protocol.fences import still_owed, with_dead_letters
+from tests.support.protocol_world import (
+    DeadCommit,
+    DeadTable,
+    batch_of,
+    generations_of,
+    kind_of,
+    progress_of,
+    written,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from spark_jobs.protocol.progress import PendingDeadLetters, Progress
-    from tests.support.protocol_model import Model
+    from tests.support.protocol_model import Model, Rules
     from tests.support.protocol_world import History, Run, World
 
 
@@ -26,42 +39,69 @@ def pending_of(history: History) -> PendingDeadLetters | None:
 
 
 @cache
-def dead_progress_of(dead: tuple[History, ...]) -> Progress:
-    """The dead-letter table's progress, made by the real code."""
-    if not dead:
-        return make_progress()
-    pending = pending_of(dead[-1])
-    assert pending is not None
-    return with_dead_letters(dead_progress_of(dead[:-1]), progress_of(dead[-1]), pending)
+def born_knowing(owing: History, now: History) -> Progress | None:
+    """The progress of a dead-letter table made by who had loaded ``owing`` while ``now`` is true.
 
+    None when the real code makes none.
+    """
+    made: list[Progress] = []
 
-def owes_nothing(dead: tuple[History, ...], history: History) -> bool:
-    """Whether all that these commits owe is in."""
-    pending = pending_of(history)
-    return pending is None or dead_progress_of(dead).has_landed(pending.attempt)
+    def give_birth(*_: object, progress: Progress, **_facts: object) -> Progress:
+        made.append(progress)
+        return progress
+
+    data = {"demo.t": progress_of(now)}
+    connections: Any = SimpleNamespace(open_catalog=lambda: data)
+    same = {"load_table": lambda catalog, name: catalog.get(name), "progress_of": lambda table: table}
+    with (
+        patch.multiple(birth, give_birth=give_birth, **same),
+        patch.multiple(dead_letter_commit, released=nullcontext, **same),
+    ):
+        try:
+            dead_letter_commit._ensure_dead_letter_table(connections, "demo.t", progress_of(owing))
+        except CommitConflict:
+            return None
+    return made[0]
 
 
 @cache
-def dead_rows_of(dead: tuple[History, ...]) -> dict[int, str]:
-    """By offset the attempt whose dead letter a reader sees."""
-    rows: dict[int, str] = {}
-    for history in dead:
-        pending = pending_of(history)
+def dead_progress_of(dead: DeadTable) -> Progress:
+    """The dead-letter table's progress, made by the real code."""
+    if not dead.commits:
+        born = born_knowing(dead.birth, dead.birth)
+        assert born is not None
+        return born
+    *before, last = dead.commits
+    pending = pending_of(last.owing)
+    assert pending is not None
+    return with_dead_letters(
+        dead_progress_of(dead._replace(commits=tuple(before))), progress_of(last.owing), pending
+    )
+
+
+Place = tuple[int, int]
+
+
+@cache
+def dead_rows_of(dead: DeadTable | None) -> dict[Place, str]:
+    """By generation and offset the attempt whose dead letter a reader sees."""
+    rows: dict[Place, str] = {}
+    for owing, files in dead.commits if dead else ():
+        pending, generation = pending_of(owing), progress_of(owing).generation
         assert pending is not None
         start, end = pending.ranges.starts.get(0, 0), pending.ranges.ends.get(0, 0)
         if pending.replaces:
-            rows = {offset: row for offset, row in rows.items() if not start <= offset < end}
-        for _file in pending.files:
-            assert start not in rows, f"the dead letter of offset {start} is doubled"
-            rows[start] = pending.attempt
+            rows = {at: row for at, row in rows.items() if at[0] != generation or not start <= at[1] < end}
+        for _file in files:
+            assert (generation, start) not in rows, f"the dead letter of offset {start} is doubled"
+            rows[generation, start] = pending.attempt
     return rows
 
 
 @cache
-def dead_files(dead: tuple[History, ...]) -> frozenset[str]:
+def dead_files(dead: DeadTable | None) -> frozenset[str]:
     """Every file that a snapshot of the dead-letter table names."""
-    found = (pending_of(history) for history in dead)
-    return frozenset(file.path for pending in found if pending for file in pending.files)
+    return frozenset(file for commit in (dead.commits if dead else ()) for file in commit.files)
 
 
 def check_dead_letters(world: World) -> None:
@@ -71,13 +111,52 @@ def check_dead_letters(world: World) -> None:
     assert not missing, f"the dead-letter table names files that are gone: {set(missing)}"
 
 
+def check_none_lost(world: World) -> None:
+    """What balances of batches in the table count as dead letters is there, but for what was dropped."""
+    counted = {
+        (generation, batch_of(row).ranges.starts[0])
+        for generation, rows in enumerate(generations_of(world.history))
+        for row in set(rows)
+        if kind_of(row).writes_files and written(row, is_gated=False).balances[0].dead_letters
+    }
+    there = set(dead_rows_of(world.dead))
+    assert there <= counted, f"dead letters {there - counted} are of no batch"
+    lost = counted - there - world.forgone
+    assert not lost, f"a dead letter is lost: {lost}"
+
+
+def dropped(world: World) -> Iterator[World]:
+    """The dead-letter table dropped once, with the files it names or without."""
+    if world.dead is None or world.dead.dropped:
+        return
+    files = dead_files(world.dead)
+    gone = world._replace(dead=None, dead_requests=frozenset(), forgone=frozenset(dead_rows_of(world.dead)))
+    yield gone._replace(abandoned=files)
+    if files:
+        yield gone._replace(storage=world.storage - files)
+
+
 def finishing(run: Run, history: History, after: str) -> Run:
     """The run as it brings in what ``history`` owes, to go on with the step ``after``."""
     return run._replace(step="finish", owing=history, after=after)
 
 
+def owed_files(pending: PendingDeadLetters, dead: DeadTable, storage: frozenset[str]) -> tuple[str, ...]:
+    """The files that the real code names: those written for a table that was dropped may be gone."""
+    folder = "/elsewhere" if dead.dropped else "/lake"
+    table: Any = SimpleNamespace(
+        location=lambda: folder,
+        metadata=SimpleNamespace(properties={"write.data.path": folder}),
+        io=SimpleNamespace(new_input=lambda path: SimpleNamespace(exists=lambda: path in storage)),
+    )
+    rewriter: Any = SimpleNamespace(copy=lambda _table, file: (file,))
+    intent = dead_letter_commit._DeadLetterCommit("demo.t", None, pending, {}, rewriter)  # type: ignore[arg-type]
+    with patch.object(dead_letter_commit, "_log"):
+        return tuple(file.path for file in intent._owed(table))
+
+
 class DeadLetterSteps:
-    """The steps of bringing them in: load and compare, then swap."""
+    """The steps of bringing them in: make the table where there is none, load and compare, then swap."""
 
     model: Model
 
@@ -86,37 +165,58 @@ class DeadLetterSteps:
         if pending is None:
             yield world, went_on(run)
             return
+        if world.dead is None:
+            is_stale = born_knowing(run.owing, world.history) is None
+            made = world if is_stale else world._replace(dead=DeadTable(1, run.owing))
+            yield made, (overtaken(run) if is_stale else run)
+            return
         there = dead_progress_of(world.dead)
         if there.has_landed(pending.attempt):
             yield world, went_on(run)
         elif self.model.rules.is_stale(there, progress_of(run.owing), pending):
             yield world, overtaken(run)
         else:
-            yield world, run._replace(step="finish_send", dead_seen=len(world.dead))
+            files = self.model.rules.owed_files(pending, world.dead, world.storage)
+            seen = (world.dead, DeadCommit(run.owing, files))
+            yield world, run._replace(step="finish_send", dead_seen=seen)
 
     def _finish_send(self, world: World, run: Run, _turn: object) -> Iterator[tuple[World, Run]]:
-        if run.dead_seen != len(world.dead):
-            yield world, run._replace(step="finish")
-            return
-        yield dead_letters_in(world, run.owing), went_on(run)
-        late = world._replace(dead_requests=world.dead_requests | {(run.dead_seen, run.owing)})
-        yield late, run._replace(step="stopped")  # unknown: the next recovery finishes them
+        loaded, commit = run.dead_seen
+        if world.dead is None:
+            yield world, run._replace(step="stopped")  # "the table is gone"
+        elif loaded != world.dead:
+            yield world, run._replace(step="finish", dead_seen=None)
+        else:
+            yield dead_letters_in(world, commit), went_on(run)
+            late = world._replace(dead_requests=world.dead_requests | {(loaded, commit)})
+            yield late, run._replace(step="stopped")  # unknown: the next recovery finishes them
 
 
-def dead_letters_in(world: World, owing: History) -> World:
+def dead_letters_in(world: World, commit: DeadCommit) -> World:
     """The world once the swap has landed; late ones that compare with before never will."""
-    dead = (*world.dead, owing)
-    alive = frozenset(request for request in world.dead_requests if request[0] == len(dead))
-    return world._replace(dead=dead, dead_requests=alive)
+    dead = world.dead._replace(commits=(*world.dead.commits, commit))
+    return world._replace(dead=dead, dead_requests=frozenset())
+
+
+def owed_paid(world: World, rules: Rules) -> World:
+    """The world once an act that has just loaded the table has brought in what it owes."""
+    dead, owing = world.dead, world.history
+    if (pending := still_owed(progress_of(owing), dead and dead_progress_of(dead))) is None:
+        return world
+    dead = dead or DeadTable(1, owing)
+    is_refused = rules.is_stale(dead_progress_of(dead), progress_of(owing), pending)
+    assert not is_refused, "what the table owes is refused for ever"
+    files = rules.owed_files(pending, dead, world.storage)
+    return dead_letters_in(world._replace(dead=dead), DeadCommit(owing, files))
 
 
 def went_on(run: Run) -> Run:
     """The run once nothing is owed any more."""
-    return run._replace(step=run.after, after="", owing=(), dead_seen=0)
+    return run._replace(step=run.after, after="", owing=(), dead_seen=None)
 
 
 def overtaken(run: Run) -> Run:
     """A recovery goes on: another run finished them. A drain ends: what it knows of the table is old."""
     if run.is_recovering:
         return went_on(run)
-    return run._replace(step="stopped", after="", owing=(), dead_seen=0)
+    return run._replace(step="stopped", after="", owing=(), dead_seen=None)

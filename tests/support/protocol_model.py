@@ -22,11 +22,14 @@ from spark_jobs.txlog.phases import is_settled
 from spark_jobs.txlog.states import is_held, is_waiting
 from tests.support.protocol_dead_letters import (
     check_dead_letters,
+    check_none_lost,
     dead_files,
     dead_letters_in,
-    dead_rows_of,
-    owes_nothing,
+    dropped,
+    owed_files,
+    owed_paid,
 )
+from tests.support.protocol_sources import check_sources, is_another, whole_attempts
 from tests.support.protocol_steps import Steps, Turn
 from tests.support.protocol_world import (
     Commit,
@@ -39,6 +42,7 @@ from tests.support.protocol_world import (
     check_table,
     committed,
     forget_hopeless,
+    generations_of,
     kind_of,
     logged,
     named_files,
@@ -65,7 +69,10 @@ class Rules:
     may_commit: Callable[[Progress, Batch], bool] = stands_at_starts
     may_replay: Callable[[Progress, Batch], bool] = may_replay
     is_stale: Callable[[Progress, Progress, PendingDeadLetters], bool] = is_stale
+    is_another: Callable[..., bool] = is_another
     unnamed_files: Callable[..., tuple[str, ...]] = unnamed_files
+    owed_files: Callable[..., tuple[str, ...]] = owed_files
+    settles_before_accept: bool = True
     is_settled: Callable[..., bool] = is_settled
     deletes_on_conflict: bool = False
     deletes_when_unknown: bool = False
@@ -78,7 +85,9 @@ class Model:
     Records at ``broken`` offsets are dead letters. Batches at ``gated`` offsets fail their gate: an operator
     publishes or discards them at any time. With ``has_upkeep`` a compaction moves main once, at any time, and
     leaves the offsets where they are; with ``has_rollback`` the table goes back to where it began, once, at
-    any time.
+    any time. With ``has_drop`` somebody drops the dead-letter table once, at any time, with or without its
+    files. With ``fork`` Kafka's topic is made anew once, at any time: the records from that offset on are
+    others, and an operator accepts it as the source at any time.
     """
 
     rules: Rules
@@ -90,17 +99,19 @@ class Model:
     broken: frozenset[int] = frozenset()
     has_upkeep: bool = False
     has_rollback: bool = False
+    has_drop: bool = False
+    fork: int | None = None
 
     def explore(self) -> int:
         """Visit every world that can be reached, checking each; returns how many there are."""
-        kinds = (BatchKind.DRAIN,) * self.runs + (BatchKind.REPLAY,) * self.replays
+        accepts = (BatchKind.ACCEPT,) if self.fork is not None else ()
+        kinds = (BatchKind.DRAIN,) * self.runs + (BatchKind.REPLAY,) * self.replays + accepts
         runs = tuple(Run("start", kind) for kind in kinds)
         first = World((), frozenset(), frozenset(), frozenset(), runs)
         waiting, known, settled = deque([first]), {first}, set()
         while waiting:
             world = waiting.popleft()
-            check_table(world, self.gated)
-            check_dead_letters(world)
+            self.check(world)
             shared = world._replace(runs=())
             if shared not in settled:
                 settled.add(shared)
@@ -111,12 +122,22 @@ class Model:
                     waiting.append(following)
         return len(known)
 
+    def check(self, world: World) -> None:
+        """What holds in every world."""
+        check_table(world, self.gated)
+        check_dead_letters(world)
+        check_sources(world, self.fork)
+
     def moves(self, world: World) -> Iterator[World]:
         """Every world one step away; runs of a kind begin in order, since their names change nothing."""
         for request in world.requests:
             yield arrived(world, request)
-        for _expected, owing in world.dead_requests:
-            yield dead_letters_in(world, owing)
+        for _table, commit in world.dead_requests:
+            yield dead_letters_in(world, commit)
+        if self.fork is not None and not world.topic:
+            yield world._replace(topic=1)
+        if self.has_drop:
+            yield from dropped(world)
         yield from self._upkeep_and_rollback(world)
         yield from self._decisions(world)
         steps = Steps(self)
@@ -134,8 +155,7 @@ class Model:
             yield committed(world, Commit(attempt_name(BatchKind.REANCHOR, 0, 0, 0, "upkeep")))
         if self.has_rollback and world.history and BatchKind.ROLLBACK not in kinds:
             # It brings in what is owed before its own swap.
-            is_ready = not self.broken or owes_nothing(world.dead, world.history)
-            ready = world if is_ready else dead_letters_in(world, world.history)
+            ready = owed_paid(world, self.rules) if self.broken else world
             yield committed(ready, Commit(attempt_name(BatchKind.ROLLBACK, 0, 0, 0, "operator")))
 
     def _decisions(self, world: World) -> Iterator[World]:
@@ -151,21 +171,28 @@ class Model:
 
     def settle(self, world: World) -> None:
         """All runs are dead: whichever request still arrives, fresh runs must put everything right."""
-        late = (dead_letters_in(world, owing) for _expected, owing in world.dead_requests)
+        late = (dead_letters_in(world, commit) for _table, commit in world.dead_requests)
         for start in (world, *(arrived(world, request) for request in world.requests), *late):
             ended = start._replace(requests=frozenset(), dead_requests=frozenset())
+            if world.topic:
+                whole = whole_attempts(self, ended)
+                ended = self.run_alone(ended, BatchKind.ACCEPT, "w")
+                self.check(ended)
+                assert not is_another(progress_of(ended.history), ended.topic), "the source is not accepted"
+                kept = {row for rows in generations_of(ended.history) for row in rows}
+                assert not whole or whole & kept, f"a batch that was read whole is thrown away: {set(whole)}"
             # Who publishes what a drain holds looks after each; two drains more sweep what became hopeless.
             for number in range(self.last_offset + 2 if self.gated else 2):
                 ended = self._published(self.run_alone(ended, BatchKind.DRAIN, f"x{number}"))
                 if self.replays:
                     ended = self.run_alone(ended, BatchKind.REPLAY, f"y{number}")
             ended = self.run_alone(ended, BatchKind.DRAIN, "z")
-            check_table(ended, self.gated)
-            check_dead_letters(ended)
+            self.check(ended)
             named = named_files(ended.history) | dead_files(ended.dead)
             assert next_offset(ended.history) == self.last_offset, "the drain stands still"
-            assert set(dead_rows_of(ended.dead)) == self.broken, "a dead letter is lost"
-            assert ended.storage == named, f"stray files {set(ended.storage - named)}"
+            check_none_lost(ended)
+            stray = ended.storage - named - ended.abandoned
+            assert not stray, f"stray files {set(stray)}"
             assert not self.due(ended, now_us=CLOSING_AFTER_US), "an attempt stays unfinished"
 
     def _published(self, world: World) -> World:

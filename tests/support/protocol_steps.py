@@ -12,6 +12,7 @@ from spark_jobs.txlog.entries import Closed, FlushComplete, FlushStart, IcebergS
 from spark_jobs.txlog.phases import reached_phase
 from tests.support.log_entries import offset_commit
 from tests.support.protocol_dead_letters import DeadLetterSteps, dead_files, finishing, pending_of
+from tests.support.protocol_sources import SourceSteps, is_another, mixed_files, planned_under
 from tests.support.protocol_world import (
     Commit,
     Request,
@@ -45,7 +46,7 @@ class Turn(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Steps(DeadLetterSteps):
+class Steps(DeadLetterSteps, SourceSteps):
     """The steps, under a model's rules."""
 
     model: Model
@@ -56,7 +57,9 @@ class Steps(DeadLetterSteps):
             yield from getattr(self, f"_{run.step}")(world, run, turn)
 
     def _start(self, world: World, run: Run, turn: Turn) -> Iterator[tuple[World, Run]]:
-        if self.model.broken:
+        if run.kind is BatchKind.ACCEPT and not self.model.rules.settles_before_accept:
+            yield from self._compare(world, run, turn)
+        elif self.model.broken:
             yield world, finishing(run, world.history, "list")
         else:
             yield from self._list(world, run, turn)
@@ -66,7 +69,8 @@ class Steps(DeadLetterSteps):
         return finishing(run, history, after) if self.model.broken else run._replace(step=after)
 
     def _list(self, world: World, run: Run, turn: Turn) -> Iterator[tuple[World, Run]]:
-        todo = self.model.due(world, now_us=turn.now_us, kind=run.kind)
+        kind = BatchKind.DRAIN if run.kind is BatchKind.ACCEPT else run.kind
+        todo = self.model.due(world, now_us=turn.now_us, kind=kind)
         logs = tuple(objects_of(world, attempt) for attempt in todo)
         is_replay = run.kind is BatchKind.REPLAY
         yield world, run._replace(step="give_up" if is_replay else "look", todo=todo, logs=logs)
@@ -90,7 +94,8 @@ class Steps(DeadLetterSteps):
         if run.todo:
             yield world, run._replace(step="judge", seen=world.history)
         else:
-            yield world, (stopped(run) if run.is_held else run._replace(step="plan", seen=None))
+            then = "compare" if run.kind is BatchKind.ACCEPT else "plan"
+            yield world, (stopped(run) if run.is_held else run._replace(step=then, seen=None))
 
     def _judge(self, world: World, run: Run, _turn: Turn) -> Iterator[tuple[World, Run]]:
         attempt, log = run.todo[0], run.logs[0]
@@ -98,7 +103,7 @@ class Steps(DeadLetterSteps):
         verdict = self.model.rules.decide(
             self.model.read_objects(attempt, log),
             progress_of(run.seen),
-            has_all_files=lambda: files <= world.storage,
+            has_all_files=lambda: files | dead_files_of(attempt) <= world.storage,
             names_its_files=lambda: bool(files & named_files(run.seen)),
         )
         match verdict.decision:
@@ -112,7 +117,7 @@ class Steps(DeadLetterSteps):
                 commit = Commit(attempt, files)
                 yield world, run._replace(step="load", commit=commit, is_adopting=True, seen=None)
             case Decision.SWEEP:
-                found = sorted(f for f in world.storage if f.startswith(attempt))
+                found = sorted(f for f in world.storage if f"{attempt}." in f)
                 named = named_files(run.seen) | dead_files(world.dead)
                 pending = pending_of(run.seen)
                 owed = frozenset(file.path for file in pending.files) if pending else frozenset()
@@ -136,14 +141,16 @@ class Steps(DeadLetterSteps):
     def _plan(self, world: World, run: Run, turn: Turn) -> Iterator[tuple[World, Run]]:
         progress = progress_of(world.history)
         reached = next_offset(world.history)
-        if reached == (0 if run.kind is BatchKind.REPLAY else self.model.last_offset):
+        is_done = reached == (0 if run.kind is BatchKind.REPLAY else self.model.last_offset)
+        if is_done or is_another(progress, world.topic):
             yield world, stopped(run)
             return
         start, end, epoch = reached, reached + 1, progress.rollbacks
         if run.kind is BatchKind.REPLAY:
             start, end, epoch = 0, reached, progress.replay_epoch
         mark = "!" if self.model.broken & set(range(start, end)) else ""
-        attempt = attempt_name(run.kind, start, end, epoch, f"{turn.name}.{run.begun}{mark}")
+        who, generation = f"{turn.name}.{run.begun}{mark}", progress.generation
+        attempt = attempt_name(run.kind, start, end, epoch, who, generation=generation, topic=world.topic)
         commit = Commit(attempt, self.model.files_of(attempt))
         begun = logged(world, attempt, offset_commit(batch_of(attempt)))
         yield begun, Run("flush", run.kind, run.begun + 1, commit)
@@ -152,12 +159,16 @@ class Steps(DeadLetterSteps):
         yield logged(world, run.commit.attempt, FlushStart("", "", None)), run._replace(step="write")
 
     def _write(self, world: World, run: Run, _turn: Turn) -> Iterator[tuple[World, Run]]:
-        files = run.commit.files | dead_files_of(run.commit.attempt)
+        attempt = run.commit.attempt
+        files = run.commit.files | dead_files_of(attempt) | mixed_files(attempt, world.topic)
         there = world._replace(storage=world.storage | files)
         yield there, run._replace(step="log_written")
 
     def _log_written(self, world: World, run: Run, _turn: Turn) -> Iterator[tuple[World, Run]]:
         attempt = run.commit.attempt
+        if self.model.rules.is_another(planned_under(attempt), world.topic):
+            yield world, stopped(run)
+            return
         is_gated = self.model.is_gated(attempt)
         known = logged(world, attempt, written(attempt, is_gated=is_gated))
         yield known, (stopped(run) if is_gated else run._replace(step="load"))

@@ -9,11 +9,12 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from spark_jobs.acts.changes import Rewind, rewound
-from spark_jobs.protocol.batch import BatchKind
+from spark_jobs.acts.changes import Rewind, follow_source, rewound
+from spark_jobs.protocol.batch import Balance, BatchKind
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import PendingDeadLetters
 from spark_jobs.protocol.skips import with_skipped
+from spark_jobs.protocol.source import SourceState
 from spark_jobs.txlog.entries import (
     Attempt,
     Entry,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from spark_jobs.protocol.progress import Progress
 
 SKIPPED = "skipped"
+TOPIC_IDS = ("i", "j")  # of the topic that the table was filled from, and of the one made anew in its place
 
 
 class Commit(NamedTuple):
@@ -57,6 +59,21 @@ class Request(NamedTuple):
     commit: Commit
 
 
+class DeadCommit(NamedTuple):
+    """A commit of the dead-letter table: the data table as its run had loaded it, and the files it named."""
+
+    owing: History
+    files: tuple[str, ...] = ()
+
+
+class DeadTable(NamedTuple):
+    """The dead-letter table: how many of its name were dropped before, who made it, what came in."""
+
+    dropped: int = 0
+    birth: History = ()
+    commits: tuple[DeadCommit, ...] = ()
+
+
 class Run(NamedTuple):
     """A run of one ``kind``: what it does next and what it remembers. ``begun`` counts its attempts."""
 
@@ -71,7 +88,8 @@ class Run(NamedTuple):
     is_held: bool = False
     owing: History = ()
     after: str = ""
-    dead_seen: int = 0
+    dead_seen: tuple[DeadTable, DeadCommit] | None = None
+    loaded: int = 0
 
     @property
     def is_recovering(self) -> bool:
@@ -83,7 +101,7 @@ class World(NamedTuple):
     """All that is shared, and the runs. ``log`` holds ``(attempt, object name)``.
 
     ``dead`` are the commits of the dead-letter table, each the history that owed them; ``dead_requests``
-    those on their way, with the number of commits they compare with.
+    those on their way, with the table they compare with. ``topic`` says which one Kafka has now.
     """
 
     history: History
@@ -91,27 +109,33 @@ class World(NamedTuple):
     log: frozenset[tuple[str, str]]
     requests: frozenset[Request]
     runs: tuple[Run, ...]
-    dead: tuple[History, ...] = ()
-    dead_requests: frozenset[tuple[int, History]] = frozenset()
+    dead: DeadTable | None = DeadTable()
+    dead_requests: frozenset[tuple[DeadTable, DeadCommit]] = frozenset()
+    forgone: frozenset[int] = frozenset()
+    abandoned: frozenset[str] = frozenset()
+    topic: int = 0
 
 
-def attempt_name(kind: BatchKind, start: int, end: int, epoch: int, who: str) -> str:
+def attempt_name(
+    kind: BatchKind, start: int, end: int, epoch: int, who: str, *, generation: int = 0, topic: int = 0
+) -> str:
     """An attempt's name, which is all of its batch: no world has to hold batches."""
-    return f"{kind}:{start}:{end}:{epoch}:{who}"
+    return f"{kind}:{start}:{end}:{epoch}:{generation}:{topic}:{who}"
 
 
 @cache
 def batch_of(attempt: str) -> Batch:
     """The batch of an attempt."""
-    kind, start, end, epoch, _who = attempt.split(":")
-    batch = make_batch(attempt, start=int(start), end=int(end))
-    return replace(batch, kind=BatchKind(kind), epoch=int(epoch))
+    kind, start, end, epoch, generation, topic, _who = attempt.split(":")
+    batch = make_batch(attempt, start=int(start), end=int(end), generation=int(generation))
+    topic_id = TOPIC_IDS[int(topic)]
+    return replace(batch, kind=BatchKind(kind), epoch=int(epoch), cluster_id="c", topic_id=topic_id)
 
 
 def bounds_of(attempt: str) -> tuple[int, int]:
     """First offset of the attempt's range, and the one after its last."""
-    _kind, start, end, _epoch, _who = attempt.split(":")
-    return int(start), int(end)
+    batch = batch_of(attempt)
+    return batch.ranges.starts.get(0, 0), batch.ranges.ends.get(0, 0)
 
 
 def kind_of(attempt: str) -> BatchKind:
@@ -137,7 +161,7 @@ def progress_of(history: History) -> Progress:
 
 def dead_files_of(attempt: str) -> frozenset[str]:
     """The dead-letter file of an attempt whose name says that it has one."""
-    return frozenset({f"{attempt}.dead.parquet"}) if attempt.endswith("!") else frozenset()
+    return frozenset({f"/lake/{attempt}.dead.parquet"}) if attempt.endswith("!") else frozenset()
 
 
 def _described(files: frozenset[str]) -> tuple[WrittenFile, ...]:
@@ -154,16 +178,41 @@ def _after_act(before: Progress, batch: Batch) -> Progress:
             return replace(before, next_offsets={**before.next_offsets, **batch.ranges.ends}, skipped=passed)
         case BatchKind.CANCEL:
             return replace(before, replay_epoch=before.replay_epoch + 1)
+        case BatchKind.ACCEPT:
+            starts = {0: 0} if batch.generation > before.generation else None
+            return follow_source(before, source_of(TOPIC_IDS.index(batch.topic_id or "")), starts)
         case _:
             return before
 
 
 @cache
+def source_of(topic: int) -> SourceState:
+    """What Kafka says of a topic."""
+    return SourceState("t", TOPIC_IDS[topic], "c", low={0: 0}, end={0: 1 << 20})
+
+
+@cache
+def generations_of(history: History) -> tuple[tuple[str, ...], ...]:
+    """The rows of every generation, as ``rows_of``."""
+    if not history:
+        return ((),)
+    before, batch = generations_of(history[:-1]), batch_of(history[-1].attempt)
+    if batch.kind is BatchKind.ACCEPT:
+        return before if batch.generation < len(before) else (*before, ())
+    is_late = batch.kind.writes_files and batch.generation != len(before) - 1
+    assert not is_late, f"{batch.attempt} lands in a generation that is not its own"
+    return (*before[:-1], rows_of(history))
+
+
+@cache
 def rows_of(history: History) -> tuple[str, ...]:
-    """By offset the attempt whose row a reader sees; a rollback goes back to the empty table."""
+    """By offset the attempt whose row a reader sees, of the generation that goes on.
+
+    A rollback goes back to the empty table.
+    """
     if not history:
         return ()
-    before, attempt = rows_of(history[:-1]), history[-1].attempt
+    before, attempt = generations_of(history[:-1])[-1], history[-1].attempt
     start, end = bounds_of(attempt)
     match kind_of(attempt):
         case BatchKind.DRAIN | BatchKind.DISCARD:
@@ -177,6 +226,8 @@ def rows_of(history: History) -> tuple[str, ...]:
             return (*before[:start], *(attempt,) * (end - start), *before[end:])
         case BatchKind.ROLLBACK:
             return ()
+        case BatchKind.ACCEPT:
+            return generations_of(history)[-1]
         case _:
             return before
 
@@ -252,4 +303,7 @@ def attempt_of(attempt: str, names: frozenset[str], *, is_gated: bool) -> Attemp
 def written(attempt: str, *, is_gated: bool) -> ParquetWritten:
     """The fourth phase; a batch at a gated offset is held."""
     make = held_written if is_gated else parquet_written
-    return make(batch_of(attempt), {"path": f"{attempt}.parquet"})
+    made = make(batch_of(attempt), {"path": f"{attempt}.parquet"})
+    dead, balance = dead_files_of(attempt), made.balances[0]
+    balances = {0: Balance(rows=balance.rows - len(dead), dead_letters=len(dead))}
+    return replace(made, dead_letter_files=_described(dead), balances=balances)
