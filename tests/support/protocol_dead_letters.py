@@ -114,14 +114,14 @@ def check_dead_letters(world: World) -> None:
 def check_none_lost(world: World) -> None:
     """What balances of batches in the table count as dead letters is there, but for what was dropped."""
     counted = {
-        (generation, batch_of(row).ranges.starts[0])
+        (generation, batch_of(row).ranges.starts[0]): row
         for generation, rows in enumerate(generations_of(world.history))
         for row in set(rows)
         if kind_of(row).writes_files and written(row, is_gated=False).balances[0].dead_letters
     }
-    there = set(dead_rows_of(world.dead))
-    assert there <= counted, f"dead letters {there - counted} are of no batch"
-    lost = counted - there - world.forgone
+    there = dead_rows_of(world.dead)
+    assert there.items() <= counted.items(), f"{there} are not the dead letters of {counted}"
+    lost = set(counted) - set(there) - world.forgone
     assert not lost, f"a dead letter is lost: {lost}"
 
 

@@ -141,7 +141,7 @@ class Steps(DeadLetterSteps, SourceSteps):
     def _plan(self, world: World, run: Run, turn: Turn) -> Iterator[tuple[World, Run]]:
         progress = progress_of(world.history)
         reached = next_offset(world.history)
-        is_done = reached == (0 if run.kind is BatchKind.REPLAY else self.model.last_offset)
+        is_done = reached == (0 if run.kind is BatchKind.REPLAY else self.model.end_of(world.topic))
         if is_done or is_another(progress, world.topic):
             yield world, stopped(run)
             return
