@@ -123,6 +123,7 @@ def forget_rollbacks(progress: Progress, batch: Batch) -> bool:
 
 SOURCES = {
     "anew": Model(Rules(), 1, 2, fork=0),
+    "anew-and-shorter": Model(Rules(), 1, 2, fork=0, second_end=1),
     "moved": Model(Rules(), 1, 2, fork=1),
     "anew-beside-drains": Model(Rules(), 2, 1, fork=0),
     "anew-and-replay": Model(Rules(), 1, 1, replays=1, fork=0),
@@ -155,6 +156,15 @@ def test_a_dropped_dead_letter_table(drops: str) -> None:
     What is owed then comes in, once, and what a drop took is all that the balances count and nobody sees.
     """
     assert DROPS[drops].explore() > 100
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="a stale run's letters, swept before they land")
+def test_letters_that_come_back_late_to_a_table_made_anew() -> None:
+    """A run pays once more for a table that was dropped; its own late commit then ends the debt.
+
+    A recovery that had listed the batch before deletes the letters, and their swap arrives after that.
+    """
+    assert replace(DROPS["beside-drains"], last_offset=2).explore() > 1_000
 
 
 BROKEN = {
@@ -256,6 +266,15 @@ def test_names_are_needed_beside_the_fence() -> None:
     )
     with pytest.raises(AssertionError, match="files that are gone"):
         Model(rules, 2, 3).explore()
+
+
+@pytest.mark.usefixtures("short_memory")
+def test_names_outlive_the_source() -> None:
+    """What landed of the first source and was forgotten keeps its files when the second has been accepted."""
+    assert SOURCES["moved"].explore() > 1_000
+    blind = Rules(unnamed_files=lambda found, _named: tuple(found))
+    with pytest.raises(AssertionError, match="files that are gone"):
+        replace(SOURCES["anew-and-shorter"], rules=blind).explore()
 
 
 @pytest.mark.usefixtures("short_memory")

@@ -112,21 +112,30 @@ class Steps(DeadLetterSteps, SourceSteps):
             case Decision.HOLD:
                 yield world, next_attempt(run)._replace(is_held=True)
             case Decision.MARK:
-                yield world, self._finishing(run._replace(seen=None), run.seen, "mark")
+                yield world, self._finishing(run._replace(seen=None, marking=run.seen), run.seen, "mark")
             case Decision.ADOPT:
                 commit = Commit(attempt, files)
                 yield world, run._replace(step="load", commit=commit, is_adopting=True, seen=None)
             case Decision.SWEEP:
-                found = sorted(f for f in world.storage if f"{attempt}." in f)
-                named = named_files(run.seen) | dead_files(world.dead)
-                pending = pending_of(run.seen)
-                owed = frozenset(file.path for file in pending.files) if pending else frozenset()
-                doomed = self.model.rules.unnamed_files(found, named | owed)
-                yield world, run._replace(step="delete", seen=tuple(doomed))
+                yield world, run._replace(step="delete", seen=self._doomed(world, run.seen, attempt))
+
+    def _doomed(self, world: World, loaded: History, attempt: str) -> tuple[str, ...]:
+        """Files of the attempt that a sweep deletes."""
+        found = sorted(f for f in world.storage if f"{attempt}." in f)
+        pending = pending_of(loaded)
+        owed = frozenset(file.path for file in pending.files) if pending else frozenset()
+        named = named_files(loaded) | dead_files(world.dead)
+        return self.model.rules.unnamed_files(found, named | owed)
 
     def _mark(self, world: World, run: Run, turn: Turn) -> Iterator[tuple[World, Run]]:
+        if run.seen is None:
+            yield world, run._replace(seen=self._doomed(world, run.marking, run.todo[0]))
+            return
+        if run.seen:
+            yield world._replace(storage=world.storage - {run.seen[0]}), run._replace(seen=run.seen[1:])
+            return
         marked = logged(world, run.todo[0], IcebergSnapshotCreated(None, turn.name, 0))
-        yield marked, run._replace(step="mark_complete")
+        yield marked, run._replace(step="mark_complete", seen=None, marking=())
 
     def _mark_complete(self, world: World, run: Run, turn: Turn) -> Iterator[tuple[World, Run]]:
         yield logged(world, run.todo[0], FlushComplete({}, None, turn.name, 0)), next_attempt(run)

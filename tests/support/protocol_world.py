@@ -90,6 +90,7 @@ class Run(NamedTuple):
     after: str = ""
     dead_seen: tuple[DeadTable, DeadCommit] | None = None
     loaded: int = 0
+    marking: History = ()
 
     @property
     def is_recovering(self) -> bool:
