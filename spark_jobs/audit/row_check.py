@@ -97,10 +97,10 @@ class RowCheck:
 
 def row_check(pipeline: PipelineConfig, table: Table) -> RowCheck:
     """Return the check of a table's rows against records of its current generation."""
-    origin = Origin(progress_of(table).topic, progress_of(table).generation, 0)
+    progress = progress_of(table)
+    origin = Origin(progress.topic, progress.generation, 0)
     # A column that is not done yet is null where its record says something.
-    kept_columns = progress_of(table).kept_columns
-    undone = {each.column for each in kept_columns if not each.is_done}
+    undone = {each.column for each in progress.kept_columns if not each.is_done}
     ignores_more = pipeline.table_schema.growth.ignores
-    kept = kept_names(kept_columns) | undone
+    kept = kept_names(progress.kept_columns) | undone
     return RowCheck(format_of(pipeline).plain, origin, arrow_schema(table.schema()), ignores_more, kept)

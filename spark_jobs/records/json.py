@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import pyarrow as pa
@@ -51,10 +52,10 @@ class JsonDecoder:
     def decode(self, records: Chunk, columns: pa.Schema) -> Decoded:
         """See ``Decoder``."""
         value_columns = pa.schema([column for column in columns if column.name not in METADATA_COLUMNS])
-        fallbacks = [
-            fallbacks_at(self.kept, self.generation, records.partition, offset)
-            for offset in (records.offsets if self.kept else ())
-        ]
+        falls_back = partial(fallbacks_at, self.kept, self.generation, records.partition)
+        # Where a chunk's first record has none to fall back to, no later one has.
+        is_old = any(map(falls_back, records.offsets[:1]))
+        fallbacks = [*map(falls_back, records.offsets)] if is_old else []
         values = cast("Sequence[bytes]", records.values)
         decoded = decode_chunk(values, value_columns, self.growth, fallbacks, kept_names(self.kept))
         if decoded.new_fields is not None:
