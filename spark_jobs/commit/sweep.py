@@ -9,20 +9,29 @@ from spark_jobs.lake.locations import data_location, delete_file
 from spark_jobs.lake.named_files import named_of, unnamed_files
 from spark_jobs.storage.errors import storage_error
 from spark_jobs.storage.file_listing import find_files
-from spark_jobs.storage.paths import normalise_path
+from spark_jobs.storage.paths import is_inside, normalise_path
 from spark_jobs.txlog.entries import Attempt, FlushStart
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 
-def sweep_files(attempt: Attempt, tables: Sequence[Table], *, before_delete: Callable[[], None]) -> int:
+def sweep_files(
+    attempt: Attempt,
+    tables: Sequence[Table],
+    *,
+    before_delete: Callable[[], None],
+    spared: Iterable[str] = (),
+) -> int:
     """Delete the attempt's files that no snapshot of the tables names and none owes; return how many.
 
     ``tables`` were loaded after the offsets had passed the attempt's starts, the data table first: what moves
-    from "owed" to "named" in between is then seen in one of the two.
+    from "owed" to "named" in between is then seen in one of the two. Below the folders ``spared`` nothing is
+    deleted: a swap that names files there may still arrive.
     """
-    return _delete_unnamed(_files_of(attempt, tables), tables, before_delete)
+    found = _files_of(attempt, tables)
+    files = [path for path in found if not any(is_inside(path, folder) for folder in spared)]
+    return _delete_unnamed(files, tables, before_delete)
 
 
 def sweep_prefix(table: Table, prefix: str) -> None:

@@ -102,6 +102,15 @@ def is_stale(letters: Progress, progress: Progress, pending: PendingDeadLetters)
     return is_past or letters.replay_epoch > progress.replay_epoch
 
 
+def may_come_late(letters: Progress | None, attempt: str) -> bool:
+    """True if a swap that names the landed attempt's dead letters may still arrive: they must not be deleted.
+
+    Of a debt that the data table no longer names, too: somebody dropped the table they had come into, a run
+    that knew the table as it was owed them once more, and its swap compares with the table made anew.
+    """
+    return letters is None or not letters.has_landed(attempt)
+
+
 def with_dead_letters(letters: Progress, progress: Progress, pending: PendingDeadLetters) -> Progress:
     """Return the dead-letter table's progress once they are in; it jumps over batches that have none."""
     is_same = letters.generation == progress.generation

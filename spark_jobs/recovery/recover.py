@@ -26,6 +26,7 @@ from spark_jobs.lake.tables import dead_letters_of, progress_of, snapshot_of
 from spark_jobs.protocol.batch import Batch, BatchKind, WrittenFile
 from spark_jobs.protocol.commit_summary import actor_summary, adoption_summary, publication_summary
 from spark_jobs.protocol.errors import CommitConflict, SourceChanged
+from spark_jobs.protocol.fences import may_come_late
 from spark_jobs.protocol.offsets import NO_RANGES
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.recovery.decide import Decision, Verdict, decide
@@ -41,6 +42,7 @@ from spark_jobs.txlog.entries import (
     Attempt,
     Closed,
     FlushComplete,
+    FlushStart,
     IcebergSnapshotCreated,
     OffsetCommit,
     ParquetWritten,
@@ -93,7 +95,7 @@ def sweep_strays(pipeline: PipelineConfig, connections: Connections, table_uuid:
     if table is None or not progress_of(table).has_landed(attempt):
         return 0
     return sum(
-        recovery.delete_unnamed(logged, table) for logged in connections.txlog.read(table_uuid, [attempt])
+        recovery.delete_strays(logged, table) for logged in connections.txlog.read(table_uuid, [attempt])
     )
 
 
@@ -152,7 +154,7 @@ class _Recovery:
 
     def _mark(self, attempt: Attempt, batch: Batch, table: Table) -> RecoveryResult:
         dead_letters = self.finish_dead_letters(progress_of(table))
-        deleted = self.delete_unnamed(attempt, table)
+        deleted = self.delete_strays(attempt, table)
         self._log_landed(attempt, batch, snapshot_of(table, attempt.uuid), dead_letters)
         return RecoveryResult(marked=(attempt.uuid,), swept_files=deleted)
 
@@ -178,27 +180,40 @@ class _Recovery:
         self._reach("after-adoption")
         dead_letters = self.finish_dead_letters(committed.progress)
         landed = self.load(self._pipeline.table)
-        deleted = self.delete_unnamed(attempt, landed) if landed is not None else 0
+        deleted = self.delete_strays(attempt, landed) if landed is not None else 0
         self._log_landed(attempt, batch, committed.snapshot_id, dead_letters)
         brought = AdoptedBatch(batch, written.counts, committed.snapshot_id)
         return RecoveryResult(adopted=(brought,), swept_files=deleted)
 
     def _sweep(self, attempt: Attempt, batch: Batch, table: Table) -> RecoveryResult:
         connections = self._connections
-        deleted = self.delete_unnamed(attempt, table)
+        deleted = self._delete_unnamed(attempt, table, self.load(dead_letters_of(self._pipeline.table)))
         now_us = connections.now_us()
         mark = Closed if now_us - batch.ingested_at_us >= CLOSING_AFTER_US else Swept
         entry = mark(deleted, connections.run_id, now_us)
         connections.txlog.append(attempt.table_uuid, batch, entry, reached=attempt.reached)
         return RecoveryResult(swept=(attempt.uuid,), swept_files=deleted)
 
-    def delete_unnamed(self, attempt: Attempt, table: Table) -> int:
-        """Delete the attempt's files that nothing names; the table's offsets have passed its starts."""
+    def delete_strays(self, attempt: Attempt, table: Table) -> int:
+        """Delete what failed tries of a landed attempt left; dead letters that may come late stay.
+
+        Should they never come, they are orphans.
+        """
         dead_letters = self.load(dead_letters_of(self._pipeline.table))
+        known = None if dead_letters is None else progress_of(dead_letters)
+        may_come = _owed_letters(attempt) and may_come_late(known, attempt.uuid)
+        spared = _letter_folders(attempt, dead_letters) if may_come else frozenset[str]()
+        return self._delete_unnamed(attempt, table, dead_letters, spared)
+
+    def _delete_unnamed(
+        self, attempt: Attempt, table: Table, dead_letters: Table | None, spared: frozenset[str] = frozenset()
+    ) -> int:
+        """Delete the attempt's files that nothing names; the table's offsets have passed its starts."""
         deleted = sweep_files(
             attempt,
             [table] if dead_letters is None else [table, dead_letters],
             before_delete=lambda: self._reach("before-delete"),
+            spared=spared,
         )
         self._reach("after-sweep")
         return deleted
@@ -221,6 +236,19 @@ class _Recovery:
 def _left(attempt: Attempt, reason: str) -> RecoveryResult:
     ranges = attempt.batch.ranges if attempt.batch else NO_RANGES
     return RecoveryResult(left=(LeftAttempt(attempt.uuid, reason, ranges),))
+
+
+def _owed_letters(attempt: Attempt) -> bool:
+    """True if the attempt's commit owed something to the dead-letter table: rows of it, or their removal."""
+    written, batch = attempt.entry(ParquetWritten), attempt.batch
+    is_replacing = batch is not None and batch.kind.is_fenced_by_epoch
+    return written is None or bool(written.dead_letter_files) or is_replacing
+
+
+def _letter_folders(attempt: Attempt, dead_letters: Table | None) -> frozenset[str]:
+    begun = attempt.entry(FlushStart)
+    logged = begun.dead_letter_location if begun else None
+    return frozenset(filter(None, [logged, None if dead_letters is None else data_location(dead_letters)]))
 
 
 def _decide(attempt: Attempt, table: Table) -> Verdict:

@@ -9,7 +9,7 @@ import pytest
 
 from spark_jobs.commit.sweep import sweep_files
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.lake.tables import progress_of
+from spark_jobs.lake.tables import dead_letters_of, progress_of
 from spark_jobs.protocol.batch import Balance
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.recovery.recovered import RecoveryResult
@@ -151,6 +151,20 @@ def test_a_late_mark_spares_dead_letters_that_only_their_own_table_names(scene: 
     assert (result.marked, result.swept_files) == ((request.batch.attempt,), 0)
     assert scene.dead_letter_table().scan().to_arrow()["_kafka_offset"].to_pylist() == [2]
     assert scene.files() == scene.named()
+
+
+def test_a_mark_leaves_dead_letters_that_a_table_made_anew_may_still_name(scene: Scene) -> None:
+    """Somebody dropped their table: a run that owed them before may bring them in once more, and late."""
+    request = scene.leave(0, 10, 4, dead_letters=[2])
+    scene.lake.commit(request)
+    scene.lake.drain(10, 20)
+    dropped = scene.dead_letter_table()
+    scene.lake.open().drop_table(dead_letters_of(scene.lake.name()))
+    write_rows(scene.lake.load(), 0, [1], request.batch.attempt)
+    result = scene.recover()
+    assert (result.marked, result.swept_files) == ((request.batch.attempt,), 1)
+    files = dropped.inspect.files()["file_path"].to_pylist()
+    assert [dropped.io.new_input(file).exists() for file in files] == [True]
 
 
 def test_only_one_of_two_complete_attempts_is_adopted(scene: Scene) -> None:

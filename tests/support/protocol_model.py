@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_jobs.lake.named_files import unnamed_files
 from spark_jobs.protocol.batch import BatchKind
-from spark_jobs.protocol.fences import is_stale, may_replay, stands_at_starts
+from spark_jobs.protocol.fences import is_stale, may_come_late, may_replay, stands_at_starts
 from spark_jobs.recovery.decide import decide
 from spark_jobs.txlog.entries import Published
 from spark_jobs.txlog.phases import is_settled
@@ -69,6 +69,7 @@ class Rules:
     may_commit: Callable[[Progress, Batch], bool] = stands_at_starts
     may_replay: Callable[[Progress, Batch], bool] = may_replay
     is_stale: Callable[[Progress, Progress, PendingDeadLetters], bool] = is_stale
+    may_come_late: Callable[..., bool] = may_come_late
     is_another: Callable[..., bool] = is_another
     unnamed_files: Callable[..., tuple[str, ...]] = unnamed_files
     owed_files: Callable[..., tuple[str, ...]] = owed_files

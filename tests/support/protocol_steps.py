@@ -11,7 +11,13 @@ from spark_jobs.recovery.decide import Decision
 from spark_jobs.txlog.entries import Closed, FlushComplete, FlushStart, IcebergSnapshotCreated, Swept
 from spark_jobs.txlog.phases import reached_phase
 from tests.support.log_entries import offset_commit
-from tests.support.protocol_dead_letters import DeadLetterSteps, dead_files, finishing, pending_of
+from tests.support.protocol_dead_letters import (
+    DeadLetterSteps,
+    dead_files,
+    dead_progress_of,
+    finishing,
+    pending_of,
+)
 from tests.support.protocol_sources import SourceSteps, is_another, mixed_files, planned_under
 from tests.support.protocol_world import (
     Commit,
@@ -127,9 +133,16 @@ class Steps(DeadLetterSteps, SourceSteps):
         named = named_files(loaded) | dead_files(world.dead)
         return self.model.rules.unnamed_files(found, named | owed)
 
+    def _strays(self, world: World, loaded: History, attempt: str) -> tuple[str, ...]:
+        """Files of an attempt that landed that its mark deletes."""
+        letters = world.dead and dead_progress_of(world.dead)
+        may_come = self.model.rules.may_come_late(letters, attempt)
+        spared = dead_files_of(attempt) if may_come else frozenset()
+        return tuple(file for file in self._doomed(world, loaded, attempt) if file not in spared)
+
     def _mark(self, world: World, run: Run, turn: Turn) -> Iterator[tuple[World, Run]]:
         if run.seen is None:
-            yield world, run._replace(seen=self._doomed(world, run.marking, run.todo[0]))
+            yield world, run._replace(seen=self._strays(world, run.marking, run.todo[0]))
             return
         if run.seen:
             yield world._replace(storage=world.storage - {run.seen[0]}), run._replace(seen=run.seen[1:])
