@@ -9,8 +9,9 @@ from collections.abc import Mapping
 
 from bootstrap.browser import ensure_browser, is_asked_for
 from bootstrap.child_environment import child_environment
-from bootstrap.install import SetupError, ensure_installed, fetch_jars
+from bootstrap.install import SetupError, ensure_installed, fetch_jars, is_installed
 from bootstrap.places import BENCH_JARS_LOCK, ROOT, TEST_JARS_LOCK, Places, user_cache
+from bootstrap.without_setup import answer
 
 SOURCES = (
     *("sluice", "bootstrap", "cli", "servers", "orchestration", "assets", "resources", "spark_jobs"),
@@ -35,8 +36,12 @@ def launch(arguments: list[str]) -> int:
     command = arguments[0] if arguments else "--help"
     is_help = bool({"-h", "--help"} & set(arguments))
     places = Places(user_cache())
+    needed = "dev" if command in {"test", "lint", "bench", "prove"} else "run"
+    if not is_installed(places, needed) and (said := answer(arguments)):
+        print(said.text, file=sys.stderr if said.exit_code else sys.stdout)
+        return said.exit_code
     try:
-        ensure_installed(places, "dev" if command in {"test", "lint", "bench", "prove"} else "run")
+        ensure_installed(places, needed)
         if not is_help:
             _fetch_for(command, arguments, places)
     except SetupError as error:

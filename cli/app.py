@@ -8,78 +8,17 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
+from cli.listing import COMMANDS, NEXT, SUMMARY, no_such_command
+from spark_jobs import __version__
 from spark_jobs.protocol.errors import SluiceError
 
 EXIT_INTERRUPTED = 130
 EXIT_UNEXPECTED = 70
-
-
-# What `--help` lists, in its order: a command is a line here and its file, `cli/commands/<name>.py`
-# (`develop.py` for the last group).
-_LISTED = """
-Use
-  demo      Real Kafka, real data, two tables filled and audited in minutes.
-  init      Write a commented sluice.yaml for your broker.
-  preview   Show the table a topic would become; writes nothing.
-  up        Run what the configuration names until Ctrl-C.
-  status    One word, lag and last commit per pipeline.
-  query     SQL over a table and its dead letters, now or as of then.
-Operate
-  validate  Check sluice.yaml: every mistake with line and key.
-  check     Try every connection a pipeline needs; leaves nothing behind.
-  drain     Drain one pipeline now, until it has caught up.
-  recover   Settle attempts that a crash left unfinished.
-  replay    Read drained offsets again and replace exactly their rows.
-  upkeep    Compact, expire, rewrite manifests, remove orphans, fold the log.
-  held      Batches that failed a quality gate: list, publish, discard.
-  audit     Compare a table with Kafka: missing, duplicated, differing.
-  history   Every batch and act: when, what, how long, who and why.
-  trace     Where one record is and why: row, dead letter, gap, not drained.
-  checks    Judge pipelines: complete, fresh, lag, stall, retention, ...
-  pause     Stop a pipeline's drains until `resume`.
-  resume    Let a paused pipeline drain again.
-  skip      Leave out offsets that cannot be drained, and remember it.
-  metrics   Serve Prometheus metrics until Ctrl-C.
-  rollback  Set a table and its offsets back to a snapshot or a time.
-  retype    Give a column another type, its values read again.
-  repartition  Partition a table as sluice.yaml says by now.
-  source    Compare a topic with the table's source; take a new one.
-  down      Stop what `up` started, from elsewhere.
-  reset     Delete the local state after a yes.
-Develop
-  lint      Format, lint, types, import rules, unit and property tests.
-  test      The whole test suite.
-  prove     Kill it everywhere, restart, and count what was lost or doubled.
-  bench     Throughput, latency and memory, as ratios within one run.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One command as ``--help`` lists it: its section, its name and its line."""
-
-    section: str
-    name: str
-    line: str
-
-
-def _entries(listed: str) -> Iterator[Entry]:
-    section = ""
-    for text in listed.strip().splitlines():
-        if text.startswith(" "):
-            yield Entry(section, *text.split(maxsplit=1))
-        else:
-            section = text
-
-
-COMMANDS = tuple(_entries(_LISTED))
 
 
 class SluiceGroup(click.Group):
@@ -102,6 +41,14 @@ class SluiceGroup(click.Group):
         taken = {option for parameter in command.params for option in parameter.opts}
         command.params.extend(option for option in common_options() if not taken & set(option.opts))
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that was typed. Raises ``UsageError`` naming the one that was probably meant."""
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            raise click.UsageError(no_such_command(args[0]), ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the sections of ``--help``."""
@@ -133,6 +80,23 @@ def common_options() -> list[click.Option]:
     ]
 
 
+def _version_option() -> click.Option:
+    return click.Option(
+        ["--version"],
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        help="Show the version.",
+        callback=_say_version,
+    )
+
+
+def _say_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value:
+        click.echo(f"sluice {__version__}")
+        ctx.exit()
+
+
 def _use_config(ctx: click.Context, _parameter: click.Parameter, value: Path | None) -> None:
     if value is None or ctx.resilient_parsing:
         return
@@ -142,10 +106,10 @@ def _use_config(ctx: click.Context, _parameter: click.Parameter, value: Path | N
 
 sluice = SluiceGroup(
     name="sluice",
-    help="Kafka topics into Apache Iceberg tables, exactly once, run by Dagster.",
-    params=list(common_options()),
+    help=SUMMARY,
+    params=[*common_options(), _version_option()],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="New here: ./sluice demo. Your own broker: ./sluice init, then validate, check, preview and up.",
+    epilog=NEXT,
 )
 
 

@@ -26,7 +26,11 @@ def command(pipeline: str | None) -> int:
         check_pipeline(checklist, config, one, shared)
     for problem in config.problems:
         output.say(f"left out: {problem}")
-    failed = checklist.failed
-    done = output.count(checklist.done, "check")
-    output.say(f"{done}, {failed} failed" if failed else f"{done}, all well")
+    failed, skipped = checklist.failed, checklist.skipped
+    outcome = f"{failed} failed" if failed else "all well"
+    output.say(
+        ", ".join(
+            [output.count(checklist.done, "check"), outcome, *([f"{skipped} skipped"] if skipped else [])]
+        )
+    )
     return 1 if failed or config.problems else 0

@@ -44,6 +44,7 @@ class Checklist:
     def __init__(self) -> None:
         self.done = 0
         self.failed = 0
+        self.skipped = 0
 
     def run(self, name: str, step: Callable[[], tuple[Found, str]]) -> Found | None:
         """Run one step, which gives what it found and the detail to print; None when it failed."""
@@ -63,8 +64,7 @@ class Checklist:
 
     def skip(self, name: str, needs: str) -> None:
         """Say that a step could not be tried."""
-        self.done += 1
-        self.failed += 1
+        self.skipped += 1
         output.say(f"skip  {name:<28} {'':>9}  needs {needs}")
 
 
@@ -75,6 +75,11 @@ class Shared:
     kafka: dict[str, str] | None
     catalog: Catalog | None
     storage: dict[str, str] | None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it was reached."""
+        return self.kafka is not None and self.catalog is not None
 
 
 def check_shared(checklist: Checklist, config: SluiceConfig) -> Shared:
@@ -107,7 +112,11 @@ def check_pipeline(
         location = _storage_location(config, catalog, table)
     properties = {**(storage or {}), **(table.io.properties if table else {})}
     checklist.run(f"{name}: storage", lambda: _storage(location, properties))
-    session = checklist.run(f"{name}: Spark", lambda: _spark(config, pipeline))
+    session = None
+    if shared.is_whole or not _is_started_here(config, pipeline):
+        session = checklist.run(f"{name}: Spark", lambda: _spark(config, pipeline))
+    else:
+        checklist.skip(f"{name}: Spark", "broker and catalog first: it would have to be started")
     if session is None or kafka is None:
         checklist.skip(f"{name}: a task's reach", "Spark and the broker")
     else:
@@ -199,6 +208,11 @@ def _storage_location(config: SluiceConfig, catalog: Catalog, table: Table | Non
 def _storage(location: str, properties: dict[str, str]) -> tuple[dict[str, str], str]:
     try_storage(location, properties)
     return properties, f"put, get, list, delete in {location}"
+
+
+def _is_started_here(config: SluiceConfig, pipeline: PipelineConfig) -> bool:
+    """True if Spark would be a process of this command, which takes long to start."""
+    return not config.spark.remote and PipelineSpark(config, pipeline.name, "check").remote is None
 
 
 def _spark(config: SluiceConfig, pipeline: PipelineConfig) -> tuple[SparkSession, str]:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import click
 
-from cli.app import COMMANDS, Entry, common_options, sluice
+from cli.app import common_options, sluice
+from cli.listing import COMMANDS, Entry
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "COMMANDS.md"
 PROGRAM = "./sluice"

@@ -122,4 +122,9 @@ def _syntax_problem(file: str, error: yaml.YAMLError) -> ConfigProblem:
     mark = error.problem_mark or error.context_mark
     problem = _QUOTED.sub("…", error.problem or "is not YAML")
     hint = "Quote values that begin with a special character such as * & ! % @ or hold ': ' or ' #'."
+    if "\\t" in (error.problem or ""):
+        problem, hint = (
+            "a tab cannot indent",
+            "Indent with spaces; the number is yours, the same for all of a level.",
+        )
     return ConfigProblem(file, mark.line + 1 if mark else None, "", problem, hint)

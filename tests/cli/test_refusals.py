@@ -50,7 +50,7 @@ def test_status_without_up_says_stopped_and_what_to_type(sluice: Sluice) -> None
 
 
 def test_a_broker_that_does_not_answer_is_named(sluice: Sluice, tmp_path: Path) -> None:
-    """`check` and `drain` name the address that does not answer, and `check` goes on."""
+    """`check` and `drain` name the address that does not answer; `check` goes on without starting Spark."""
     servers = f"127.0.0.1:{free_ports(1)[0]}"
     own = configuration(tmp_path, servers)
     drained = sluice("drain", "orders", "--config", own)
@@ -61,6 +61,8 @@ def test_a_broker_that_does_not_answer_is_named(sluice: Sluice, tmp_path: Path) 
     assert "FAIL  broker" in checked.stdout
     assert "ok    catalog" in checked.stdout
     assert "skip  orders: topic" in checked.stdout
+    assert "skip  orders: Spark" in checked.stdout
+    assert checked.stdout.endswith("5 checks, 1 failed, 3 skipped\n")
 
 
 @pytest.mark.kafka

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,9 @@ from bootstrap.child_environment import child_environment
 from bootstrap.index_settings import parse_pip_settings, uv_variables
 from bootstrap.install import ensure_installed, is_installed
 from bootstrap.places import LOCKS, ROOT, Places, lock_key, lock_path
+from bootstrap.without_setup import answer
+from cli.listing import COMMANDS
+from spark_jobs import __version__
 
 NAMED = re.compile(r"^([a-z0-9-]+)==(\S+)", re.MULTILINE)
 
@@ -137,3 +143,31 @@ def test_a_browser_that_cannot_be_had_is_said_how_to_get(
     said = capsys.readouterr().err
     assert "no apt-get" in said
     assert "apt-get install --no-install-recommends chromium" in said
+
+
+def test_help_version_and_typos_need_no_set_up(tmp_path: Path) -> None:
+    """In a new clone they are answered at once, by the launcher's own Python; nothing is made or fetched."""
+    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def said(*arguments: str) -> tuple[int, str]:
+        command = [sys.executable, "-S", str(ROOT / "sluice"), *arguments]
+        outcome = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        return outcome.returncode, outcome.stdout + outcome.stderr
+
+    assert all(said(*arguments)[0] == 0 for arguments in [(), ("--help",), ("drain", "-h")])
+    assert said("--version") == (0, f"sluice {__version__}\n")
+    code, text = said("drian", "--help")
+    assert (code, "Did you mean drain?" in text) == (2, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_each_command_is_explained_without_set_up() -> None:
+    """The listing names every command, and each one's own help is there with its options."""
+    listing = answer([])
+    assert listing is not None
+    for entry in COMMANDS:
+        said = answer([entry.name, "--help"])
+        assert f"{entry.name} " in listing.text
+        assert said is not None
+        assert said.text.startswith(f"./sluice {entry.name}")
+    assert answer(["drain", "orders"]) is None

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from cli.app import COMMANDS
+from cli.listing import COMMANDS
 from cli.pages import commands as command_docs
 from cli.pages import metrics as metric_docs
 from spark_jobs.monitoring.metric_families import FAMILIES

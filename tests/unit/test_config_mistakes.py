@@ -69,6 +69,7 @@ def pipeline(lines):
         (HEAD + "defaults:\n  topic: a\n", 3, "defaults.topic", "not a key"),
         (HEAD + "defaults:\n  freshness: 1 minute\n", 3, "defaults.freshness", "not a duration"),
         (HEAD + "defaults:\n  freshness_seconds: 60s\n", 3, "defaults.freshness_seconds", "mean freshness?"),
+        ("version: 1\nkafka:\n\tbootstrap.servers: b:1\n", 3, "", "a tab cannot indent"),
         (HEAD + "pipelines:\n  2a: {topic: a, table: l.a}\n", 3, "pipelines.2a", "not a pipeline name"),
         (HEAD + "pipelines:\n  a: {table: l.a}\n", 3, "pipelines.a", "names no topic"),
         (HEAD + "pipelines:\n  a:\n    topics: [a]\n    table: l.a\n", 5, "pipelines.a.table", "{topic}"),

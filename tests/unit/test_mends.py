@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, get_args
 import click
 import pytest
 
-from cli.app import COMMANDS, sluice
+from cli.app import sluice
+from cli.listing import COMMANDS
 from cli.pages.errors import PAGE, ROOMS, ROOT
 from spark_jobs.protocol import mends
 

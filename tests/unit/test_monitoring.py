@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.app import COMMANDS
+from cli.listing import COMMANDS
 from spark_jobs.checks.check import Severity
 from spark_jobs.checks.registry import CHECKS
 from spark_jobs.monitoring.metric_families import COUNTER, FAMILIES, HISTOGRAM

@@ -1,0 +1,49 @@
+"""What can be said before anything is installed: the version, ``--help``, that no command has that name."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import NamedTuple
+
+from bootstrap.places import ROOT
+from cli.listing import COMMANDS, NEXT, SUMMARY, no_such_command
+from spark_jobs import __version__
+
+PAGE = ROOT / "docs" / "COMMANDS.md"
+
+
+class Said(NamedTuple):
+    """An answer and its exit code."""
+
+    text: str
+    exit_code: int = 0
+
+
+def answer(arguments: list[str]) -> Said | None:
+    """Return what the command line says by itself; None for one that needs the environment.
+
+    In other words than the environment's own ``--help`` where that is laid out for a terminal's width.
+    """
+    name = next((argument for argument in arguments if not argument.startswith("-")), None)
+    is_help = not arguments or bool({"-h", "--help"} & set(arguments))
+    if name is None:
+        return (
+            Said(f"sluice {__version__}") if "--version" in arguments else Said(_help()) if is_help else None
+        )
+    if name == arguments[0] and name not in {entry.name for entry in COMMANDS}:
+        return Said(f"{no_such_command(name)} ./sluice --help lists them.", 2)
+    return Said(_help_of(name)) if is_help and name == arguments[0] else None
+
+
+def _help() -> str:
+    width = max(len(entry.name) for entry in COMMANDS)
+    parts = ["Usage: ./sluice [OPTIONS] COMMAND [ARGS]...", SUMMARY]
+    for section, entries in groupby(COMMANDS, lambda entry: entry.section):
+        parts.append("\n".join([f"{section}:", *(f"  {e.name:<{width}}  {e.line}" for e in entries)]))
+    return "\n\n".join([*parts, NEXT])
+
+
+def _help_of(command: str) -> str:
+    """Return the command's part of the page that is made from every command's ``--help``."""
+    _, _, rest = PAGE.read_text(encoding="utf-8").partition(f"\n### {command}\n")
+    return rest.partition("\n## ")[0].partition("\n### ")[0].strip().replace("```\n", "").replace("\n```", "")
