@@ -17,6 +17,7 @@ from bench.kafka_connect import measure_kafka_connect
 from bench.lab import open_lab
 from bench.many_commits import measure_many_commits
 from bench.memory import measure_memory
+from bench.partitions import measure_partitions
 from bench.pipelines import measure_pipelines
 from bench.report import (
     Row,
@@ -26,6 +27,7 @@ from bench.report import (
     machine,
     many_commits_rows,
     memory_rows,
+    partitions_rows,
     pipelines_rows,
     print_json,
     print_table,
@@ -66,6 +68,13 @@ PARTS = {
         measure_splits,
         splits_rows,
         full=(600_000,),
+        quick=(100_000,),
+    ),
+    "partitions": Part(
+        "a topic of 512 partitions beside one of 4, a long backlog and a small batch",
+        measure_partitions,
+        partitions_rows,
+        full=(1_000_000,),
         quick=(100_000,),
     ),
     "shapes": Part(

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 from confluent_kafka import Producer
@@ -92,35 +93,54 @@ class Shape:
 ORDERS = Shape("orders", JSON_SCHEMA, order_values)
 
 
-def generate(bootstrap_servers: str, topic: str, records: int, shape: Shape = ORDERS) -> None:
-    """Make a topic of ``PARTITIONS`` partitions, lz4, and fill it evenly."""
-    KafkaBroker(bootstrap_servers).create_topic(topic, PARTITIONS)
-    fill(bootstrap_servers, topic, 0, records, shape)
+def generate(
+    bootstrap_servers: str, topic: str, records: int, shape: Shape = ORDERS, *, partitions: int = PARTITIONS
+) -> None:
+    """Make a topic of so many partitions, lz4, and fill it evenly."""
+    KafkaBroker(bootstrap_servers).create_topic(topic, partitions)
+    fill(bootstrap_servers, topic, 0, records, shape, partitions=partitions)
 
 
 def fill(
-    bootstrap_servers: str, topic: str, first: int, records: int, shape: Shape = ORDERS
+    bootstrap_servers: str,
+    topic: str,
+    first: int,
+    records: int,
+    shape: Shape = ORDERS,
+    *,
+    partitions: int = PARTITIONS,
 ) -> GenerateResult:
     """Append records numbered from ``first``, evenly over the partitions; many by several processes."""
-    parts = [(bootstrap_servers, topic, *part) for part in _parts(first, records)]
+    parts = _parts(first, records, partitions)
     began = time.monotonic()
     if records < _FEW_RECORDS:
-        for part in parts:
-            fill_partition(*part, shape=shape)
+        _append(bootstrap_servers, topic, parts, shape)
     else:
         spawn = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(PRODUCERS, mp_context=spawn) as pool:
-            for done in [pool.submit(fill_partition, *part, shape=shape) for part in parts]:
+            shares = [parts[number::PRODUCERS] for number in range(PRODUCERS)]
+            for done in [pool.submit(_append, bootstrap_servers, topic, share, shape) for share in shares]:
                 done.result()
     seconds = time.monotonic() - began
     sample = shape.values(first, min(records, 10_000))
     return GenerateResult(sum(map(len, sample)) / len(sample), records / seconds)
 
 
-def fill_partition(
-    bootstrap_servers: str, topic: str, partition: int, first: int, count: int, *, shape: Shape = ORDERS
-) -> None:
-    """Append ``count`` records to one partition and wait until the broker has them all."""
+def fill_partition(bootstrap_servers: str, topic: str, partition: int, first: int, count: int) -> None:
+    """Append ``count`` orders to one partition."""
+    _append(bootstrap_servers, topic, [_Part(partition, first, count)], ORDERS)
+
+
+class _Part(NamedTuple):
+    """Records numbered from ``first`` for one partition."""
+
+    partition: int
+    first: int
+    records: int
+
+
+def _append(bootstrap_servers: str, topic: str, parts: Sequence[_Part], shape: Shape) -> None:
+    """Append them in the order of their numbers and wait until the broker has them all."""
     failures: list[str] = []
     producer = Producer(
         {
@@ -135,25 +155,27 @@ def fill_partition(
             "on_delivery": lambda error, _message: failures.append(str(error)),
         }
     )
-    for start, number in _slices(first, count):
-        while len(producer) > _MOST_IN_FLIGHT:
-            producer.poll(0.01)
-        messages = [
-            {"key": key, "value": value}
-            for key, value in zip(order_keys(start, number), shape.values(start, number), strict=True)
-        ]
-        if producer.produce_batch(topic, messages, partition) != number:
-            failures.append("librdkafka's queue is full")
+    for part in parts:
+        for start, number in _slices(part.first, part.records):
+            while len(producer) > _MOST_IN_FLIGHT:
+                producer.poll(0.01)
+            messages = [
+                {"key": key, "value": value}
+                for key, value in zip(order_keys(start, number), shape.values(start, number), strict=True)
+            ]
+            if producer.produce_batch(topic, messages, part.partition) != number:
+                failures.append("librdkafka's queue is full")
     left = producer.flush(_TIMEOUT_SECONDS)
     producer.close()
     if left or failures:
         raise RuntimeError(f"{left} records were not acknowledged; {failures[:1]}")
 
 
-def _parts(first: int, records: int) -> Sequence[tuple[int, int, int]]:
-    """Partition, first number and count: every number once."""
-    edges = [first + records * partition // PARTITIONS for partition in range(PARTITIONS + 1)]
-    return [(p, edges[p], edges[p + 1] - edges[p]) for p in range(PARTITIONS)]
+def _parts(first: int, records: int, partitions: int) -> Sequence[_Part]:
+    """Every number once; partitions that get none are left out."""
+    edges = [first + records * partition // partitions for partition in range(partitions + 1)]
+    parts = [_Part(p, edges[p], edges[p + 1] - edges[p]) for p in range(partitions)]
+    return [part for part in parts if part.records]
 
 
 def _slices(first: int, count: int) -> Iterator[tuple[int, int]]:

@@ -19,6 +19,7 @@ from bench.kafka_connect import KafkaConnectResult, Sunk, cpu_us_per_row
 from bench.many_commits import GOAL_RATIO as MANY_COMMITS_GOAL_RATIO
 from bench.many_commits import ManyCommitsResult
 from bench.memory import GOAL_GROWTH, MemoryResult
+from bench.partitions import GOAL_CPU_RATIO, GOAL_SMALL_RATIO, SMALL_RECORDS, PartitionsResult
 from bench.pipelines import GOAL_GROWTH as PIPELINES_GOAL_GROWTH
 from bench.pipelines import PipelinesResult
 from bench.small_batches import GOAL_FIRST_SECONDS, GOAL_LATER_SECONDS, SmallBatchesResult
@@ -82,6 +83,24 @@ def splits_rows(result: SplitsResult) -> list[Row]:
         name = f"{result.records:,} records of one partition, {tasks} task{'s'[: tasks > 1]}"
         rows.append((name, f"{speed}; CPU µs a row {_ratio(drained.cpu_us_per_row)}", ""))
     return rows
+
+
+def partitions_rows(result: PartitionsResult) -> list[Row]:
+    """A long backlog and a small batch, of many partitions beside few."""
+    rows: list[Row] = []
+    for width, drained in result.by_width.items():
+        name = f"{result.records:,} records over {width} partitions"
+        rows += [
+            (f"{name}, CPU µs a row", _ratio(drained.cpu_us_per_row), ""),
+            (f"  a batch of {SMALL_RECORDS:,}", f"{drained.small_seconds:.2f} s", ""),
+        ]
+    few, many = result.by_width
+    of = f"{many} partitions / {few}"
+    return [
+        *rows,
+        (f"{of}, CPU a row", _ratio(result.cpu_ratio), f"<= {GOAL_CPU_RATIO}"),
+        (f"{of}, a small batch", f"{result.small_ratio:.2f}", f"<= {GOAL_SMALL_RATIO:g}"),
+    ]
 
 
 def shapes_rows(results: Mapping[str, CatchUpResult]) -> list[Row]:

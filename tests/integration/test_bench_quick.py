@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench import catch_up, cold_start, kafka_connect, memory, splits
+from bench import catch_up, cold_start, kafka_connect, memory, partitions, splits
 from bench.catch_up import measure_catch_up
 from bench.cold_start import STARTS, measure_cold_start
 from bench.kafka_connect import measure_kafka_connect
 from bench.lab import Lab, open_lab
 from bench.many_commits import measure_many_commits
 from bench.memory import MemoryResult, drain_alone
+from bench.partitions import measure_partitions
 from bench.pipelines import GOAL_GROWTH, measure_pipelines
 from bench.report import (
     catch_up_rows,
@@ -23,6 +24,7 @@ from bench.report import (
     kafka_connect_rows,
     many_commits_rows,
     memory_rows,
+    partitions_rows,
     pipelines_rows,
     print_json,
     shapes_rows,
@@ -58,7 +60,7 @@ class SmallLab(Lab):
 @pytest.fixture(autouse=True)
 def warm_drains(monkeypatch: pytest.MonkeyPatch) -> None:
     """Imports are most of what a drain of so few records takes; small batches alone measure them."""
-    for part in (catch_up, cold_start, kafka_connect, memory, splits):
+    for part in (catch_up, cold_start, kafka_connect, memory, partitions, splits):
         monkeypatch.setattr(part, "run_drains", run_warm_drains)
 
 
@@ -88,6 +90,14 @@ def test_bench_splits_cut_one_partition(lab: Lab) -> None:
     }
     assert result.gain(2) > 0
     assert splits_rows(result)
+
+
+def test_bench_partitions_drain_a_narrow_and_a_wide_topic(lab: Lab) -> None:
+    """A topic of few partitions and one of many are drained whole, and a small batch after each."""
+    result = measure_partitions(lab, 2_048, widths=(2, 16), rounds=1)
+    assert {width: one.rows for width, one in result.by_width.items()} == {2: 2_048, 16: 2_048}
+    assert min(result.cpu_ratio, result.small_ratio) > 0
+    assert partitions_rows(result)
 
 
 def test_bench_shapes_read_everything_both_ways(lab: Lab) -> None:
