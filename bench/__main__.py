@@ -13,6 +13,7 @@ import click
 
 from bench.catch_up import measure_catch_up
 from bench.cold_start import measure_cold_start
+from bench.footprint import measure_footprint
 from bench.kafka_connect import measure_kafka_connect
 from bench.lab import open_lab
 from bench.many_commits import measure_many_commits
@@ -23,6 +24,7 @@ from bench.report import (
     Row,
     catch_up_rows,
     cold_start_rows,
+    footprint_rows,
     kafka_connect_rows,
     machine,
     many_commits_rows,
@@ -132,6 +134,13 @@ PARTS = {
         pipelines_rows,
         full=(1_000,),
         quick=(200,),
+    ),
+    "footprint": Part(
+        "memory and CPU of `up` by process, idle and draining; Kafka Connect's worker beside it",
+        measure_footprint,
+        footprint_rows,
+        full=(2_000_000, 1, 10, 100),
+        quick=(200_000, 1, 10),
     ),
 }
 

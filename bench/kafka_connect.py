@@ -29,6 +29,7 @@ from prove.lab.kafka_server import KafkaBroker
 from spark_jobs.commit.birth import TABLE_PROPERTIES
 from spark_jobs.lake.catalog import close_catalog, open_catalog
 from spark_jobs.lake.catalog_names import java_properties
+from spark_jobs.lake.tables import load_table
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -97,7 +98,7 @@ def measure_kafka_connect(
         warm_up = lab.configure(WARM_UP, WARM_UP, spark)
         paths = [lab.configure(f"{TOPIC}-{number}", TOPIC, spark) for number in range(rounds)]
         run_drains(spark, warm_up, *paths)
-        sides = [_Sink(lab, worker, number) for number in range(rounds)]
+        sides = [Sink(lab, worker, number) for number in range(rounds)]
         for side in sides:
             side.prepare(interval_ms)
         fill(lab.bootstrap_servers, TOPIC, FIRST_RECORDS, records)
@@ -116,7 +117,7 @@ def measure_kafka_connect(
 
 
 @dataclass(frozen=True, slots=True)
-class _Sink:
+class Sink:
     """One connector with a table and a control topic of its own."""
 
     lab: Lab
@@ -125,10 +126,12 @@ class _Sink:
 
     @property
     def name(self) -> str:
+        """The connector's name."""
         return f"sink-{self.number}"
 
     @property
     def home(self) -> Path:
+        """The folder of its lake."""
         return self.lab.folder / self.name
 
     @property
@@ -185,13 +188,7 @@ class _Sink:
         """Wait until the table holds so many rows; when each commit was made and what it held then."""
         deadline = time.monotonic() + _TIMEOUT_SECONDS
         while True:
-            with _opened(self.catalog_properties) as catalog:
-                table = catalog.load_table("bench.orders")
-            commits = [
-                (snapshot.timestamp_ms / 1000, int(snapshot.summary["total-records"] or 0))
-                for snapshot in table.metadata.snapshots
-                if snapshot.summary
-            ]
+            commits = commits_of(self.catalog_properties)
             if commits and commits[-1][1] >= rows:
                 break
             if (failure := self.worker.failure(self.name)) is not None:
@@ -202,6 +199,17 @@ class _Sink:
         if commits[-1][1] != rows:
             raise RuntimeError(f"Connect wrote {commits[-1][1]} rows of {rows}")
         return commits
+
+
+def commits_of(catalog_properties: dict[str, str], table: str = "bench.orders") -> list[tuple[float, int]]:
+    """When each of the table's commits was made, and how many rows it held then; none without a table."""
+    with _opened(catalog_properties) as catalog:
+        found = load_table(catalog, table)
+    return [
+        (snapshot.timestamp_ms / 1000, int(snapshot.summary["total-records"] or 0))
+        for snapshot in (found.metadata.snapshots if found is not None else [])
+        if snapshot.summary
+    ]
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from bench.catch_up import GOAL_AUDIT_RATIO, GOAL_CPU_US_PER_ROW, GOAL_RATIO, CatchUpResult
 from bench.cold_start import ColdStartResult
+from bench.footprint import Footprint, FootprintResult, Usage
 from bench.kafka_connect import KafkaConnectResult, Sunk, cpu_us_per_row
 from bench.many_commits import GOAL_RATIO as MANY_COMMITS_GOAL_RATIO
 from bench.many_commits import ManyCommitsResult
@@ -155,6 +156,29 @@ def cold_start_rows(result: ColdStartResult) -> list[Row]:
         if name in result.packages_ms:
             rows += _steps("imports, ms", result.packages_ms[name], 0)
     return rows
+
+
+def footprint_rows(result: FootprintResult) -> list[Row]:
+    """Memory and processors of ``up`` by number of pipelines, and of Connect's worker."""
+    rows: list[Row] = []
+    for pipelines, footprint in result.up.items():
+        rows += _footprint(f"up, {pipelines} pipeline{'s'[: pipelines > 1]}", footprint)
+    return rows + _footprint("Kafka Connect's worker, one sink", result.connect)
+
+
+def _footprint(name: str, footprint: Footprint) -> list[Row]:
+    return [*_used(f"{name}, idle", footprint.idle), *_used(f"{name}, draining", footprint.draining)]
+
+
+def _used(name: str, usage: Usage) -> list[Row]:
+    kinds = sorted(usage.bytes_by_kind, key=lambda kind: -usage.bytes_by_kind[kind])
+    held = " · ".join(f"{kind} {usage.bytes_by_kind[kind] / MIB:,.0f}" for kind in kinds)
+    busy = " · ".join(f"{kind} {cores:.3f}" for kind, cores in usage.cores_by_kind.items() if cores > 0)
+    return [
+        (f"{name}, memory; processors", f"{usage.largest_bytes / MIB:,.0f} MiB; {usage.cores:.2f}", ""),
+        ("  MiB", held, ""),
+        ("  processors", busy, ""),
+    ]
 
 
 def small_batches_rows(result: SmallBatchesResult) -> list[Row]:

@@ -1,0 +1,225 @@
+"""What ``up`` takes beside a broker of the user's own: memory and CPU, process by process, idle and draining.
+
+And what Kafka Connect's worker takes on the same machine, idle and while its sink reads the same records.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bench.connect_worker import open_worker
+from bench.drains import PROJECT
+from bench.kafka_connect import COMMIT_INTERVAL_MS, TOPIC, Sink, commits_of
+from bench.lab import Lab
+from bench.processor_time import tree
+from bench.records import fill, generate
+from prove.lab.kafka_server import KafkaBroker
+from servers.process import free_ports, is_listening
+
+FIRST_RECORDS = 400
+SETTLE_SECONDS = 30.0
+IDLE_SECONDS = 60.0
+_SAMPLE_SECONDS = 0.5
+_TIMEOUT_SECONDS = 600.0
+# What a process is, by words of its command line; the first that fits.
+_KINDS = {
+    "org.apache.spark": "Spark's server",
+    "worker_daemon": "Spark's Python workers",
+    "pyspark": "Spark's Python workers",
+    "dagster._daemon": "Dagster's daemon",
+    "servers.webserver": "Dagster's webserver",
+    "dagster api grpc": "Dagster's code server",
+    "multiprocessing": "runs",
+    "monitoring": "metrics",
+    "-m cli up": "up itself",
+}
+_ENDED = "processes that ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Of each kind of process: proportional memory (the largest seen) and mean processors kept busy."""
+
+    seconds: float
+    bytes_by_kind: dict[str, int]
+    cores_by_kind: dict[str, float]
+    largest_bytes: int
+
+    @property
+    def cores(self) -> float:
+        """All of them."""
+        return sum(self.cores_by_kind.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """With nothing to do, and while one topic's backlog is drained."""
+
+    idle: Usage
+    draining: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class FootprintResult:
+    """``up`` by number of pipelines, and Connect's worker with one sink; ``records`` is the backlog."""
+
+    records: int
+    up: dict[int, Footprint]
+    connect: Footprint
+
+
+def measure_footprint(
+    lab: Lab,
+    records: int,
+    *pipelines: int,
+    settle_seconds: float = SETTLE_SECONDS,
+    idle_seconds: float = IDLE_SECONDS,
+) -> FootprintResult:
+    """Run ``up`` with so many pipelines, each with a table, one after the other; then Connect's worker."""
+    watch = Watch(records, settle_seconds, idle_seconds)
+    up = {number: measure_up(lab, watch, number) for number in pipelines}
+    return FootprintResult(records, up, _measure_connect(lab, watch))
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """How long a side is watched, and over what."""
+
+    records: int
+    settle_seconds: float
+    idle_seconds: float
+
+    def both(self, root: int, produce: Callable[[], object], is_drained: Callable[[], bool]) -> Footprint:
+        """Watch the side below ``root`` with nothing to do, then from a backlog until it is drained."""
+        time.sleep(self.settle_seconds)
+        idle_until = time.monotonic() + self.idle_seconds
+        idle = _usage(root, lambda: time.monotonic() >= idle_until)
+        produce()
+        return Footprint(idle, _usage(root, is_drained))
+
+
+def measure_up(lab: Lab, watch: Watch, pipelines: int) -> Footprint:
+    """Run ``up`` with so many pipelines, all caught up, and give the first one a backlog."""
+    home = lab.folder / f"footprint-{pipelines}"
+    names = [f"footprint-{pipelines}-{number}" for number in range(pipelines)]
+    for name in names:
+        generate(lab.bootstrap_servers, name, FIRST_RECORDS)
+    path = _configured(lab, home, names)
+    catalog = _catalog(home)
+    with _up(path) as root:
+        _wait_until(lambda: all(commits_of(catalog, f"bench.{_plain(name)}") for name in names))
+        first = names[0]
+        footprint = watch.both(
+            root,
+            lambda: fill(lab.bootstrap_servers, first, FIRST_RECORDS, watch.records),
+            lambda: commits_of(catalog, f"bench.{_plain(first)}")[-1][1] == FIRST_RECORDS + watch.records,
+        )
+    for name in names:
+        KafkaBroker(lab.bootstrap_servers).delete_topic(name)
+    return footprint
+
+
+def _measure_connect(lab: Lab, watch: Watch) -> Footprint:
+    generate(lab.bootstrap_servers, TOPIC, 4_000)
+    with open_worker(lab) as worker:
+        sink = Sink(lab, worker, 0)
+        sink.prepare(COMMIT_INTERVAL_MS)
+        worker.resume(sink.name)
+        footprint = watch.both(
+            worker.pid,
+            lambda: fill(lab.bootstrap_servers, TOPIC, 4_000, watch.records),
+            lambda: commits_of(sink.catalog_properties)[-1][1] == 4_000 + watch.records,
+        )
+    KafkaBroker(lab.bootstrap_servers).delete_topic(TOPIC)
+    return footprint
+
+
+def _configured(lab: Lab, home: Path, names: list[str]) -> Path:
+    home.mkdir()
+    document: dict[str, Any] = {
+        "version": 1,
+        "kafka": {"bootstrap.servers": lab.bootstrap_servers},
+        "catalog": {"name": "lake", **_catalog(home)},
+        "metrics": {"port": free_ports(1)[0]},
+        "pipelines": {_plain(name): {"topic": name, "table": f"bench.{_plain(name)}"} for name in names},
+    }
+    path = home / "sluice.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def _plain(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def _catalog(home: Path) -> dict[str, str]:
+    return {"type": "sql", "uri": f"sqlite:///{home}/catalog.db", "warehouse": f"file://{home}/lake"}
+
+
+@contextmanager
+def _up(path: Path) -> Iterator[int]:
+    """Run ``./sluice up`` over this configuration; give its process."""
+    port = free_ports(1)[0]
+    environment = os.environ | {"SLUICE_CONFIG": str(path), "SLUICE_HOME": str(path.parent / ".sluice")}
+    command = [sys.executable, "-m", "cli", "up", "--port", str(port)]
+    log = (path.parent / "up.log").open("w")
+    with log, subprocess.Popen(command, cwd=PROJECT, env=environment, stdout=log, stderr=log) as process:
+        try:
+            _wait_until(lambda: is_listening(port))
+            yield process.pid
+        finally:
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(60)
+
+
+def _usage(root: int, is_over: Callable[[], bool]) -> Usage:
+    """Sample the processes until it is over."""
+    began, before = time.monotonic(), _cpu_by_kind(root)
+    largest: Counter[str] = Counter()
+    largest_bytes = 0
+    deadline = began + _TIMEOUT_SECONDS
+    while not is_over():
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"the backlog was not drained in {_TIMEOUT_SECONDS:.0f} s")
+        held: Counter[str] = Counter()
+        for process in tree(root):
+            held[_kind(process.words)] += process.pss_bytes()
+        largest |= held
+        largest_bytes = max(largest_bytes, held.total())
+        time.sleep(_SAMPLE_SECONDS)
+    seconds, after = time.monotonic() - began, _cpu_by_kind(root)
+    cores = {kind: (spent - before.get(kind, 0.0)) / seconds for kind, spent in after.items()}
+    return Usage(seconds, dict(largest), cores, largest_bytes)
+
+
+def _cpu_by_kind(root: int) -> dict[str, float]:
+    """CPU seconds so far; those of processes that have ended, as runs do, are a kind of their own."""
+    spent: defaultdict[str, float] = defaultdict(float)
+    for process in tree(root):
+        spent[_kind(process.words)] += process.cpu_seconds
+        spent[_ENDED] += process.ended_cpu_seconds
+    return spent
+
+
+def _kind(words: str) -> str:
+    return next((kind for sign, kind in _KINDS.items() if sign in words), "others")
+
+
+def _wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"up was not ready in {_TIMEOUT_SECONDS:.0f} s: see its up.log")
+        time.sleep(_SAMPLE_SECONDS)
