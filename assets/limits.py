@@ -6,15 +6,26 @@ courtesy, the commit's compare-and-swap is the guard.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from spark_jobs.config.settings import PipelineConfig
 
-# One process start, about 3 s, is then paid at most every five minutes by a flow that fills batches.
-DRAIN_BUDGET_SECONDS = 300.0
-# The monitor fails a drain after this: the budget, the batch under way when it ends, start and recovery.
+TAG_MAX_RUNTIME = "dagster/max_runtime"
+# The monitor fails a drain after this: the budget, the batch under way when it ends, start and recovery. One
+# process start, about 3 s, is paid at most every five minutes (the budget) by a flow that fills batches.
 DRAIN_MAX_RUNTIME_SECONDS = 900
+DRAIN_RESERVE_SECONDS = 600
+# Nobody asks again between two ticks of a schedule: its drain goes on until it has caught up.
+SCHEDULED_DRAIN_MAX_RUNTIME_SECONDS = 6 * 3600
 OTHER_MAX_RUNTIME_SECONDS = 1800
 # Appending to a table; tidying up after that; judging its suites; judging it, which reads beside all others.
 DRAIN, UPKEEP, QUALITY, CHECKS = POOLS = ("drain", "upkeep", "quality", "checks")
+
+
+def drain_budget_seconds(run_tags: Mapping[str, str]) -> float:
+    """Return for how long a drain begins batches, within what the monitor gives its run."""
+    given = float(run_tags.get(TAG_MAX_RUNTIME, DRAIN_MAX_RUNTIME_SECONDS))
+    return max(0.0, given - DRAIN_RESERVE_SECONDS)
 
 
 def pool_of(pipeline: PipelineConfig, pool: str) -> str:

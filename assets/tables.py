@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dagster import AssetSpec
 
 from assets.keys import GROUP_TABLES, GROUP_TOPICS, table_key, topic_key
-from assets.limits import DRAIN, DRAIN_BUDGET_SECONDS
+from assets.limits import DRAIN, drain_budget_seconds
 from assets.pipeline_asset import pipeline_asset
 from spark_jobs.config.settings import PipelineConfig
 
@@ -53,6 +53,7 @@ def table_asset(pipeline: PipelineConfig) -> AssetsDefinition:
             "topic": pipeline.topic,
             "start": pipeline.start.kind.value,
             "freshness_seconds": pipeline.freshness_seconds,
+            **({"schedule": f"{pipeline.schedule} {pipeline.timezone}"} if pipeline.schedule else {}),
             "max_batch_records": pipeline.max_batch_records,
             "max_batch_bytes": pipeline.max_batch_bytes,
             "partition_by": ", ".join(pipeline.partition_by) or "not partitioned",
@@ -65,7 +66,7 @@ def table_asset(pipeline: PipelineConfig) -> AssetsDefinition:
         result = drain(
             pipeline,
             connections,
-            budget_seconds=DRAIN_BUDGET_SECONDS,
+            budget_seconds=drain_budget_seconds(context.run.tags),
             on_progress=lambda batch: context.log.info(batch_line(batch)),
         )
         return drain_metadata(result)

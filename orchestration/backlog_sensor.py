@@ -2,8 +2,10 @@
 
 import json
 import time
+from collections.abc import Callable, Sequence
 
 from dagster import (
+    DagsterInstance,
     DefaultSensorStatus,
     ResourceParam,
     RunRequest,
@@ -19,6 +21,7 @@ from orchestration.pools import announce_pools
 from orchestration.run_requests import RunHistory
 from orchestration.triggers import Backlog, should_drain, state_key, uncompacted_files
 from resources.sluice import Sluice
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.drain.planning import bytes_per_record
 from spark_jobs.monitoring.survey import Problem, Surveyed
 from spark_jobs.protocol import mends
@@ -40,22 +43,9 @@ SECONDS_BETWEEN_TICKS = 5
 def backlog_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice]) -> SensorResult:
     """One tick. The cursor remembers only which problems and pauses were already logged."""
     announce_pools(context.instance, sluice.config.pipelines)
-    looks = sluice.surveyor.survey()
-    now = time.time()
-    history = RunHistory(context.instance, drain_job.name, now)
-    problems = {look.pipeline.name: look.reason for look in looks if isinstance(look, Problem)}
-    problems |= {look.pipeline.name: why for look in looks if (why := _pause(look)) is not None}
-    requests = []
-    for look in looks:
-        if isinstance(look, Problem) or _pause(look) is not None:
-            continue
-        if (request := _request(look, history, now)) is None:
-            continue
-        # The log is read for a pipeline that would get a run; one more would stop at the same batch.
-        if (held := _held(look, sluice, now)) is not None:
-            problems[look.pipeline.name] = held
-        else:
-            requests.append(request)
+    # A pipeline with a schedule is drained by that alone.
+    looks = [look for look in sluice.surveyor.survey() if look.pipeline.schedule is None]
+    requests, problems = drains(looks, context.instance, sluice, should_drain)
     known = json.loads(context.cursor) if context.cursor else {}
     for pipeline, problem in problems.items():
         if known.get(pipeline) != problem:
@@ -67,6 +57,32 @@ def backlog_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluic
     told = {look.pipeline.name: text for look in looks if (text := _held_back(look)) is not None} | problems
     reasons = "; ".join(f"{pipeline}: {text}" for pipeline, text in told.items())
     return SensorResult(skip_reason=reasons or "No pipeline is due.", cursor=cursor)
+
+
+def drains(
+    looks: Sequence[Surveyed | Problem],
+    instance: DagsterInstance,
+    sluice: Sluice,
+    find_reason: Callable[[Backlog, PipelineConfig], str | None],
+) -> tuple[list[RunRequest], dict[str, str]]:
+    """Return the runs to ask for and, by pipeline, what keeps one from being asked for."""
+    now = time.time()
+    history = RunHistory(instance, drain_job.name, now)
+    problems = {look.pipeline.name: look.reason for look in looks if isinstance(look, Problem)}
+    problems |= {look.pipeline.name: why for look in looks if (why := _pause(look)) is not None}
+    requests = []
+    for look in looks:
+        if isinstance(look, Problem) or _pause(look) is not None:
+            continue
+        reason = find_reason(backlog_of(look, now), look.pipeline)
+        if reason is None or (request := _request(look, history, reason)) is None:
+            continue
+        # The log is read for a pipeline that would get a run; one more would stop at the same batch.
+        if (held := _held(look, sluice, now)) is not None:
+            problems[look.pipeline.name] = held
+        else:
+            requests.append(request)
+    return requests, problems
 
 
 def backlog_of(look: Surveyed, now: float) -> Backlog:
@@ -99,10 +115,9 @@ def _held_back(look: Surveyed | Problem) -> str | None:
     return held_back(undecided) if undecided else None
 
 
-def _request(look: Surveyed, history: RunHistory, now: float) -> RunRequest | None:
+def _request(look: Surveyed, history: RunHistory, reason: str) -> RunRequest | None:
     key = table_key(look.pipeline)
-    reason = should_drain(backlog_of(look, now), look.pipeline)
-    if reason is None or history.is_under_way(key):
+    if history.is_under_way(key):
         return None
     progress = look.table.progress if look.table else None
     state = [look.table.uuid, progress.generation, progress.next_offsets] if look.table and progress else None

@@ -12,6 +12,7 @@ from assets.tables import table_asset, topic_assets
 from assets.upkeep import upkeep_assets
 from orchestration.backlog_sensor import backlog_sensor
 from orchestration.checks_schedule import checks_schedule
+from orchestration.clock_schedules import clock_schedules
 from orchestration.event_log_upkeep import event_log_upkeep_job, event_log_upkeep_schedule
 from orchestration.jobs import drain_job, judging_job, upkeep_job
 from orchestration.quality_sensor import quality_sensor
@@ -45,7 +46,11 @@ def build_definitions(config: SluiceConfig) -> Definitions:
             *([backlog_sensor, upkeep_sensor, windows_sensor] if pipelines else []),
             *([quality_sensor] if suites else []),
         ],
-        schedules=[event_log_upkeep_schedule, *([checks_schedule] if checks else [])],
+        schedules=[
+            event_log_upkeep_schedule,
+            *([checks_schedule] if checks else []),
+            *clock_schedules(pipelines),
+        ],
         resources={"sluice": Sluice(config), "spark": SparkSessions(config)},
         executor=in_process_executor,
     )

@@ -12,7 +12,13 @@ from dagster import AssetSelection, define_asset_job
 
 from assets.failures import NO_RETRY_TAGS
 from assets.keys import GROUP_TABLES, GROUP_UPKEEP
-from assets.limits import CHECKS, DRAIN_MAX_RUNTIME_SECONDS, OTHER_MAX_RUNTIME_SECONDS, QUALITY
+from assets.limits import (
+    CHECKS,
+    DRAIN_MAX_RUNTIME_SECONDS,
+    OTHER_MAX_RUNTIME_SECONDS,
+    QUALITY,
+    TAG_MAX_RUNTIME,
+)
 
 if TYPE_CHECKING:
     from dagster import AssetChecksDefinition
@@ -26,7 +32,7 @@ _JUDGED = {
 
 def run_tags(max_runtime_seconds: int) -> dict[str, str]:
     """Return the tags of a run that the monitor fails after so long and that no Dagster mechanism retries."""
-    return {"dagster/max_runtime": str(max_runtime_seconds), **NO_RETRY_TAGS}
+    return {TAG_MAX_RUNTIME: str(max_runtime_seconds), **NO_RETRY_TAGS}
 
 
 drain_job = define_asset_job(

@@ -46,6 +46,13 @@ def should_drain(backlog: Backlog, pipeline: PipelineConfig) -> str | None:
     return _with_table(backlog, backlog.seconds_since_commit, pipeline) if backlog.records else None
 
 
+def should_drain_now(backlog: Backlog, pipeline: PipelineConfig) -> str | None:
+    """Return why a run is due at the schedule's tick, or None: whatever waits is drained."""
+    if backlog.disagreement or backlog.seconds_since_commit is None or not backlog.records:
+        return should_drain(backlog, pipeline)
+    return f"{backlog.records:,} records wait at a tick of {pipeline.schedule}"
+
+
 def _without_table(backlog: Backlog, pipeline: PipelineConfig) -> str | None:
     if pipeline.start.kind is StartKind.LATEST:
         return "the table does not exist and starts at what is the topic's end now"

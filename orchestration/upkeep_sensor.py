@@ -58,7 +58,7 @@ def upkeep_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice
         for request in (
             *_settle(state, drains, now),
             *_fold(state, upkeeps, now),
-            *_tidy(state, upkeeps, _seconds_since(context.instance, state, since, now), now),
+            *_tidy(state, upkeeps, since, context.instance, now),
         )
     ]
     cursor = json.dumps(known | since, sort_keys=True)
@@ -93,17 +93,34 @@ def _fold(state: UpkeepState, history: RunHistory, now: float) -> Iterator[RunRe
 
 
 def _tidy(
-    state: UpkeepState, history: RunHistory, seconds_since: Mapping[str, float], now: float
+    state: UpkeepState,
+    history: RunHistory,
+    since: Mapping[str, float],
+    instance: DagsterInstance,
+    now: float,
 ) -> Iterator[RunRequest]:
-    """What is due; the kind alone is what a request starts from.
+    """With a schedule of its own a pipeline is tidied up by that alone."""
+    if state.pipeline.upkeep.schedule is None:
+        yield from tidying(state, history, since, instance, now)
+
+
+def tidying(
+    state: UpkeepState,
+    history: RunHistory,
+    watched_since: Mapping[str, float],
+    instance: DagsterInstance,
+    now: float,
+) -> Iterator[RunRequest]:
+    """Give requests for what is due; the kind alone is what a request starts from.
 
     Drains move the table all the time: upkeep that fails, or that has just run, waits up to five minutes.
+    ``watched_since`` is, by pipeline, before when nothing that goes by the clock was due.
     """
     due = due_upkeep(
         state.figures,
         state.pipeline.upkeep,
         now_ms=int(now * 1000),
-        seconds_since=seconds_since,
+        seconds_since=_seconds_since(instance, state, watched_since, now),
     )
     for upkeep in due:
         key = upkeep_key(state.pipeline, upkeep.kind.name)
@@ -120,12 +137,12 @@ def _request(
 
 
 def _seconds_since(
-    instance: DagsterInstance, state: UpkeepState, since: dict[str, float], now: float
+    instance: DagsterInstance, state: UpkeepState, since: Mapping[str, float], now: float
 ) -> dict[str, float]:
     """Return by name since when each kind that goes by the clock was last done, or first looked at."""
     ages = {}
     for kind in KINDS:
         if kind.goes_by_clock:
             last = instance.get_latest_materialization_event(upkeep_key(state.pipeline, kind.name))
-            ages[kind.name] = now - max(since[state.pipeline.name], last.timestamp if last else 0.0)
+            ages[kind.name] = now - max(since.get(state.pipeline.name, 0.0), last.timestamp if last else 0.0)
     return ages

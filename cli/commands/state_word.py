@@ -37,8 +37,9 @@ class PipelineFacts:
     """What was seen of one pipeline. Times are milliseconds since the epoch.
 
     ``lag`` is None when the broker was not asked or did not answer; ``undecided`` offsets beyond it are held
-    back by an open transaction; ``committed_at_ms`` is None while there
-    is no table. ``error`` is what a drain would meet now, ``held`` the batch at which it would stop.
+    back by an open transaction; ``waiting_since_ms`` is of the first record of the lag, None when it was not
+    asked for; ``committed_at_ms`` is None while there is no table. ``error`` is what a drain would meet now,
+    ``held`` the batch at which it would stop.
     ``is_running`` is False only when Sluice's own embedded parts are meant and are not up;
     ``running_since_ms`` is None when it runs elsewhere, if at all.
     """
@@ -49,10 +50,16 @@ class PipelineFacts:
     running_since_ms: int | None = None
     lag: int | None = None
     undecided: int = 0
+    waiting_since_ms: int | None = None
     committed_at_ms: int | None = None
     error: SluiceError | None = None
     held: HeldBatch | None = None
     paused: Pause | None = None
+
+    @property
+    def next_drain_ms(self) -> int | None:
+        """Return when the schedule's next tick is, None without a schedule."""
+        return self.pipeline.due_ms(self.now_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +82,9 @@ def judge(facts: PipelineFacts) -> PipelineState:
     name = facts.pipeline.name
     # A pause while nothing ran is nobody's fault.
     since_ms = max(facts.committed_at_ms or 0, facts.running_since_ms or 0) or facts.now_ms
-    quiet_seconds = (facts.now_ms - since_ms) / 1000
+    # What a schedule leaves for its next tick is not late yet.
+    due_ms = facts.pipeline.due_ms(max(since_ms, facts.waiting_since_ms or 0))
+    quiet_seconds = (facts.now_ms - (since_ms if due_ms is None else due_ms)) / 1000
     if facts.lag and quiet_seconds > stalled_after_seconds(facts.pipeline.freshness_seconds):
         reason = f"records wait and nothing was committed for {quiet_seconds / 60:.0f} min"
         return PipelineState(StateWord.STALLED, since_ms, reason, mends.command("drain", name))

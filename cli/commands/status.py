@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from dataclasses import replace
 
 import click
@@ -13,6 +14,7 @@ from cli.stand.run_record import read_up
 from spark_jobs.config.file import load_config
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.broker_topics import refresh_topics
+from spark_jobs.monitoring.checkup import waits_since_ms
 from spark_jobs.monitoring.survey import Surveyed, Surveyor
 from spark_jobs.protocol.errors import SluiceError
 
@@ -25,7 +27,7 @@ def command(as_json: bool) -> int:
     \b
     new        no table yet; the first batch makes it
     caught-up  the table holds everything its topic holds
-    behind     records wait and batches are being committed
+    behind     records wait and batches are being committed, or the schedule's next drain takes them
     paused     an operator stopped its drains and said why
     held       a batch failed a quality gate, later ones wait      needs a person
     stalled    records wait and nothing was committed for long     needs a person
@@ -64,7 +66,7 @@ def _facts(config: SluiceConfig) -> list[PipelineFacts]:
             error=refusal,
         )
         if isinstance(seen, Surveyed):
-            unknown = _with_held(_with_lag(unknown, seen), seen, surveyor)
+            unknown = _with_held(_with_lag(unknown, seen, surveyor), seen, surveyor)
         facts.append(unknown)
     return facts
 
@@ -78,12 +80,17 @@ def _with_topics_of_today(config: SluiceConfig) -> SluiceConfig:
         return config
 
 
-def _with_lag(facts: PipelineFacts, seen: Surveyed) -> PipelineFacts:
-    """Return the facts with what waits; offsets that a drain would refuse say nothing of it."""
+def _with_lag(facts: PipelineFacts, seen: Surveyed, surveyor: Surveyor) -> PipelineFacts:
+    """Return the facts with what waits; offsets that a drain would refuse say nothing of it.
+
+    Since when is read from the topic, and asked only where a schedule makes it matter.
+    """
     progress = seen.table.progress if seen.table is not None else None
     lag = seen.source.lag(progress.next_offsets if progress else {}) if facts.error is None else None
     undecided = sum(seen.source.undecided.values())
-    return replace(facts, lag=lag, undecided=undecided, paused=progress.paused if progress else None)
+    since_ms = waits_since_ms(surveyor, seen) if lag and facts.pipeline.schedule else None
+    paused = progress.paused if progress else None
+    return replace(facts, lag=lag, undecided=undecided, waiting_since_ms=since_ms, paused=paused)
 
 
 def _with_held(facts: PipelineFacts, seen: Surveyed, surveyor: Surveyor) -> PipelineFacts:
@@ -107,6 +114,7 @@ def _to_json(facts: PipelineFacts, state: PipelineState) -> dict[str, object]:
         "undecided": facts.undecided,
         "last_commit": _iso(facts.committed_at_ms),
         "since": _iso(state.since_ms),
+        "next_drain": _iso(facts.next_drain_ms),
         "reason": state.reason,
         "type": state.next_step,
         "needs_person": state.word.needs_person,
@@ -132,6 +140,12 @@ def _print(seen: list[tuple[PipelineFacts, PipelineState]]) -> None:
     for facts, state in seen:
         if state.reason:
             output.say(f"{facts.pipeline.name}: {state.reason}")
+    due: dict[int, list[str]] = defaultdict(list)
+    for facts, _ in seen:
+        if (at_ms := facts.next_drain_ms) is not None:
+            due[at_ms].append(facts.pipeline.name)
+    for at_ms, names in sorted(due.items()):
+        output.say(f"next drain by schedule at {_iso(at_ms)}: {', '.join(names)}")
     if not seen:
         output.say("no pipelines are configured: ./sluice init writes a configuration")
 

@@ -94,7 +94,7 @@ def _row(pipeline: PipelineConfig) -> tuple[str, ...]:
         pipeline.topic,
         pipeline.table,
         str(pipeline.start.kind),
-        format_duration(pipeline.freshness_seconds),
+        pipeline.schedule or format_duration(pipeline.freshness_seconds),
         f"{pipeline.max_batch_records:,} records, {format_size(pipeline.max_batch_bytes)}",
         ", ".join(pipeline.partition_by) or "-",
     )

@@ -16,6 +16,8 @@ LATELY_SECONDS = DAY_SECONDS
 # A run's start and one retry fit in, whatever the freshness.
 STALLED_AFTER_FRESHNESS = 5
 STALLED_AFTER_SECONDS = 300
+# What a schedule leaves for later may be a day's records.
+SCHEDULED_DRAIN_SECONDS = 3600.0
 
 
 class Severity(StrEnum):
@@ -39,6 +41,7 @@ class Case:
     """What a judge decides: the facts, and what the pipeline's configuration says of them.
 
     ``limit`` is the configured one, in seconds, records or as a share; None leaves it to the check.
+    ``due_ms`` is when a schedule's drain should take what waits since a moment, None without a schedule.
     """
 
     facts: HealthFacts
@@ -48,6 +51,7 @@ class Case:
     max_batch_records: int
     dead_letters_stop_above: float | None
     limit: float | None
+    due_ms: Callable[[int], int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,12 @@ class Check:
 def stalled_after_seconds(freshness_seconds: int) -> float:
     """Return for how long nothing may be committed while records wait."""
     return float(max(STALLED_AFTER_SECONDS, STALLED_AFTER_FRESHNESS * freshness_seconds))
+
+
+def seconds_late(case: Case, since_ms: int) -> float:
+    """Return for how long what waits since then is late: at once, by a schedule from its next tick on."""
+    due_ms = case.due_ms(max(since_ms, case.facts.waiting_since_ms or 0))
+    return max(0.0, (case.facts.now_ms - (since_ms if due_ms is None else due_ms)) / 1000)
 
 
 def drain_or_resume(case: Case) -> str:

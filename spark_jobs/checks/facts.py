@@ -84,7 +84,8 @@ class TableFacts:
 class HealthFacts:
     """One look at a pipeline. ``table`` is None while it does not exist.
 
-    ``lag`` is waiting offsets by partition. ``headroom_ms`` is None when nothing waits that Kafka would
+    ``lag`` is waiting offsets by partition; the first of them is of ``waiting_since_ms`` (None when its time
+    was not asked for: only schedules go by it). ``headroom_ms`` is None when nothing waits that Kafka would
     delete; ``retention_ms`` None when the topic keeps records for ever; without the right to read the topic's
     settings ``is_retention_known`` is False. ``undecided`` offsets are held back by an open transaction, the
     first since ``undecided_since_ms`` (None when its time could not be read). ``error`` is what a drain would
@@ -95,6 +96,7 @@ class HealthFacts:
     now_ms: int
     is_known: bool = True
     lag: dict[int, int] = field(default_factory=dict)
+    waiting_since_ms: int | None = None
     table: TableFacts | None = None
     headroom_ms: int | None = None
     retention_ms: int | None = None
@@ -119,3 +121,11 @@ class HealthFacts:
             known = (ms for ms in (self.undecided_since_ms, self.table.valid_through_ms) if ms is not None)
             return max(known, default=None)
         return self.table.valid_through_ms if self.waiting else self.now_ms
+
+    @property
+    def drained_through_ms(self) -> int:
+        """Return the same; until a commit has reached an end, the table's age is the best bound there is."""
+        if self.table is None:
+            return self.now_ms
+        through_ms = self.valid_through_ms
+        return self.table.committed_at_ms if through_ms is None else through_ms

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from spark_jobs.config.clock import next_tick_ms
 from spark_jobs.config.frozen import Frozen, key
 from spark_jobs.config.new_fields import Growth, NewFields
 from spark_jobs.config.problems import ConfigProblem
@@ -24,6 +25,7 @@ from spark_jobs.config.values import (
     Columns,
     ConnectUrl,
     Count,
+    Cron,
     Duration,
     OneOrMany,
     OrphanAge,
@@ -34,6 +36,7 @@ from spark_jobs.config.values import (
     SecretProperties,
     Share,
     Size,
+    TimeZone,
     Webhook,
     choice,
 )
@@ -97,6 +100,12 @@ class SparkSettings(_WithSecrets):
 class UpkeepSettings(Frozen):
     """When a table is tidied up by itself; `./sluice upkeep` does it at any time."""
 
+    schedule: Cron = key(
+        None,
+        "Cron, in the pipeline's `timezone`: what is due is done at these times only. `off` takes back what"
+        " `defaults` say.",
+        shown="as soon as it is due",
+    )
     compact_above: Count = key("20", "Compact when there are this many small data files.")
     keep_snapshots: Count = key(
         "100", "Snapshots beyond the newest so many expire; each costs time at every commit."
@@ -181,6 +190,13 @@ class PipelineSettings(Frozen):
     freshness_seconds: Duration = key(
         "1m", "How old the last commit may get while records wait: then a run starts.", alias="freshness"
     )
+    schedule: Cron = key(
+        None,
+        "Cron, e.g. `0 2 * * *`: drains at these times only, each until it has caught up; `freshness` then"
+        " starts none. `off` takes back what `defaults` say.",
+        shown="as soon as `freshness` or a full batch asks for one",
+    )
+    timezone: TimeZone = key("UTC", "IANA zone of both schedules, e.g. `Europe/Berlin`.")
     max_batch_records: Count = key(
         "2000000", "Most records in one commit; this many waiting records start a run at once."
     )
@@ -228,6 +244,10 @@ class PipelineConfig(PipelineSettings):
     def dead_letter_table(self) -> str:
         """Table of the records that could not become rows."""
         return self.table + DEAD_LETTERS_SUFFIX
+
+    def due_ms(self, since_ms: int) -> int | None:
+        """Return when a drain should take what waits since then (ms), None without a schedule."""
+        return next_tick_ms(self.schedule, self.timezone, since_ms) if self.schedule else None
 
     @property
     def gates(self) -> tuple[Suite, ...]:

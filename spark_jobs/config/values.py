@@ -13,6 +13,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import BeforeValidator, PlainSerializer, SecretStr, WithJsonSchema
 
+from spark_jobs.config.clock import parse_cron, parse_timezone
 from spark_jobs.config.partition_terms import parse_partition_term
 from spark_jobs.config.problems import UnreadableValueError
 from spark_jobs.config.quantities import DAY_SECONDS, parse_duration_seconds, parse_size_bytes
@@ -152,6 +153,8 @@ OneOrMany = Annotated[
 Scalar = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"]})]
 Duration = Annotated[int, _read(parse_duration_seconds, int), _DURATION]
 OrphanAge = Annotated[int, _read(_orphan_age, int), _DURATION]
+Cron = Annotated[str | None, _read(parse_cron, type(None)), WithJsonSchema({"type": "string"})]
+TimeZone = Annotated[str, _read(parse_timezone), WithJsonSchema({"type": "string"})]
 Share = Annotated[float, _read(_share, (int, float)), _matches(r"^\d+(\.\d+)?\s*%$")]
 Size = Annotated[int, _read(parse_size_bytes, int), _matches(r"^\d+\s*([KMGT]i?)?B$")]
 Count = Annotated[int, _read(_positive, int), WithJsonSchema({"type": "integer", "minimum": 1})]

@@ -61,5 +61,6 @@ def _verdict(pipeline: PipelineConfig, check: Check, facts: HealthFacts) -> Verd
         max_batch_records=pipeline.max_batch_records,
         dead_letters_stop_above=pipeline.dead_letters.stop_above,
         limit=pipeline.checks.limit_of(check),
+        due_ms=pipeline.due_ms,
     )
     return check.judge(case)

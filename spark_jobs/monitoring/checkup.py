@@ -7,7 +7,7 @@ one record read of each partition that waits. Only ``spark_jobs.monitoring.audit
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -135,15 +135,17 @@ def _facts(
         return facts
     retention = retention_of(settings)
     error = table.refusal or surveyor.refusal(Surveyed(pipeline, source, table.state))
-    left, since_ms = None, None
-    if error is None and (settings or undecided):
+    left, since_ms, waiting_since_ms = None, None, None
+    if error is None and (settings or undecided or pipeline.schedule):
         waiting = _waiting(surveyor, source, positions)
         firsts = (each.first_at_ms for each in waiting if each.partition in undecided)
+        waiting_since_ms = _first_waiting_ms(waiting, lag)
         since_ms = min((first for first in firsts if first is not None), default=None)
         weight = bytes_per_record(progress.last_drain)
         left = headroom_ms(retention, waiting, bytes_per_record=weight, now_ms=now_ms) if settings else None
     return replace(
         facts,
+        waiting_since_ms=waiting_since_ms,
         table=table.facts,
         headroom_ms=left,
         retention_ms=retention.keeps_ms,
@@ -153,6 +155,19 @@ def _facts(
         audit=read_note(surveyor.config.home, pipeline.name, table.state.uuid),
         error=error,
     )
+
+
+def waits_since_ms(surveyor: Surveyor, look: Surveyed) -> int | None:
+    """Return the time of the first record that waits, milliseconds since the epoch; reads one a partition."""
+    positions = look.source.positions(look.table.progress.next_offsets if look.table else {})
+    lag = {p: look.source.end[p] - start for p, start in positions.items()}
+    return _first_waiting_ms(_waiting(surveyor, look.source, positions), lag)
+
+
+def _first_waiting_ms(waiting: Sequence[Waiting], lag: Mapping[int, int]) -> int | None:
+    """Return the oldest time in the partitions with a lag, None when none is known."""
+    times = (each.first_at_ms for each in waiting if lag.get(each.partition, 0) > 0)
+    return min((time_ms for time_ms in times if time_ms is not None), default=None)
 
 
 def _waiting(surveyor: Surveyor, source: SourceState, positions: Mapping[int, int]) -> list[Waiting]:

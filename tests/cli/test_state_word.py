@@ -49,6 +49,25 @@ def test_word(facts: PipelineFacts, word: StateWord) -> None:
     assert judge(facts).word is word
 
 
+NIGHTLY = replace(
+    SEEN,
+    pipeline=SEEN.pipeline.model_copy(update={"schedule": "0 8 * * *"}),
+    lag=5,
+    committed_at_ms=NOW_MS - 23 * 3_600_000,
+)
+
+
+def test_a_schedule_stalls_only_after_its_tick() -> None:
+    """NOW is a tick at 08:00: before it the backlog waits, soon after it somebody has to look."""
+    before, after = (replace(NIGHTLY, now_ms=NOW_MS + hours * 3_600_000) for hours in (-1, 1))
+    assert judge(before).word is StateWord.BEHIND
+    assert before.next_drain_ms == NOW_MS
+    assert judge(after).word is StateWord.STALLED
+    came_later = replace(after, waiting_since_ms=NOW_MS + 60_000)
+    assert judge(came_later).word is StateWord.BEHIND
+    assert SEEN.next_drain_ms is None
+
+
 @pytest.mark.parametrize("word", StateWord)
 def test_only_states_that_mend_themselves_need_nobody(word: StateWord) -> None:
     """New, caught-up, behind and paused are well; stalled, failed and stopped need a person."""

@@ -12,6 +12,7 @@ from orchestration.triggers import (
     patience,
     retry_delay_seconds,
     should_drain,
+    should_drain_now,
     state_key,
     uncompacted_files,
 )
@@ -92,3 +93,13 @@ def test_only_small_files_count_as_uncompacted() -> None:
     assert uncompacted_files(counts, 600) == 0
     assert uncompacted_files({**counts, "added-files-size": str(64 * 1024**2)}, 480) == 0
     assert uncompacted_files({}, 0) == 0
+
+
+def test_a_tick_of_a_schedule_takes_whatever_waits() -> None:
+    """However little and however young it is; nothing is asked for when nothing waits."""
+    nightly = PIPELINE.model_copy(update={"schedule": "0 2 * * *"})
+    young = Backlog(records=1, bytes=9, seconds_since_commit=1.0)
+    assert should_drain(young, nightly) is None
+    assert should_drain_now(young, nightly) == "1 records wait at a tick of 0 2 * * *"
+    assert should_drain_now(replace(young, records=0), nightly) is None
+    assert should_drain_now(replace(young, disagreement="moved"), nightly) == "moved"

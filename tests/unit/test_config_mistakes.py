@@ -91,6 +91,14 @@ def pipeline(lines):
         (pipeline(["table: l.a", "topics: [b]"]), 3, "pipelines.a", "both topic and topics"),
         (pipeline(["table: l.a", "start: yesterday"]), 6, "pipelines.a.start", "earliest, latest, a time"),
         (pipeline(["table: l.a", "start: {0: x}"]), 6, "pipelines.a.start", "{0: 100"),
+        (pipeline(["table: l.a", "schedule: daily"]), 6, "pipelines.a.schedule", "each night at two"),
+        (pipeline(["table: l.a", "timezone: Berlin"]), 6, "pipelines.a.timezone", "Europe/Berlin"),
+        (
+            pipeline(["table: l.a", "upkeep: {schedule: 0 2 30 2 *}"]),
+            6,
+            "pipelines.a.upkeep.schedule",
+            "a day that never comes",
+        ),
         (pipeline(["table: l.a", "max_batch_records: 0"]), 6, "pipelines.a.max_batch_records", "positive"),
         (pipeline(["table: l.a", "max_batch_bytes: 5"]), 6, "pipelines.a.max_batch_bytes", "not a size"),
         (

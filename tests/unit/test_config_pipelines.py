@@ -94,6 +94,19 @@ def test_defaults_reach_every_pipeline_and_maps_are_merged():
     assert a.dead_letter_table == "l.a_dead_letters"
 
 
+def test_a_schedule_for_all_can_be_taken_back():
+    """What `defaults` say of times is a pipeline's own to refuse; each zone is its own as well."""
+    config = config_of(
+        "defaults: {schedule: 0 2 * * *, timezone: Europe/Berlin, upkeep: {schedule: 0 4 * * 0}}\n"
+        "pipelines:\n"
+        "  a: {topic: a, table: l.a, upkeep: {compact_above: 5}}\n"
+        "  b: {topic: b, table: l.b, schedule: off, upkeep: {schedule: off}}\n"
+    )
+    a, b = config.pipelines
+    assert (a.schedule, a.timezone, a.upkeep.schedule) == ("0 2 * * *", "Europe/Berlin", "0 4 * * 0")
+    assert (b.schedule, b.upkeep.schedule) == (None, None)
+
+
 def test_starts_are_read_in_all_four_forms():
     """earliest, latest, a time (UTC without a zone), offsets by partition."""
     config = config_of(

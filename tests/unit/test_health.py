@@ -78,6 +78,43 @@ def test_limits_follow_the_freshness_asked_for_and_yield_to_configured_ones() ->
     assert not look(facts, "fresh", checked(slow, fresh={"limit": 60})).passed
 
 
+# 08:00 UTC on the day of NOW is the tick; NOW is 08:00 itself.
+NIGHTLY = PIPELINE.model_copy(update={"schedule": "0 8 * * *"})
+HOUR = 3_600_000
+
+
+def waiting(now: int, since: int, committed: int, through: int) -> HealthFacts:
+    """Three million more records than a run takes, the first of them of ``since``."""
+    table = replace(TABLE, committed_at_ms=committed, valid_through_ms=through)
+    return replace(WELL, now_ms=now, lag={0: 7_000_000}, waiting_since_ms=since, table=table)
+
+
+@pytest.mark.parametrize("name", ["fresh", "lag", "stall"])
+def test_a_schedule_is_judged_by_the_tick_that_should_have_drained(name: str) -> None:
+    """What waits for the next tick is not late, however long; after it, it is, also when ticks are frequent."""
+    yesterday = NOW - 23 * HOUR
+    for_tonight = waiting(NOW - HOUR, yesterday, yesterday, yesterday)
+    missed = waiting(NOW + 2 * HOUR, yesterday, yesterday, yesterday)
+    assert look(for_tonight, name, NIGHTLY).passed
+    assert not look(missed, name, NIGHTLY).passed
+    assert not look(missed, name, NIGHTLY.model_copy(update={"schedule": "*/5 * * * *"})).passed
+    assert not look(for_tonight, name).passed
+
+
+@pytest.mark.parametrize("name", ["fresh", "lag", "stall"])
+def test_what_came_after_a_tick_without_work_is_not_late(name: str) -> None:
+    """A tick that found nothing commits nothing: the first record's time says that nothing was missed."""
+    last_week = NOW - 170 * HOUR
+    facts = waiting(NOW + 9 * HOUR, NOW + 5 * HOUR, last_week, last_week)
+    assert look(facts, name, NIGHTLY).passed
+
+
+def test_a_scheduled_drain_that_commits_is_no_stall() -> None:
+    """A day's records take a while: meanwhile `fresh` and `lag` leave it an hour."""
+    under_way = waiting(NOW + HOUR // 2, NOW - 9 * HOUR, NOW + HOUR // 3, NOW - 9 * HOUR)
+    assert all(result.passed for result in judge(NIGHTLY, under_way))
+
+
 def test_lag_names_the_partition_with_the_most() -> None:
     """Two full batches may wait; beyond that the line says where."""
     facts = replace(WELL, lag={0: 1, 1: 5_000_000})

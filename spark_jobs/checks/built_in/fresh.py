@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spark_jobs.checks.check import (
+    SCHEDULED_DRAIN_SECONDS,
     Case,
     Check,
     LimitKind,
@@ -10,6 +11,7 @@ from spark_jobs.checks.check import (
     Verdict,
     drain_or_resume,
     no_table,
+    seconds_late,
     spoken_duration,
     stalled_after_seconds,
 )
@@ -21,19 +23,19 @@ def judge(case: Case) -> Verdict:
     facts = case.facts
     if facts.table is None:
         return no_table(facts.waiting)
-    limit = case.limit or stalled_after_seconds(case.freshness_seconds)
-    through = facts.valid_through_ms
-    if through is None:
-        # Before the first commit that reached an end, the table's age is the best bound there is.
-        through = facts.table.committed_at_ms
+    through = facts.drained_through_ms
     age = max(0.0, (facts.now_ms - through) / 1000)
+    is_scheduled = case.due_ms(through) is not None
+    default = SCHEDULED_DRAIN_SECONDS if is_scheduled else stalled_after_seconds(case.freshness_seconds)
+    limit, late = case.limit or default, seconds_late(case, through)
     is_behind = facts.waiting or facts.undecided
     fact = f"complete up to {spoken_duration(age)} ago" if is_behind else "complete up to now: nothing waits"
     if facts.undecided:
         fact += f"; {held_back(facts.undecided)}"
     numbers = {"age_seconds": age, "limit_seconds": limit}
-    fact += f" (limit {spoken_duration(limit)})"
-    return Verdict(age <= limit, fact, numbers, drain_or_resume(case))
+    after = " after the schedule's tick" if is_scheduled else ""
+    fact += f" (limit {spoken_duration(limit)}{after})"
+    return Verdict(late <= limit, fact, numbers, drain_or_resume(case))
 
 
 CHECK = Check(
@@ -42,6 +44,7 @@ CHECK = Check(
     meaning="The table holds every record up to a moment ago; an idle topic counts as fresh.",
     severity=Severity.ERROR,
     judge=judge,
-    limit_text="`limit`: its age; by default 5 times `freshness`, at least `5m`.",
+    limit_text="`limit`: its age; by default 5 times `freshness`, at least `5m`. With `schedule`: how long"
+    " ago the tick was that should have drained it; by default `1h`.",
     limit=LimitKind.DURATION,
 )

@@ -9,6 +9,7 @@ from spark_jobs.checks.check import (
     Severity,
     Verdict,
     no_table,
+    seconds_late,
     spoken_duration,
     stalled_after_seconds,
 )
@@ -39,8 +40,11 @@ def judge(case: Case) -> Verdict:
         nothing = Verdict(passed=True, fact="nothing waits", numbers=numbers)
         return _held_back(case, limit, numbers) if facts.undecided else nothing
     fact = f"{facts.waiting:,} records wait, the last commit was {spoken_duration(quiet)} ago"
+    late = seconds_late(case, table.committed_at_ms)
+    if late < quiet:
+        fact += f", a schedule's tick has waited for {spoken_duration(late)}" if late else ", none is due"
     fact += f" (limit {spoken_duration(limit)})"
-    return Verdict(quiet <= limit, fact, numbers, mends.command("drain", case.pipeline))
+    return Verdict(late <= limit, fact, numbers, mends.command("drain", case.pipeline))
 
 
 def _held_back(case: Case, limit: float, numbers: dict[str, float]) -> Verdict:
@@ -60,6 +64,7 @@ CHECK = Check(
     meaning="While records wait, batches are committed, and no transaction holds them back for long.",
     severity=Severity.ERROR,
     judge=judge,
-    limit_text="`limit`: time since the last commit; by default 5 times `freshness`, at least `5m`.",
+    limit_text="`limit`: time since the last commit; by default 5 times `freshness`, at least `5m`."
+    " With `schedule`: since the tick after it.",
     limit=LimitKind.DURATION,
 )

@@ -1,0 +1,103 @@
+"""The schedules of pipelines that are drained or tidied up by the clock: one for each expression and zone.
+
+A tick asks for the runs that a sensor would ask for. What a late or missed tick leaves waits in the topic.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from dagster import (
+    DagsterInstance,
+    DefaultScheduleStatus,
+    ResourceParam,
+    RunRequest,
+    ScheduleDefinition,
+    ScheduleEvaluationContext,
+    SkipReason,
+    schedule,
+)
+
+from assets.failures import named_failures
+from assets.keys import step_name
+from assets.limits import DRAIN, SCHEDULED_DRAIN_MAX_RUNTIME_SECONDS, TAG_MAX_RUNTIME, UPKEEP
+from orchestration.backlog_sensor import drains
+from orchestration.jobs import drain_job, upkeep_job
+from orchestration.pools import announce_pools
+from orchestration.run_requests import RunHistory
+from orchestration.triggers import should_drain_now
+from orchestration.upkeep_sensor import tidying
+from resources.sluice import Sluice
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.monitoring.survey import Problem
+
+# A run that took its time must not make the next night's a second too early for what is done once a day.
+EARLY_SECONDS = 2 * 3600.0
+NAMES_SHOWN = 20
+
+# The runs that pipelines are due for, and why some are not.
+Ask = Callable[[Sequence[PipelineConfig], Sluice, DagsterInstance], tuple[list[RunRequest], dict[str, str]]]
+
+
+def clock_schedules(pipelines: Iterable[PipelineConfig]) -> Iterator[ScheduleDefinition]:
+    """Give what drains, and what tidies up, the pipelines that name a time; each is switched in the UI."""
+    by_clock: dict[tuple[str, str, str], list[PipelineConfig]] = defaultdict(list)
+    for pipeline in pipelines:
+        for work, cron in ((DRAIN, pipeline.schedule), (UPKEEP, pipeline.upkeep.schedule)):
+            if cron:
+                by_clock[work, cron, pipeline.timezone].append(pipeline)
+    for (work, cron, timezone), due in by_clock.items():
+        yield _schedule(work, cron, timezone, due)
+
+
+def _schedule(work: str, cron: str, timezone: str, pipelines: Sequence[PipelineConfig]) -> ScheduleDefinition:
+    names = [pipeline.name for pipeline in pipelines]
+    further = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    job, ask = (drain_job, _drains) if work == DRAIN else (upkeep_job, _upkeeps)
+
+    @schedule(
+        name=step_name(work, f"{cron.replace('*', 'x')} {timezone}"),
+        job=job,
+        cron_schedule=cron,
+        execution_timezone=timezone,
+        default_status=DefaultScheduleStatus.RUNNING,
+        description=f"At {cron} {timezone}, {work} of {', '.join(names[:NAMES_SHOWN])}{further}.",
+    )
+    @named_failures()
+    def tick(
+        context: ScheduleEvaluationContext, sluice: ResourceParam[Sluice]
+    ) -> list[RunRequest] | SkipReason:
+        announce_pools(context.instance, pipelines)
+        requests, problems = ask(pipelines, sluice, context.instance)
+        for pipeline, problem in problems.items():
+            context.log.warning("%s: %s", pipeline, problem)
+        reasons = "; ".join(f"{pipeline}: {problem}" for pipeline, problem in problems.items())
+        return requests or SkipReason(reasons or "No pipeline is due.")
+
+    return tick
+
+
+def _drains(
+    pipelines: Sequence[PipelineConfig], sluice: Sluice, instance: DagsterInstance
+) -> tuple[list[RunRequest], dict[str, str]]:
+    looks = sluice.surveyor_of(*pipelines).survey()
+    requests, problems = drains(looks, instance, sluice, should_drain_now)
+    longer = {TAG_MAX_RUNTIME: str(SCHEDULED_DRAIN_MAX_RUNTIME_SECONDS)}
+    return [request.with_replaced_attrs(tags={**request.tags, **longer}) for request in requests], problems
+
+
+def _upkeeps(
+    pipelines: Sequence[PipelineConfig], sluice: Sluice, instance: DagsterInstance
+) -> tuple[list[RunRequest], dict[str, str]]:
+    now = time.time()
+    looks = sluice.surveyor_of(*pipelines).upkeep(int(now * 1_000_000))
+    history = RunHistory(instance, upkeep_job.name, now)
+    requests = [
+        request
+        for look in looks
+        if not isinstance(look, Problem)
+        for request in tidying(look, history, {}, instance, now + EARLY_SECONDS)
+    ]
+    return requests, {look.pipeline.name: look.reason for look in looks if isinstance(look, Problem)}
