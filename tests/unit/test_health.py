@@ -91,7 +91,7 @@ def waiting(now: int, since: int, committed: int, through: int) -> HealthFacts:
 
 @pytest.mark.parametrize("name", ["fresh", "lag", "stall"])
 def test_a_schedule_is_judged_by_the_tick_that_should_have_drained(name: str) -> None:
-    """What waits for the next tick is not late, however long; after it, it is, also when ticks are frequent."""
+    """What waits for the next tick is not late, however long; then it is, also when ticks are frequent."""
     yesterday = NOW - 23 * HOUR
     for_tonight = waiting(NOW - HOUR, yesterday, yesterday, yesterday)
     missed = waiting(NOW + 2 * HOUR, yesterday, yesterday, yesterday)
