@@ -1,7 +1,8 @@
 """What bounds the work of one run.
 
 A pool per table with a limit of 1 (the instance's default) keeps two runs from doing the same work; that is a
-courtesy, the commit's compare-and-swap is the guard.
+courtesy, the commit's compare-and-swap is the guard. Runs that start Spark in their own process, each a JVM
+sized for the whole machine, share one pool instead.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ SCHEDULED_DRAIN_MAX_RUNTIME_SECONDS = 6 * 3600
 OTHER_MAX_RUNTIME_SECONDS = 1800
 # Appending to a table; tidying up after that; judging its suites; judging it, which reads beside all others.
 DRAIN, UPKEEP, QUALITY, CHECKS = POOLS = ("drain", "upkeep", "quality", "checks")
+LOCAL_SPARK = "local_spark"
 
 
 def drain_budget_seconds(run_tags: Mapping[str, str]) -> float:
@@ -28,11 +30,11 @@ def drain_budget_seconds(run_tags: Mapping[str, str]) -> float:
     return max(0.0, given - DRAIN_RESERVE_SECONDS)
 
 
-def pool_of(pipeline: PipelineConfig, pool: str) -> str:
-    """Return the name of one of the table's pools."""
-    return f"{pool}_{pipeline.table}"
+def pool_of(pipeline: PipelineConfig, pool: str, *, is_local: bool = False) -> str:
+    """Return the name of one of the table's pools; ``is_local`` work with Spark is in the machine's."""
+    return LOCAL_SPARK if is_local and pool in {DRAIN, UPKEEP} else f"{pool}_{pipeline.table}"
 
 
 def pools_of(pipeline: PipelineConfig) -> frozenset[str]:
-    """Return all pools of the table."""
-    return frozenset(pool_of(pipeline, pool) for pool in POOLS)
+    """Return all pools that the table's work may be in."""
+    return frozenset(pool_of(pipeline, pool) for pool in POOLS) | {LOCAL_SPARK}

@@ -36,6 +36,7 @@ def pipeline_asset(
     kinds: set[str],
     description: str,
     pool: str = UPKEEP,
+    is_local: bool = False,
     verb: str | None = None,
     source: AssetKey | None = None,
     metadata: Mapping[str, Any] | None = None,
@@ -45,7 +46,8 @@ def pipeline_asset(
 
     It is a ``multi_asset`` of one spec because ``asset`` names the step by the key: steps of `lake.a-b` and
     `lake.a_b` would clash, and the pipeline is what people look for in a run. ``work`` is what its
-    connections are for, and its verb unless another is given; ``of_step`` goes to ``multi_asset`` as it is.
+    connections are for, and its verb unless another is given; ``is_local`` says that it starts Spark itself;
+    ``of_step`` goes to ``multi_asset`` as it is.
     """
     spec = AssetSpec(
         key,
@@ -60,7 +62,10 @@ def pipeline_asset(
 
     def asset_of(do: Work) -> AssetsDefinition:
         @multi_asset(
-            name=step_name(verb or work, pipeline.name), specs=[spec], pool=pool_of(pipeline, pool), **of_step
+            name=step_name(verb or work, pipeline.name),
+            specs=[spec],
+            pool=pool_of(pipeline, pool, is_local=is_local),
+            **of_step,
         )
         def step(
             context: AssetExecutionContext, sluice: ResourceParam[Sluice], spark: ResourceParam[SparkSessions]

@@ -58,7 +58,7 @@ def windows_of(pipeline: PipelineConfig) -> OffsetWindows:
     return OffsetWindows(name=f"replay/{pipeline.name}")
 
 
-def replay_asset(pipeline: PipelineConfig) -> AssetsDefinition:
+def replay_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> AssetsDefinition:
     """Return the replay asset of one pipeline."""
 
     @pipeline_asset(
@@ -66,6 +66,7 @@ def replay_asset(pipeline: PipelineConfig) -> AssetsDefinition:
         "replay",
         replay_key(pipeline),
         group=GROUP_REPLAY,
+        is_local=is_local,
         kinds={"iceberg", "kafka", "spark"},
         description=f"Reads a window of {WINDOW_OFFSETS:,} offsets of every partition of `{pipeline.topic}`"
         " again, with today's configuration, and replaces exactly its rows in"

@@ -35,7 +35,7 @@ def topic_assets(pipelines: Iterable[PipelineConfig]) -> list[AssetSpec]:
     ]
 
 
-def table_asset(pipeline: PipelineConfig) -> AssetsDefinition:
+def table_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> AssetsDefinition:
     """Return the asset of one pipeline's table."""
 
     @pipeline_asset(
@@ -46,6 +46,7 @@ def table_asset(pipeline: PipelineConfig) -> AssetsDefinition:
         group=GROUP_TABLES,
         kinds={"iceberg", "kafka", "spark"},
         pool=DRAIN,
+        is_local=is_local,
         description=f"Every record of the Kafka topic `{pipeline.topic}`, once, as a row of"
         f" `{pipeline.table}`; what cannot become a row is in `{pipeline.dead_letter_table}`.",
         metadata={

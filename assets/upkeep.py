@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 _PLOTTED = ("data_files", "small_files", "bytes", "snapshots", "manifests")
 
 
-def upkeep_assets(pipeline: PipelineConfig) -> list[AssetsDefinition]:
+def upkeep_assets(pipeline: PipelineConfig, *, is_local: bool = False) -> list[AssetsDefinition]:
     """Return the log's asset, and one for each kind of upkeep of the pipeline's tables and the books."""
-    return [_txlog_asset(pipeline), *(_upkeep_asset(pipeline, kind) for kind in KINDS)]
+    return [_txlog_asset(pipeline), *(_upkeep_asset(pipeline, kind, is_local=is_local) for kind in KINDS)]
 
 
 def _txlog_asset(pipeline: PipelineConfig) -> AssetsDefinition:
@@ -53,13 +53,14 @@ def _txlog_asset(pipeline: PipelineConfig) -> AssetsDefinition:
     return checkpoint_log
 
 
-def _upkeep_asset(pipeline: PipelineConfig, kind: UpkeepKind) -> AssetsDefinition:
+def _upkeep_asset(pipeline: PipelineConfig, kind: UpkeepKind, *, is_local: bool) -> AssetsDefinition:
     @pipeline_asset(
         pipeline,
         "upkeep",
         upkeep_key(pipeline, kind.name),
         verb=f"upkeep_{kind.name}",
         group=GROUP_UPKEEP,
+        is_local=is_local,
         kinds={"iceberg", "spark"},
         description=kind.description.format(table=pipeline.table)
         + f" The dead-letter table `{pipeline.dead_letter_table}` and the namespace's books with it."

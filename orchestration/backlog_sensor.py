@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 from dagster import (
     DagsterInstance,
-    DefaultSensorStatus,
     ResourceParam,
     RunRequest,
     SensorEvaluationContext,
@@ -16,6 +15,7 @@ from dagster import (
 
 from assets.failures import named_failures
 from assets.keys import table_key
+from orchestration import switches
 from orchestration.jobs import drain_job
 from orchestration.pools import announce_pools
 from orchestration.run_requests import RunHistory
@@ -36,7 +36,7 @@ SECONDS_BETWEEN_TICKS = 5
     name="backlog_sensor",
     job=drain_job,
     minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
-    default_status=DefaultSensorStatus.RUNNING,
+    default_status=switches.SENSOR,
     description="Asks for a drain of every pipeline whose backlog is due by count, size or age.",
 )
 @named_failures()

@@ -1,4 +1,4 @@
-"""From a configuration to Dagster's definitions: nothing is read, asked or opened."""
+"""From a configuration to Dagster's definitions: no server is asked, nothing is opened."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from orchestration.quality_sensor import quality_sensor
 from orchestration.upkeep_sensor import upkeep_sensor
 from orchestration.windows_sensor import windows_sensor
 from resources.sluice import Sluice
-from resources.spark import SparkSessions
+from resources.spark import SparkSessions, is_spark_local
 from spark_jobs.config.settings import SluiceConfig
 
 
 def build_definitions(config: SluiceConfig) -> Definitions:
     """Return topics, tables and logs of every pipeline, what starts their runs, and what they share."""
-    pipelines = config.pipelines
+    pipelines, is_local = config.pipelines, is_spark_local(config)
     checks = [checks for pipeline in pipelines if (checks := table_checks(pipeline)) is not None]
     suites = [suites for pipeline in pipelines if (suites := quality_checks(pipeline)) is not None]
     return Definitions(
         assets=[
             *topic_assets(pipelines),
-            *(table_asset(pipeline) for pipeline in pipelines),
-            *(replay_asset(pipeline) for pipeline in pipelines),
-            *(asset for pipeline in pipelines for asset in upkeep_assets(pipeline)),
+            *(table_asset(pipeline, is_local=is_local) for pipeline in pipelines),
+            *(replay_asset(pipeline, is_local=is_local) for pipeline in pipelines),
+            *(asset for pipeline in pipelines for asset in upkeep_assets(pipeline, is_local=is_local)),
         ],
         asset_checks=[*checks, *suites],
         jobs=[

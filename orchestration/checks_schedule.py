@@ -1,7 +1,6 @@
 """Runs every pipeline's checks every five minutes: what nobody looks at is judged all the same."""
 
 from dagster import (
-    DefaultScheduleStatus,
     RunRequest,
     RunsFilter,
     ScheduleEvaluationContext,
@@ -10,6 +9,7 @@ from dagster import (
 )
 
 from assets.limits import CHECKS
+from orchestration import switches
 from orchestration.run_requests import UNDER_WAY
 
 EVERY_FIVE_MINUTES = "*/5 * * * *"
@@ -19,7 +19,7 @@ EVERY_FIVE_MINUTES = "*/5 * * * *"
     name="checks",
     job_name=CHECKS,
     cron_schedule=EVERY_FIVE_MINUTES,
-    default_status=DefaultScheduleStatus.RUNNING,
+    default_status=switches.SCHEDULE,
     description="Judges every pipeline, unless the last judgement is still under way.",
 )
 def checks_schedule(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:

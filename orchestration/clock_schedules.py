@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from dagster import (
     DagsterInstance,
-    DefaultScheduleStatus,
     ResourceParam,
     RunRequest,
     ScheduleDefinition,
@@ -23,6 +22,7 @@ from dagster import (
 from assets.failures import named_failures
 from assets.keys import step_name
 from assets.limits import DRAIN, SCHEDULED_DRAIN_MAX_RUNTIME_SECONDS, TAG_MAX_RUNTIME, UPKEEP
+from orchestration import switches
 from orchestration.backlog_sensor import drains
 from orchestration.jobs import drain_job, upkeep_job
 from orchestration.pools import announce_pools
@@ -62,7 +62,7 @@ def _schedule(work: str, cron: str, timezone: str, pipelines: Sequence[PipelineC
         job=job,
         cron_schedule=cron,
         execution_timezone=timezone,
-        default_status=DefaultScheduleStatus.RUNNING,
+        default_status=switches.SCHEDULE,
         description=f"At {cron} {timezone}, {work} of {', '.join(names[:NAMES_SHOWN])}{further}.",
     )
     @named_failures()

@@ -10,7 +10,6 @@ import time
 from dagster import (
     DagsterInstance,
     DagsterRunStatus,
-    DefaultScheduleStatus,
     OpExecutionContext,
     RunsFilter,
     ScheduleDefinition,
@@ -19,6 +18,7 @@ from dagster import (
 )
 
 from assets.limits import OTHER_MAX_RUNTIME_SECONDS
+from orchestration import switches
 from orchestration.jobs import run_tags
 
 FINISHED = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
@@ -86,5 +86,5 @@ event_log_upkeep_schedule = ScheduleDefinition(
     cron_schedule="23 * * * *",
     description="Deletes this code location's runs older than two days with their event logs;"
     " the newest of each asset stays.",
-    default_status=DefaultScheduleStatus.RUNNING,
+    default_status=switches.SCHEDULE,
 )

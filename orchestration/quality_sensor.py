@@ -6,7 +6,6 @@ from typing import Any
 
 from dagster import (
     AssetCheckKey,
-    DefaultSensorStatus,
     ResourceParam,
     RunRequest,
     SensorEvaluationContext,
@@ -18,6 +17,7 @@ from assets.failures import named_failures
 from assets.keys import table_key
 from assets.limits import QUALITY
 from assets.quality_checks import TAG_SINCE, check_name
+from orchestration import switches
 from orchestration.run_requests import TAG_PIPELINE
 from orchestration.triggers import short_hash
 from resources.sluice import Sluice
@@ -32,7 +32,7 @@ SECONDS_BETWEEN_TICKS = 60
     name="quality_sensor",
     job_name=QUALITY,
     minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
-    default_status=DefaultSensorStatus.RUNNING,
+    default_status=switches.SENSOR,
     description="Asks for the quality suites of every pipeline that has committed, or holds a batch.",
 )
 @named_failures()

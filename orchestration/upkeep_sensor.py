@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dagster import (
     AssetKey,
     DagsterInstance,
-    DefaultSensorStatus,
     ResourceParam,
     RunRequest,
     SensorEvaluationContext,
@@ -20,6 +19,7 @@ from dagster import (
 
 from assets.failures import named_failures
 from assets.keys import table_key, upkeep_key
+from orchestration import switches
 from orchestration.jobs import drain_job, upkeep_job
 from orchestration.run_requests import RunHistory
 from orchestration.triggers import state_key
@@ -39,7 +39,7 @@ UNFINISHED_SECONDS = 120.0
     name="upkeep_sensor",
     jobs=[upkeep_job, drain_job],
     minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
-    default_status=DefaultSensorStatus.RUNNING,
+    default_status=switches.SENSOR,
     description="Asks for the upkeep that tables and logs are due for, and for drains that settle leftovers.",
 )
 @named_failures()

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 from dagster import (
     AddDynamicPartitionsRequest,
-    DefaultSensorStatus,
     DeleteDynamicPartitionsRequest,
     ResourceParam,
     SensorEvaluationContext,
@@ -14,6 +13,7 @@ from dagster import (
 
 from assets.failures import named_failures
 from assets.replays import windows_of
+from orchestration import switches
 from resources.sluice import Sluice
 from spark_jobs.monitoring.survey import Problem
 from spark_jobs.replay.ranges import window_keys
@@ -27,7 +27,7 @@ Request = AddDynamicPartitionsRequest | DeleteDynamicPartitionsRequest
 @sensor(
     name="windows_sensor",
     minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
-    default_status=DefaultSensorStatus.RUNNING,
+    default_status=switches.SENSOR,
     description="Registers the windows of offsets that can be replayed, and forgets those Kafka has deleted.",
 )
 @named_failures()

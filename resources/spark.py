@@ -57,6 +57,13 @@ def spark_parallelism(config: SluiceConfig) -> int:
     return next(numbers, os.cpu_count() or 1)
 
 
+def is_spark_local(config: SluiceConfig) -> bool:
+    """True if each run's Spark is in its own process, on this machine's processors."""
+    if config.spark.remote or config.spark.master:
+        return (config.spark.master or "").startswith("local")
+    return read_endpoints(config.home).spark_remote is None
+
+
 @dataclass(frozen=True, slots=True)
 class SparkSessions:
     """The resource ``spark``: sessions by pipeline and kind of work, each made by dagster-pyspark's resource.

@@ -15,7 +15,7 @@ from orchestration.build import build_definitions
 from orchestration.foreign_packages import refuse_foreign_packages
 from spark_jobs.checks.check import Severity
 from spark_jobs.checks.registry import BY_NAME
-from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig
+from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig, SparkSettings
 from spark_jobs.config.written_checks import WrittenChecks
 from spark_jobs.protocol.errors import ConfigError
 
@@ -23,10 +23,17 @@ ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("pyspark", "pyarrow", "pyiceberg", "confluent_kafka", "great_expectations", "pandas")
 
 
-def config_of(*pipelines: PipelineConfig) -> SluiceConfig:
-    """A configuration that names no server."""
+REMOTE = SparkSettings(remote="sc://spark:15002")
+
+
+def config_of(*pipelines: PipelineConfig, spark: SparkSettings = REMOTE) -> SluiceConfig:
+    """A configuration that names no server but Spark's."""
     return SluiceConfig(
-        home="/nowhere", state="/nowhere/log", catalog=CatalogSettings(properties={}), pipelines=pipelines
+        home="/nowhere",
+        state="/nowhere/log",
+        catalog=CatalogSettings(properties={}),
+        spark=spark,
+        pipelines=pipelines,
     )
 
 
@@ -100,6 +107,36 @@ def test_each_table_has_a_pool_of_its_own() -> None:
         ("lake", "flights"): {"drain_lake.flights"},
         ("lake", "us", "delays"): {"drain_lake.us.delays"},
     }
+
+
+@pytest.mark.parametrize("spark", [SparkSettings(), SparkSettings(master="local[4]")])
+def test_runs_that_start_spark_themselves_go_one_at_a_time(spark: SparkSettings) -> None:
+    """Each is a JVM sized for the whole machine: drains, upkeep and replays of all tables share a pool."""
+    graph = build_definitions(config_of(*CONFIG.pipelines, spark=spark)).resolve_asset_graph()
+    keys = (
+        ("lake", "flights"),
+        ("lake", "us", "delays"),
+        ("replay", "flights"),
+        ("upkeep", "flights", "orphans"),
+    )
+    assert {pool for key in keys for pool in graph.get(AssetKey(key)).pools or ()} == {"local_spark"}
+
+
+@pytest.mark.parametrize(("word", "count"), [("stopped", 0), ("running", 5), ("", 5)])
+def test_a_shared_dagster_may_load_everything_stopped(tmp_path: Path, word: str, count: int) -> None:
+    """No topic is drained because a code location was added; people switch on what they want."""
+    code = (
+        "from orchestration.definitions import defs; r = defs.get_repository_def();"
+        "print(sum(d.default_status.value == 'RUNNING' for d in [*r.sensor_defs, *r.schedule_defs]))"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "SLUICE_HOME": str(tmp_path), "SLUICE_AUTOMATION": word},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(shown.stdout) == count
 
 
 def test_no_pipeline_is_no_error() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestration.build import build_definitions
-from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig
+from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig, SparkSettings
 from spark_jobs.config.suites import Expectation, Severity, Suite, When
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def _config() -> SluiceConfig:
         home="/nowhere",
         state="/nowhere/log",
         catalog=CatalogSettings(properties={}),
+        spark=SparkSettings(remote="sc://spark:15002"),
         pipelines=(
             PipelineConfig(
                 name="a.b-1",
