@@ -22,6 +22,7 @@ from spark_jobs.replay.ranges import WINDOW_OFFSETS, parse_range, window_bounds
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
+    from spark_jobs.replay.replay import ReplayResult
 
 
 class ReplayConfig(Config):
@@ -93,14 +94,19 @@ def replay_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> AssetsD
                 "replaced %s: %s of %s offsets", batch.batch.ranges, f"{done:,}", f"{whole:,}"
             ),
         )
-        return {
-            **{term: n for term, n in result.balance.items() if term != "gaps"},
-            "offsets": sum(len(r) for r in result.ranges),
-            "commits": len(result.batches),
-            "bytes_read": sum(batch.counts.bytes_read for batch in result.batches),
-            "ms": sum(sum(b.durations_ms.values()) for b in result.batches),
-            "ranges": " ".join(map(str, result.ranges)),
-            "snapshots": " ".join(str(b.snapshot_id) for b in result.batches),
-        }
+        return replay_metadata(result)
 
     return replay_window
+
+
+def replay_metadata(result: ReplayResult) -> dict[str, Any]:
+    """Return the figures of one replay."""
+    return {
+        **{term: n for term, n in result.balance.items() if term != "gaps"},
+        "offsets": sum(len(r) for r in result.ranges),
+        "commits": len(result.batches),
+        "bytes_read": sum(batch.counts.bytes_read for batch in result.batches),
+        "ms": sum(sum(b.durations_ms.values()) for b in result.batches),
+        "ranges": " ".join(map(str, result.ranges)),
+        "snapshots": " ".join(str(b.snapshot_id) for b in result.batches),
+    }

@@ -69,12 +69,12 @@ def _upkeep_asset(pipeline: PipelineConfig, kind: UpkeepKind, *, is_local: bool)
     def tidy_up(context: AssetExecutionContext, connections: Connections) -> Mapping[str, Any]:
         from spark_jobs.upkeep.upkeep import run_upkeep
 
-        return _figures(pipeline, run_upkeep(kind, pipeline, connections, context.log.info))
+        return upkeep_metadata(pipeline, run_upkeep(kind, pipeline, connections, context.log.info))
 
     return tidy_up
 
 
-def _figures(pipeline: PipelineConfig, result: UpkeepResult) -> dict[str, Any]:
+def upkeep_metadata(pipeline: PipelineConfig, result: UpkeepResult) -> dict[str, Any]:
     """Return plain numbers, which Dagster plots; those of dead letters and books have a prefix."""
     prefixes = {pipeline.dead_letter_table: "dead_letters_", books_of(pipeline.table): "books_"}
     metadata: dict[str, Any] = {"milliseconds": result.milliseconds}

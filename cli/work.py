@@ -1,21 +1,26 @@
-"""What commands share: the configuration, a pipeline by name, connections, the verdict of an audit."""
+"""What commands share: configuration, a pipeline by name, connections, what Dagster is told, a verdict."""
 
 from __future__ import annotations
 
 import getpass
 import socket
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import click
 
 from cli import output
 from resources.connections import open_connections
 from spark_jobs.config.file import load_config
+from spark_jobs.config.secrets import scrub
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
+    from dagster import AssetKey
+
     from spark_jobs.audit.audit import AuditResult
     from spark_jobs.connections.connect import Connections
 
@@ -52,10 +57,31 @@ def connections_for(
         config,
         pipeline.name,
         kind=kind,
-        actor=f"{getpass.getuser()}@{socket.gethostname()}",
+        actor=_actor(),
         run_id=f"cli-{uuid.uuid4()}",
         needs_kafka=needs_kafka,
     )
+
+
+def tell_dagster(shown: Callable[[], tuple[AssetKey, Mapping[str, Any]]], *, is_news: bool = True) -> None:
+    """Show in Dagster, where there is one, what was done; its own trouble is a line and fails nothing.
+
+    ``is_news`` is False for what left the asset as it was: that is told of one which nobody told of before.
+    """
+    from assets.told import instance_home, tell
+
+    home = instance_home(load_config().home)
+    if home is None:
+        return
+    try:
+        tell(home, *shown(), actor=_actor(), is_news=is_news)
+    except Exception as error:  # noqa: BLE001  (the work is done, whatever Dagster's database says)
+        line = scrub(f"Dagster was not told of this: {type(error).__name__}: {error}")
+        click.echo(line, err=True)
+
+
+def _actor() -> str:
+    return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
 def verdict(result: AuditResult) -> str:

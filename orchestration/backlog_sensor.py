@@ -19,6 +19,7 @@ from orchestration import switches
 from orchestration.jobs import drain_job
 from orchestration.pools import announce_pools
 from orchestration.run_requests import RunHistory
+from orchestration.topic_observations import topic_observations
 from orchestration.triggers import Backlog, should_drain, state_key, uncompacted_files
 from resources.sluice import Sluice
 from spark_jobs.config.settings import PipelineConfig
@@ -44,7 +45,9 @@ def backlog_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluic
     """One tick. The cursor remembers only which problems and pauses were already logged."""
     announce_pools(context.instance, sluice.config.pipelines)
     # A pipeline with a schedule is drained by that alone.
-    looks = [look for look in sluice.surveyor.survey() if look.pipeline.schedule is None]
+    seen = sluice.surveyor.survey()
+    looks = [look for look in seen if look.pipeline.schedule is None]
+    observed = topic_observations(seen, sluice, time.time())
     requests, problems = drains(looks, context.instance, sluice, should_drain)
     known = json.loads(context.cursor) if context.cursor else {}
     for pipeline, problem in problems.items():
@@ -52,11 +55,12 @@ def backlog_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluic
             context.log.warning("%s: %s", pipeline, problem)
     cursor = json.dumps(problems, sort_keys=True)
     if requests:
-        return SensorResult(run_requests=requests, cursor=cursor)
+        return SensorResult(run_requests=requests, cursor=cursor, asset_events=observed)
     # Not in the cursor: transactions come and go, and only one that stays is news, to the check `stall`.
     told = {look.pipeline.name: text for look in looks if (text := _held_back(look)) is not None} | problems
     reasons = "; ".join(f"{pipeline}: {text}" for pipeline, text in told.items())
-    return SensorResult(skip_reason=reasons or "No pipeline is due.", cursor=cursor)
+    reason = reasons or "No pipeline is due."
+    return SensorResult(skip_reason=reason, cursor=cursor, asset_events=observed)
 
 
 def drains(

@@ -7,7 +7,7 @@ Kafka connection is kept between the sensor's ticks.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from resources.connections import open_connections
 from resources.spark import SparkSessions
@@ -27,6 +27,8 @@ class Sluice:
     def __init__(self, config: SluiceConfig) -> None:
         self.config = config
         self.surveyor = Surveyor(config)
+        # By topic, when it was observed last (seconds since the epoch) and as what.
+        self.topics_told: dict[str, tuple[float, dict[str, Any]]] = {}
 
     def connections(
         self, pipeline: str, sessions: SparkSessions, *, kind: str, run_id: str

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import textwrap
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cli import output
-from cli.work import opened
+from cli.work import opened, tell_dagster
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.errors import RetryableError
 from spark_jobs.upkeep.kind import UpkeepKind
 from spark_jobs.upkeep.registry import BY_NAME
 
 if TYPE_CHECKING:
+    from dagster import AssetKey
+
     from spark_jobs.connections.connect import Connections
     from spark_jobs.upkeep.upkeep import TableUpkeep, UpkeepResult
 
@@ -54,6 +57,8 @@ def command(pipeline: str, only: str | None, *, dry_run: bool, as_json: bool) ->
 
             folded = checkpoint(chosen, connections)
     print_upkeep(results)
+    for result in results if not dry_run else ():
+        tell_dagster(partial(_shown, chosen, result))
     if folded is not None:
         output.say(
             f"log: {output.count(folded.folded_attempts, 'attempt')} folded, "
@@ -67,6 +72,13 @@ def command(pipeline: str, only: str | None, *, dry_run: bool, as_json: bool) ->
         output.json_line({"due": reasons, "tables": tables, "log": log})
     if failed:
         raise failed[0]
+
+
+def _shown(pipeline: PipelineConfig, result: UpkeepResult) -> tuple[AssetKey, Mapping[str, Any]]:
+    from assets.keys import upkeep_key
+    from assets.upkeep import upkeep_metadata
+
+    return upkeep_key(pipeline, result.kind), upkeep_metadata(pipeline, result)
 
 
 def print_upkeep(results: Iterable[UpkeepResult]) -> None:

@@ -6,8 +6,10 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from dagster import AssetKey, DagsterInstance
 
 from prove.lab.kafka_server import KafkaBroker, Record
+from servers.dagster import prepare_dagster_home
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +32,7 @@ pipelines:
 def test_a_pipeline_by_hand(
     sluice: Sluice, tmp_path: Path, kafka: KafkaBroker, spark_remote: str, topic_name: str
 ) -> None:
-    """A drain says what it did and the next why it did nothing; the audit is clean; status has one word."""
+    """A drain says what it did, to Dagster too, the next why it did nothing; the audit is clean."""
     kafka.create_topic(topic_name)
     values = [json.dumps({"id": n}).encode() for n in range(100)]
     kafka.produce(topic_name, [*(Record(value) for value in values), Record(b"not json"), Record(None)])
@@ -38,6 +40,7 @@ def test_a_pipeline_by_hand(
     config.write_text(CONFIGURATION.format(kafka=kafka, spark=spark_remote, topic=topic_name))
     environment = {"SLUICE_CONFIG": str(config)}
 
+    prepare_dagster_home(tmp_path / "home" / "dagster")
     assert states(sluice("status", "--json", **environment).stdout) == {"orders": ("new", 102)}
     drained = sluice("drain", "orders", **environment)
     assert drained.returncode == 0, drained.stderr
@@ -45,6 +48,7 @@ def test_a_pipeline_by_hand(
     assert last == "caught-up: 1 batch drained (100 rows, 1 dead letter, 1 tombstone); lag 0 records"
     again = sluice("drain", "orders", **environment)
     assert again.stdout.splitlines()[-1].startswith("nothing to do: lake.orders has everything")
+    assert told_rows(tmp_path / "home" / "dagster") == [100]
     assert sluice("recover", **environment).stdout == "orders: nothing was left unfinished\n"
 
     audited = sluice("audit", "orders", "--json", **environment)
@@ -64,6 +68,14 @@ def test_a_pipeline_by_hand(
     checked = sluice("check", "orders", **environment)
     assert checked.returncode == 0, checked.stdout
     assert "PyIceberg and Spark see" in checked.stdout
+
+
+def told_rows(dagster_home: Path) -> list[object]:
+    """The rows that Dagster was told of, by materialization of the table."""
+    with DagsterInstance.from_config(str(dagster_home)) as instance:
+        records = instance.fetch_materializations(AssetKey(["lake", "orders"]), limit=10).records
+    told = [record.asset_materialization for record in records]
+    return [each.metadata["dagster/row_count"].value for each in told if each is not None]
 
 
 def states(printed: str) -> dict[str, tuple[str, int]]:
