@@ -30,7 +30,7 @@ def table_checks(pipeline: PipelineConfig) -> AssetChecksDefinition | None:
         AssetCheckSpec(
             check.name,
             asset=table_key(pipeline),
-            description=f"{check.meaning} When it fails: {check.runbook}",
+            description=f"{check.meaning} When it fails: {in_words(check.runbook)}",
             metadata={"severity": pipeline.checks.severity_of(check).value},
         )
         for check in checks_of(pipeline)
@@ -59,6 +59,12 @@ def table_checks(pipeline: PipelineConfig) -> AssetChecksDefinition | None:
     return check_table
 
 
+def in_words(anchor: str) -> str:
+    """Return where a section of the documentation is: Dagster's UI has no page behind a path."""
+    page, _, section = anchor.partition("#")
+    return f"`{page}` in the folder of Sluice, section `{section}`"
+
+
 def _result(pipeline: PipelineConfig, result: CheckResult) -> AssetCheckResult:
     return AssetCheckResult(
         passed=result.passed,
@@ -68,7 +74,7 @@ def _result(pipeline: PipelineConfig, result: CheckResult) -> AssetCheckResult:
         description=result.fact,
         metadata={
             **({"what mends it": result.mend} if result.mend else {}),
-            "runbook": result.runbook,
+            "runbook": in_words(result.runbook),
             **{name: float(number) for name, number in result.numbers.items()},
         },
     )
