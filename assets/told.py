@@ -10,21 +10,46 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dagster import AssetKey
 
-SETTINGS = "dagster.yaml"
+    from spark_jobs.config.settings import PipelineConfig
+    from spark_jobs.drain.drain import DrainResult
+    from spark_jobs.replay.replay import ReplayResult
+    from spark_jobs.upkeep.upkeep import UpkeepResult
 
 
 def instance_home(state_folder: str) -> Path | None:
     """Return the folder of the instance to tell: that of `./sluice up`, else ``DAGSTER_HOME``, else None."""
     named = os.environ.get("DAGSTER_HOME")
     folders = [Path(state_folder) / "dagster", *([Path(named)] if named else [])]
-    return next((folder for folder in folders if (folder / SETTINGS).is_file()), None)
+    return next((folder for folder in folders if (folder / "dagster.yaml").is_file()), None)
 
 
-def tell(home: Path, key: AssetKey, metadata: Mapping[str, Any], *, actor: str, is_news: bool) -> None:
-    """Report a materialization by ``actor``; what is no news only of an asset that was never materialized."""
-    from dagster import AssetMaterialization, DagsterInstance  # a second, which nobody waits for without one
+def tell(
+    home: Path, pipeline: PipelineConfig, result: DrainResult | ReplayResult | UpkeepResult, actor: str
+) -> None:
+    """Report a materialization; what changed nothing is told only of an asset that nobody told of before."""
+    from dagster import AssetMaterialization, DagsterInstance
 
+    key, metadata, is_news = _shown(pipeline, result)
     with DagsterInstance.from_config(str(home)) as instance:
-        if is_news or instance.get_latest_materialization_event(key) is None:
+        if is_news or (metadata and instance.get_latest_materialization_event(key) is None):
             event = AssetMaterialization(key, metadata={**metadata, "done by": actor})
             instance.report_runless_asset_event(event)
+
+
+def _shown(
+    pipeline: PipelineConfig, result: DrainResult | ReplayResult | UpkeepResult
+) -> tuple[AssetKey, Mapping[str, Any], bool]:
+    """Return whose result it is, its metadata (none without a table), and whether it changed anything."""
+    from assets.keys import replay_key, table_key, upkeep_key
+    from assets.replays import replay_metadata
+    from assets.table_metadata import drain_metadata
+    from assets.upkeep import upkeep_metadata
+    from spark_jobs.drain.drain import DrainResult
+    from spark_jobs.replay.replay import ReplayResult
+
+    if isinstance(result, DrainResult):
+        is_news = bool(result.batches or result.recovery.adopted)
+        return table_key(pipeline), drain_metadata(result) if result.metadata else {}, is_news
+    if isinstance(result, ReplayResult):
+        return replay_key(pipeline), replay_metadata(result), bool(result.batches)
+    return upkeep_key(pipeline, result.kind), upkeep_metadata(pipeline, result), True

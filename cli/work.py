@@ -5,9 +5,9 @@ from __future__ import annotations
 import getpass
 import socket
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,10 +19,11 @@ from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
-    from dagster import AssetKey
-
     from spark_jobs.audit.audit import AuditResult
     from spark_jobs.connections.connect import Connections
+    from spark_jobs.drain.drain import DrainResult
+    from spark_jobs.replay.replay import ReplayResult
+    from spark_jobs.upkeep.upkeep import UpkeepResult
 
 
 def pipelines_named(config: SluiceConfig, name: str | None) -> tuple[PipelineConfig, ...]:
@@ -63,21 +64,16 @@ def connections_for(
     )
 
 
-def tell_dagster(shown: Callable[[], tuple[AssetKey, Mapping[str, Any]]], *, is_news: bool = True) -> None:
-    """Show in Dagster, where there is one, what was done; its own trouble is a line and fails nothing.
-
-    ``is_news`` is False for what left the asset as it was: that is told of one which nobody told of before.
-    """
+def tell_dagster(pipeline: PipelineConfig, result: DrainResult | ReplayResult | UpkeepResult) -> None:
+    """Show in Dagster, where there is one, what was done; its own trouble is a line and fails nothing."""
     from assets.told import instance_home, tell
 
-    home = instance_home(load_config().home)
-    if home is None:
-        return
     try:
-        tell(home, *shown(), actor=_actor(), is_news=is_news)
+        if home := instance_home(load_config().home):
+            tell(home, pipeline, result, _actor())
     except Exception as error:  # noqa: BLE001  (the work is done, whatever Dagster's database says)
-        line = scrub(f"Dagster was not told of this: {type(error).__name__}: {error}")
-        click.echo(line, err=True)
+        told = scrub(f"Dagster was not told of this: {type(error).__name__}: {error}")
+        click.echo(told, err=True)
 
 
 def _actor() -> str:

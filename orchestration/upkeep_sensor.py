@@ -52,14 +52,11 @@ def upkeep_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice
     states = [look for look in looks if not isinstance(look, Problem)]
     known: dict[str, float] = json.loads(context.cursor) if context.cursor else {}
     since = {state.pipeline.name: known.get(state.pipeline.name, now) for state in states}
+    # With a schedule of its own a table is tidied up by that alone.
+    unscheduled = [state for state in states if state.pipeline.upkeep.schedule is None]
     requests = [
-        request
-        for state in states
-        for request in (
-            *_settle(state, drains, now),
-            *_fold(state, upkeeps, now),
-            *_tidy(state, upkeeps, since, context.instance, now),
-        )
+        *(each for state in states for each in (*_settle(state, drains, now), *_fold(state, upkeeps, now))),
+        *(each for state in unscheduled for each in tidying(state, upkeeps, since, context.instance, now)),
     ]
     cursor = json.dumps(known | since, sort_keys=True)
     if requests:
@@ -90,18 +87,6 @@ def _fold(state: UpkeepState, history: RunHistory, now: float) -> Iterator[RunRe
     elif owed and owed.started_at_us < (now - UNFINISHED_SECONDS) * 1_000_000:
         reason = f"the webhook did not take the notice of {owed.uuid}"
         yield from _request(upkeep_key(state.pipeline, "log"), state, history, "notices", reason)
-
-
-def _tidy(
-    state: UpkeepState,
-    history: RunHistory,
-    since: Mapping[str, float],
-    instance: DagsterInstance,
-    now: float,
-) -> Iterator[RunRequest]:
-    """With a schedule of its own a pipeline is tidied up by that alone."""
-    if state.pipeline.upkeep.schedule is None:
-        yield from tidying(state, history, since, instance, now)
 
 
 def tidying(

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from cli import output
 from cli.commands.pause import paused_line
 from cli.work import opened, tell_dagster
-from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.drain.batch_run import BatchResult
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import BatchHeld
 from spark_jobs.protocol.source import held_back
 
 if TYPE_CHECKING:
-    from dagster import AssetKey
-
     from spark_jobs.drain.drain import DrainResult
 
 UNTIL_CAUGHT_UP_SECONDS = float(7 * 24 * 3600)
@@ -38,17 +34,8 @@ def command(pipeline: str) -> int:
 
         result = drain(chosen, connections, budget_seconds=UNTIL_CAUGHT_UP_SECONDS, on_progress=_print_batch)
     output.say(last_line(result))
-    if result.metadata is not None:
-        is_news = bool(result.batches or result.recovery.adopted)
-        tell_dagster(lambda: _shown(chosen, result), is_news=is_news)
+    tell_dagster(chosen, result)
     return BatchHeld.exit_code if result.held else 0
-
-
-def _shown(pipeline: PipelineConfig, result: DrainResult) -> tuple[AssetKey, Mapping[str, Any]]:
-    from assets.keys import table_key
-    from assets.table_metadata import drain_metadata
-
-    return table_key(pipeline), drain_metadata(result)
 
 
 def _print_batch(batch: BatchResult) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +18,9 @@ from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.replay.ranges import cut_at, parse_range
 
 if TYPE_CHECKING:
-    from dagster import AssetKey
-
     from spark_jobs.connections.connect import Connections
     from spark_jobs.replay.diff import ReplayDiff
     from spark_jobs.replay.plan import ReplayPlan
-    from spark_jobs.replay.replay import ReplayResult
 
 
 @click.command("replay")
@@ -221,15 +217,8 @@ def _run(
         f"replayed {' '.join(map(str, result.ranges))} in {output.count(len(result.batches), 'commit')}: "
         f"{output.counts(result.balance)}"
     )
-    tell_dagster(lambda: _shown(pipeline, result), is_news=bool(result.batches))
+    tell_dagster(pipeline, result)
     return {
         "batches": [batch.shown() for batch in result.batches],
         **{term: offsets for term, offsets in result.balance.items() if term != "gaps"},
     }
-
-
-def _shown(pipeline: PipelineConfig, result: ReplayResult) -> tuple[AssetKey, Mapping[str, Any]]:
-    from assets.keys import replay_key
-    from assets.replays import replay_metadata
-
-    return replay_key(pipeline), replay_metadata(result)

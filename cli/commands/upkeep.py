@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import textwrap
-from collections.abc import Iterable, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,8 +17,6 @@ from spark_jobs.upkeep.kind import UpkeepKind
 from spark_jobs.upkeep.registry import BY_NAME
 
 if TYPE_CHECKING:
-    from dagster import AssetKey
-
     from spark_jobs.connections.connect import Connections
     from spark_jobs.upkeep.upkeep import TableUpkeep, UpkeepResult
 
@@ -58,7 +55,7 @@ def command(pipeline: str, only: str | None, *, dry_run: bool, as_json: bool) ->
             folded = checkpoint(chosen, connections)
     print_upkeep(results)
     for result in results if not dry_run else ():
-        tell_dagster(partial(_shown, chosen, result))
+        tell_dagster(chosen, result)
     if folded is not None:
         output.say(
             f"log: {output.count(folded.folded_attempts, 'attempt')} folded, "
@@ -72,13 +69,6 @@ def command(pipeline: str, only: str | None, *, dry_run: bool, as_json: bool) ->
         output.json_line({"due": reasons, "tables": tables, "log": log})
     if failed:
         raise failed[0]
-
-
-def _shown(pipeline: PipelineConfig, result: UpkeepResult) -> tuple[AssetKey, Mapping[str, Any]]:
-    from assets.keys import upkeep_key
-    from assets.upkeep import upkeep_metadata
-
-    return upkeep_key(pipeline, result.kind), upkeep_metadata(pipeline, result)
 
 
 def print_upkeep(results: Iterable[UpkeepResult]) -> None:

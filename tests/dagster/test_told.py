@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
 from dagster import AssetKey, DagsterInstance
 
 from assets.told import instance_home, tell
@@ -13,13 +12,19 @@ from orchestration.topic_observations import topic_observations
 from resources.sluice import Sluice
 from servers.dagster import prepare_dagster_home
 from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig
+from spark_jobs.drain.drain import DrainResult
 from spark_jobs.monitoring.survey import Surveyed
 from spark_jobs.protocol.source import SourceState
+from spark_jobs.recovery.recovered import RecoveryResult
+from spark_jobs.replay.replay import ReplayResult
+from spark_jobs.upkeep.upkeep import UpkeepResult
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-KEY = AssetKey(["lake", "orders"])
+    import pytest
+
+PIPELINE = PipelineConfig(name="a", topic="a", table="lake.a")
 
 
 def test_the_instance_of_up_is_told_before_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,34 +39,37 @@ def test_the_instance_of_up_is_told_before_the_users(tmp_path: Path, monkeypatch
 
 
 def test_a_table_filled_by_hand_is_materialized_and_no_news_is_told_once(tmp_path: Path) -> None:
-    """A drain with nothing to do tells of a table that nobody told of; after that only new batches count."""
+    """What is as it was is told of what nobody told of, if there is a table; after that only news counts."""
     prepare_dagster_home(tmp_path)
-    for is_news in (False, False, True):
-        tell(tmp_path, KEY, {"dagster/row_count": 7}, actor="ada@box", is_news=is_news)
+    again = ReplayResult("a", "lake.a", (), (), (), RecoveryResult())
+    tidied = UpkeepResult("compaction", ())
+    for result in (again, again, DrainResult("a", "lake.a", "caught-up", None), tidied, tidied):
+        tell(tmp_path, PIPELINE, result, "ada@box")
     with DagsterInstance.from_config(str(tmp_path)) as instance:
-        records = instance.fetch_materializations(KEY, limit=10).records
-    told = [record.asset_materialization for record in records]
-    assert len(told) == 2
-    assert told[0] is not None
-    assert {key: value.value for key, value in told[0].metadata.items()} == {
-        "dagster/row_count": 7,
-        "done by": "ada@box",
-    }
+        told = {
+            key.to_user_string(): len(instance.fetch_materializations(key, limit=10).records)
+            for key in instance.all_asset_keys()
+        }
+        event = instance.get_latest_materialization_event(AssetKey(["upkeep", "a", "compaction"]))
+    assert told == {"replay/a": 1, "upkeep/a/compaction": 2}
+    assert event is not None
+    assert event.asset_materialization is not None
+    metadata = event.asset_materialization.metadata
+    assert (metadata["milliseconds"].value, metadata["done by"].value) == (0, "ada@box")
 
 
 def test_trouble_with_dagster_is_a_line_and_no_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The work is done and committed by then."""
+    """The work is done and committed by then; without an instance there is nothing to say."""
     broken = tmp_path / "home" / "dagster" / "dagster.yaml"
     broken.parent.mkdir(parents=True)
     broken.write_text("no_such_key: 1\n")
-    monkeypatch.setenv("SLUICE_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
-    tell_dagster(lambda: (KEY, {}))
-    assert capsys.readouterr().err.startswith("Dagster was not told of this: ")
-    monkeypatch.setenv("SLUICE_HOME", str(tmp_path / "elsewhere"))
-    tell_dagster(lambda: pytest.fail("nobody is there to be told"))
+    for home in ("home", "elsewhere"):
+        monkeypatch.setenv("SLUICE_HOME", str(tmp_path / home))
+        tell_dagster(PIPELINE, UpkeepResult("compaction", ()))
+    assert capsys.readouterr().err.count("Dagster was not told of this: ") == 1
 
 
 def test_topics_are_observed_on_change_and_seldom() -> None:
