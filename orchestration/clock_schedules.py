@@ -37,8 +37,8 @@ from spark_jobs.monitoring.survey import Problem
 EARLY_SECONDS = 2 * 3600.0
 NAMES_SHOWN = 20
 
-# The runs that pipelines are due for, and why some are not.
-Ask = Callable[[Sequence[PipelineConfig], Sluice, DagsterInstance], tuple[list[RunRequest], dict[str, str]]]
+# The runs that the pipelines of these names are due for, and why some are not.
+Ask = Callable[[frozenset[str], Sluice, DagsterInstance], tuple[list[RunRequest], dict[str, str]]]
 
 
 def clock_schedules(pipelines: Iterable[PipelineConfig]) -> Iterator[ScheduleDefinition]:
@@ -55,6 +55,7 @@ def clock_schedules(pipelines: Iterable[PipelineConfig]) -> Iterator[ScheduleDef
 def _schedule(work: str, cron: str, timezone: str, pipelines: Sequence[PipelineConfig]) -> ScheduleDefinition:
     names = [pipeline.name for pipeline in pipelines]
     further = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    ask: Ask
     job, ask = (drain_job, _drains) if work == DRAIN else (upkeep_job, _upkeeps)
 
     @schedule(
@@ -70,7 +71,7 @@ def _schedule(work: str, cron: str, timezone: str, pipelines: Sequence[PipelineC
         context: ScheduleEvaluationContext, sluice: ResourceParam[Sluice]
     ) -> list[RunRequest] | SkipReason:
         announce_pools(context.instance, pipelines)
-        requests, problems = ask(pipelines, sluice, context.instance)
+        requests, problems = ask(frozenset(names), sluice, context.instance)
         for pipeline, problem in problems.items():
             context.log.warning("%s: %s", pipeline, problem)
         reasons = "; ".join(f"{pipeline}: {problem}" for pipeline, problem in problems.items())
@@ -80,19 +81,19 @@ def _schedule(work: str, cron: str, timezone: str, pipelines: Sequence[PipelineC
 
 
 def _drains(
-    pipelines: Sequence[PipelineConfig], sluice: Sluice, instance: DagsterInstance
+    names: frozenset[str], sluice: Sluice, instance: DagsterInstance
 ) -> tuple[list[RunRequest], dict[str, str]]:
-    looks = sluice.surveyor_of(*pipelines).survey()
+    looks = [look for look in sluice.surveyor.survey() if look.pipeline.name in names]
     requests, problems = drains(looks, instance, sluice, should_drain_now)
     longer = {TAG_MAX_RUNTIME: str(SCHEDULED_DRAIN_MAX_RUNTIME_SECONDS)}
     return [request.with_replaced_attrs(tags={**request.tags, **longer}) for request in requests], problems
 
 
 def _upkeeps(
-    pipelines: Sequence[PipelineConfig], sluice: Sluice, instance: DagsterInstance
+    names: frozenset[str], sluice: Sluice, instance: DagsterInstance
 ) -> tuple[list[RunRequest], dict[str, str]]:
     now = time.time()
-    looks = sluice.surveyor_of(*pipelines).upkeep(int(now * 1_000_000))
+    looks = [look for look in sluice.surveyor.upkeep(int(now * 1e6)) if look.pipeline.name in names]
     history = RunHistory(instance, upkeep_job.name, now)
     requests = [
         request

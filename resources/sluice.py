@@ -38,11 +38,7 @@ class Sluice:
             self.config, pipeline, kind=kind, actor=ACTOR, run_id=run_id, sessions=sessions
         )
 
-    def surveyor_of(self, *pipelines: PipelineConfig) -> Surveyor:
-        """Return one that looks at these pipelines alone."""
-        return Surveyor(self.config.model_copy(update={"pipelines": pipelines}))
-
     def check_up(self, pipeline: PipelineConfig) -> Health:
         """Look once at one pipeline for the built-in checks."""
-        (health,) = check_up(self.surveyor_of(pipeline))
+        (health,) = check_up(Surveyor(self.config.model_copy(update={"pipelines": (pipeline,)})))
         return health

@@ -36,8 +36,8 @@ def pipeline_of(topic: str, **settings: Any) -> PipelineConfig:
 
 
 def test_a_time_and_zone_is_one_schedule_however_many_pipelines_name_it() -> None:
-    """A thousand nightly pipelines are one switch in the UI, which says of whom it is the switch."""
-    many = [pipeline_of(f"p{n}", **NIGHTLY) for n in range(1000)]
+    """Many nightly pipelines are one switch in the UI, which says of whom it is the switch."""
+    many = [pipeline_of(f"p{n}", **NIGHTLY) for n in range(50)]
     others = [pipeline_of("utc", schedule="0 2 * * *", upkeep=WEEKLY), pipeline_of("by_backlog")]
     repository = build_definitions(config_of(*many, *others)).get_repository_def()
     schedules = {
@@ -53,7 +53,7 @@ def test_a_time_and_zone_is_one_schedule_however_many_pipelines_name_it() -> Non
     described = schedules["drain", "0 2 * * *", "Europe/Berlin"]
     assert described is not None
     assert described.startswith("At 0 2 * * * Europe/Berlin, drain of p0, p1,")
-    assert described.endswith("p19 and 980 more.")
+    assert described.endswith("p19 and 30 more.")
     assert schedules["drain", "0 2 * * *", "UTC"] == "At 0 2 * * * UTC, drain of utc."
 
 
