@@ -53,12 +53,12 @@ class EmptyTicks:
 
 
 def measure_empty_ticks(
-    instance: DagsterInstance, sensor: str, daemon_pid: int, config: Path, ticks: int
+    instance: DagsterInstance, sensor: str, pids: Sequence[int], config: Path, ticks: int
 ) -> EmptyTicks:
     """Wait for so many ticks that ask for nothing, then look as the sensor does."""
-    since, cpu_before = time.time(), tree_cpu_seconds(daemon_pid)
+    since, cpu_before = time.time(), sum(map(tree_cpu_seconds, pids))
     seconds = _skipped(instance, sensor, since, ticks)
-    idle_cores = (tree_cpu_seconds(daemon_pid) - cpu_before) / (time.time() - since)
+    idle_cores = (sum(map(tree_cpu_seconds, pids)) - cpu_before) / (time.time() - since)
     surveyor = Surveyor(load_config(config))
     return EmptyTicks(
         seconds=seconds,

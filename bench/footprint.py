@@ -40,8 +40,9 @@ _KINDS = {
     "dagster._daemon": "Dagster's daemon",
     "servers.webserver": "Dagster's webserver",
     "dagster api grpc": "Dagster's code server",
+    "dagster code-server": "Dagster's code server",
     "multiprocessing": "runs",
-    "monitoring": "metrics",
+    "-m cli metrics": "metrics",
     "-m cli up": "up itself",
 }
 _ENDED = "processes that ended"

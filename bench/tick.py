@@ -91,8 +91,8 @@ def measure_tick(lab: Lab, rounds: int, empty_ticks: int = EMPTY_TICKS) -> TickR
         try:
             with DagsterInstance.from_config(str(settings.dagster_home)) as instance:
                 measured = _rounds(lab, instance, rounds)
-                daemon_pid = servers.daemon.pid
-                empty = measure_empty_ticks(instance, _SENSOR, daemon_pid, path, empty_ticks)
+                pids = [servers.daemon.pid, *(one.process.pid for one in servers.code_servers)]
+                empty = measure_empty_ticks(instance, _SENSOR, pids, path, empty_ticks)
         finally:
             servers.stop()
     return TickResult(RECORDS, len(measured), measured[1:], empty)

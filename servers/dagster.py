@@ -1,4 +1,4 @@
-"""Dagster's daemon and webserver on a home folder of Sluice's own, over `workspace.yaml`.
+"""Dagster's daemon and webserver on a home folder of Sluice's own, over code servers that they share.
 
 Before they start, runs that a dead daemon left are failed: nobody else would, and their pools and their
 pipelines would wait for them for ever.
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from servers.code_server import LOAD_SECONDS, CodeServer, start_code_server, write_workspace
 from servers.environment import sluice_environment
 from servers.java import java_home
 from servers.process import ServerFolder, ServerProcess, is_alive, is_listening, read_record
@@ -25,11 +26,12 @@ if TYPE_CHECKING:
 
 DAEMON = "dagster-daemon"
 WEBSERVER = "dagster-webserver"
+LOCATION = "sluice"
 PROJECT = Path(__file__).resolve().parents[1]
-WORKSPACE = PROJECT / "workspace.yaml"
 INSTANCE_SETTINGS = PROJECT / "orchestration" / "dagster.yaml"
 
 _START_TIMEOUT_SECONDS = 120.0
+_GRACE_SECONDS = 10.0
 # Tags of runs that a daemon launched or was about to; runs of the command line carry none of them.
 _DAEMON_TAGS = frozenset({".dagster/grpc_info", "dagster/sensor_name", "dagster/schedule_name"})
 
@@ -38,8 +40,8 @@ _DAEMON_TAGS = frozenset({".dagster/grpc_info", "dagster/sensor_name", "dagster/
 class DagsterSettings:
     """``sluice_home`` is the state folder; ``config_path`` None means the built-in defaults.
 
-    ``workspace_path`` names the code locations. ``allowed_hosts`` are names that the UI is asked under
-    beside its own address, as by a proxy.
+    ``allowed_hosts`` are names that the UI is asked under beside its own address, as by a proxy. Each of the
+    ``locations`` loads all definitions, and so has sensors of its own.
     """
 
     sluice_home: Path
@@ -47,12 +49,17 @@ class DagsterSettings:
     port: int
     host: str = "127.0.0.1"
     allowed_hosts: tuple[str, ...] = ()
-    workspace_path: Path = WORKSPACE
+    locations: tuple[str, ...] = (LOCATION,)
 
     @property
     def dagster_home(self) -> Path:
         """Return the instance's folder: settings, database, logs."""
         return self.sluice_home / "dagster"
+
+    @property
+    def workspace_path(self) -> Path:
+        """Return the file that tells daemon and webserver where the code servers are."""
+        return self.sluice_home / "run" / "workspace.yaml"
 
     @property
     def url(self) -> str:
@@ -63,21 +70,34 @@ class DagsterSettings:
 
 @dataclass(frozen=True, slots=True)
 class DagsterServers:
-    """Both processes; the webserver answers at ``url``. ``failed_runs`` were left by a dead daemon."""
+    """All processes; the webserver answers at ``url``. ``failed_runs`` were left by a dead daemon."""
 
     url: str
     daemon: ServerProcess
     webserver: ServerProcess
+    code_servers: tuple[CodeServer, ...]
     failed_runs: int
 
-    def stop(self, grace_seconds: float = 10.0) -> None:
-        """Stop both; runs under way are interrupted and stop their Spark work."""
+    def reload(self) -> None:
+        """Have the definitions made again from the configuration as it is now."""
+        for code_server in self.code_servers:
+            code_server.reload()
+
+    def stop(self, grace_seconds: float = _GRACE_SECONDS) -> None:
+        """Stop all; runs under way are interrupted and stop their Spark work."""
         self.daemon.stop(grace_seconds)
         self.webserver.stop(grace_seconds)
+        for code_server in self.code_servers:
+            code_server.process.stop(grace_seconds)
+
+    def kill(self) -> None:
+        """Kill all, runs under way with them."""
+        for process in (self.daemon, self.webserver, *(one.process for one in self.code_servers)):
+            process.kill()
 
 
 def start_dagster(settings: DagsterSettings) -> DagsterServers:
-    """Start both and wait until the webserver answers and the daemon's sensor loop runs.
+    """Start all and wait until the webserver answers and the daemon's sensor loop runs.
 
     Raises ``ConfigError``: ``port-taken``, or ``already-running`` for a daemon on this state folder.
     """
@@ -88,19 +108,36 @@ def start_dagster(settings: DagsterSettings) -> DagsterServers:
     with DagsterInstance.from_config(str(settings.dagster_home)) as instance:
         failed_runs = fail_left_over_runs(instance)
         started_at = time.time()
-        workspace = ["-w", str(settings.workspace_path)]
-        daemon = _start(settings, DAEMON, ["-m", "dagster._daemon", "run", *workspace])
-        address = ["-h", settings.host, "-p", str(settings.port)]
-        names = [f"--allow-host={name}" for name in (settings.host, *settings.allowed_hosts)]
-        command = ["-m", "servers.webserver", *names, *workspace, *address]
+        processes: list[ServerProcess] = []
         try:
-            webserver = _start(settings, WEBSERVER, command)
+            code_servers = tuple(_start_code_server(settings, location) for location in settings.locations)
+            processes += [one.process for one in code_servers]
+            for one in code_servers:
+                one.process.wait_until(one.is_ready, LOAD_SECONDS)
+            write_workspace(settings.workspace_path, code_servers)
+            daemon, webserver = _start_daemon(settings), _start_webserver(settings)
+            processes += (daemon, webserver)
             webserver.wait_until(lambda: _answers(settings), _START_TIMEOUT_SECONDS)
             daemon.wait_until(lambda: _sensors_run(instance, started_at), _START_TIMEOUT_SECONDS)
         except BaseException:
-            daemon.stop()
+            for process in reversed(processes):
+                process.stop(_GRACE_SECONDS)
             raise
-    return DagsterServers(settings.url, daemon, webserver, failed_runs)
+    return DagsterServers(settings.url, daemon, webserver, code_servers, failed_runs)
+
+
+def _start_code_server(settings: DagsterSettings, location: str) -> CodeServer:
+    return start_code_server(settings.sluice_home, location, _environment(settings), settings.dagster_home)
+
+
+def _start_daemon(settings: DagsterSettings) -> ServerProcess:
+    return _start(settings, DAEMON, ["-m", "dagster._daemon", "run", "-w", str(settings.workspace_path)])
+
+
+def _start_webserver(settings: DagsterSettings) -> ServerProcess:
+    names = [f"--allow-host={name}" for name in (settings.host, *settings.allowed_hosts)]
+    where = ["-w", str(settings.workspace_path), "-h", settings.host, "-p", str(settings.port)]
+    return _start(settings, WEBSERVER, ["-m", "servers.webserver", *names, *where])
 
 
 def prepare_dagster_home(folder: Path) -> None:
@@ -147,14 +184,14 @@ def _refuse(settings: DagsterSettings) -> None:
 
 
 def _start(settings: DagsterSettings, name: str, arguments: list[str]) -> ServerProcess:
-    environment = sluice_environment(java_home(), settings.sluice_home, settings.config_path)
     # The working folder holds no code: nothing in it can shadow our packages.
-    return ServerProcess(
-        ServerFolder(settings.sluice_home, name),
-        [sys.executable, *arguments],
-        environment | {"DAGSTER_HOME": str(settings.dagster_home)},
-        settings.dagster_home,
-    )
+    folder, command = ServerFolder(settings.sluice_home, name), [sys.executable, *arguments]
+    return ServerProcess(folder, command, _environment(settings), settings.dagster_home)
+
+
+def _environment(settings: DagsterSettings) -> dict[str, str]:
+    environment = sluice_environment(java_home(), settings.sluice_home, settings.config_path)
+    return environment | {"DAGSTER_HOME": str(settings.dagster_home)}
 
 
 def _answers(settings: DagsterSettings) -> bool:

@@ -106,13 +106,30 @@ def _print_addresses(servers: Servers, url: str, metrics: str | None) -> None:
 
 
 def _stay(servers: Servers) -> None:
-    next_status = time.monotonic()
+    next_status, config = time.monotonic(), servers.config
     while True:
         servers.raise_if_ended()
         if time.monotonic() >= next_status:
-            output.say(_status_line(servers.config))
+            config = _as_it_is_now(servers, config)
+            output.say(_status_line(config))
             next_status = time.monotonic() + STATUS_EVERY_SECONDS
         time.sleep(WATCH_EVERY_SECONDS)
+
+
+def _as_it_is_now(servers: Servers, before: SluiceConfig) -> SluiceConfig:
+    """Read the configuration again and tell Dagster of a change; with mistakes it changes nothing.
+
+    In it are the topics of ``topics_regex`` as last listed, which each status line does.
+    """
+    try:
+        config = load_config()
+    except SluiceError as error:
+        output.render_error(error)
+        return before
+    if config != before:
+        output.say("the configuration has changed: Dagster loads its pipelines again")
+        servers.reload()
+    return config
 
 
 def _status_line(config: SluiceConfig) -> str:

@@ -193,8 +193,9 @@ by `_`.
 
 `topics_regex` is matched against the broker's topics as last listed: `./sluice up`, `validate`, `status` and
 `init` list them and keep the list as `run/topics.json` in the state folder, because loading a configuration
-asks no broker. A topic made later becomes a pipeline when one of these runs and the code location is reloaded
-(`./sluice up` does both at its start). A topic that a pipeline of its own names is left to that pipeline.
+asks no broker. A topic made later becomes a pipeline while `./sluice up` runs, which looks twice a minute
+and has Dagster load the configuration again when it differs; under a Dagster of your own reload the code
+location. A topic that a pipeline of its own names is left to that pipeline.
 
 Two pipelines never write one table; `<table>_dead_letters` counts as the pipeline's too."""
 

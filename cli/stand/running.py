@@ -15,7 +15,8 @@ from typing import TypeVar
 
 from cli import output
 from cli.stand.sample_data import create_sample_topics
-from servers.dagster import DAEMON, WEBSERVER, DagsterServers, DagsterSettings, start_dagster
+from servers.code_server import process_name
+from servers.dagster import DAEMON, LOCATION, WEBSERVER, DagsterServers, DagsterSettings, start_dagster
 from servers.environment import clean_environment
 from servers.jars import lake_jar_sets
 from servers.java import java_home
@@ -31,7 +32,8 @@ from spark_jobs.storage.state_files import make_private
 
 KAFKA, SPARK, STREAM = "kafka", "spark-connect", "sample-stream"
 # Dagster first, so that its runs end while what they use still answers. All within 15 s, kills included.
-STOP_ORDER = ((DAEMON, WEBSERVER, STREAM, METRICS), (KAFKA, SPARK))
+CODE = process_name(LOCATION)
+STOP_ORDER = ((DAEMON, WEBSERVER, CODE, STREAM, METRICS), (KAFKA, SPARK))
 STOP_GRACE_SECONDS = 4.0
 Started = TypeVar("Started")
 PROJECT = Path(__file__).resolve().parents[2]
@@ -44,6 +46,7 @@ class Servers:
     config: SluiceConfig
     processes: dict[str, ServerProcess] = field(default_factory=dict)
     endpoints: Endpoints = field(default_factory=Endpoints)
+    dagster: DagsterServers | None = None
 
     @property
     def home(self) -> Path:
@@ -71,7 +74,7 @@ class Servers:
     def start_dagster(self, host: str, port: int, allowed_hosts: tuple[str, ...] = ()) -> str:
         """Start daemon and webserver and give the UI's address."""
         source = self.config.source
-        dagster: DagsterServers = start_dagster(
+        self.dagster = dagster = start_dagster(
             DagsterSettings(
                 sluice_home=self.home,
                 config_path=Path(source) if source else None,
@@ -80,12 +83,18 @@ class Servers:
                 allowed_hosts=allowed_hosts,
             )
         )
-        self.processes |= {DAEMON: dagster.daemon, WEBSERVER: dagster.webserver}
+        (code,) = dagster.code_servers
+        self.processes |= {DAEMON: dagster.daemon, WEBSERVER: dagster.webserver, CODE: code.process}
         if dagster.failed_runs:
             output.say(
                 f"  failed {output.count(dagster.failed_runs, 'run')} that an earlier daemon left behind"
             )
         return dagster.url
+
+    def reload(self) -> None:
+        """Let Dagster make its definitions again; runs under way go on."""
+        if self.dagster is not None:
+            self.dagster.reload()
 
     def start_stream(self) -> None:
         """Start the sample stream into the embedded broker, its topics made first."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -41,20 +40,14 @@ class DagsterDaemon:
     def start(self) -> None:
         """Start both and wait until sensors are looked at."""
         (port,) = free_ports(1)
-        workspace = self.home / "workspace.yaml"
-        workspace.parent.mkdir(parents=True, exist_ok=True)
-        module = "orchestration.definitions"
-        entries = [{"python_module": {"module_name": module, "location_name": n}} for n in self.locations]
-        workspace.write_text(json.dumps({"load_from": entries}))
         self.servers = start_dagster(
-            DagsterSettings(self.home, self.lab.path, port, workspace_path=workspace)
+            DagsterSettings(self.home, self.lab.path, port, locations=self.locations)
         )
 
     def kill(self) -> None:
-        """Kill both, the code server and runs with them."""
+        """Kill all, code servers and runs with them."""
         assert self.servers is not None
-        self.servers.daemon.kill()
-        self.servers.webserver.kill()
+        self.servers.kill()
 
     @contextmanager
     def instance(self) -> Iterator[DagsterInstance]:

@@ -18,7 +18,10 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin
 
+from cli.commands.up import _as_it_is_now
 from cli.stand.run_record import read_up
+from cli.stand.running import Servers
+from spark_jobs.config.file import load_config
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Sluice
@@ -114,7 +117,8 @@ def test_up_is_refused_twice_answers_beside_and_stops_from_elsewhere(
     assert set(states.values()) <= {"new", "behind", "caught-up"}
 
     pids = recorded_pids(up_home)
-    servers = {"kafka", "spark-connect", "dagster-daemon", "dagster-webserver", "sample-stream", "metrics"}
+    servers = {"kafka", "spark-connect", "sample-stream", "metrics"}
+    servers |= {"dagster-daemon", "dagster-webserver", "dagster-code-sluice"}
     assert set(pids) == servers
     assert {name for name, pid in pids.items() if ignores_interrupts(pid)} == {"sample-stream"}
     told = scraped(up_home.parent / "up.out")
@@ -136,3 +140,29 @@ def test_up_is_refused_twice_answers_beside_and_stops_from_elsewhere(
     assert "kafka" in kept
     assert sluice("reset", "--yes", home=up_home).returncode == 0
     assert not up_home.exists()
+
+
+def test_a_changed_configuration_is_followed_and_one_with_mistakes_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Dagster is told of a change once; mistakes are named, and everything goes on as it was."""
+    file, reloads = tmp_path / "sluice.yaml", []
+    monkeypatch.setenv("SLUICE_CONFIG", str(file))
+    monkeypatch.setattr(Servers, "reload", lambda _: reloads.append(1))
+
+    def write(*names: str) -> None:
+        named = "".join(f"  {name}: {{topic: {name}, table: lake.{name}}}\n" for name in names)
+        file.write_text(f"version: 1\npipelines:\n{named}")
+
+    write("first")
+    config = load_config()
+    servers = Servers(config)
+    assert _as_it_is_now(servers, config) == config
+    assert not reloads
+    write("first", "second")
+    config = _as_it_is_now(servers, config)
+    assert ([one.name for one in config.pipelines], len(reloads)) == (["first", "second"], 1)
+    file.write_text("version: 1\npipelines: {first: {}}\n")
+    assert _as_it_is_now(servers, config) == config
+    assert len(reloads) == 1
+    assert "pipelines.first" in capsys.readouterr().err

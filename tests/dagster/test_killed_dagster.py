@@ -67,8 +67,7 @@ def test_a_killed_dagster_goes_on_where_it_was(kafka: KafkaBroker, spark_remote:
     )
     first = start(tmp_path, lab)
     wait_beyond(lab, BATCH, PATIENCE_SECONDS)
-    first.daemon.kill()
-    first.webserver.kill()
+    first.kill()
     reached = next_offset(lab)
     assert reached < RECORDS
     second = start(tmp_path, lab)

@@ -1,0 +1,92 @@
+"""Dagster's code servers: one process a location, which daemon and webserver share.
+
+With a module in their workspace each would start one of its own, and the daemon a new one every minute: some
+four seconds of CPU and 200 MB for nothing. What they share is asked to load its code again when something has
+changed (``reload``); runs that it has under way end in peace.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from servers.process import ServerFolder, ServerProcess
+from spark_jobs.protocol.errors import ConfigError
+
+MODULE = "orchestration.definitions"
+LOAD_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class CodeServer:
+    """One location's process; it answers at ``socket``, which only this user can reach."""
+
+    location: str
+    process: ServerProcess
+    socket: Path
+
+    def is_ready(self) -> bool:
+        """True once its definitions are loaded, or have failed to load: the UI shows why."""
+        from dagster._core.errors import DagsterUserCodeUnreachableError  # noqa: PLC0415  (a second of imports)
+        from dagster._grpc.client import DagsterGrpcClient  # noqa: PLC0415
+
+        if not self.socket.exists():
+            return False
+        try:
+            DagsterGrpcClient(socket=str(self.socket)).ping("")
+        except DagsterUserCodeUnreachableError:
+            return False
+        return True
+
+    def reload(self) -> None:
+        """Have it load its code and configuration again; runs under way go on."""
+        from dagster._grpc.client import DagsterGrpcClient  # noqa: PLC0415
+
+        DagsterGrpcClient(socket=str(self.socket)).reload_code(timeout=int(LOAD_SECONDS))
+
+
+def process_name(location: str) -> str:
+    """Return the name of a location's process: of its record and its log."""
+    return f"dagster-code-{location}"
+
+
+def start_code_server(
+    home: Path, location: str, environment: Mapping[str, str], working_folder: Path
+) -> CodeServer:
+    """Start it and do not wait for it. Raises ``ConfigError``: the sockets' folder is somebody else's."""
+    socket = socket_folder(home) / location
+    socket.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "dagster", "code-server", "start", "--socket", str(socket)]
+    command += ["--use-python-environment-entry-point", "--location-name", location, "-m", MODULE]
+    command += ["--log-level", "warning"]
+    process = ServerProcess(ServerFolder(home, process_name(location)), command, environment, working_folder)
+    return CodeServer(location, process, socket)
+
+
+def socket_folder(home: Path) -> Path:
+    """Make the folder of this state folder's sockets: a path may have 107 characters, and homes lie deep."""
+    digest = hashlib.sha256(str(home.resolve()).encode()).hexdigest()[:12]
+    folder = Path(tempfile.gettempdir()) / f"sluice-{os.getuid()}-{digest}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise ConfigError(
+            f"{folder} is not a folder of this user alone: who can write there could run code as Dagster",
+            code="socket-folder",
+            hint="Remove it, or set TMPDIR to a folder of your own.",
+        )
+    return folder
+
+
+def write_workspace(file: Path, servers: tuple[CodeServer, ...]) -> None:
+    """Write what daemon and webserver are told of the locations."""
+    entries = [{"grpc_server": {"socket": str(one.socket), "location_name": one.location}} for one in servers]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({"load_from": entries}))
