@@ -14,8 +14,10 @@ from resources.spark import PipelineSpark
 from spark_jobs.config.redaction import redact_urls
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
+from spark_jobs.config.start import StartKind
 from spark_jobs.connections.endpoints import resolve_kafka_properties
 from spark_jobs.connections.lake import open_catalog
+from spark_jobs.drain.first_batch import first_values
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.lake.catalog import close_catalog
@@ -23,8 +25,9 @@ from spark_jobs.lake.catalog_names import spark_catalog_conf
 from spark_jobs.lake.tables import load_table, progress_of
 from spark_jobs.preview.reachability import Target, try_from_task, try_storage
 from spark_jobs.protocol.errors import ConfigError, SluiceError
-from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.source import SourceState
+from spark_jobs.records.appearance import appearance, are_unreadable, first_batch_unreadable
 from spark_jobs.schema.additions import check_declared, table_notes
 
 if TYPE_CHECKING:
@@ -96,6 +99,7 @@ def check_pipeline(
     """Topic, right to read, storage, a Spark task, both catalog clients."""
     name = pipeline.name
     kafka, catalog, storage = shared.kafka, shared.catalog, shared.storage
+    source = None
     if kafka is None:
         checklist.skip(f"{name}: topic", "the broker")
     else:
@@ -110,6 +114,8 @@ def check_pipeline(
         found = checklist.run(f"{name}: table", lambda: _table(catalog, pipeline))
         table = found[0] if found else None
         location = _storage_location(config, catalog, table)
+        if found is not None and table is None and source is not None and kafka is not None:
+            _check_first_values(checklist, kafka, pipeline, source)
     properties = {**(storage or {}), **(table.io.properties if table else {})}
     checklist.run(f"{name}: storage", lambda: _storage(location, properties))
     session = None
@@ -124,6 +130,15 @@ def check_pipeline(
         checklist.run(f"{name}: a task's reach", lambda: _task(session, target))
     if session is not None and table is not None:
         checklist.run(f"{name}: both catalogs", lambda: _both_catalogs(config, session, table, pipeline))
+
+
+def _check_first_values(
+    checklist: Checklist, kafka: dict[str, str], pipeline: PipelineConfig, source: SourceState
+) -> None:
+    """Look at what a table would be made from; what is there before another start decides nothing."""
+    ranges = OffsetRanges.between(source.low, source.end)
+    if ranges and pipeline.start.kind is StartKind.EARLIEST:
+        checklist.run(f"{pipeline.name}: values", lambda: _values(kafka, pipeline, ranges))
 
 
 def _line(word: str, name: str, began: float, detail: str) -> None:
@@ -184,6 +199,13 @@ def _read_one(kafka: dict[str, str], source: SourceState) -> tuple[bool, str]:
     finally:
         reader.close()
     return True, f"{output.count(read, 'record')} of partition {filled[0]} at offset {start}"
+
+
+def _values(kafka: dict[str, str], pipeline: PipelineConfig, ranges: OffsetRanges) -> tuple[bool, str]:
+    values = first_values(kafka, pipeline.topic, ranges)
+    if are_unreadable(values):
+        raise first_batch_unreadable(pipeline.name, pipeline.topic, len(values), values)
+    return True, appearance(values) or "tombstones only"
 
 
 def _table(catalog: Catalog, pipeline: PipelineConfig) -> tuple[tuple[Table | None], str]:

@@ -8,6 +8,7 @@ import click
 
 from cli import output
 from cli.work import opened
+from spark_jobs.protocol.errors import BadRecord
 from spark_jobs.schema.evidence import FieldEvidence
 
 if TYPE_CHECKING:
@@ -15,22 +16,25 @@ if TYPE_CHECKING:
 
 DEFAULT_RECORDS = 5_000
 EXAMPLES = 10
+EXIT_UNREADABLE = BadRecord.exit_code
 
 
 @click.command("preview")
 @click.argument("pipeline")
 @click.option("--records", default=DEFAULT_RECORDS, show_default=True, help="How many to read at most.")
-def command(pipeline: str, records: int) -> None:
+def command(pipeline: str, records: int) -> int:
     """Read some records of PIPELINE, decode and shape them, and write nothing.
 
     Shows each column with what was seen of it, which records would be dead letters and why, and how the
-    rows would be partitioned. The first batch decides from all of its records; these are only some.
+    rows would be partitioned. The first batch decides from all of its records; these are only some. Exit code
+    65 when none of them can be read, and a first batch of them would make no table.
     """
     with opened(pipeline, "preview") as (chosen, connections):
         from spark_jobs.preview.preview import preview
 
         seen = preview(chosen, connections, max_records=records)
     _print(seen)
+    return EXIT_UNREADABLE if seen.is_unreadable else 0
 
 
 def _print(seen: Preview) -> None:

@@ -13,6 +13,7 @@ from spark_jobs.config.new_fields import Growth
 from spark_jobs.config.settings import KeyFormat, PipelineConfig
 from spark_jobs.config.start import StartKind
 from spark_jobs.drain.batch_run import Tables
+from spark_jobs.drain.first_batch import is_unreadable, refuse_unreadable
 from spark_jobs.drain.planning import (
     FIRST_GUESS_BYTES_PER_RECORD,
     MAX_SPLIT_BYTES,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _MOST_TOLD = 20
+_NO_LIMIT = 1 << 62
 
 # Where nothing is to be drained yet, types come from the last records before the start.
 SAMPLED_RECORDS_PER_PARTITION = 10_000
@@ -60,10 +62,14 @@ def ensure_tables(pipeline: PipelineConfig, connections: Connections, source: So
             starts = resolve_start(
                 pipeline.start, source, partial(connections.admin.offsets_for_times, pipeline.topic)
             )
-            first = _first_ranges(pipeline, source, starts)
+            first = _first_ranges(pipeline, source, starts, pipeline.max_batch_bytes)
             if not first and pipeline.start.kind is StartKind.EARLIEST:
                 return None
             evidence = _observe(pipeline, connections, first or _records_before(source, starts))
+            if first and is_unreadable(evidence):
+                # Its bytes may have cut it short: its records are what it may have at most.
+                evidence = _observe(pipeline, connections, _first_ranges(pipeline, source, starts, _NO_LIMIT))
+                refuse_unreadable(pipeline, connections, first, evidence)
             columns = _first_columns(pipeline, evidence)
             table = create_table(
                 catalog,
@@ -121,12 +127,14 @@ def _add_declared_columns(pipeline: PipelineConfig, connections: Connections, ta
     return evolve_table(connections.open_catalog, pipeline.table, additions) if additions else table
 
 
-def _first_ranges(pipeline: PipelineConfig, source: SourceState, starts: dict[int, int]) -> OffsetRanges:
+def _first_ranges(
+    pipeline: PipelineConfig, source: SourceState, starts: dict[int, int], max_bytes: int
+) -> OffsetRanges:
     return plan_ranges(
         starts,
         source,
         max_records=pipeline.max_batch_records,
-        max_bytes=pipeline.max_batch_bytes,
+        max_bytes=max_bytes,
         bytes_per_record=FIRST_GUESS_BYTES_PER_RECORD,
     )
 

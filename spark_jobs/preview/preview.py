@@ -16,12 +16,14 @@ import pyarrow.compute as pc
 from spark_jobs.config.settings import KeyFormat, PipelineConfig
 from spark_jobs.config.start import StartKind
 from spark_jobs.connections.tables import load_fresh
+from spark_jobs.drain.first_batch import is_unreadable
 from spark_jobs.drain.planning import FIRST_GUESS_BYTES_PER_RECORD, plan_ranges, resolve_start, water_fill
 from spark_jobs.kafka.reader import open_reader
 from spark_jobs.lake.evolution import evolved_schema
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import Balance, total
 from spark_jobs.protocol.source import SourceState
+from spark_jobs.records.appearance import first_batch_unreadable
 from spark_jobs.records.formats import format_of
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
@@ -79,7 +81,8 @@ class Preview:
 
     ``is_new``: there is no table yet. ``columns`` are the JSON's, with those that an existing table lacks;
     these are named in ``added``, dotted. ``ignored`` counts values without a column by the name of their
-    field; ``notes`` say where few values decided a column's type, or lost to it.
+    field; ``notes`` say where few values decided a column's type, or lost to it, and what values look like
+    of which none can be read.
     """
 
     topic: str
@@ -93,6 +96,11 @@ class Preview:
     partitioning: tuple[PartitionUse, ...]
     ignored: dict[str, int]
     notes: tuple[str, ...]
+
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether a drain of these records would make no table: there are values, none a JSON object."""
+        return self.is_new and is_unreadable(self.evidence)
 
 
 def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: int) -> Preview:
@@ -112,6 +120,10 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
     for chunk in chunks:
         evidence = evidence.merge(decoder.observe(chunk)).within(decoder.growth.max_fields_seen)
     schema, added, notes = _schema(pipeline, table, evidence)
+    if table is None and is_unreadable(evidence):
+        values = [value for chunk in chunks for value in chunk.values if value is not None]
+        refused = first_batch_unreadable(pipeline.name, source.topic, len(values), values)
+        notes = (f"{refused.message}. {refused.hint}", *notes)
     # Who reads no generation and no time of ingestion may be given any.
     maker = RowMaker(
         # What was seen has its columns by now: whatever has none gets none.

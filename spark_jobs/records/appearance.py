@@ -1,0 +1,94 @@
+"""What values that are no JSON objects look like, in words for the person whose topic it is. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from spark_jobs.protocol.errors import BadRecord
+
+_MOST_SCHEMA_IDS = 5
+_FRAME_BYTES = 5  # a zero byte, then the schema's id in four
+_CONTROLS = frozenset(range(32)) - frozenset(b"\t\n\r")
+_BEGINNINGS = {
+    b"Obj\x01": "Avro files, each with its schema",
+    b"\x1f\x8b": "compressed by gzip",
+    b"\x28\xb5\x2f\xfd": "compressed by zstd",
+    b"\x04\x22\x4d\x18": "compressed by lz4",
+    b"\x82SNAPPY\x00": "compressed by snappy",
+    b"<": "XML or HTML",
+}
+_JSON = {dict: "JSON objects", list: "JSON, but arrays", str: "JSON, but strings"}
+_OTHER_JSON = "JSON, but numbers, booleans or null"
+_BINARY = "neither text nor of a kind known here"
+_FRAMED = "framed by a schema registry: a zero byte, a schema's id, then Avro, Protobuf or JSON Schema"
+
+
+def appearance(values: Sequence[bytes]) -> str:
+    """Return how many values look like what, the most frequent first; empty without values."""
+    kinds = Counter(map(_kind, values))
+    ids = list(_told(sorted({_schema_id(value) for value in values if _kind(value) == _FRAMED})))
+    if len(kinds) == 1:
+        (kind,) = kinds
+        return f"all of {len(values):,} looked at are {kind}{_ids(ids)}"
+    return "; ".join(
+        f"{count:,} of {len(values):,} are {kind}{_ids(ids) if kind == _FRAMED else ''}"
+        for kind, count in kinds.most_common()
+    )
+
+
+def are_unreadable(values: Sequence[bytes]) -> bool:
+    """True if there are values and none is a JSON object."""
+    return bool(values) and not any(_kind(value) == _JSON[dict] for value in values)
+
+
+def first_batch_unreadable(pipeline: str, topic: str, count: int, values: Sequence[bytes]) -> BadRecord:
+    """Return why no table is made of a topic of whose first ``count`` values none is a JSON object."""
+    looks = appearance(values)
+    return BadRecord(
+        f"none of the first {count:,} values of topic {topic} is a JSON object"
+        + (f": {looks}" if looks else ""),
+        code="first-batch-unreadable",
+        hint="Sluice reads JSON objects. If they begin later, say from where with `start:`"
+        f" (./sluice preview {pipeline} shows what is read); if never, leave the topic out.",
+        topic=topic,
+    )
+
+
+def _kind(value: bytes) -> str:
+    known = (kind for beginning, kind in _BEGINNINGS.items() if value.startswith(beginning))
+    if (kind := next(known, None)) is not None:
+        return kind
+    # Ids count up from 1: a second zero byte tells a frame from binary data that begins with one.
+    if len(value) > _FRAME_BYTES and value.startswith(b"\0\0"):
+        return _FRAMED
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return _BINARY
+    return _BINARY if _CONTROLS & set(value) else _kind_of_text(text.strip())
+
+
+def _kind_of_text(text: str) -> str:
+    if not text:
+        return "empty"
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError):
+        return "text that is not JSON"
+    return next((kind for type_, kind in _JSON.items() if isinstance(parsed, type_)), _OTHER_JSON)
+
+
+def _schema_id(value: bytes) -> int:
+    return int.from_bytes(value[1:_FRAME_BYTES])
+
+
+def _told(ids: Sequence[int]) -> Iterator[str]:
+    yield from map(str, ids[:_MOST_SCHEMA_IDS])
+    if len(ids) > _MOST_SCHEMA_IDS:
+        yield f"{len(ids) - _MOST_SCHEMA_IDS:,} more"
+
+
+def _ids(ids: Sequence[str]) -> str:
+    return f" (schema id {', '.join(ids)})" if ids else ""

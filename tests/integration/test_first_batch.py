@@ -1,0 +1,56 @@
+"""The first batch of a new table: a topic that cannot be read is told what it is, and nothing is made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from prove.lab.kafka_server import Record
+from prove.lab.pipeline_lab import TABLE, by_offset
+from spark_jobs.connections.tables import load_fresh
+from spark_jobs.preview.preview import preview
+from spark_jobs.protocol.errors import BadRecord
+from tests.support.new_lab import DEAD_LETTERS, as_json
+
+if TYPE_CHECKING:
+    from tests.support.new_lab import NewLab
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+FRAMED = b"\0\0\0\0\x07\x02abc"
+
+
+def test_a_first_batch_of_dead_letters_alone_makes_no_table(new_lab: NewLab) -> None:
+    """The run stops and says what the bytes look like; beside one readable record they are dead letters."""
+    lab = new_lab([Record(None), *[Record(FRAMED)] * 20])
+    with pytest.raises(
+        BadRecord, match=r"none of the first 20 values .*schema registry.*schema id 7"
+    ) as refused:
+        lab.drain()
+    assert refused.value.code == "first-batch-unreadable"
+    with lab.connections() as connections:
+        seen = preview(lab.pipeline, connections, max_records=100)
+        assert load_fresh(connections, TABLE) is None
+    assert seen.is_unreadable
+    assert "schema id 7" in seen.notes[0]
+    new_lab.produce(lab, as_json({"id": 1}))
+    (batch,) = lab.drain().batches
+    assert (batch.counts.balance.rows, batch.counts.balance.dead_letters) == (1, 20)
+    assert len(by_offset(lab, DEAD_LETTERS)) == 20
+
+
+def test_a_first_batch_cut_short_by_its_bytes_is_read_further(new_lab: NewLab) -> None:
+    """Up to its records: text in front of the objects is dead letters, and their columns are known."""
+    lab = new_lab([b"# from here on"] * 300 + as_json({"id": 1}), max_batch_bytes="64KiB")
+    batches = lab.drain().batches
+    assert sum(batch.counts.balance.dead_letters for batch in batches) == 300
+    assert [row["id"] for row in by_offset(lab).values()] == [1]
+    assert len(batches) > 1
+
+
+def test_a_first_batch_of_tombstones_is_no_failure(new_lab: NewLab) -> None:
+    """A topic may begin with deletions."""
+    lab = new_lab([Record(None, key=b"k")] * 3)
+    (batch,) = lab.drain().batches
+    assert batch.counts.balance.tombstones == 3

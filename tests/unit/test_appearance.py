@@ -1,0 +1,49 @@
+"""What values that cannot be read are said to be."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_jobs.records.appearance import appearance, first_batch_unreadable
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([b"\0\0\0\0\x07\x02abc"] * 500, "all of 500 looked at are framed by a schema registry"),
+        ([b"\0\0\0\0\x07x", b"\0\0\0\0\x0cy"], "(schema id 7, 12)"),
+        ([b"\0" + n.to_bytes(4) + b"x" for n in range(9)], "(schema id 0, 1, 2, 3, 4, 4 more)"),
+        ([b"Obj\x01\x04"], "all of 1 looked at are Avro files"),
+        ([gzip.compress(b"{}")], "compressed by gzip"),
+        ([b"<order/>"], "XML"),
+        ([b"a,b,c", b"1,2,3"], "all of 2 looked at are text that is not JSON"),
+        ([b"[1]", b"[]"], "JSON, but arrays"),
+        ([b'"{}"'], "JSON, but strings"),
+        ([b"7", b"true", b"null"], "JSON, but numbers, booleans or null"),
+        ([b"", b" "], "empty"),
+        ([b"\xff\xfe\xfa", b"\x08\x96\x01", b"\0\x9c1234567"], "neither text nor of a kind known here"),
+        ([b"x", b"x", b"\0\0\0\0\x07x"], "2 of 3 are text that is not JSON; 1 of 3 are framed by"),
+    ],
+)
+def test_values_are_told_by_what_they_look_like(values: list[bytes], said: str) -> None:
+    """Registry framing with its ids, archives, compressions, text, JSON that is no object: most first."""
+    assert said in appearance(values)
+
+
+@given(st.dictionaries(st.text(), st.one_of(st.none(), st.integers(), st.text()), max_size=5))
+def test_a_json_object_is_never_told_as_something_else(value: dict[str, object]) -> None:
+    """Whatever is in it: only values that were refused are asked about, and these words send people away."""
+    assert appearance([json.dumps(value).encode()]) == "all of 1 looked at are JSON objects"
+
+
+@given(st.lists(st.binary(max_size=40), max_size=20))
+def test_any_bytes_are_told(values: list[bytes]) -> None:
+    """No value stops the sentence that explains it."""
+    error = first_batch_unreadable("orders", "shop.orders", len(values), values)
+    assert error.exit_code == 65
+    assert "./sluice preview orders" in error.hint
