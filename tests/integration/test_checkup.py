@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -92,6 +93,26 @@ def test_what_an_open_transaction_holds_back_is_no_idle_topic(kafka: KafkaBroker
     ((_, state),) = look_for_status(lab.config)
     assert state.word is StateWord.CAUGHT_UP
     assert fact(look(lab), "stall") == (True, "nothing waits")
+
+
+@pytest.mark.kafka
+def test_what_waits_for_a_schedule_is_told_and_not_late(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """Checks and status read the time of the first record that waits: the tick after that takes it."""
+    topic = kafka.new_topic(partitions=2, retention_ms=-1)
+    settings = {"schedule": "0 0 1 1 *", "timezone": "Asia/Kolkata"}
+    lab = make_lab(tmp_path, bootstrap=kafka, topic=topic, spark_remote="sc://not.asked", **settings)
+    kafka.produce(topic, as_json({"id": 0}, partition=0))
+    replace(lab, is_here=True).drain()
+    times_ms = [int(time.time() * 1000) + seconds * 1000 for seconds in (9, 5)]
+    kafka.produce(topic, [Record(b"{}", partition=p, timestamp_ms=ms) for p, ms in enumerate(times_ms)])
+    health = look(lab)
+    assert health.facts.waiting_since_ms == times_ms[1]
+    assert [fact(health, name)[0] for name in ("fresh", "lag", "stall")] == [True] * 3
+    assert fact(health, "stall")[1].endswith(", none is due (limit 5 min)")
+    ((seen, state),) = look_for_status(lab.config)
+    assert (state.word, seen.waiting_since_ms) == (StateWord.BEHIND, times_ms[1])
+    assert seen.next_drain_ms is not None
+    assert datetime.fromtimestamp(seen.next_drain_ms / 1000, UTC).strftime("%d.%m. %H:%M") == "31.12. 18:30"
 
 
 @pytest.mark.kafka
