@@ -74,7 +74,7 @@ def _result(pipeline: PipelineConfig, result: CheckResult) -> AssetCheckResult:
         description=result.fact,
         metadata={
             **({"what mends it": result.mend} if result.mend else {}),
-            "runbook": in_words(result.runbook),
+            "runbook": result.runbook,
             **{name: float(number) for name, number in result.numbers.items()},
         },
     )

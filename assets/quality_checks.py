@@ -93,7 +93,7 @@ def _result(pipeline: PipelineConfig, suite: Suite, result: SuiteResult, ranges:
             "unexpected_rows": sum(each.unexpected for each in result.results),
             "offsets": "those of the held batch" if is_held else ranges,
             "expectations": _table(result),
-            "runbook": in_words(RUNBOOK),
+            "runbook": RUNBOOK,
             **({} if result.is_met else {"what mends it": _mend(pipeline, suite)}),
         },
     )
