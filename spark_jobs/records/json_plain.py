@@ -258,9 +258,14 @@ def _of(kind: type, value: Any) -> Any:
 
 
 def _says_something(value: Any) -> bool:
-    if isinstance(value, dict | list):
-        return any(map(_says_something, value.values() if isinstance(value, dict) else value))
-    return value is not None
+    left = [value]  # without recursion: a thousand levels are read, and more than Python calls
+    while left:
+        value = left.pop()
+        if isinstance(value, dict | list):
+            left.extend(value.values() if isinstance(value, dict) else value)
+        elif value is not None:
+            return True
+    return False
 
 
 def _integer(value: Any) -> Any:

@@ -204,6 +204,7 @@ def test_a_record_alone(value: bytes) -> None:
 
 @settings(max_examples=300)
 @given(st.lists(_value(), min_size=1, max_size=6))
+@example([b'{"deep":' + b"[" * 1019 + b"1" + b"]" * 1019 + b"}"])
 def test_the_plain_decoder_says_what_every_row_holds(values: list[bytes]) -> None:
     """What audit compares with: each record that is a row has exactly the reference's, and says no more."""
     count = len(values)
