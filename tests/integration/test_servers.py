@@ -227,6 +227,9 @@ def test_workers_are_forked_with_the_tasks_imports_done(spark_remote: str) -> No
         daemon = sys.modules["__main__"].__spec__
         for _ in batches:
             found = f"{daemon.name if daemon else ''} {'spark_jobs.drain.split_task' in sys.modules}"
+            found += (
+                f" {[entry for entry in sys.path if 'spark' in entry and entry.endswith(('.zip', '.jar'))]}"
+            )
             yield pa.RecordBatch.from_pydict({"found": [found]})
 
     session = SparkSession.builder.remote(spark_remote).create()
@@ -234,7 +237,7 @@ def test_workers_are_forked_with_the_tasks_imports_done(spark_remote: str) -> No
         rows = session.range(1, numPartitions=1).mapInArrow(is_ready, "found string").collect()
     finally:
         session.stop()
-    assert [row.found for row in rows] == ["spark_jobs.worker_daemon True"]
+    assert [row.found for row in rows] == ["spark_jobs.worker_daemon True []"]
 
 
 def _appended_and_read(properties: dict[str, str], namespace: str) -> int:
