@@ -22,6 +22,7 @@ from spark_jobs.protocol.batch import Balance
 from spark_jobs.protocol.errors import SluiceError
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+MOST_UNEXPECTED_CHARACTERS = 400
 PIPE_WIDTH = 160  # a pipe has no width; 80 would cut table names in logs
 
 
@@ -76,6 +77,8 @@ def error_lines(error: BaseException) -> list[str]:
     """Return an error's lines; a message of several keeps them, its place goes after the first."""
     if not isinstance(error, SluiceError):
         text = " ".join(str(error).split()) or "no message"
+        if len(text) > MOST_UNEXPECTED_CHARACTERS:  # a Java exception brings its whole stack
+            text = f"{text[:MOST_UNEXPECTED_CHARACTERS]} …"
         return [
             f"error: unexpected {type(error).__name__}: {text}",
             "  hint: the same command with --debug shows where; this deserves a bug report.",

@@ -39,6 +39,8 @@ MAX_FORGOTTEN_SESSIONS = 1000
 SHIPPING_PAUSES_SECONDS = (0.2, 0.5, 1.0)  # the file is well below a megabyte
 TASK_ATTEMPTS = 4  # local masters otherwise never retry a task
 PARALLELISM = "spark.default.parallelism"
+CHECK = "check"
+_READING_ICEBERG = frozenset({UPKEEP, CHECK})  # all else leaves Iceberg to PyIceberg
 
 _logger = logging.getLogger(__name__)
 _lock = threading.Lock()
@@ -163,7 +165,7 @@ class PipelineSpark:
 
         os.environ["JAVA_HOME"] = str(java_home())
         conf = _local_conf(self.config)
-        if self.kind == UPKEEP:
+        if self.kind in _READING_ICEBERG:
             conf = {**_iceberg_conf(self.config), **self._catalog(), **conf}
         _launch(conf)
         session = _session(conf)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pyiceberg.serializers import FromInputFile
 
 from cli import output
-from resources.spark import PipelineSpark
+from resources.spark import CHECK, PipelineSpark
 from spark_jobs.config.redaction import redact_urls
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
@@ -234,11 +234,11 @@ def _storage(location: str, properties: dict[str, str]) -> tuple[dict[str, str],
 
 def _is_started_here(config: SluiceConfig, pipeline: PipelineConfig) -> bool:
     """True if Spark would be a process of this command, which takes long to start."""
-    return not config.spark.remote and PipelineSpark(config, pipeline.name, "check").remote is None
+    return not config.spark.remote and PipelineSpark(config, pipeline.name, CHECK).remote is None
 
 
 def _spark(config: SluiceConfig, pipeline: PipelineConfig) -> tuple[SparkSession, str]:
-    spark = PipelineSpark(config, pipeline.name, "check")
+    spark = PipelineSpark(config, pipeline.name, CHECK)
     session, where = spark.session(), spark.remote or config.spark.master or "a session of this process"
     return session, f"{session.version} at {redact_urls(where)}"
 

@@ -68,6 +68,11 @@ def test_a_pipeline_by_hand(
     checked = sluice("check", "orders", **environment)
     assert checked.returncode == 0, checked.stdout
     assert "PyIceberg and Spark see" in checked.stdout
+    # Without a server, too: then it is this command's own Spark that has to know Iceberg.
+    config.write_text(config.read_text().replace(f"spark:\n  remote: {spark_remote}\n", ""))
+    checked = sluice("check", "orders", **environment)
+    assert checked.returncode == 0, checked.stdout
+    assert "PyIceberg and Spark see" in checked.stdout
 
 
 def told_rows(dagster_home: Path) -> list[object]:
