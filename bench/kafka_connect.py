@@ -29,7 +29,6 @@ from prove.lab.kafka_server import KafkaBroker
 from spark_jobs.commit.birth import TABLE_PROPERTIES
 from spark_jobs.lake.catalog import close_catalog, open_catalog
 from spark_jobs.lake.catalog_names import java_properties
-from spark_jobs.lake.tables import load_table
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -204,10 +203,10 @@ class Sink:
 def commits_of(catalog_properties: dict[str, str], table: str = "bench.orders") -> list[tuple[float, int]]:
     """When each of the table's commits was made, and how many rows it held then; none without a table."""
     with _opened(catalog_properties) as catalog:
-        found = load_table(catalog, table)
+        snapshots = catalog.load_table(table).metadata.snapshots if catalog.table_exists(table) else []
     return [
         (snapshot.timestamp_ms / 1000, int(snapshot.summary["total-records"] or 0))
-        for snapshot in (found.metadata.snapshots if found is not None else [])
+        for snapshot in snapshots
         if snapshot.summary
     ]
 
