@@ -88,5 +88,4 @@ def socket_folder(home: Path) -> Path:
 def write_workspace(file: Path, servers: tuple[CodeServer, ...]) -> None:
     """Write what daemon and webserver are told of the locations."""
     entries = [{"grpc_server": {"socket": str(one.socket), "location_name": one.location}} for one in servers]
-    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps({"load_from": entries}))

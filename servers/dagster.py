@@ -15,7 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from servers.code_server import LOAD_SECONDS, CodeServer, start_code_server, write_workspace
+from servers.code_server import (
+    LOAD_SECONDS,
+    CodeServer,
+    socket_folder,
+    start_code_server,
+    write_workspace,
+)
 from servers.environment import sluice_environment
 from servers.java import java_home
 from servers.process import ServerFolder, ServerProcess, is_alive, is_listening, read_record
@@ -59,7 +65,7 @@ class DagsterSettings:
     @property
     def workspace_path(self) -> Path:
         """Return the file that tells daemon and webserver where the code servers are."""
-        return self.sluice_home / "run" / "workspace.yaml"
+        return socket_folder(self.sluice_home) / "workspace.yaml"
 
     @property
     def url(self) -> str:

@@ -47,10 +47,3 @@ def test_a_first_batch_cut_short_by_its_bytes_is_read_further(new_lab: NewLab) -
     assert sum(batch.counts.balance.dead_letters for batch in batches) == 300
     assert [row["id"] for row in by_offset(lab).values()] == [1]
     assert len(batches) > 1
-
-
-def test_a_first_batch_of_tombstones_is_no_failure(new_lab: NewLab) -> None:
-    """A topic may begin with deletions."""
-    lab = new_lab([Record(None, key=b"k")] * 3)
-    (batch,) = lab.drain().batches
-    assert batch.counts.balance.tombstones == 3
