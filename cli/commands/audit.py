@@ -22,8 +22,9 @@ NUMBERS = (
 @click.command("audit")
 @click.argument("pipeline")
 @click.option("--metadata", is_flag=True, help="Audit files, log and commits instead; asks Kafka nothing.")
+@click.option("--pages", is_flag=True, help="With --metadata: read all of each file, page by page.")
 @output.json_option
-def command(pipeline: str, metadata: bool, as_json: bool) -> int:
+def command(pipeline: str, metadata: bool, pages: bool, as_json: bool) -> int:
     """Compare PIPELINE's table with Kafka: missing, duplicated and differing records.
 
     Rows that another writer deleted are `removed`, not missing, as far as kept snapshots show it.
@@ -32,8 +33,10 @@ def command(pipeline: str, metadata: bool, as_json: bool) -> int:
     With --metadata: every file the metadata names is there, whole and as described; log and table agree;
     offsets are contiguous and balanced. Each finding names the command that mends it. Both only read.
     """
+    if pages and not metadata:
+        raise click.UsageError("--pages reads files; it goes with --metadata.")
     if metadata:
-        return _audit_metadata(pipeline, as_json=as_json)
+        return _audit_metadata(pipeline, pages=pages, as_json=as_json)
     with opened(pipeline, "audit") as (chosen, connections):
         from spark_jobs.audit.audit import audit
 
@@ -53,11 +56,11 @@ def command(pipeline: str, metadata: bool, as_json: bool) -> int:
     return 0 if result.is_clean else 1
 
 
-def _audit_metadata(pipeline: str, *, as_json: bool) -> int:
+def _audit_metadata(pipeline: str, *, pages: bool, as_json: bool) -> int:
     with opened(pipeline, "audit") as (chosen, connections):
         from spark_jobs.audit.metadata import audit_metadata
 
-        result = audit_metadata(chosen, connections, on_progress=_tell_files)
+        result = audit_metadata(chosen, connections, pages=pages, on_progress=_tell_files)
     if as_json:
         output.json_line(dataclasses.asdict(result))
         return 0 if result.is_clean else 1

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
 from spark_jobs.audit.removed import removed_by_others
 from spark_jobs.audit.rounded import RoundedColumn, merged
@@ -20,6 +21,8 @@ from spark_jobs.kafka.reader import RangeReader, open_reader
 from spark_jobs.lake.record_offsets import dead_letter_offsets
 from spark_jobs.lake.row_filters import rows_in
 from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol import mends
+from spark_jobs.protocol.errors import RetryableError
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.skips import cut_at_skips, skipped_ranges
 from spark_jobs.schema.metadata_columns import OFFSET
@@ -27,7 +30,6 @@ from spark_jobs.schema.metadata_columns import OFFSET
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    import pyarrow as pa
     from numpy.typing import NDArray
     from pyiceberg.table import Table
 
@@ -153,8 +155,7 @@ def audit(
     check = row_check(pipeline, table)
     with open_reader(connections.kafka, pipeline.topic) as reader:
         for window, is_skipped in windows:
-            dead = dead_letter_offsets(table, dead_letters, progress.generation, window)
-            held = _Window(window, rows_in(table, window, progress.generation), dead)
+            held = _held(pipeline, table, dead_letters, window)
             missing = NO_OFFSETS
             # Neither what has been skipped nor what Kafka no longer holds is compared with it.
             if is_skipped:
@@ -193,6 +194,21 @@ def _windows(
         for whole in (OffsetRange(partition, start, low), OffsetRange(partition, low, end)):
             for piece, is_skipped in cut_at_skips(whole, skipped) if len(whole) else ():
                 yield from ((window, is_skipped) for window in piece.cut(WINDOW_OFFSETS))
+
+
+def _held(pipeline: PipelineConfig, table: Table, dead_letters: Table | None, window: OffsetRange) -> _Window:
+    generation = progress_of(table).generation
+    try:
+        dead = dead_letter_offsets(table, dead_letters, generation, window)
+        return _Window(window, rows_in(table, window, generation), dead)
+    except (OSError, pa.ArrowException) as error:
+        raise RetryableError(
+            f"the rows of {window} cannot be read: {type(error).__name__}: {error}",
+            code="data-file-unreadable",
+            hint=f"{mends.command('audit', pipeline.name, '--metadata')} names the files that are gone or"
+            " damaged, and for each the command that mends it.",
+            table=pipeline.table,
+        ) from error
 
 
 def _compare_window(check: RowCheck, reader: RangeReader, held: _Window) -> tuple[AuditCounts, Offsets]:

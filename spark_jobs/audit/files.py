@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 READERS = 8
 _SIDE_BY_SIDE = 256
+_PAGE_ROWS = 10_000
 # Whatever a damaged Avro or Parquet file makes its reader stumble over.
 _UNREADABLE = (
     OSError,
@@ -44,9 +45,12 @@ _UNREADABLE = (
 
 
 def audit_files(
-    table: Table, counts: MetadataAudit, on_progress: Callable[[MetadataAudit], None]
+    table: Table, counts: MetadataAudit, on_progress: Callable[[MetadataAudit], None], *, pages: bool
 ) -> Iterator[Finding]:
-    """Return what is wrong with the table's files, those of main first. ``counts`` is counted up."""
+    """Return what is wrong with the table's files, those of main first. ``counts`` is counted up.
+
+    With ``pages`` every page of a data file is read and held against its checksum, if it has one.
+    """
     pipeline = counts.pipeline
     yield from _look_at(table, table.metadata_location, None, _roll_back(table, pipeline, None))
     counts.metadata_files += 1
@@ -67,7 +71,7 @@ def audit_files(
                 files, found = _files_of(table, manifest, mend)
                 yield from found
                 fresh = (f for f in files if hash(f.file_path) not in seen_files)
-                look = partial(_look_at_file, table, pipeline, is_main=is_main)
+                look = partial(_look_at_file, table, pipeline, is_main=is_main, pages=pages)
                 while some := list(islice(fresh, _SIDE_BY_SIDE)):
                     seen_files.update(hash(file.file_path) for file in some)
                     for findings in readers.map(look, some):
@@ -75,6 +79,23 @@ def audit_files(
                     counts.data_files += len(some)
                     counts.data_bytes += sum(file.file_size_in_bytes for file in some)
                     on_progress(counts)
+
+
+def audit_new_files(table: Table, pipeline: str, since_ms: int) -> Iterator[Finding]:
+    """Return what is wrong with the data files that snapshots since then added; footers only."""
+    with ThreadPoolExecutor(READERS) as readers:
+        for snapshot in table.metadata.snapshots:
+            if snapshot.timestamp_ms < since_ms:
+                continue
+            mend = _roll_back(table, pipeline, snapshot)
+            manifests, found = _manifests_of(table, snapshot, mend)
+            yield from found
+            look = partial(_look_at_file, table, pipeline, is_main=True, pages=False)
+            for manifest in manifests:
+                if manifest.added_snapshot_id == snapshot.snapshot_id and manifest.has_added_files():
+                    files, found = _files_of(table, manifest, mend)
+                    yield from found
+                    yield from chain.from_iterable(readers.map(look, files))
 
 
 def _main_first(table: Table) -> list[Snapshot]:
@@ -115,7 +136,9 @@ def _look_at(table: Table, path: str, size_bytes: int | None, mend: str) -> Iter
         yield Finding(f"the file has {there} bytes, the metadata says {size_bytes}", path, mend)
 
 
-def _look_at_file(table: Table, pipeline: str, file: DataFile, *, is_main: bool) -> list[Finding]:
+def _look_at_file(
+    table: Table, pipeline: str, file: DataFile, *, is_main: bool, pages: bool
+) -> list[Finding]:
     mend = _replay(table, pipeline, file) if is_main else _expire(pipeline)
     found = list(_look_at(table, file.file_path, file.file_size_in_bytes, mend))
     if found or file.file_format is not FileFormat.PARQUET:
@@ -126,8 +149,19 @@ def _look_at_file(table: Table, pipeline: str, file: DataFile, *, is_main: bool)
     except _UNREADABLE as error:
         return [Finding(_trouble("the file's footer", error), file.file_path, mend)]
     if rows == file.record_count:
-        return []
+        return _look_at_pages(table, file, mend) if pages else []
     return [Finding(f"the file has {rows} rows, the manifest says {file.record_count}", file.file_path, mend)]
+
+
+def _look_at_pages(table: Table, file: DataFile, mend: str) -> list[Finding]:
+    """Read every page once; what is not as its checksum says, or cannot be unpacked, is damaged."""
+    try:
+        with table.io.new_input(file.file_path).open() as stream:
+            for _ in pq.ParquetFile(stream, page_checksum_verification=True).iter_batches(_PAGE_ROWS):
+                pass
+    except _UNREADABLE as error:
+        return [Finding(_trouble("a page of the file", error), file.file_path, mend)]
+    return []
 
 
 def _trouble(what: str, error: Exception) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from spark_jobs.audit.files import audit_files
+from spark_jobs.audit.files import audit_files, audit_new_files
 from spark_jobs.audit.findings import Finding, MetadataAudit, log_findings, replay_command
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh
@@ -29,10 +29,12 @@ def audit_metadata(
     pipeline: PipelineConfig,
     connections: Connections,
     *,
+    pages: bool = False,
     on_progress: Callable[[MetadataAudit], None] = lambda _counts: None,
 ) -> MetadataAudit:
     """Look at every file the metadata names, and hold the log and the kept snapshots against each other.
 
+    Of data files the footers are read; with ``pages`` all of them, page by page against their checksums.
     Beside live drains and upkeep it begins anew when the table changed while something was found. Raises
     ``RetryableError`` when catalog or log cannot be read.
     """
@@ -42,7 +44,9 @@ def audit_metadata(
         tables = _load(pipeline, connections)  # after the log: what landed in between is no contradiction
         found = MetadataAudit(pipeline.name, pipeline.table, attempts=len(attempts))
         found.snapshots = sum(len(table.metadata.snapshots) for table in tables)
-        found.findings += islice(_findings(pipeline, tables, attempts, found, on_progress), MAX_FINDINGS)
+        found.findings += islice(
+            _findings(pipeline, tables, attempts, found, on_progress, pages=pages), MAX_FINDINGS
+        )
         if not found.findings or not tries_left or _places(_load(pipeline, connections)) == _places(tables):
             break
     return found
@@ -54,14 +58,23 @@ def _findings(
     attempts: tuple[Attempt, ...],
     counts: MetadataAudit,
     on_progress: Callable[[MetadataAudit], None],
+    *,
+    pages: bool,
 ) -> Iterator[Finding]:
     for table in tables:
-        yield from audit_files(table, counts, on_progress)
+        yield from audit_files(table, counts, on_progress, pages=pages)
     if tables:
         yield from _commit_findings(pipeline, tables[0])
         attempts_of_main = (summary_of(snapshot).attempt for snapshot in main_history(tables[0]))
         in_history = {attempt for attempt in attempts_of_main if attempt}
         yield from log_findings(pipeline.name, attempts, progress_of(tables[0]), in_history)
+
+
+def damage_since(pipeline: PipelineConfig, connections: Connections, since_ms: int) -> list[Finding]:
+    """Return what is wrong with the files that commits since then added to the table or its dead letters."""
+    tables = _load(pipeline, connections)
+    found = (each for table in tables for each in audit_new_files(table, pipeline.name, since_ms))
+    return list(islice(found, MAX_FINDINGS))
 
 
 def _commit_findings(pipeline: PipelineConfig, table: Table) -> Iterator[Finding]:

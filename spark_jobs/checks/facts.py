@@ -41,7 +41,8 @@ class Removal:
 class AuditNote:
     """The last bounded audit: when, over how many of the newest offsets, and what it found.
 
-    ``mends`` are the commands for columns in which integers were rounded.
+    ``damaged`` names files of new commits that are gone or cannot be read; nothing else was audited then.
+    ``mends`` are the commands for them, or for columns in which integers were rounded.
     """
 
     audited_at_ms: int
@@ -53,11 +54,12 @@ class AuditNote:
     examples: tuple[str, ...] = ()
     rounded: int = 0
     mends: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()
 
     @property
     def is_clean(self) -> bool:
-        """Nothing missing, doubled or changed."""
-        return not (self.missing or self.duplicates or self.differing or self.rounded)
+        """Nothing missing, doubled, changed or damaged."""
+        return not (self.missing or self.duplicates or self.differing or self.rounded or self.damaged)
 
 
 @dataclass(frozen=True, slots=True)

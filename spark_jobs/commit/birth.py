@@ -16,6 +16,7 @@ from pyiceberg.schema import assign_fresh_schema_ids
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
 from spark_jobs.commit.swap import send, stage_birth
+from spark_jobs.config.parquet_codecs import with_fitting_level
 from spark_jobs.lake.catalog_errors import catalog_error
 from spark_jobs.protocol.errors import ConfigError, SluiceError
 from spark_jobs.protocol.fences import is_of_another_table
@@ -141,7 +142,7 @@ def give_birth(
             schema,
             partition_spec=spec,
             sort_order=order,
-            properties={**TABLE_PROPERTIES, **properties},
+            properties=with_fitting_level({**TABLE_PROPERTIES, **properties}),
         )
         send(catalog, table, stage_birth(table, progress))
         _rename(catalog, private_name, identifier)

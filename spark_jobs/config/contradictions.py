@@ -11,6 +11,7 @@ from functools import reduce
 from typing import Any
 
 from spark_jobs.config.kafka_keys import validate_kafka_properties
+from spark_jobs.config.parquet_codecs import wrong_property
 from spark_jobs.config.problems import Finding
 from spark_jobs.config.redaction import malformed_reference
 from spark_jobs.protocol.progress import PREFIX
@@ -63,7 +64,8 @@ def _check_pipeline(path: tuple[str, ...], pipeline: dict[str, Any]) -> Iterator
 
 
 def _check_table_properties(path: tuple[str, ...], settings: dict[str, Any]) -> Iterator[Finding]:
-    for key in _map(settings, "table_properties"):
+    properties = _map(settings, "table_properties")
+    for key in properties:
         where = (*path, "table_properties", key)
         if key.startswith(PREFIX):
             yield Finding(where, "is written by commits only", "Leave it out: it is the table's progress.")
@@ -73,6 +75,8 @@ def _check_table_properties(path: tuple[str, ...], settings: dict[str, Any]) -> 
                 "must keep its default",
                 "Leave it out: Sluice does not use it, upkeep by Spark needs it.",
             )
+        elif wrong := wrong_property(key, {k: str(v) for k, v in properties.items()}):
+            yield Finding(where, *wrong)
 
 
 def _check_spark(spark: dict[str, Any]) -> Iterator[Finding]:

@@ -212,7 +212,8 @@ class PipelineSettings(Frozen):
     table_properties: Properties = Field(
         default_factory=dict,
         description="Iceberg table properties, set when the table is made."
-        " `sluice.*` and `commit.retry.*` are refused.",
+        " `sluice.*` and `commit.retry.*` are refused. Codecs: zstd (level 1 unless you say another), gzip,"
+        " lz4, snappy, uncompressed.",
     )
     columns: Columns = Field(
         default_factory=dict,

@@ -17,6 +17,7 @@ from pyiceberg.schema import sanitize_column_names
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.typedef import Record
 
+from spark_jobs.config.parquet_codecs import ROW_GROUP_BYTES, with_fitting_level
 from spark_jobs.lake.data_files import to_written_file
 from spark_jobs.lake.partition_fan_out import fan_out
 from spark_jobs.protocol.batch import WrittenFile
@@ -56,7 +57,8 @@ class SplitWriter:
 
     File names are ``<file_prefix>-<nnnnn>.parquet``; the prefix must name the attempt, the split and this try
     of the task, so that no two tries ever share a name. ``row_group_bytes`` is memory: a partition
-    is written out when it has that many waiting, the largest one when all together have twice as many. Its
+    is written out when it has that many waiting (or as many as the table's own property of that name says, if
+    fewer), the largest one when all together have twice as many. Its
     file is begun then and not before, so that many partitions with few rows each have one file each; beyond
     ``max_open_files`` the largest is closed and its partition starts a new one.
     """
@@ -73,7 +75,11 @@ class SplitWriter:
         self._metadata = metadata
         self._io = io
         self._file_prefix = file_prefix
-        self._row_group_bytes = row_group_bytes
+        self._properties = with_fitting_level(metadata.properties)
+        # Cut here, by what is held in memory: PyIceberg's writer only warns that it does not know the key.
+        wanted_bytes = int(self._properties.pop(ROW_GROUP_BYTES, row_group_bytes))
+        self._row_group_bytes = min(row_group_bytes, wanted_bytes)
+        self._max_waiting_bytes = 2 * row_group_bytes
         self._max_open_files = max_open_files
         self._schema = metadata.schema()
         self._arrow_schema = arrow_schema(self._schema)
@@ -129,7 +135,7 @@ class SplitWriter:
         self._waiting_bytes += taken_bytes
         if part.waiting_bytes >= self._row_group_bytes:
             self._write_out(part)
-        elif self._waiting_bytes >= 2 * self._row_group_bytes:
+        elif self._waiting_bytes >= self._max_waiting_bytes:
             self._write_out(max(self._parts.values(), key=lambda other: other.waiting_bytes))
 
     def _open_files(self) -> dict[tuple[object, ...], _OpenFile]:
@@ -151,7 +157,9 @@ class SplitWriter:
         self._files_begun += 1
         output = self._io.new_output(self._locations.new_data_location(name, key))
         model = FileFormatFactory.get(FileFormat.PARQUET)
-        writer = model.create_writer(output, self._file_schema, self._metadata.properties)
+        writer = model.create_writer(output, self._file_schema, self._properties)
+        # PyIceberg has no property for it (a contract test holds the name); Spark's writer does it by itself.
+        writer._parquet_writer_kwargs["write_page_checksum"] = True  # type: ignore[attr-defined]  # noqa: SLF001
         return _OpenFile(output, writer)
 
     def _finish(self, identity: tuple[object, ...]) -> None:

@@ -16,14 +16,19 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.checks.facts import AuditNote
 from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.protocol.errors import RetryableError
 from spark_jobs.protocol.json_codec import JsonCodec
 from spark_jobs.storage.state_files import write_whole
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from spark_jobs.audit.findings import Finding
     from spark_jobs.connections.connect import Connections
 
 NEWEST_OFFSETS = 1_000_000
 AUDIT_EVERY_MS = 3600 * 1000
+UNREADABLE = "data-file-unreadable"
 _NOTE = JsonCodec(AuditNote)
 
 
@@ -44,12 +49,46 @@ def is_due(note: AuditNote | None, now_ms: int) -> bool:
 
 
 def audit_newest(home: str, pipeline: PipelineConfig, connections: Connections, table_uuid: str) -> AuditNote:
-    """Audit the newest offsets and leave the note. Raises what the audit raises."""
+    """Audit the files of new commits, by their footers, and the newest offsets; leave the note.
+
+    Where one of the files compared cannot be read any more, every file of the metadata is looked at. Raises
+    what the audit raises.
+    """
+    from spark_jobs.audit.metadata import audit_metadata, damage_since  # noqa: PLC0415  (pyiceberg, too)
+
+    now_ms = int(time.time() * 1000)
+    earlier = read_note(home, pipeline.name, table_uuid)
+    # While there is damage nothing since then is known to be whole.
+    since_ms = 0 if earlier is None or earlier.damaged else earlier.audited_at_ms
+    damage = damage_since(pipeline, connections, since_ms)
+    try:
+        note = _note_of_damage(damage, now_ms) or _note_of_rows(pipeline, connections, now_ms)
+    except RetryableError as error:
+        # A file that was whole an hour ago. What else is damaged is worth the footers of all.
+        damage = audit_metadata(pipeline, connections).findings if error.code == UNREADABLE else []
+        note_of_all = _note_of_damage(damage, now_ms)
+        if note_of_all is None:
+            raise
+        note = note_of_all
+    text = json.dumps({"table_uuid": table_uuid, **dataclasses.asdict(note)})
+    write_whole(_path(home, pipeline.name), text)
+    return note
+
+
+def _note_of_damage(found: Sequence[Finding], now_ms: int) -> AuditNote | None:
+    """Files that cannot be read: the rows could not be compared, so that is the whole note."""
+    if not found:
+        return None
+    damaged = tuple(f"{each.what}: {each.where}" for each in found)
+    return AuditNote(now_ms, 0, 0, 0, 0, 0, damaged=damaged, mends=tuple(each.mend for each in found))
+
+
+def _note_of_rows(pipeline: PipelineConfig, connections: Connections, now_ms: int) -> AuditNote:
     from spark_jobs.audit.audit import audit  # noqa: PLC0415  (pyiceberg, Kafka, numpy: never at import)
 
     found = audit(pipeline, connections, newest_offsets=NEWEST_OFFSETS)
-    note = AuditNote(
-        audited_at_ms=int(time.time() * 1000),
+    return AuditNote(
+        audited_at_ms=now_ms,
         offsets=found.records + found.missing + found.removed,
         missing=found.missing,
         duplicates=found.duplicates,
@@ -59,9 +98,6 @@ def audit_newest(home: str, pipeline: PipelineConfig, connections: Connections, 
         mends=tuple(column.mend(pipeline.name) for column in found.rounded_columns),
         examples=found.examples,
     )
-    text = json.dumps({"table_uuid": table_uuid, **dataclasses.asdict(note)})
-    write_whole(_path(home, pipeline.name), text)
-    return note
 
 
 def _path(home: str, pipeline: str) -> Path:

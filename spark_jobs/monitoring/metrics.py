@@ -104,6 +104,7 @@ def _add_health(families: dict[str, Any], health: Health) -> None:
     if facts.audit is not None:
         for kind in ("missing", "duplicates", "differing", "rounded", "removed"):
             families["sluice_audit_findings"].add_metric([name, kind], getattr(facts.audit, kind))
+        families["sluice_audit_findings"].add_metric([name, "damaged"], len(facts.audit.damaged))
     for metric, value in (_gauges(facts) | _table_gauges(facts, health.table)).items():
         families[metric].add_metric([name], value)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.books.entries import books_of
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from spark_jobs.connections.connect import Connections
+
+
+_NO_CONF: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +74,19 @@ class TableWork:
         )
         land(connections, ChangeCommit(batch, change, summary))
 
-    def call(self, procedure: str, **arguments: Any) -> dict[str, Any]:
-        """Run a procedure on the table and give its one row; none is an empty one."""
-        rows = self.rows(procedure, **arguments)
+    def call(self, procedure: str, *, conf: Mapping[str, str] = _NO_CONF, **arguments: Any) -> dict[str, Any]:
+        """Run a procedure on the table and give its one row; none is an empty one.
+
+        ``conf`` holds for this call alone.
+        """
+        session = self.connections.spark().conf
+        for key, value in conf.items():
+            session.set(key, value)
+        try:
+            rows = self.rows(procedure, **arguments)
+        finally:
+            for key in conf:
+                session.unset(key)
         return rows[0] if rows else {}
 
     def rows(self, procedure: str, **arguments: Any) -> list[dict[str, Any]]:

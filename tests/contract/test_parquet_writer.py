@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import pickle
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -41,8 +42,6 @@ from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.storage.paths import normalise_path
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
 
@@ -210,6 +209,51 @@ def test_order_row_groups_and_names(sqlite_lake: Lake) -> None:
     assert parquet.metadata.row_group(0).column(0).compression == "ZSTD"
     assert file.rows == 4_000
     assert len(file.split_offsets or ()) == parquet.metadata.num_row_groups
+
+
+@pytest.mark.parametrize(("codec", "written"), [("snappy", "SNAPPY"), ("uncompressed", "UNCOMPRESSED")])
+def test_a_level_that_its_codec_does_not_take_is_left_out(
+    sqlite_lake: Lake, codec: str, written: str
+) -> None:
+    """Tables of earlier versions keep zstd's level beside another codec, and so does one altered later."""
+    table = _table(sqlite_lake)
+    assert table.properties["write.parquet.compression-level"] == "1"
+    with table.transaction() as transaction:
+        transaction.set_properties({"write.parquet.compression-codec": codec})
+    writer = _writer(table)
+    writer.write(pa.Table.from_pylist(_rows(3), schema=arrow_schema(table.schema())))
+    (file,) = writer.close()
+    group = pq.ParquetFile(normalise_path(file.path)).metadata.row_group(0)
+    assert group.column(0).compression == written
+
+
+def test_the_tables_own_row_group_bytes_bound_a_row_group(sqlite_lake: Lake) -> None:
+    """Without PyIceberg's warning that it is not implemented."""
+    table = _table(sqlite_lake)
+    with table.transaction() as transaction:
+        transaction.set_properties({"write.parquet.row-group-size-bytes": "50000"})
+    writer = _writer(table)
+    for start in range(0, 600, 60):
+        rows = [{**row, **_identity(start + n)} for n, row in enumerate(_rows(60))]
+        writer.write(pa.Table.from_pylist(rows, schema=arrow_schema(table.schema())))
+    (file,) = writer.close()
+    assert pq.ParquetFile(normalise_path(file.path)).metadata.num_row_groups > 2
+
+
+def test_a_page_that_changed_on_its_way_is_noticed(sqlite_lake: Lake) -> None:
+    """Even where nothing is compressed, so that nothing fails to unpack."""
+    table = _table(sqlite_lake)
+    with table.transaction() as transaction:
+        transaction.set_properties({"write.parquet.compression-codec": "uncompressed"})
+    writer = _writer(table)
+    rows = [{"id": n, "text": f"text number {n}", **_identity(n)} for n in range(500)]
+    writer.write(pa.Table.from_pylist(rows, schema=arrow_schema(table.schema())))
+    (file,) = writer.close()
+    path = Path(normalise_path(file.path))
+    path.write_bytes(path.read_bytes().replace(b"text number 321", b"text number 3Z1"))
+    assert "text number 3Z1" in pq.ParquetFile(path).read()["text"].to_pylist()
+    with pytest.raises(OSError, match="CRC checksum verification failed"):
+        pq.ParquetFile(path, page_checksum_verification=True).read()
 
 
 def test_field_ids_are_the_tables(sqlite_lake: Lake) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.audit.metadata import audit_metadata
+from spark_jobs.audit.metadata import audit_metadata, damage_since
 from spark_jobs.storage.paths import normalise_path
 from spark_jobs.txlog.entries import FlushComplete, IcebergSnapshotCreated, Swept
 from tests.support.lake import Lake
@@ -85,6 +86,32 @@ def test_a_damaged_data_file_is_named_with_its_range(
     assert what in finding.what
     assert finding.where.endswith(path.name)
     assert finding.mend == './sluice replay p --range 0:10-20 --reason "..."'
+
+
+def test_a_page_that_does_not_bear_its_checksum_is_named(landed: Scene) -> None:
+    """Footer, size and count are right: only all pages tell."""
+    path = _data_file(landed.lake.load(), 9)
+    content = bytearray(path.read_bytes())
+    content[60] ^= 1
+    path.write_bytes(content)
+    assert _audit(landed).is_clean
+    finding = _only(audit_metadata(landed.pipeline, landed.connections, pages=True))
+    assert "a page of the file cannot be read" in finding.what
+    assert finding.mend == './sluice replay p --range 0:10-20 --reason "..."'
+
+
+def test_the_files_of_new_commits_are_looked_at_alone(landed: Scene) -> None:
+    """Hourly, so an older file is not opened again; dead letters' files are among them."""
+    since_ms = landed.lake.load().metadata.snapshots[-1].timestamp_ms + 1
+    _data_file(landed.lake.load(), 9).unlink()
+    time.sleep(0.002)
+    _land(landed, 30, 35)
+    assert damage_since(landed.pipeline, landed.connections, since_ms) == []
+    _data_file(landed.lake.load(), 5).unlink()
+    (finding,) = damage_since(landed.pipeline, landed.connections, since_ms)
+    assert finding.what == "the file is gone"
+    assert finding.mend == './sluice replay p --range 0:30-35 --reason "..."'
+    assert len(damage_since(landed.pipeline, landed.connections, 0)) == 2
 
 
 def test_another_tables_file_in_its_place_is_noticed(landed: Scene) -> None:

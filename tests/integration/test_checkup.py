@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -23,11 +24,15 @@ from spark_jobs.kafka.times import first_record_times
 from spark_jobs.monitoring.audit_notes import audit_newest
 from spark_jobs.monitoring.checkup import Health, check_up
 from spark_jobs.monitoring.survey import Surveyor
+from spark_jobs.protocol.errors import RetryableError
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from tests.support.new_lab import NewLab, as_json, serve_from
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from pyiceberg.table import Table
 
     from prove.lab.pipeline_lab import Lab
     from prove.lab.s3 import S3
@@ -204,11 +209,29 @@ def test_the_verdicts_are_right_on_every_catalog(anywhere: Lab, new_lab: NewLab)
         not knows_schemas,
         "added note (string)" if knows_schemas else "the catalog shows no earlier schema",
     )
+    with gone_for_a_while(lab.table()):
+        assert "complete" in failing(lab)
+        assert "damaged, found" in fact(look(lab), "complete")[1]
+        with pytest.raises(RetryableError, match=r"cannot be read.*audit orders --metadata"):
+            lab.audit()
+    assert "complete" not in failing(lab)
     # A row that a defect of ours lost: the snapshot says that it is ours.
     lab.table().delete(EqualTo("_kafka_offset", 4), snapshot_properties={"sluice.attempt": "a defect"})
     assert "complete" in failing(lab)
     lab.table().delete(EqualTo("_kafka_offset", 5))
     assert "stall" in failing(lab)
+
+
+@contextmanager
+def gone_for_a_while(table: Table) -> Iterator[None]:
+    """A file of the newest commit is not there, wherever files are."""
+    path = next(iter(table.scan().plan_files())).file.file_path
+    with table.io.new_input(path).open() as stream:
+        content = stream.read()
+    table.io.delete(path)
+    yield
+    with table.io.new_output(path).create(overwrite=True) as output:
+        output.write(content)
 
 
 def failing(lab: Lab) -> set[str]:

@@ -13,10 +13,12 @@ from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThan
 
 from prove.lab.kafka_server import Record, unique_name
 from prove.lab.pipeline_lab import TABLE, by_offset, configure
+from spark_jobs.config.parquet_codecs import CODEC, CODECS, LEVEL
 from spark_jobs.config.secrets import resolve
 from spark_jobs.lake.catalog_names import spark_catalog_conf
 from spark_jobs.protocol.errors import ConfigError
 from tests.support.new_lab import DEAD_LETTERS, as_json, serve_from, summary
+from tests.support.upkeep_lab import set_upkeep, tidy
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
@@ -175,6 +177,32 @@ def test_duckdb_and_spark_read_the_same_rows(new_lab: NewLab) -> None:
         "headers": "array<struct<key:string,value:binary>>",
         "inner": "struct<deep:array<bigint>>",
     }
+
+
+def test_every_codec_is_written_read_and_compacted(new_lab: NewLab) -> None:
+    """By drains, PyIceberg, DuckDB and Spark; on a table that keeps zstd's level, as old ones do."""
+    lab = new_lab(partitions=1, max_batch_records=2)
+    configure(lab, "catalog", {"name": _name("lab")})
+    set_upkeep(lab, compact_above=5)
+    for n, codec in enumerate(CODECS, 1):
+        if n > 1:
+            with lab.table().transaction() as transaction:
+                transaction.set_properties({CODEC: codec})
+        new_lab.produce(lab, as_json(*({"id": 10 * n + m} for m in range(10))))
+        lab.drain()
+        drained = [task.file for task in lab.table().scan().plan_files()]
+        assert codec.upper() in {_compression(file) for file in drained}
+        assert lab.rows().num_rows == 10 * n
+        _spark(lab, "REFRESH TABLE {catalog}.lab.orders")
+        ids = sum(range(10, 10 * n + 10))
+        assert _spark(lab, "SELECT sum(id) AS ids FROM {catalog}.lab.orders") == [{"ids": ids}]
+        assert tidy(lab, "compaction").tables[0].after.data_files == 1
+        (file,) = (task.file for task in lab.table().scan().plan_files())
+        by_duckdb = duckdb.read_parquet(file.file_path.removeprefix("file://"))
+        assert by_duckdb.aggregate("sum(id)").fetchall() == [(ids,)]
+        assert sum(lab.rows()["id"].to_pylist()) == ids
+    assert lab.table().properties[LEVEL] == "1"
+    assert lab.audit().is_clean
 
 
 def test_a_table_that_spark_compacts_is_drained_on(new_lab: NewLab) -> None:

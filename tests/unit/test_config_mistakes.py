@@ -129,6 +129,43 @@ def pipeline(lines):
             "default",
         ),
         (
+            pipeline(["table: l.a", "table_properties: {write.parquet.compression-codec: brotli}"]),
+            6,
+            "pipelines.a.table_properties.write.parquet.compression-codec",
+            "Spark, which compacts, has no Brotli; there are zstd, gzip, lz4, snappy, uncompressed.",
+        ),
+        (
+            pipeline(["table: l.a", "table_properties: {write.parquet.compression-codec: lzo}"]),
+            6,
+            "pipelines.a.table_properties.write.parquet.compression-codec",
+            "There are zstd, gzip",
+        ),
+        (
+            pipeline(
+                [
+                    "table: l.a",
+                    "table_properties:",
+                    "  write.parquet.compression-codec: gzip",
+                    "  write.parquet.compression-level: 6",
+                ]
+            ),
+            8,
+            "pipelines.a.table_properties.write.parquet.compression-level",
+            "is no level of gzip",
+        ),
+        (
+            pipeline(["table: l.a", "table_properties: {write.parquet.compression-level: 23}"]),
+            6,
+            "pipelines.a.table_properties.write.parquet.compression-level",
+            "from -7 to 22",
+        ),
+        (
+            pipeline(["table: l.a", "table_properties: {write.parquet.row-group-size-bytes: 64MiB}"]),
+            6,
+            "pipelines.a.table_properties.write.parquet.row-group-size-bytes",
+            "without a unit",
+        ),
+        (
             pipeline(["table: l.a", "table_properties: {write.data.path: /home/.sluice}"]),
             6,
             "pipelines.a.table_properties.write.data.path",

@@ -210,6 +210,10 @@ def test_complete_tells_unaccounted_offsets_holes_and_what_the_audit_found() -> 
     missing = look(replace(WELL, audit=AuditNote(NOW - 60_000, 100, 1, 0, 0, 0)), "complete")
     assert not missing.passed
     assert "newest 100 offsets 1 min ago: 1 missing" in missing.fact
+    gone = AuditNote(NOW - 60_000, 0, 0, 0, 0, 0, damaged=("the file is gone: a.parquet",), mends=("do",))
+    damaged = look(replace(WELL, audit=gone), "complete")
+    assert (damaged.passed, damaged.mend) == (False, "do")
+    assert "1 file damaged, found 1 min ago: the file is gone: a.parquet" in damaged.fact
 
 
 def test_a_changed_schema_is_named() -> None:

@@ -37,8 +37,8 @@ CHECK = Check(
 
 
 def _mend(pipeline: str, note: AuditNote | None) -> str:
-    """Return the retype where rounded integers are all that is wrong with rows."""
-    if note is not None and note.mends and replace(note, rounded=0).is_clean:
+    """Return the note's own command where damaged files or rounded integers are all that is wrong."""
+    if note is not None and note.mends and replace(note, rounded=0, damaged=()).is_clean:
         return note.mends[0]
     return mends.command("audit", pipeline)
 
@@ -67,6 +67,10 @@ def _balanced(table: TableFacts) -> Verdict:
 
 def _audited(note: AuditNote, now_ms: int) -> Verdict:
     age = (now_ms - note.audited_at_ms) / 1000
+    if note.damaged:
+        files = "1 file" if len(note.damaged) == 1 else f"{len(note.damaged):,} files"
+        fact = f"{files} damaged, found {spoken_duration(age)} ago: {'; '.join(note.damaged[:3])}"
+        return Verdict(False, fact, {"damaged_files": float(len(note.damaged)), "audit_age_seconds": age})
     fact = (
         f"audit of the newest {note.offsets:,} offsets {spoken_duration(age)} ago: {note.missing:,} missing, "
         f"{note.duplicates:,} doubled, {note.differing:,} differing, {note.rounded:,} rounded, "

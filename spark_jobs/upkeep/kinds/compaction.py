@@ -11,11 +11,14 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from spark_jobs.config.parquet_codecs import LEVEL, codec_of
 from spark_jobs.protocol.errors import RetryableError
 from spark_jobs.upkeep.figures import MEDIUM, MIN_FILES_TO_MERGE, SMALL, TableFigures, Tier
 from spark_jobs.upkeep.kind import Done, State, UpkeepKind
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from spark_jobs.upkeep.table_work import TableWork
 
 # So many medium files for each small one that starts a compaction: rewriting them costs that much more.
@@ -117,6 +120,7 @@ def _rewrite(work: TableWork, tier: Tier, ingested_before: dt.datetime | None) -
         where = {"where": f"{time} < TIMESTAMP '{ingested_before.isoformat(timespec='seconds')}'"}
     found = work.call(
         "rewrite_data_files",
+        conf=_conf(work.table.properties),
         strategy="sort",
         sort_order=", ".join(f"{column} ASC NULLS FIRST" for column in order),
         options=_options(tier),
@@ -129,6 +133,12 @@ def _rewrite(work: TableWork, tier: Tier, ingested_before: dt.datetime | None) -
     }
     work.say(f"{work.identifier}: {counts['rewritten_files']:,} files became {counts['added_files']:,}")
     return counts, found.get("failed_data_files_count", 0)
+
+
+def _conf(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return what overrides gzip's level as a number, which earlier versions wrote: Spark's is a word."""
+    is_misread = codec_of(properties) == "gzip" and LEVEL in properties
+    return {"spark.sql.iceberg.compression-level": "BEST_SPEED"} if is_misread else {}
 
 
 def _options(tier: Tier) -> dict[str, Any]:

@@ -1,0 +1,57 @@
+"""Which Parquet codecs and sizes a table can name: drains and Spark's compaction both write with them. Pure.
+
+Iceberg names six codecs (https://iceberg.apache.org/docs/latest/configuration/#write-properties). PyArrow and
+Spark both have five of them; of levels they agree for zstd alone: Spark takes gzip's as a word.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CODEC = "write.parquet.compression-codec"
+LEVEL = "write.parquet.compression-level"
+ROW_GROUP_BYTES = "write.parquet.row-group-size-bytes"
+CODECS = ("zstd", "gzip", "lz4", "snappy", "uncompressed")
+_WITH_LEVELS = "zstd"
+_ZSTD_LEVELS = range(-7, 23)
+_COUNTS = (
+    ROW_GROUP_BYTES,
+    "write.parquet.row-group-limit",
+    "write.parquet.page-size-bytes",
+    "write.parquet.page-row-limit",
+    "write.parquet.dict-size-bytes",
+)
+
+
+def wrong_property(key: str, properties: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return what is wrong with the value of ``key`` and a hint, or None; any other key is none of ours."""
+    value = properties[key]
+    if key == CODEC and value.lower() not in CODECS:
+        why = "Spark, which compacts, has no Brotli; t" if value.lower() == "brotli" else "T"
+        return f"is {value}", f"{why}here are {', '.join(CODECS)}."
+    if key == LEVEL:
+        codec = codec_of(properties)
+        if codec != _WITH_LEVELS:
+            return f"is no level of {codec}", f"Leave it out: only {_WITH_LEVELS} has levels here."
+        if not _is_whole(value) or int(value) not in _ZSTD_LEVELS:
+            return f"is {value}", f"A level is a whole number from {_ZSTD_LEVELS[0]} to {_ZSTD_LEVELS[-1]}."
+    if key in _COUNTS and not (_is_whole(value) and int(value) > 0):
+        return f"is {value}", "Write a whole number above 0, without a unit."
+    return None
+
+
+def with_fitting_level(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties without a level that their codec does not take: writers fail over it."""
+    return {k: v for k, v in properties.items() if k != LEVEL or codec_of(properties) == _WITH_LEVELS}
+
+
+def codec_of(properties: Mapping[str, str]) -> str:
+    """Return the codec that the properties name; Iceberg's own default where they name none."""
+    return properties.get(CODEC, "zstd").lower()
+
+
+def _is_whole(value: str) -> bool:
+    return value.removeprefix("-").isdecimal()
