@@ -16,6 +16,7 @@ from dagster import (
 from assets.failures import named_failures
 from assets.keys import named_owners, step_name, table_key
 from assets.limits import UPKEEP, pool_of
+from assets.run_log import told_in
 from resources.sluice import Sluice
 from resources.spark import SparkSessions
 from spark_jobs.config.settings import PipelineConfig
@@ -72,6 +73,7 @@ def pipeline_asset(
         ) -> MaterializeResult[None]:
             with (
                 named_failures(),
+                told_in(context.log),
                 sluice.connections(pipeline.name, spark, kind=work, run_id=context.run.run_id) as connections,
             ):
                 return MaterializeResult(metadata=do(context, connections))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from dagster import MetadataValue, TableColumn, TableRecord, TableSchema
 
-from spark_jobs.drain.batch_run import BatchResult
 from spark_jobs.recovery.recovered import RecoveryResult
 
 if TYPE_CHECKING:
@@ -18,17 +17,6 @@ if TYPE_CHECKING:
 
 # A run that caught up a long backlog lists its newest batches only: this is kept in Dagster's database.
 BATCHES_SHOWN = 20
-
-
-def batch_line(batch: BatchResult) -> str:
-    """Return one line of the run's log."""
-    balance = batch.counts.balance
-    further = "".join(f", {offsets:,} {term}" for term, offsets in balance.further.items())
-    return (
-        f"committed {balance.rows:,} rows, {balance.dead_letters:,} dead letters, "
-        f"{balance.tombstones:,} tombstones{further}"
-        f" in {sum(batch.durations_ms.values()):,} ms: {batch.batch.ranges}"
-    )
 
 
 def drain_metadata(result: DrainResult) -> dict[str, Any]:

@@ -61,14 +61,15 @@ def table_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> AssetsDe
         },
     )
     def drain_table(context: AssetExecutionContext, connections: Connections) -> Mapping[str, MetadataValue]:
-        from assets.table_metadata import batch_line, drain_metadata
+        from assets.table_metadata import drain_metadata
         from spark_jobs.drain.drain import drain
+        from spark_jobs.drain.progress_lines import committed_line
 
         result = drain(
             pipeline,
             connections,
             budget_seconds=drain_budget_seconds(context.run.tags),
-            on_progress=lambda batch: context.log.info(batch_line(batch)),
+            on_progress=lambda batch: context.log.info(committed_line(batch)),
         )
         return drain_metadata(result)
 

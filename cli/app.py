@@ -6,6 +6,7 @@ A command's file is imported when that command runs: ``--help`` and ``status`` m
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ import click
 
 from cli.listing import COMMANDS, NEXT, SUMMARY, no_such_command
 from spark_jobs import __version__
+from spark_jobs.config.log_level import LEVELS, VARIABLE, told_by, use_log_level
 from spark_jobs.protocol.errors import SluiceError
 
 EXIT_INTERRUPTED = 130
@@ -31,7 +33,7 @@ class SluiceGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import the command's file; None for a name that is not listed.
 
-        It gets ``--config`` and ``--debug`` too, so that they work before and after its name.
+        It gets the common options too, so that they work before and after its name.
         """
         section = next((entry.section for entry in COMMANDS if entry.name == cmd_name), None)
         if section is None:
@@ -72,6 +74,14 @@ def common_options() -> list[click.Option]:
             callback=_use_config,
         ),
         click.Option(
+            ["--log-level"],
+            type=click.Choice(LEVELS, case_sensitive=False),
+            help="How much to tell on the way, instead of SLUICE_LOG_LEVEL; debug has librdkafka's log too.",
+            expose_value=False,
+            is_eager=True,
+            callback=_use_log_level,
+        ),
+        click.Option(
             ["--debug"],
             is_flag=True,
             help="Show the traceback of an error.",
@@ -104,6 +114,21 @@ def _use_config(ctx: click.Context, _parameter: click.Parameter, value: Path | N
     os.environ["SLUICE_CONFIG"] = str(value.absolute())
 
 
+def _use_log_level(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:
+    if value is None or ctx.resilient_parsing:
+        return
+    os.environ[VARIABLE] = value  # for children, as above
+    use_log_level()
+
+
+class _ToTerminal(logging.Handler):
+    """Lines on standard error: standard output is the answer's."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = self.format(record)
+        print(f"warning: {line}" if record.levelno == logging.WARNING else line, file=sys.stderr, flush=True)
+
+
 sluice = SluiceGroup(
     name="sluice",
     help=SUMMARY,
@@ -117,7 +142,8 @@ def main(arguments: list[str]) -> int:
     """Run one command line and give its exit code; an error becomes a line, a hint and an anchor."""
     debug = "--debug" in arguments
     try:
-        result: Any = sluice.main(args=arguments, prog_name="./sluice", standalone_mode=False)
+        with told_by(_ToTerminal()):
+            result: Any = sluice.main(args=arguments, prog_name="./sluice", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show(file=sys.stdout)
         return 0

@@ -18,9 +18,10 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_jobs.config.secrets import scrub
-from spark_jobs.protocol.batch import Balance
+from spark_jobs.protocol import words
 from spark_jobs.protocol.errors import SluiceError
 
+count, counts, seconds = words.count, words.counts, words.seconds
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 MOST_UNEXPECTED_CHARACTERS = 400
 PIPE_WIDTH = 160  # a pipe has no width; 80 would cut table names in logs
@@ -98,30 +99,8 @@ def print_traceback(error: BaseException) -> None:
     print(scrub("".join(traceback.format_exception(error))), file=sys.stderr)
 
 
-def count(number: int, one: str, many: str | None = None) -> str:
-    """``1 record``, ``2 records``."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
-def counts(balance: Balance) -> str:
-    """Return what became of records: ``2 rows, 1 dead letter, 0 tombstones``; a further term by its name."""
-    further = "".join(f", {offsets:,} {term}" for term, offsets in balance.further.items())
-    return (
-        f"{count(balance.rows, 'row')}, {count(balance.dead_letters, 'dead letter')}, "
-        f"{count(balance.tombstones, 'tombstone')}{further}"
-    )
-
-
 def when(microseconds: int | None) -> str | None:
     """Return microseconds since the epoch as an ISO time in UTC, to the second."""
     if microseconds is None:
         return None
     return datetime.fromtimestamp(microseconds // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def seconds(milliseconds: float) -> str:
-    """Return milliseconds as people read them: ``340 ms``, ``4.2 s``, ``3 min 20 s``."""
-    if milliseconds < 1000:  # noqa: PLR2004  (a second)
-        return f"{milliseconds:.0f} ms"
-    whole = milliseconds / 1000
-    return f"{whole:.1f} s" if whole < 60 else f"{int(whole // 60)} min {int(whole % 60)} s"  # noqa: PLR2004

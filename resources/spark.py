@@ -109,6 +109,7 @@ class PipelineSpark:
             ours = (self.pipeline, self.kind, *self._catalog().items())
             key: tuple[object, ...] = (remote, *ours) if remote else ()
             if key not in _sessions:
+                _logger.info("connecting to Spark" if remote else "starting Spark in this process")
                 _sessions[key] = self._connect(remote) if remote else self._local()
             return _sessions[key]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import click
@@ -9,7 +10,6 @@ import click
 from cli import output
 from cli.commands.pause import paused_line
 from cli.work import opened, tell_dagster
-from spark_jobs.drain.batch_run import BatchResult
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import BatchHeld
 from spark_jobs.protocol.source import held_back
@@ -28,21 +28,22 @@ def command(pipeline: str) -> int:
     Safe beside a running `up` and safe to repeat: a batch that somebody else committed first is a conflict
     (exit code 76), never a duplicate. A batch that fails a quality gate is held and stops it (exit code 65).
     """
+    began = time.monotonic()
     with opened(pipeline, "drain") as (chosen, connections):
         output.say(f"draining {chosen.topic} into {chosen.table}")
         from spark_jobs.drain.drain import drain
+        from spark_jobs.drain.progress_lines import committed_line
 
-        result = drain(chosen, connections, budget_seconds=UNTIL_CAUGHT_UP_SECONDS, on_progress=_print_batch)
-    output.say(last_line(result))
+        result = drain(
+            chosen,
+            connections,
+            budget_seconds=UNTIL_CAUGHT_UP_SECONDS,
+            on_progress=lambda batch: output.say(f"  {committed_line(batch)}"),
+        )
+    took = f", {output.seconds((time.monotonic() - began) * 1000)} in all" if result.batches else ""
+    output.say(f"{last_line(result)}{took}")
     tell_dagster(chosen, result)
     return BatchHeld.exit_code if result.held else 0
-
-
-def _print_batch(batch: BatchResult) -> None:
-    output.say(
-        f"  {batch.batch.batch_id}: {output.counts(batch.counts.balance)} "
-        f"in {output.seconds(sum(batch.durations_ms.values()))}, snapshot {batch.snapshot_id}"
-    )
 
 
 def last_line(result: DrainResult) -> str:

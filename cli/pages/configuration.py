@@ -231,6 +231,7 @@ _ENVIRONMENT = """## Environment
 |---|---|
 | `SLUICE_CONFIG` | The configuration file; `--config` wins. |
 | `SLUICE_HOME` | The state folder instead of `.sluice` beside the configuration file. |
+| `SLUICE_LOG_LEVEL` | What is told on the way: `debug` (librdkafka's log too), `info`, `warning`, `error`. |
 | `SLUICE_AUTOMATION` | `stopped`: sensors and schedules are loaded switched off, for a Dagster of your own. |
 | `SLUICE_MAVEN_MIRROR` | The address of a Maven repository to take the jars from. |
 | `XDG_CACHE_HOME` | Where downloads are kept, shared between clones; `~/.cache` by default. |"""

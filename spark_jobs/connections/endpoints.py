@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def resolve_kafka_properties(config: SluiceConfig) -> dict[str, str]:
 
     Raises ``ConfigError``: ``no-broker`` when none is configured and none of ours runs, ``missing-secret``.
     """
-    properties = resolve(config.kafka)
+    properties = {**_debugging(), **resolve(config.kafka)}
     if properties.get("bootstrap.servers"):
         return properties
     embedded = read_endpoints(config.home).kafka_bootstrap_servers
@@ -40,6 +41,12 @@ def resolve_kafka_properties(config: SluiceConfig) -> dict[str, str]:
             hint="Run ./sluice up, or set kafka.bootstrap.servers in sluice.yaml.",
         )
     return {**properties, "bootstrap.servers": embedded}
+
+
+def _debugging() -> dict[str, str]:
+    """Return librdkafka's own log at our level debug; `conf` is not in it, which shows all properties."""
+    is_wanted = logging.getLogger("spark_jobs").isEnabledFor(logging.DEBUG)
+    return {"debug": "broker,topic,fetch,security"} if is_wanted else {}
 
 
 def read_endpoints(home: str) -> Endpoints:

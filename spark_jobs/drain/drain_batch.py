@@ -24,6 +24,7 @@ from spark_jobs.drain.gate import (
     log_held,
     stop_above_share,
 )
+from spark_jobs.drain.progress_lines import planned_line, read_line
 from spark_jobs.drain.replay_loss import refuse_loss
 from spark_jobs.drain.split_task import SplitSource, SplitTask, run_split, table_target
 from spark_jobs.drain.table_columns import add_observed_columns
@@ -67,10 +68,12 @@ def drain_batch(run: BatchRun) -> tuple[BatchResult, Committed]:
 
     ``BatchHeld`` is raised once the log says that the batch is held, with its files.
     """
+    _log.info(planned_line(run))
     with run.steps.step("log"):
         _log_intent(run)
     with run.steps.step("tasks"):
         written = _read_and_write(run)
+    _log.info(read_line(written, run.steps.durations_ms["tasks"]))
     run.reach("after-tasks")
     with run.steps.step("verify"):
         _check(run, written)
@@ -212,6 +215,7 @@ def _through_gates(run: BatchRun, written: Written) -> tuple[Written, GateVerdic
     """Judge the batch; where rows go to the dead letters, write it again without them and judge again."""
     if not run.pipeline.gates:
         return written, GateVerdict()
+    _log.info("judging the rows by %s", ", ".join(suite.name for suite in run.pipeline.gates))
     verdict = judge_written(run, written)
     if can_reject(run, verdict):
         written = _read_and_write(run, verdict.rejected)

@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from spark_jobs.protocol.batch import Split
 from spark_jobs.protocol.errors import CommitConflict, RetryableError, SluiceError, error_from_json
 from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, outcome_from_json
+from spark_jobs.spark.task_ticker import told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,9 +54,9 @@ def run_on_spark(
 
     spark.addTag(tag)
     try:
-        rows = (
-            spark.range(0, len(splits), 1, len(splits)).mapInArrow(run_partition, "outcome string").collect()
-        )
+        tasks = spark.range(0, len(splits), 1, len(splits)).mapInArrow(run_partition, "outcome string")
+        with told(spark, len(splits)):
+            rows = tasks.collect()
     except SPARK_FAILURES as error:
         raise _failure(error, tag) from error
     finally:

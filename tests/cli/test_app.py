@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import subprocess
@@ -40,11 +41,13 @@ def test_help_groups_every_command_and_imports_none() -> None:
 
 @pytest.mark.parametrize("entry", app.COMMANDS, ids=lambda entry: entry.name)
 def test_every_command_loads_and_takes_the_common_options(entry: app.Entry) -> None:
-    """Each name leads to a command that accepts ``--config`` and ``--debug``."""
+    """Each name leads to a command that accepts the common ones."""
     command = app.sluice.get_command(click.Context(app.sluice), entry.name)
     assert command is not None
     assert command.name == entry.name
-    assert {"--config", "--debug"} <= {option for parameter in command.params for option in parameter.opts}
+    assert {"--config", "--debug", "--log-level"} <= {
+        option for parameter in command.params for option in parameter.opts
+    }
 
 
 def test_an_unknown_command_is_one_line_with_exit_code_2() -> None:
@@ -107,6 +110,49 @@ def test_config_is_taken_before_and_after_the_command(monkeypatch: pytest.Monkey
     assert app.main(["--config", "/a.yaml", "fails"]) == 0
     assert app.main(["fails", "--config", "/b.yaml"]) == 0
     assert seen == ["/a.yaml", "/b.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("words", "variable", "told"),
+    [
+        ([], "", ["how", "warning: careful"]),
+        ([], "WARNING", ["warning: careful"]),
+        (["--log-level", "error"], "debug", []),
+        (["--log-level", "debug"], "", ["why", "how", "warning: careful"]),
+    ],
+)
+def test_what_is_told_on_the_way_goes_by_the_level(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    variable: str,
+    told: list[str],
+) -> None:
+    """On standard error, before and after the command's name; the option wins over the environment."""
+    log = logging.getLogger("spark_jobs.drain")
+
+    def work() -> None:
+        log.debug("why")
+        log.info("how")
+        log.warning("careful")
+
+    command = click.Command("works", callback=work)
+    command.params.extend(app.common_options())
+    monkeypatch.setattr(app.SluiceGroup, "get_command", lambda *_: command)
+    for line in ([*words, "works"], ["works", *words]):
+        monkeypatch.setenv("SLUICE_LOG_LEVEL", variable)
+        assert app.main(line) == 0
+        printed = capsys.readouterr()
+        assert (printed.out, printed.err.splitlines()) == ("", told)
+
+
+def test_a_level_that_there_is_not_is_a_mistake(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 78, with those that there are."""
+    monkeypatch.setenv("SLUICE_LOG_LEVEL", "loud")
+    assert app.main(["validate"]) == 78
+    assert "There are debug, info, warning, error." in capsys.readouterr().err
 
 
 def test_the_launchers_commands_say_who_runs_them() -> None:

@@ -45,6 +45,8 @@ def test_materializing_drains_and_fails_by_exit_code(
     drained = materialize(lab.path, "group:tables")
     assert drained.returncode == 0, drained.stderr
     assert lab.rows().num_rows == 500
+    assert "planned 500 offsets of 2 partitions in " in drained.stderr
+    assert "read and wrote 500 records" in drained.stderr
     kafka.delete_topic(topic)
     failed = materialize(lab.path, "lab/orders")
     assert failed.returncode != 0

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assets.table_metadata import batch_line
 from cli import output
 from spark_jobs.books.entries import entry_of
 from spark_jobs.books.totals import Totals
 from spark_jobs.drain.batch_run import BatchResult
+from spark_jobs.drain.progress_lines import committed_line
 from spark_jobs.monitoring.metric_families import FAMILIES
 from spark_jobs.monitoring.metrics import _add_totals, _family
 from spark_jobs.monitoring.totals import TableTotals
@@ -94,7 +94,7 @@ def test_screens_show_it(balance: Balance) -> None:
     result = BatchResult(make_batch(), BatchCounts({0: balance}), 1, None, {"log": 3}, {}, 0)
     has_term = balance is FIVE
     assert output.counts(balance).endswith(", 3 filtered") is has_term
-    assert (", 3 filtered in 3 ms" in batch_line(result)) is has_term
+    assert (", 3 filtered in 3 ms" in committed_line(result)) is has_term
     assert json.loads(json.dumps(result.shown()))["balance"] == balance
     if not has_term:
         assert output.counts(balance) == "1,200 rows, 0 dead letters, 0 tombstones"

@@ -1,0 +1,35 @@
+"""Numbers as people read them, the same wherever they are told. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spark_jobs.protocol.batch import Balance
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """``1 record``, ``2 records``."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def counts(balance: Balance) -> str:
+    """Return what became of records: ``2 rows, 1 dead letter, 0 tombstones``; a further term by its name."""
+    further = "".join(f", {offsets:,} {term}" for term, offsets in balance.further.items())
+    return (
+        f"{count(balance.rows, 'row')}, {count(balance.dead_letters, 'dead letter')}, "
+        f"{count(balance.tombstones, 'tombstone')}{further}"
+    )
+
+
+def seconds(milliseconds: float) -> str:
+    """Return milliseconds as people read them: ``340 ms``, ``4.2 s``, ``3 min 20 s``."""
+    if milliseconds < 1000:  # noqa: PLR2004  (a second)
+        return f"{milliseconds:.0f} ms"
+    whole = milliseconds / 1000
+    return f"{whole:.1f} s" if whole < 60 else f"{int(whole // 60)} min {int(whole % 60)} s"  # noqa: PLR2004
+
+
+def rate(number: int, milliseconds: float) -> str:
+    """Return ``412,000 a second``."""
+    return f"{number / max(milliseconds, 1) * 1000:,.0f} a second"
