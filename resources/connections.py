@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
 
 
+# What failed of these is counted and told; who only looks sees it on the screen.
+_WORK = frozenset({"drain", "replay", "upkeep"})
+
+
 @contextmanager
 def open_connections(
     config: SluiceConfig,
@@ -33,9 +37,11 @@ def open_connections(
     ``sessions`` are those that Dagster injects; a command has its own.
 
     Leaving by anything but a named error (a termination, Ctrl-C, a bug) interrupts the Spark work of the
-    attempt that was under way: on a Connect server it would otherwise hold the cores for nobody.
+    attempt that was under way: on a Connect server it would otherwise hold the cores for nobody. Of drains,
+    replays and upkeep a named error is counted and told.
     """
     from spark_jobs.connections.connect import connect  # noqa: PLC0415  (pyiceberg, Kafka)
+    from spark_jobs.notices.failures import work_failed, work_succeeded  # noqa: PLC0415  (requests)
 
     make_private(Path(config.home))
     spark = (sessions or SparkSessions(config)).of(pipeline, kind)
@@ -54,11 +60,16 @@ def open_connections(
         attempts.append(connections.new_attempt())
         return attempts[-1]
 
+    told_of = config.pipeline(pipeline) if kind in _WORK else None
     try:
         yield replace(connections, new_attempt=new_attempt)
-    except SluiceError:
+    except SluiceError as error:
+        if told_of is not None:
+            work_failed(config.home, told_of, kind, error)
         raise
     except BaseException:
         if attempts:
             spark.interrupt(attempts[-1])
         raise
+    if told_of is not None:
+        work_succeeded(config.home, told_of, kind)

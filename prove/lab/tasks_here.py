@@ -39,6 +39,12 @@ class TasksHere:
         """Rows as Spark gives them."""
         return [SimpleNamespace(outcome=outcome) for outcome in self._outcomes]
 
+    def registerProgressHandler(self, _handler: object) -> None:  # noqa: N802
+        """Nothing is said of tasks on their way."""
+
+    def removeProgressHandler(self, _handler: object) -> None:  # noqa: N802
+        """As above."""
+
     def addTag(self, _tag: str) -> None:  # noqa: N802
         """Nobody else could interrupt these tasks."""
 

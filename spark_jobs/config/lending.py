@@ -73,9 +73,10 @@ def _webhooks(content: dict[str, Any]) -> Iterator[tuple[Path, str]]:
         owners += [(("pipelines", name), settings) for name, settings in pipelines.items()]
     for path, settings in owners:
         notify = settings.get("notify") if isinstance(settings, dict) else None
-        webhook = notify.get("webhook") if isinstance(notify, dict) else None
-        if isinstance(webhook, str):
-            yield (*path, "notify", "webhook"), webhook
+        for key in ("webhook", "trouble"):
+            webhook = notify.get(key) if isinstance(notify, dict) else None
+            if isinstance(webhook, str):
+                yield (*path, "notify", key), webhook
 
 
 def _texts(value: object) -> frozenset[str]:

@@ -156,13 +156,22 @@ class SchemaSettings(Frozen):
 
 
 class NotifySettings(Frozen):
-    """Who is told of commits, so that caches in front of the table can be dropped; see docs/OPERATIONS.md."""
+    """Who is told of commits, so that caches in front of the table can be dropped, and who of trouble.
 
-    # References in it are unresolved; all of it counts as secret.
+    See docs/OPERATIONS.md.
+    """
+
+    # References in them are unresolved; all of both counts as secret.
     webhook: Webhook | None = key(
         None,
         "A URL that gets a POST with JSON after each commit that changes rows: at least once,"
         " never holding up a drain.",
+        shown="nobody",
+    )
+    trouble: Webhook | None = key(
+        None,
+        "A URL that gets a POST with JSON when a run fails: once for each code, and again only after a run"
+        " of the pipeline went well. Its `text` is what chat rooms show.",
         shown="nobody",
     )
 
@@ -230,7 +239,7 @@ class PipelineSettings(Frozen):
     )
     quality: Suites = key((), "Great Expectations suites: what rows must be like.")
     checks: WrittenChecks = key(WrittenChecks(), "How bad a failed check is, and its limit.")
-    notify: NotifySettings = key(NotifySettings(), "Who is told of commits.")
+    notify: NotifySettings = key(NotifySettings(), "Who is told of commits and of trouble.")
 
 
 class PipelineConfig(PipelineSettings):

@@ -57,6 +57,7 @@ FAMILIES = {
         Family("sluice_kafka_received_bytes_total", COUNTER, f"Bytes librdkafka received, {_SINCE_START}."),
         Family("sluice_kafka_received_messages_total", COUNTER, f"Messages it received, {_SINCE_START}."),
         Family("sluice_kafka_errors_total", COUNTER, f"Failed or late answers of brokers, {_SINCE_START}."),
+        Family("sluice_failures_total", COUNTER, "Failed drains, replays, upkeep here.", ("code",)),
         Family("sluice_kafka_rtt_p99_seconds", GAUGE, "Slowest broker's round trip in the last batch."),
     )
 }

@@ -24,6 +24,7 @@ from spark_jobs.monitoring.checkup import Health, check_up
 from spark_jobs.monitoring.metric_families import COUNTER, FAMILIES, GAUGE, HISTOGRAM
 from spark_jobs.monitoring.survey import Surveyor, TableState
 from spark_jobs.monitoring.totals import TotalsReader
+from spark_jobs.notices.failures import read_failures
 from spark_jobs.protocol.errors import SluiceError
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class SluiceCollector(Collector):
         found = check_up(self._surveyor)
         for health in found:
             _add_health(families, health)
+            _add_failures(families, self._config.home, health.pipeline.name)
         # What cannot be read now has no sample now: a counter that fell to 0 would look like a reset.
         with suppress(SluiceError):
             catalog = open_catalog(self._config)
@@ -107,6 +109,11 @@ def _add_health(families: dict[str, Any], health: Health) -> None:
         families["sluice_audit_findings"].add_metric([name, "damaged"], len(facts.audit.damaged))
     for metric, value in (_gauges(facts) | _table_gauges(facts, health.table)).items():
         families[metric].add_metric([name], value)
+
+
+def _add_failures(families: dict[str, Any], home: str, name: str) -> None:
+    for code, failures in read_failures(home, name).counts.items():
+        families["sluice_failures_total"].add_metric([name, code], failures)
 
 
 def _gauges(facts: HealthFacts) -> dict[str, float]:

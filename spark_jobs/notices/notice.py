@@ -55,7 +55,7 @@ def notice_of(attempt: Attempt, partition_paths: Iterable[str]) -> dict[str, Any
         "table": batch.table,
         "table_uuid": attempt.table_uuid,
         "snapshot_id": created.snapshot_id if created else None,
-        "committed_at": _iso(created.committed_at_us if created else _completed_at_us(attempt)),
+        "committed_at": iso(created.committed_at_us if created else _completed_at_us(attempt)),
         "topic": batch.topic,
         "generation": batch.generation,
         "offsets": {str(each.partition): [each.start, each.end] for each in batch.ranges},
@@ -75,5 +75,6 @@ def _touched(kind: BatchKind, paths: set[str]) -> list[str] | None:
     return None if is_any else sorted(paths)
 
 
-def _iso(at_us: int) -> str:
+def iso(at_us: int) -> str:
+    """Return microseconds since the epoch as ISO 8601 in UTC."""
     return (_EPOCH + dt.timedelta(microseconds=at_us)).isoformat().replace("+00:00", "Z")

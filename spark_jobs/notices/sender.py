@@ -10,7 +10,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
@@ -25,9 +25,14 @@ from spark_jobs.protocol.errors import ConfigError, SluiceError
 from spark_jobs.txlog.entries import Attempt, Notified, ParquetWritten
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from pydantic import SecretStr
     from pyiceberg.table import Table
 
     from spark_jobs.connections.connect import Connections
+
+    ToReceiver: TypeAlias = Callable[[Mapping[str, Any]], Posted]
 
 _log = logging.getLogger(__name__)
 
@@ -59,10 +64,11 @@ def send_owed(
     Two senders at once send a notice twice, which its ``id`` tells. A URL whose secret is missing is a
     receiver that is away. Raises ``RetryableError`` when log or catalog are away.
     """
-    table = load_fresh(connections, pipeline.table) if pipeline.notify.webhook else None
-    if table is None:
+    webhook = pipeline.notify.webhook
+    table = load_fresh(connections, pipeline.table) if webhook else None
+    if webhook is None or table is None:
         return NoticesSent()
-    to_receiver = _receiver(pipeline)
+    to_receiver = receiver_of("notify.webhook", webhook)
     log, table_uuid = connections.txlog, str(table.metadata.table_uuid)
     sent = NoticesSent()
     for attempt in filter(owes_notice, log.read_each(table_uuid, log.untold(table_uuid))):
@@ -155,9 +161,7 @@ def warn_of_owed(pipeline: PipelineConfig, sent: NoticesSent) -> None:
         _log.warning(_OWED, pipeline.name, sent.owing)
 
 
-def _send(
-    to_receiver: Callable[[dict[str, Any]], Posted], attempt: Attempt, table: Table, connections: Connections
-) -> Posted:
+def _send(to_receiver: ToReceiver, attempt: Attempt, table: Table, connections: Connections) -> Posted:
     written = attempt.entry(ParquetWritten)
     paths = {partition_path(file, table.metadata) for file in (written.data_files if written else ())}
     connections.fail_points.reach("notice.before-post")
@@ -174,13 +178,10 @@ def _mark(attempt: Attempt, outcome: str, connections: Connections) -> None:
     connections.txlog.append(attempt.table_uuid, attempt.batch, mark, reached=attempt.reached)
 
 
-def _receiver(pipeline: PipelineConfig) -> Callable[[dict[str, Any]], Posted]:
-    """Return what takes a notice: the webhook, or one that is away when its URL cannot be resolved."""
-    written = pipeline.notify.webhook
-    if written is None:
-        raise AssertionError("nobody is to be told")
+def receiver_of(key: str, written: SecretStr) -> ToReceiver:
+    """Return what takes a notice: the URL of that key, or one that is away when it cannot be resolved."""
     try:
-        url = resolve({"notify.webhook": written.get_secret_value()})["notify.webhook"]
+        url = resolve({key: written.get_secret_value()})[key]
     except ConfigError as error:
         away = Posted(Delivery.AWAY, str(error))
         return lambda _notice: away

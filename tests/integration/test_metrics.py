@@ -23,6 +23,8 @@ from spark_jobs.kafka import reader as kafka_reader
 from spark_jobs.monitoring import metrics as metrics_module
 from spark_jobs.monitoring.metric_families import FAMILIES
 from spark_jobs.monitoring.metrics import SluiceCollector
+from spark_jobs.notices.failures import work_failed
+from spark_jobs.protocol.errors import RetryableError
 from tests.support.lake import Once
 from tests.support.new_lab import NewLab, as_json
 
@@ -129,12 +131,15 @@ def test_every_family_is_told_of_a_working_pipeline(new_lab: NewLab, monkeypatch
         from spark_jobs.monitoring.audit_notes import audit_newest
 
         audit_newest(lab.config.home, lab.pipeline, connections, uuid)
+        away = RetryableError("away", code="broker-away", hint="Wait.")
+        work_failed(lab.config.home, lab.pipeline, "drain", away)
     monkeypatch.setattr(metrics_module, "MAX_PARTITION_SERIES", 2)
     told = scrape(lab)
     names = {key[0].removesuffix("_bucket").removesuffix("_count").removesuffix("_sum") for key in told}
     assert FAMILIES.keys() - names == {"sluice_valid_through_timestamp_seconds"} - names
     assert [key for key in told if key[0] == "sluice_lag_records"] == [("sluice_lag_records", "all")]
     assert told["sluice_audit_findings", "missing"] == 0
+    assert told["sluice_failures_total", "broker-away"] == 1
     assert told["sluice_kafka_received_messages_total",] > 0
     assert told["sluice_kafka_rtt_p99_seconds",] > 0
 

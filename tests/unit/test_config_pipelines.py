@@ -251,13 +251,14 @@ LENDS = "[{files: teams/*.yaml, secrets: [A_HOOK], webhook_hosts: [hooks.example
         ("${A_HOOK}${A_HOOK}", "in plain"),
     ],
 )
-def test_a_team_file_uses_only_what_the_main_file_lends(tmp_path, webhook, told):
+@pytest.mark.parametrize("key", ["webhook", "trouble"])
+def test_a_team_file_uses_only_what_the_main_file_lends(tmp_path, webhook, told, key):
     """A secret or a host that is not lent leaves the file out, with the key and the line to write."""
-    main = team_folder(tmp_path, b=NOTIFIED.format(webhook))
+    main = team_folder(tmp_path, b=NOTIFIED.format(webhook).replace("webhook:", f"{key}:"))
     main.write_text(main.read_text().replace("teams/*.yaml", LENDS))
     config = load_config(main)
     problem = config.problems[0]
-    assert (problem.key, problem.line) == ("pipelines.b.notify.webhook", 1)
+    assert (problem.key, problem.line) == (f"pipelines.b.notify.{key}", 1)
     assert told in str(problem)
     assert [each.name for each in config.pipelines] == ["a"]
 
