@@ -18,6 +18,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from spark_jobs.commit.swap import send, stage_birth
 from spark_jobs.config.parquet_codecs import with_fitting_level
 from spark_jobs.lake.catalog_errors import catalog_error
+from spark_jobs.lake.parquet_encodings import DEFAULT_DICTIONARY_BYTES, DICTIONARY_BYTES
 from spark_jobs.protocol.errors import ConfigError, SluiceError
 from spark_jobs.protocol.fences import is_of_another_table
 from spark_jobs.protocol.progress import Progress
@@ -42,8 +43,7 @@ TABLE_PROPERTIES = {
     "format-version": "2",
     "write.parquet.compression-codec": "zstd",
     "write.parquet.compression-level": "1",
-    # A column that repeats itself is found out within this much; one that does not stops costing sooner.
-    "write.parquet.dict-size-bytes": "524288",
+    DICTIONARY_BYTES: DEFAULT_DICTIONARY_BYTES,
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }

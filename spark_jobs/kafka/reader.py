@@ -32,7 +32,7 @@ __all__ = ["Chunk", "RangeReader", "open_reader"]
 
 _offset = cast("Callable[[Message], int]", Message.offset)  # None only for messages not read from Kafka
 
-MAX_CHUNK_RECORDS = 10_000
+MAX_CHUNK_RECORDS = 5_000
 OPEN_READER_CHUNK_BYTES = 16 * 1024 * 1024
 READ_TIMEOUT_SECONDS = 60.0
 _ANSWER_TIMEOUT_SECONDS = 10.0

@@ -19,6 +19,7 @@ from pyiceberg.typedef import Record
 
 from spark_jobs.config.parquet_codecs import ROW_GROUP_BYTES, with_fitting_level
 from spark_jobs.lake.data_files import to_written_file
+from spark_jobs.lake.parquet_encodings import dictionary_columns
 from spark_jobs.lake.partition_fan_out import fan_out
 from spark_jobs.protocol.batch import WrittenFile
 from spark_jobs.schema.arrow_schema import arrow_schema
@@ -142,14 +143,15 @@ class SplitWriter:
         return {identity: part.file for identity, part in self._parts.items() if part.file is not None}
 
     def _write_out(self, part: _Part) -> None:
+        rows = _rename(pa.concat_tables(part.waiting), self._file_arrow_schema)
         if part.file is None:
-            part.file = self._begin(part.key)
-        part.file.writer.write(_rename(pa.concat_tables(part.waiting), self._file_arrow_schema))
+            part.file = self._begin(part.key, rows)
+        part.file.writer.write(rows)
         part.file.written_bytes += part.waiting_bytes
         self._waiting_bytes -= part.waiting_bytes
         part.waiting, part.waiting_bytes = [], 0
 
-    def _begin(self, key: PartitionKey | None) -> _OpenFile:
+    def _begin(self, key: PartitionKey | None, first_rows: pa.Table) -> _OpenFile:
         opened = self._open_files()
         if len(opened) >= self._max_open_files:
             self._finish(max(opened, key=lambda other: opened[other].written_bytes))
@@ -158,8 +160,10 @@ class SplitWriter:
         output = self._io.new_output(self._locations.new_data_location(name, key))
         model = FileFormatFactory.get(FileFormat.PARQUET)
         writer = model.create_writer(output, self._file_schema, self._properties)
-        # PyIceberg has no property for it (a contract test holds the name); Spark's writer does it by itself.
-        writer._parquet_writer_kwargs["write_page_checksum"] = True  # type: ignore[attr-defined]  # noqa: SLF001
+        # PyIceberg has no properties for them (a contract test holds the name); Spark's writer does the same.
+        writer._parquet_writer_kwargs.update(  # type: ignore[attr-defined]  # noqa: SLF001
+            write_page_checksum=True, use_dictionary=dictionary_columns(first_rows, self._properties)
+        )
         return _OpenFile(output, writer)
 
     def _finish(self, identity: tuple[object, ...]) -> None:

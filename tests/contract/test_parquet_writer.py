@@ -256,6 +256,51 @@ def test_a_page_that_changed_on_its_way_is_noticed(sqlite_lake: Lake) -> None:
         pq.ParquetFile(path, page_checksum_verification=True).read()
 
 
+def test_columns_that_do_not_repeat_have_no_dictionary_and_all_readers_see_the_same(
+    sqlite_lake: Lake,
+) -> None:
+    """Judged by the first rows; a few distinct values, nulls only and what is nested keep theirs."""
+    table = _table(sqlite_lake)
+    count = 12_000
+    rows = [
+        {"id": n, "small": n % 50, "text": f"{n % 7}", "inner": {"when": NOON}, **_identity(n)}
+        for n in range(count)
+    ]
+    writer = _writer(table, row_group_bytes=1 << 19)
+    for begin in range(0, count, 3_000):
+        writer.write(pa.Table.from_pylist(rows[begin : begin + 3_000], schema=arrow_schema(table.schema())))
+    (file,) = writer.close()
+    path = normalise_path(file.path)
+    assert pq.read_metadata(path).num_row_groups > 1
+    with_dictionary = _columns_with_dictionary(path)
+    assert {"small", "text", "inner.when", "_kafka_partition"} <= with_dictionary
+    assert not {"id", "_kafka_offset"} & with_dictionary
+    _append(table, [file])
+    wanted = [(row["id"], row["small"], row["text"]) for row in rows]
+    seen = table.scan(selected_fields=("id", "small", "text")).to_arrow().to_pylist()
+    assert sorted(map(tuple, map(dict.values, seen))) == wanted
+    read = duckdb.read_parquet(path)
+    assert read.project("id, small, text").order("id").fetchall() == wanted
+
+
+def test_a_dictionary_size_of_its_own_keeps_dictionaries_for_all_columns(sqlite_lake: Lake) -> None:
+    """The table's own word wins over what Sluice finds."""
+    table = _table(sqlite_lake)
+    with table.transaction() as transaction:
+        transaction.set_properties({"write.parquet.dict-size-bytes": "1048576"})
+    writer = _writer(table)
+    writer.write(pa.Table.from_pylist(_rows(100), schema=arrow_schema(table.schema())))
+    (file,) = writer.close()
+    assert {"id", "_kafka_offset"} <= _columns_with_dictionary(normalise_path(file.path))
+
+
+def _columns_with_dictionary(path: str) -> set[str]:
+    footer = pq.read_metadata(path)
+    groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+    columns = [group.column(index) for group in groups for index in range(footer.num_columns)]
+    return {column.path_in_schema for column in columns if "RLE_DICTIONARY" in column.encodings}
+
+
 def test_field_ids_are_the_tables(sqlite_lake: Lake) -> None:
     """Nested ones too, or engines read nulls."""
     table = _table(sqlite_lake)
