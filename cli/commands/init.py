@@ -58,7 +58,8 @@ def command(
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
     output.say(f"wrote {file} with {output.count(len(chosen), 'pipeline')}")
-    output.say("next: ./sluice validate, then ./sluice check, then ./sluice up")
+    seen = "./sluice preview PIPELINE, " if chosen else ""
+    output.say(f"next: ./sluice validate, {seen}./sluice check, then ./sluice up")
     return 0
 
 

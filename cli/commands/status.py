@@ -11,6 +11,7 @@ import click
 from cli import output
 from cli.commands.state_word import PipelineFacts, PipelineState, judge
 from cli.stand.run_record import read_up
+from cli.work import pipelines_named
 from spark_jobs.config.file import load_config
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.broker_topics import refresh_topics
@@ -20,9 +21,10 @@ from spark_jobs.protocol.errors import SluiceError
 
 
 @click.command("status")
+@click.argument("pipeline", required=False)
 @output.json_option
-def command(as_json: bool) -> int:
-    """One state word per pipeline, its lag in records, last commit, since when, and what to type.
+def command(pipeline: str | None, as_json: bool) -> int:
+    """One state word per pipeline, or of PIPELINE alone: its lag in records, last commit, what to type.
 
     \b
     new        no table yet; the first batch makes it
@@ -37,24 +39,26 @@ def command(as_json: bool) -> int:
     Exit code 0 when all is well, 1 when something needs a person.
     """  # noqa: D301  (click's mark for a block it must not wrap)
     config = load_config()
-    seen = look(config)
+    seen = look(config, pipeline)
     if as_json:
         output.json_line({"pipelines": [_to_json(facts, state) for facts, state in seen]})
     else:
-        _print(seen)
+        show(seen)
     for problem in config.problems:
         click.echo(f"left out: {problem}", err=True)
     return 1 if config.problems or any(state.word.needs_person for _, state in seen) else 0
 
 
-def look(config: SluiceConfig) -> list[tuple[PipelineFacts, PipelineState]]:
-    """Look at every pipeline once, in the configuration's order."""
-    return [(facts, judge(facts)) for facts in _facts(config)]
+def look(config: SluiceConfig, pipeline: str | None = None) -> list[tuple[PipelineFacts, PipelineState]]:
+    """Look at every pipeline once, in the configuration's order, or at the one of that name."""
+    today = _with_topics_of_today(config)
+    chosen = today.model_copy(update={"pipelines": pipelines_named(today, pipeline)})
+    return [(facts, judge(facts)) for facts in _facts(chosen)]
 
 
 def _facts(config: SluiceConfig) -> list[PipelineFacts]:
     facts, up = [], read_up(config.home)
-    surveyor = Surveyor(_with_topics_of_today(config))
+    surveyor = Surveyor(config)
     surveyed = surveyor.survey()
     for seen, refusal in zip(surveyed, surveyor.refusals(surveyed), strict=True):
         unknown = PipelineFacts(
@@ -121,7 +125,8 @@ def _to_json(facts: PipelineFacts, state: PipelineState) -> dict[str, object]:
     }
 
 
-def _print(seen: list[tuple[PipelineFacts, PipelineState]]) -> None:
+def show(seen: list[tuple[PipelineFacts, PipelineState]]) -> None:
+    """Print a table, then what is wrong, each trouble once."""
     output.table(
         ("pipeline", "state", "lag", "last commit", "since", "what to type"),
         [
@@ -131,15 +136,20 @@ def _print(seen: list[tuple[PipelineFacts, PipelineState]]) -> None:
                 facts.lag,
                 _iso(facts.committed_at_ms),
                 _iso(state.since_ms),
-                state.next_step or "-",
+                _command_in(state.next_step),
             )
             for facts, state in seen
         ],
         numbers=("lag",),
     )
+    # A broker that is away is one trouble, however many pipelines have it.
+    reasons: dict[tuple[str, str], list[str]] = defaultdict(list)
     for facts, state in seen:
         if state.reason:
-            output.say(f"{facts.pipeline.name}: {state.reason}")
+            hint = state.next_step if _command_in(state.next_step) != state.next_step else ""
+            reasons[state.reason, hint].append(facts.pipeline.name)
+    for (reason, hint), names in reasons.items():
+        output.say(f"{', '.join(names)}: {reason}" + (f"\n  {hint}" if hint else ""))
     due: dict[int, list[str]] = defaultdict(list)
     for facts, _ in seen:
         if (at_ms := facts.next_drain_ms) is not None:
@@ -148,6 +158,13 @@ def _print(seen: list[tuple[PipelineFacts, PipelineState]]) -> None:
         output.say(f"next drain by schedule at {_iso(at_ms)}: {', '.join(names)}")
     if not seen:
         output.say("no pipelines are configured: ./sluice init writes a configuration")
+
+
+def _command_in(next_step: str) -> str:
+    """Return the step if it can be typed; an error's hint is a sentence, which stands below the table."""
+    if next_step.startswith("./sluice"):
+        return next_step
+    return "see below" if next_step else "-"
 
 
 def _iso(milliseconds: int | None) -> str | None:

@@ -75,6 +75,19 @@ def _read(content: dict[str, Any], model: type[_Model]) -> _Model:
     return model.model_validate(content, by_alias=True, by_name=False)
 
 
+# What other tools have under these names: a wish deserves more than the nearest key.
+_JSON_ONLY = "Sluice reads JSON objects only: README, what it does not do yet."
+_APPEND_ONLY = "Tables are append-only: README, what it does not do yet."
+_WISHES = {
+    **dict.fromkeys(("format", "value_format", "schema_registry", "decoder", "value_converter"), _JSON_ONLY),
+    **dict.fromkeys(("mode", "upsert", "merge", "primary_key", "identifier_fields", "cdc"), _APPEND_ONLY),
+    **dict.fromkeys(
+        ("transform", "transforms", "filter", "where", "rename"),
+        "Records become rows as they are; what a row must be like: `quality`.",
+    ),
+}
+
+
 def _translate_all(model: type[BaseModel], details: list[ErrorDetails]) -> list[Finding]:
     """Return every mistake; a required key that is there under a mistyped name is one, not two."""
     findings = [(_translate(model, detail), detail["type"]) for detail in details]
@@ -93,6 +106,8 @@ def _translate(model: type[BaseModel], detail: ErrorDetails) -> Finding:
         return Finding(path, cause.message, cause.hint)
     kind = detail["type"]
     if kind == "extra_forbidden":
+        if (wish := _WISHES.get(path[-1])) is not None:
+            return Finding(path, "is not a key Sluice knows", wish)
         known = _known_keys(model, path)
         hint = did_you_mean(_meant(path[-1], known), f"Known here: {', '.join(sorted(known))}.")
         return Finding(path, "is not a key Sluice knows", hint)

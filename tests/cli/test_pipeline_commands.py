@@ -72,6 +72,8 @@ def test_a_pipeline_by_hand(
     seen = sluice("status", "--json", **environment)
     assert seen.returncode == 0
     assert states(seen.stdout) == {"orders": ("caught-up", 0)}
+    assert states(sluice("status", "orders", "--json", **environment).stdout) == {"orders": ("caught-up", 0)}
+    assert sluice("status", "order", **environment).returncode == 78
     checked = sluice("check", "orders", **environment)
     assert checked.returncode == 0, checked.stdout
     assert "PyIceberg and Spark see" in checked.stdout

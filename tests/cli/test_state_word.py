@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from cli.commands.state_word import PipelineFacts, StateWord, judge
+from cli.commands.status import show
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.batch import Pause
-from spark_jobs.protocol.errors import SourceChanged
+from spark_jobs.protocol.errors import RetryableError, SourceChanged
 
 NOW_MS = 1_800_000_000_000
 PAUSE = Pause("the broker moves", "ada@box", NOW_MS - 5_000)
@@ -83,3 +84,20 @@ def test_every_state_that_needs_a_person_says_what_to_type() -> None:
         replace(SEEN, is_running=False),
     ]
     assert all(judge(facts).next_step for facts in needing)
+
+
+def test_one_trouble_of_many_is_told_once_and_only_commands_are_to_be_typed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A broker that is away has every pipeline fail of the same; an error's hint is a sentence."""
+    away = RetryableError("the broker does not answer", code="broker-away", hint="Check the network.")
+    several = [
+        replace(SEEN, error=away, pipeline=SEEN.pipeline.model_copy(update={"name": name})) for name in "abc"
+    ]
+    show([(facts, judge(facts)) for facts in (*several, replace(SEEN, lag=5, committed_at_ms=None))])
+    *table, told, hint = capsys.readouterr().out.splitlines()[:-1]
+    assert (told, hint) == ("a, b, c: the broker does not answer", "  Check the network.")
+    assert [line.rstrip().split("  ")[-1].strip() for line in table[1:]] == [
+        *["see below"] * 3,
+        "./sluice preview flights",
+    ]
