@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from spark_jobs.commit.swap import Swap
 
 MAX_CONFLICTS = 20
-_FIRST_PAUSE_SECONDS = 0.02
-_LONGEST_PAUSE_SECONDS = 1.0
+FIRST_PAUSE_SECONDS = 0.02
+LONGEST_PAUSE_SECONDS = 1.0
 # A gateway's 504 was seen to land 2 s later; what lands after these is settled by the next recovery.
 READ_BACK_PAUSES_SECONDS: tuple[float, ...] = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 
@@ -174,7 +174,7 @@ def _landed(table: Table, attempt: str, retries: int) -> Committed | None:
 
 
 def _pause(retries: int) -> None:
-    longest = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2**retries)
+    longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**retries)
     time.sleep(longest * random.uniform(0.5, 1.0))  # noqa: S311  (spreads competing writers, guards nothing)
 
 

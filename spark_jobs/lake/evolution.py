@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from spark_jobs.schema.additions import ColumnAddition
 
-_MAX_TRIES = 10
+MAX_TRIES = 10
 
 
 def evolve_table(
@@ -36,7 +36,7 @@ def evolve_table(
     coming first or the catalog does not answer.
     """
     failure: Exception | None = None
-    for attempt in range(_MAX_TRIES):
+    for attempt in range(MAX_TRIES):
         time.sleep(0.05 * attempt)
         with released(open_catalog()) as catalog:
             table = load_table(catalog, identifier)

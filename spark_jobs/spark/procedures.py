@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 TRIES = 3
 # A drain commits every few seconds at most: after these its next commit is as far away as it will be.
-_PAUSES_SECONDS = (0.5, 2.0)
+PAUSES_SECONDS = (0.5, 2.0)
 # Iceberg retries its commits by itself; these are what is left when that did not help.
 _CONFLICT = re.compile(r"CommitFailedException|ValidationException|SQLITE_BUSY|database is locked")
 _WITHOUT_ICEBERG = re.compile(r"ClassNotFoundException|CATALOG_NOT_FOUND|Cannot find catalog plugin class")
@@ -42,7 +42,7 @@ def call_procedure(
     """
     named = ", ".join(f"{name} => {_literal(value)}" for name, value in arguments.items())
     statement = f"CALL {_quoted(catalog)}.system.{procedure}({named})"
-    for pause in (*_PAUSES_SECONDS, None):
+    for pause in (*PAUSES_SECONDS, None):
         try:
             return _tagged(spark, statement, tag)
         except SPARK_FAILURES as error:
