@@ -21,13 +21,16 @@ DICTIONARY_BYTES = "write.parquet.dict-size-bytes"
 DEFAULT_DICTIONARY_BYTES = "524288"
 # Counting costs as much as writing does, so only so many rows are looked at.
 _SAMPLE_ROWS = 5_000
+# Of numbers and times half: without a dictionary they are eight bytes at most. Strings of which one value in
+# twenty repeats among so few are of some 50,000, which outgrow the dictionary; fewer are worth one.
+_DISTINCT_SHARE, _DISTINCT_SHARE_OF_BYTES = 0.5, 0.95
 
 
 def dictionary_columns(rows: pa.Table, properties: Mapping[str, str]) -> list[str] | bool:
     """Return the Parquet paths of columns to write with a dictionary; True is all, as PyArrow takes it.
 
-    All but those of which more than half the values of the first rows are distinct; what lies inside of
-    structs, lists and maps keeps its dictionary. A table with a dictionary size of its own has chosen: all.
+    All but those of which most values of the first rows are distinct; what lies inside of structs, lists and
+    maps keeps its dictionary. A table with a dictionary size of its own has chosen: all.
     """
     if properties.get(DICTIONARY_BYTES, DEFAULT_DICTIONARY_BYTES) != DEFAULT_DICTIONARY_BYTES:
         return True
@@ -41,7 +44,8 @@ def _is_mostly_distinct(column: pa.ChunkedArray) -> bool:
         return False
     if isinstance(column.type, pa.BaseExtensionType):  # a UUID, which Arrow does not count
         column = column.cast(column.type.storage_type)
-    return bool(2 * pc.count_distinct(column).as_py() > len(column) - column.null_count)
+    share = _DISTINCT_SHARE if pa.types.is_primitive(column.type) else _DISTINCT_SHARE_OF_BYTES
+    return bool(pc.count_distinct(column).as_py() > share * (len(column) - column.null_count))
 
 
 def _leaf_paths(schema: pa.Schema) -> list[str]:

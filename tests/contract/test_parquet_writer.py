@@ -263,7 +263,7 @@ def test_columns_that_do_not_repeat_have_no_dictionary_and_all_readers_see_the_s
     table = _table(sqlite_lake)
     count = 12_000
     rows = [
-        {"id": n, "small": n % 50, "text": f"{n % 7}", "inner": {"when": NOON}, **_identity(n)}
+        {"id": n, "small": n % 50, "text": f"{n % 4_600}", "inner": {"when": NOON}, **_identity(n)}
         for n in range(count)
     ]
     writer = _writer(table, row_group_bytes=1 << 19)
