@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dagster import MetadataValue, TableColumn, TableRecord, TableSchema
 
 from spark_jobs.recovery.recovered import RecoveryResult
+from spark_jobs.schema.iceberg_types import type_text
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -29,7 +30,7 @@ def _described(table: str, metadata: TableMetadata) -> dict[str, Any]:
     snapshot = metadata.current_snapshot()
     summary = snapshot.summary if snapshot else None
     columns = [
-        TableColumn(name=field.name, type=str(field.field_type), description=field.doc)
+        TableColumn(name=field.name, type=type_text(field.field_type), description=field.doc)
         for field in metadata.schema().fields
     ]
     return {

@@ -61,7 +61,7 @@ def _print(seen: Preview) -> None:
 
 
 def _print_columns(seen: Preview) -> None:
-    from spark_jobs.schema.iceberg_types import iceberg_type
+    from spark_jobs.schema.iceberg_types import iceberg_type, type_text
 
     added = {name.split(".")[0] for name in seen.added}
     rows = []
@@ -69,7 +69,7 @@ def _print_columns(seen: Preview) -> None:
         evidence = seen.evidence.fields.get(column.name)
         kinds, example = _told(evidence) if evidence else ("not seen", "")
         note = "new" if column.name in added else ""
-        rows.append((column.name, iceberg_type(column.type), note, kinds, example))
+        rows.append((column.name, type_text(iceberg_type(column.type)), note, kinds, example))
     output.table(("column", "type", "", "seen", "first (partition:offset)"), rows)
     without = [name for name in seen.evidence.fields if name not in {c.name for c in seen.columns}]
     if without:

@@ -71,9 +71,10 @@ def _print(trace: Trace) -> None:
     output.heading(
         f"{trace.topic} {spot.partition}:{spot.offset}, generation {spot.generation}: {trace.where}"
     )
-    output.table(
-        ("", ""), [(name, value) for name, value in _facts(trace).items() if value not in {None, ""}]
-    )
+    facts = {name: value for name, value in _facts(trace).items() if value not in {None, ""}}
+    width = max(map(len, facts), default=0)
+    for name, value in facts.items():  # no table: it would break a file's path in the middle
+        output.say(f"{name.ljust(width)}  {value}")
 
 
 def _facts(trace: Trace) -> dict[str, Any]:

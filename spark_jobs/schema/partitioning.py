@@ -20,6 +20,7 @@ from pyiceberg.transforms import (
 from spark_jobs.config.partition_terms import PartitionTerm, parse_partition_term
 from spark_jobs.config.problems import UnreadableValueError
 from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.schema.iceberg_types import type_text
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -92,7 +93,8 @@ def _transform(term: PartitionTerm, column: NestedField) -> Transform[Any, Any]:
     transform = make() if term.width is None else make(term.width)
     if not column.field_type.is_primitive or not transform.can_transform(column.field_type):
         raise ConfigError(
-            f"partition_by: {term.transform} does not take the type of {term.column}, {column.field_type}",
+            f"partition_by: {term.transform} does not take the type of {term.column},"
+            f" {type_text(column.field_type)}",
             code="partition-type",
             hint="Use another transform, or declare the column's type under `columns:`.",
             term=term,

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 
 from spark_jobs.audit.metadata import audit_metadata, damage_since
@@ -92,7 +93,9 @@ def test_a_page_that_does_not_bear_its_checksum_is_named(landed: Scene) -> None:
     """Footer, size and count are right: only all pages tell."""
     path = _data_file(landed.lake.load(), 9)
     content = bytearray(path.read_bytes())
-    content[60] ^= 1
+    column = pq.read_metadata(path).row_group(0).column(0)
+    first = column.dictionary_page_offset or column.data_page_offset
+    content[first + column.total_compressed_size - 1] ^= 1  # the last byte of a page's values
     path.write_bytes(content)
     assert _audit(landed).is_clean
     finding = _only(audit_metadata(landed.pipeline, landed.connections, pages=True))
