@@ -1,0 +1,335 @@
+"""An Avro schema's text as a tree of types: named types are written out wherever they are reached."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from fastavro.schema import SchemaParseException, parse_schema
+
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.schema.writer_schema import SchemaText
+
+# Named types that are used twice by each other double with every one of them.
+_MOST_TYPES = 10_000
+# Parquet's reader opens no file with a column of more than a hundred levels, of which a list takes two.
+MAX_NESTING = 40
+# Python writes no longer integer as text.
+_MOST_DIGITS = 4_000
+
+
+class Kind(StrEnum):
+    """What a value without others inside is; Avro's name, or of the logical type when it is a right one."""
+
+    NULL = "null"
+    BOOLEAN = "boolean"
+    INT = "int"
+    LONG = "long"
+    FLOAT = "float"
+    DOUBLE = "double"
+    BYTES = "bytes"
+    STRING = "string"
+    FIXED = "fixed"
+    ENUM = "enum"
+    EMPTY = "a record without fields"
+    DECIMAL = "decimal"
+    UUID = "uuid"
+    DATE = "date"
+    TIME_MILLIS = "time-millis"
+    TIME_MICROS = "time-micros"
+    TIMESTAMP_MILLIS = "timestamp-millis"
+    TIMESTAMP_MICROS = "timestamp-micros"
+    TIMESTAMP_NANOS = "timestamp-nanos"
+    LOCAL_MILLIS = "local-timestamp-millis"
+    LOCAL_MICROS = "local-timestamp-micros"
+    LOCAL_NANOS = "local-timestamp-nanos"
+    DURATION = "duration"
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A type without others inside; ``base`` is Avro's own, by which it is written.
+
+    ``size`` is that of a fixed; ``precision`` and ``scale`` are a decimal's, ``symbols`` an enum's.
+    """
+
+    kind: Kind
+    base: str
+    size: int = 0
+    precision: int = 0
+    scale: int = 0
+    symbols: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A record's field, or a union's branch under the name of its type; other names it was known by."""
+
+    name: str
+    type: Type
+    doc: str | None = None
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Fields one after the other; some may be without bytes."""
+
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Items, each of a byte at least."""
+
+    items: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """Values by text."""
+
+    values: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """One of its branches, in the order that values number them."""
+
+    branches: tuple[Field, ...]
+
+    @property
+    def members(self) -> tuple[Field, ...]:
+        """The branches but for null."""
+        return tuple(branch for branch in self.branches if not is_null(branch.type))
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """A named type inside itself, so many types further out."""
+
+    name: str
+    levels: int
+
+
+Type: TypeAlias = Leaf | Record | Array | Map | Union | Again
+
+
+def is_null(kind: Type) -> bool:
+    """True if it has no value but null, and so needs no column."""
+    if isinstance(kind, Union):
+        return not kind.members
+    return isinstance(kind, Leaf) and kind.kind is Kind.NULL
+
+
+def refused(message: str, hint: str, **where: object) -> ConfigError:
+    """Return why a schema that Avro may allow cannot be a table's."""
+    return ConfigError(message, code="schema-unsupported", hint=hint, **where)
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedSchema:
+    """A schema's root, and by full name what its text says of each named type."""
+
+    root: Type
+    named: Mapping[str, Any] = field(repr=False)
+
+    def type_of(self, name: str) -> Type:
+        """Return a named type as a tree of its own."""
+        return _Tree(self.named).type(name, (), ())
+
+
+def parse(source: SchemaText) -> ParsedSchema:
+    """Return the types of a schema and of all that it refers to.
+
+    Raises ``ConfigError``: ``schema-unreadable`` for what is no Avro schema, ``schema-unsupported`` for one
+    that no values of bounded size, or no columns, can come of.
+    """
+    named: dict[str, Any] = {}
+    for name, text in source.references:
+        _parsed(text, named, reference=name)
+    root = _Tree(named).type(_parsed(source.text, named), (), ())
+    if is_null(root):
+        raise refused("null says nothing: no column can come of it", "Leave the topic out.")
+    return ParsedSchema(root, named)
+
+
+def _parsed(text: str, named: dict[str, Any], **where: object) -> Any:
+    wrong = (SchemaParseException, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+    try:
+        return parse_schema(json.loads(text), named, _write_hint=False)
+    except (*wrong, RecursionError) as error:
+        raise _unreadable(f"{type(error).__name__}: {error}"[:300], **where) from error
+
+
+def _unreadable(why: str, **where: object) -> ConfigError:
+    return ConfigError(
+        f"this is no Avro schema: {why}",
+        code="schema-unreadable",
+        hint="Look at the schema's text where it is kept; what it refers to must be given with it.",
+        **where,
+    )
+
+
+class _Tree:
+    """Writes types out, so many at most; ``path`` leads to one, ``inside`` are the named types around it."""
+
+    def __init__(self, named: Mapping[str, Any]) -> None:
+        self._named = named
+        self._types = 0
+
+    def type(self, schema: Any, path: tuple[str, ...], inside: tuple[str | None, ...]) -> Type:
+        self._types += 1
+        if self._types > _MOST_TYPES or len(inside) > MAX_NESTING:
+            raise refused(
+                f"written out, the schema has more than {_MOST_TYPES:,} types"
+                if self._types > _MOST_TYPES
+                else f"types nest deeper than {MAX_NESTING} in each other",
+                "A table of it could not be read: leave the topic out, or keep its values as `raw`.",
+                field=".".join(path) or None,
+            )
+        if isinstance(schema, str) and schema in self._named:
+            if schema in inside:
+                return Again(schema, len(inside) - inside.index(schema))
+            schema = self._named[schema]
+        try:
+            if isinstance(schema, list):
+                return self._union(schema, path, (*inside, None))
+            return self._of(schema if isinstance(schema, dict) else {"type": schema}, path, inside)
+        except (LookupError, TypeError, ValueError) as error:
+            raise _unreadable(
+                f"{type(error).__name__}: {error}"[:300], field=".".join(path) or None
+            ) from error
+
+    def _of(self, schema: Mapping[str, Any], path: tuple[str, ...], inside: tuple[str | None, ...]) -> Type:
+        match schema["type"]:
+            case "record" | "error":
+                return self._record(schema, path, (*inside, schema["name"]))
+            case "array":
+                items = self.type(schema["items"], (*path, "element"), (*inside, None))
+                return Array(_of_some_bytes(items, path))
+            case "map":
+                values = self.type(schema["values"], (*path, "value"), (*inside, None))
+                return Map(_of_some_bytes(values, path))
+            case str() as base:
+                return _leaf(base, schema)
+        raise TypeError(f"{schema['type']!r} is no type")
+
+    def _record(
+        self, schema: Mapping[str, Any], path: tuple[str, ...], inside: tuple[str | None, ...]
+    ) -> Type:
+        fields = tuple(
+            Field(
+                name := str(each["name"]),
+                self.type(each["type"], (*path, name), inside),
+                doc if isinstance(doc := each.get("doc"), str) else None,
+                tuple(alias for alias in each.get("aliases", ()) if isinstance(alias, str)),
+            )
+            for each in schema["fields"]
+        )
+        return Record(fields) if fields else Leaf(Kind.EMPTY, "record")
+
+    def _union(self, schemas: list[Any], path: tuple[str, ...], inside: tuple[str | None, ...]) -> Union:
+        full = [self._name(schema) for schema in schemas]
+        short = [name.rpartition(".")[2] for name in full]
+        lower = [name.lower() for name in short]
+        if not full or len(set(full)) < len(full):
+            raise ValueError(f"a union of {', '.join(full) or 'nothing'}")
+        names = [
+            name.replace(".", "_") if lower.count(brief.lower()) > 1 else brief
+            for name, brief in zip(full, short, strict=True)
+        ]
+        return Union(
+            tuple(
+                Field(name, self.type(schema, (*path, name), inside), aliases=self._aliases(schema))
+                for name, schema in zip(names, schemas, strict=True)
+            )
+        )
+
+    def _name(self, schema: Any) -> str:
+        if isinstance(schema, dict):
+            return str(schema.get("name") if schema["type"] in _NAMED else schema["type"])
+        if isinstance(schema, str):
+            return schema
+        raise ValueError("a union in a union")
+
+    def _aliases(self, schema: Any) -> tuple[str, ...]:
+        named = self._named.get(schema) if isinstance(schema, str) else schema
+        aliases = named.get("aliases", ()) if isinstance(named, dict) else ()
+        return tuple(alias.rpartition(".")[2] for alias in aliases if isinstance(alias, str))
+
+
+_NAMED = ("record", "error", "enum", "fixed")
+_PRIMITIVES = {
+    Kind(name) for name in ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
+}
+_LOGICAL = {
+    ("int", Kind.DATE),
+    ("int", Kind.TIME_MILLIS),
+    *(("long", kind) for kind in Kind if kind is Kind.TIME_MICROS or "timestamp" in kind),
+    ("string", Kind.UUID),
+}
+_UUID_BYTES, _DURATION_BYTES = 16, 12
+
+
+def _leaf(base: str, schema: Mapping[str, Any]) -> Leaf:
+    logical = schema.get("logicalType")
+    if base == "enum":
+        symbols = tuple(schema["symbols"])
+        if not all(isinstance(symbol, str) for symbol in symbols) or len(set(symbols)) < len(symbols):
+            raise ValueError("an enum's symbols are texts that differ")
+        return Leaf(Kind.ENUM, base, symbols=symbols)
+    size = schema["size"] if base == "fixed" else 0
+    if type(size) is not int or size < 0:
+        raise ValueError(f"{size!r} is no size")
+    kind = Leaf(Kind.FIXED if base == "fixed" else _primitive(base), base, size)
+    if logical == Kind.DECIMAL and base in ("fixed", "bytes"):
+        return _decimal(kind, schema)
+    if (base, logical, size) in (
+        ("fixed", Kind.UUID, _UUID_BYTES),
+        ("fixed", Kind.DURATION, _DURATION_BYTES),
+    ):
+        return replace(kind, kind=Kind(str(logical)))
+    return replace(kind, kind=Kind(str(logical))) if (base, logical) in _LOGICAL else kind
+
+
+def _primitive(base: str) -> Kind:
+    if base not in _PRIMITIVES:
+        raise ValueError(f"{base} is no type")
+    return Kind(base)
+
+
+def _decimal(kind: Leaf, schema: Mapping[str, Any]) -> Leaf:
+    precision, scale = schema.get("precision"), schema.get("scale", 0)
+    if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or precision < 1:
+        return kind  # as Avro has it: a logical type that is none is none
+    if precision > _MOST_DIGITS:
+        raise refused(
+            f"a decimal of {precision:,} digits: {_MOST_DIGITS:,} are the most",
+            "Leave the topic out, or keep its values as `raw`.",
+        )
+    return replace(kind, kind=Kind.DECIMAL, precision=precision, scale=scale)
+
+
+def _of_some_bytes(inner: Type, path: tuple[str, ...]) -> Type:
+    if _takes_bytes(inner) and not is_null(inner):
+        return inner
+    raise refused(
+        "an array or a map of what takes no bytes: a few of them can stand for any number of items",
+        "Leave the topic out, or keep its values as `raw`.",
+        field=".".join(path),
+    )
+
+
+def _takes_bytes(kind: Type, depth: int = 0) -> bool:
+    match kind:
+        case Leaf():
+            return kind.kind not in (Kind.NULL, Kind.EMPTY) and (kind.base != "fixed" or kind.size > 0)
+        case Record(fields):
+            return any(_takes_bytes(each.type, depth + 1) for each in fields)
+        case Again():
+            return kind.levels > depth  # around the very array; or a record in itself, which has no end
+    return True
