@@ -1,0 +1,136 @@
+"""A schema registry that speaks Confluent's API: four questions, all of them GETs.
+
+Only drivers ask; tasks get schemas with their work. What is answered is believed in the documented form
+alone: a 404 of a wrong address must not turn records into dead letters, nor a login page become a schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.json_codec import JsonCodec
+from spark_jobs.protocol.schema_id import SchemaId
+from spark_jobs.registry.access import RegistryAccess
+from spark_jobs.registry.http_get import HttpGet, garbage
+from spark_jobs.schema.writer_schema import Language, SchemaText
+
+# Of one schema, at any depth.
+MAX_REFERENCES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Reference:
+    name: str
+    subject: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What all three kinds of address say of a schema; ``id`` with a subject's version alone."""
+
+    schema: str
+    schemaType: str | None = None  # noqa: N815  (the registry's word)
+    references: tuple[_Reference, ...] | None = None
+    id: int | None = None
+
+    def text(self, references: tuple[tuple[str, str], ...] = ()) -> SchemaText:
+        """Return the schema; one that says no language is Avro, older than the others."""
+        return SchemaText(Language(self.schemaType or Language.AVRO), self.schema, references)
+
+
+_ANSWER = JsonCodec(_Answer)
+
+
+class RegistryClient:
+    """Asks one registry; nothing is remembered here."""
+
+    def __init__(self, access: RegistryAccess) -> None:
+        self._http = HttpGet(access)
+        self._name = access.name
+        self._answers = f"{access.url} answers {access.user}"
+
+    def try_out(self) -> str:
+        """Ask something harmless; return in words who answered whom. Raises as ``schema`` does."""
+        self._http.get("subjects?limit=1")
+        return self._answers
+
+    def schema(self, schema_id: SchemaId) -> SchemaText | None:
+        """Return the schema of an id with all it refers to, None when the registry says it has none.
+
+        Raises ``RetryableError`` (``registry-away``) and ``ConfigError`` (``registry-refused``,
+        ``registry-moved``, ``registry-no-api``, ``registry-tls``, ``registry-references``, ...).
+        """
+        kind = "ids" if isinstance(schema_id.value, int) else "guids"
+        answer = self._ask(f"schemas/{kind}/{schema_id}")
+        return None if answer is None else self._whole(answer)
+
+    def version(self, subject: str, version: int | None) -> tuple[SchemaId, SchemaText]:
+        """Return a subject's schema of that version and its id; None: the latest one.
+
+        Raises as ``schema`` does, and ``ConfigError`` (``registry-no-version``) when there is none.
+        """
+        answer = self._version(subject, "latest" if version is None else version)
+        if answer.id is None:
+            raise garbage(self._name, "a version without an id")
+        return SchemaId(answer.id), self._whole(answer)
+
+    def _version(self, subject: str, version: int | str) -> _Answer:
+        answer = self._ask(f"subjects/{quote(subject, safe='')}/versions/{version}")
+        if answer is None:
+            raise ConfigError(
+                f"the registry {self._name} has no version {version} of subject {subject}",
+                code="registry-no-version",
+                hint="Check `subject:` and `version:`. When another schema refers to it, register it again.",
+            )
+        return answer
+
+    def _ask(self, path: str) -> _Answer | None:
+        text = self._http.get(path)
+        if text is None:
+            return None
+        try:
+            answer = _ANSWER.from_json(text)
+        except ValueError as error:
+            raise garbage(self._name, f"what is no schema ({error})") from error
+        if answer.schemaType not in {None, *Language}:
+            raise ConfigError(
+                f"the registry {self._name} has a schema of a type that is not read: {answer.schemaType}",
+                code="registry-language",
+                hint="Schemas are AVRO, PROTOBUF or JSON.",
+                asked=path,
+            )
+        return answer
+
+    def _whole(self, answer: _Answer) -> SchemaText:
+        found: dict[str, str] = {}
+        for name, text in self._references(answer, (), {}):
+            if found.setdefault(name, text) != text:
+                raise self._tangled(f"refers to two different schemas as {name}")
+        return answer.text(tuple(found.items()))
+
+    def _references(
+        self, answer: _Answer, around: tuple[_Reference, ...], seen: dict[_Reference, str]
+    ) -> Iterator[tuple[str, str]]:
+        """Give names and texts, each after those it refers to; each is asked for once."""
+        for reference in answer.references or ():
+            if (reference.subject, reference.version) in {(each.subject, each.version) for each in around}:
+                raise self._tangled(f"refers to itself by {reference.name}")
+            if reference in seen:
+                continue
+            if len(seen) == MAX_REFERENCES:
+                raise self._tangled(f"refers to more than {MAX_REFERENCES} others")
+            referred = self._version(reference.subject, reference.version)
+            seen[reference] = referred.schema
+            yield from self._references(referred, (*around, reference), seen)
+            yield reference.name, referred.schema
+
+    def _tangled(self, what: str) -> ConfigError:
+        return ConfigError(
+            f"a schema of the registry {self._name} cannot be used: it {what}",
+            code="registry-references",
+            hint="Register it with other references.",
+        )

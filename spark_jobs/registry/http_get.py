@@ -1,0 +1,180 @@
+"""One question to a registry over HTTP: tried again a little, bounded, credentials told to nobody else."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+from collections.abc import Iterator
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+import requests
+from requests.auth import AuthBase
+from urllib3.exceptions import HTTPError
+
+from spark_jobs import __version__
+from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.registry.access import RegistryAccess
+
+# After the first try.
+PAUSES_SECONDS = (0.2, 1.0)
+MAX_ANSWER_BYTES = 8 << 20
+_CHUNK_BYTES = 1 << 16
+# Confluent's words for a schema, a subject or a version that is not there begin like this.
+_NOT_THERE = 404
+_REFUSED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
+
+
+class HttpGet:
+    """Asks below one address, in one thread."""
+
+    def __init__(self, access: RegistryAccess) -> None:
+        self._access = access
+        self._session = requests.Session()
+
+    def get(self, path: str) -> str | None:
+        """Return what is answered below the address, None for what the registry says it does not have."""
+        for pause in PAUSES_SECONDS:
+            try:
+                return self._get(path)
+            except RetryableError:
+                time.sleep(pause)
+        return self._get(path)
+
+    def _get(self, path: str) -> str | None:
+        access = self._access
+        try:
+            with self._session.get(
+                f"{access.url}/{path}",
+                # A file of the user's (.netrc) must not say who asks; nor may a redirect lead them away.
+                auth=_Headers(access.headers),
+                allow_redirects=False,
+                verify=access.verify,
+                cert=access.certificate,
+                timeout=access.timeout_seconds,
+                stream=True,
+            ) as answer:
+                return self._read(answer, path)
+        except (requests.RequestException, HTTPError, OSError) as error:
+            # Their texts are not shown: one that names a header has the credentials in it.
+            if wrong := _mistrust(error):
+                raise _untrusted(access.name, wrong) from None
+            raise _away(access.name, f"does not answer ({type(error).__name__})") from None
+
+    def _read(self, answer: requests.Response, path: str) -> str | None:
+        name, status = self._access.name, answer.status_code
+        if status in _REFUSED:
+            raise ConfigError(
+                f"the registry {name} refuses {self._access.user} (HTTP {status})",
+                code="registry-refused",
+                hint=f"Check `registries.{name}.auth` and what it may read.",
+                asked=path,
+            )
+        if answer.is_redirect:
+            raise ConfigError(
+                f"the registry {name} sends us to another address,"
+                f" {urlsplit(answer.headers['Location']).hostname or 'on the same host'}",
+                code="registry-moved",
+                hint=f"Write its own address as `registries.{name}.url`: credentials go nowhere else.",
+                asked=path,
+            )
+        text = self._text(answer)
+        if status == HTTPStatus.OK:
+            return text
+        if status == HTTPStatus.NOT_FOUND:
+            if _is_documented(text):
+                return None
+            raise ConfigError(
+                f"the registry {name} answers 404, and not in the words of Confluent's API",
+                code="registry-no-api",
+                hint=f"Check `registries.{name}.url`: Apicurio's ends in /apis/ccompat/v7. Ids in headers"
+                " need a registry that has GUIDs.",
+                asked=path,
+            )
+        raise _away(name, f"answers HTTP {status}")
+
+    def _text(self, answer: requests.Response) -> str:
+        read = b"".join(self._chunks(answer))
+        try:
+            return read.decode()
+        except UnicodeDecodeError:
+            raise garbage(self._access.name, "what is no text") from None
+
+    def _chunks(self, answer: requests.Response) -> Iterator[bytes]:
+        """Give the body as it comes; one that trickles in for ever, or never ends, is no answer."""
+        deadline, size_bytes = time.monotonic() + self._access.timeout_seconds, 0
+        while chunk := answer.raw.read1(_CHUNK_BYTES):
+            yield chunk
+            size_bytes += len(chunk)
+            if size_bytes > MAX_ANSWER_BYTES:
+                raise garbage(self._access.name, f"more than {MAX_ANSWER_BYTES >> 20} MiB")
+            if time.monotonic() > deadline:
+                raise _away(self._access.name, "does not come to an end")
+
+
+class _Headers(AuthBase):
+    """Says who asks, whatever the environment says."""
+
+    def __init__(self, headers: dict[str, str]) -> None:
+        self._headers = headers
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers.update(
+            self._headers
+            | {
+                "Accept": "application/vnd.schemaregistry.v1+json, application/json",
+                "Accept-Encoding": "identity",
+                "User-Agent": f"sluice/{__version__}",
+            }
+        )
+        return request
+
+
+def garbage(name: str, what: str) -> RetryableError:
+    """Return the error of an answer that is no answer: a gateway may have given it."""
+    return _away(name, f"answers {what}")
+
+
+def _is_documented(text: str) -> bool:
+    try:
+        code = json.loads(text)["error_code"]
+    except (ValueError, TypeError, KeyError):
+        return False
+    return isinstance(code, int) and (code == _NOT_THERE or code // 100 == _NOT_THERE)
+
+
+def _away(name: str, how: str) -> RetryableError:
+    return RetryableError(
+        f"no schemas from the registry {name}: it {how}",
+        code="registry-away",
+        hint="Nothing was committed with a schema that is not known yet; the next run asks again."
+        " Schemas that are kept need no registry.",
+    )
+
+
+def _untrusted(name: str, wrong: str) -> ConfigError:
+    return ConfigError(
+        f"no trusted connection to the registry {name}: {wrong}",
+        code="registry-tls",
+        hint=f"Check ca, cert and key of `registries.{name}`, and whether its url is of a server with TLS.",
+    )
+
+
+def _mistrust(error: BaseException) -> str:
+    """Return what is wrong with a certificate, in OpenSSL's words; empty when something else is."""
+    causes = [error]
+    for cause in causes:
+        match cause:
+            case ssl.SSLEOFError() | ssl.SSLZeroReturnError():
+                return ""  # the server ended it, for whatever reason
+            case ssl.SSLCertVerificationError():
+                return cause.verify_message
+            case ssl.SSLError():
+                return cause.reason or "the file holds no certificate or key"
+            case requests.RequestException() | HTTPError():
+                within = (*cause.args, getattr(cause, "reason", None), cause.__context__)
+                causes += [each for each in within if isinstance(each, Exception) and each not in causes]
+            case OSError() if cause is error:
+                return "a file of its certificates cannot be read"
+    return ""

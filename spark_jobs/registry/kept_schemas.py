@@ -1,0 +1,166 @@
+"""Schemas as they were when they were first asked for: kept under ``state:``, never changed, always checked.
+
+``schemas/<registry>/<id>-<digest>.json``. What is kept is never asked for again, so that work with known ids
+goes on while the registry is away, and after it is gone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Protocol
+
+from spark_jobs.protocol.errors import ConfigError, CorruptLog
+from spark_jobs.protocol.json_codec import JsonCodec
+from spark_jobs.protocol.schema_id import SchemaId
+from spark_jobs.schema.writer_schema import SchemaText
+from spark_jobs.storage.create_only import CreateOnlyStore
+
+FOLDER = "schemas"
+_SCHEMA = JsonCodec(SchemaText)
+
+
+class Registry(Protocol):
+    """Who is asked: ``RegistryClient``."""
+
+    def try_out(self) -> str:
+        """Ask something harmless; return in words who answered whom."""
+
+    def schema(self, schema_id: SchemaId) -> SchemaText | None:
+        """Return the schema of an id, None when there is none."""
+
+    def version(self, subject: str, version: int | None) -> tuple[SchemaId, SchemaText]:
+        """Return a subject's schema of that version, None: the latest, and its id."""
+
+
+class KeptSchemas:
+    """The schemas of one registry, ``name``; each is read once in a process, and asked for once in all."""
+
+    def __init__(self, name: str, store: CreateOnlyStore, registry: Registry) -> None:
+        self._name = name
+        self._store = store
+        self._registry = registry
+        self._read: dict[tuple[SchemaId, str], SchemaText] = {}
+
+    def schemas_of(
+        self, ids: Iterable[SchemaId], expected: Mapping[SchemaId, str] | None = None
+    ) -> dict[SchemaId, SchemaText]:
+        """Return the schemas of these ids, without those that the registry says it does not have.
+
+        ``expected`` are digests that are known from elsewhere: with one, a schema that is not kept any more
+        is taken from the registry only if it is the same. Raises ``ConfigError`` (``registry-changed``,
+        ``schema-lost``), ``CorruptLog`` (``schema-damaged``), and what asking raises.
+        """
+        wanted, known = sorted(set(ids)), expected or {}
+        kept = self._digests() if set(wanted) - known.keys() else {}
+        found = {}
+        for each in wanted:
+            digest = known.get(each) or self._one_of(each, kept)
+            found[each] = self._schema_of(each, digest, is_expected=each in known)
+        return {schema_id: schema for schema_id, schema in found.items() if schema is not None}
+
+    def version(self, subject: str, version: int | None) -> tuple[SchemaId, SchemaText]:
+        """Ask for a subject's schema of that version, None: the latest, and keep it."""
+        schema_id, schema = self._registry.version(subject, version)
+        if (kept := self._one_of(schema_id, self._digests())) is not None:
+            self._refuse_other(schema_id, schema, kept)
+        self._keep(schema_id, schema)
+        return schema_id, schema
+
+    def try_out(self) -> str:
+        """Ask the registry something harmless; return in words who answered whom."""
+        return self._registry.try_out()
+
+    def check(self, expected: Mapping[SchemaId, str]) -> tuple[SchemaId, ...]:
+        """Ask for all of these, by id with their digests, again; return those that are not there any more.
+
+        Raises ``ConfigError`` (``registry-changed``) for the first that is another schema now.
+        """
+        gone = []
+        for schema_id, digest in sorted(expected.items()):
+            schema = self._registry.schema(schema_id)
+            if schema is None:
+                gone.append(schema_id)
+            else:
+                self._refuse_other(schema_id, schema, digest)
+        return tuple(gone)
+
+    def kept(self) -> dict[SchemaId, str]:
+        """Return the digests of all that is kept; one listing, nothing is read."""
+        digests = self._digests()
+        return {each: digest for each in digests if (digest := self._one_of(each, digests))}
+
+    def _one_of(self, schema_id: SchemaId, kept: Mapping[SchemaId, set[str]]) -> str | None:
+        digests = sorted(kept.get(schema_id, ()))
+        if len(digests) > 1:
+            raise self._changed(schema_id, digests[0], digests[1])
+        return digests[0] if digests else None
+
+    def _digests(self) -> Mapping[SchemaId, set[str]]:
+        found: defaultdict[SchemaId, set[str]] = defaultdict(set)
+        for file in self._store.list(f"{FOLDER}/{self._name}"):
+            text, _, digest = file.name.removesuffix(".json").rpartition("-")
+            with suppress(ValueError):  # a draft, or none of ours
+                found[SchemaId.parse(text)].add(digest)
+        return found
+
+    def _schema_of(self, schema_id: SchemaId, digest: str | None, *, is_expected: bool) -> SchemaText | None:
+        if digest is not None and (kept := self._kept(schema_id, digest)) is not None:
+            return kept
+        schema = self._registry.schema(schema_id)
+        if schema is None and is_expected:
+            raise ConfigError(
+                f"schema {schema_id} is not kept any more, and the registry {self._name} does not have it",
+                code="schema-lost",
+                hint="Rows were made with it: bring `state:` back from a backup, or register the same again.",
+                digest=digest,
+            )
+        if schema is not None:
+            if digest is not None:
+                self._refuse_other(schema_id, schema, digest)
+            self._keep(schema_id, schema)
+        return schema
+
+    def _kept(self, schema_id: SchemaId, digest: str) -> SchemaText | None:
+        if (schema_id, digest) in self._read:
+            return self._read[schema_id, digest]
+        path = self._path(schema_id, digest)
+        text = self._store.read(path)
+        if text is None:
+            return None
+        try:
+            schema = _SCHEMA.from_json(text)
+        except ValueError:
+            schema = None
+        if schema is None or schema.digest != digest:
+            raise CorruptLog(
+                f"the kept schema {schema_id} of the registry {self._name} is not what was written",
+                code="schema-damaged",
+                hint="Delete the file: the next run asks the registry and takes the same schema only."
+                " Without the registry bring `state:` back from a backup.",
+                file=f"{self._store.root}/{path}",
+            )
+        self._read[schema_id, digest] = schema
+        return schema
+
+    def _keep(self, schema_id: SchemaId, schema: SchemaText) -> None:
+        self._store.create(self._path(schema_id, schema.digest), _SCHEMA.to_json(schema))
+        self._read[schema_id, schema.digest] = schema
+
+    def _path(self, schema_id: SchemaId, digest: str) -> str:
+        return f"{FOLDER}/{self._name}/{schema_id}-{digest}.json"
+
+    def _refuse_other(self, schema_id: SchemaId, schema: SchemaText, digest: str) -> None:
+        if schema.digest != digest:
+            raise self._changed(schema_id, digest, schema.digest)
+
+    def _changed(self, schema_id: SchemaId, one: str, other: str) -> ConfigError:
+        return ConfigError(
+            f"schema {schema_id} of the registry {self._name} is not what it was",
+            code="registry-changed",
+            hint="It was restored, emptied or exchanged: values would be read by a wrong schema. Give it back"
+            " what it had, or give the new one another name under `registries:`.",
+            was=one[:12],
+            now=other[:12],
+        )

@@ -1,0 +1,112 @@
+"""The seam between a schema's language and all that reads records by it: its columns, and values read by it.
+
+Where schemas come from is no matter here: a registry, or files beside ``sluice.yaml``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.types import StructType
+
+
+class Language(StrEnum):
+    """What a schema is written in, as registries name it."""
+
+    AVRO = "AVRO"
+    PROTOBUF = "PROTOBUF"
+    JSON_SCHEMA = "JSON"
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaText:
+    """A schema as it was written, with all that it refers to, at any depth.
+
+    ``references`` are pairs of the name by which it is referred to and its text, each after those it refers
+    to itself.
+    """
+
+    language: Language
+    text: str
+    references: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """Return the SHA-256 of all of it, in hex: two of one digest read every value alike."""
+        content = json.dumps([self.language, self.text, self.references])
+        return hashlib.sha256(content.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class WriterColumns:
+    """A schema's fields as columns, all of them optional; ``doc`` of a column is the field's.
+
+    Field ids are provisional and unique. ``identities`` say by field id what a struct's field is known by
+    among schemas of its kind: its path of names (Avro, JSON Schema) or numbers (Protobuf), dotted, with
+    ``element``, ``key`` or ``value`` where it passes a list or a map. ``aliases`` are other paths that it was
+    known by. ``as_text`` are dotted names of columns that hold JSON text, because a type meets itself there.
+    """
+
+    struct: StructType
+    identities: Mapping[int, str]
+    aliases: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    as_text: tuple[str, ...] = ()
+
+
+class UnreadableValueError(ValueError):
+    """A value that the schema does not say, or that no column can hold; ``field`` None: all of it."""
+
+    def __init__(self, message: str, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A value that is no row: its index among those given, the dotted field (None: all of it), why."""
+
+    index: int
+    field: str | None
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadValues:
+    """Values as rows, in their order, and those that are none.
+
+    ``table`` has the columns of ``WriterColumns.struct``, of the types ``arrow_schema`` gives them. ``rows``
+    are the indices of its values, None when it is all of them. ``ignored`` counts fields that the schema
+    does not know, by identity, where they may be passed over.
+    """
+
+    table: pa.Table
+    rows: list[int] | None = None
+    unread: tuple[Unread, ...] = ()
+    ignored: Mapping[str, int] = field(default_factory=dict)
+
+
+class WriterSchema(Protocol):
+    """One schema that values were written with. It travels pickled to Spark's tasks: a frozen dataclass."""
+
+    @property
+    def columns(self) -> WriterColumns:
+        """Return its fields as columns; a schema that is no record has one, ``value``."""
+
+    def read(self, values: Sequence[bytes]) -> ReadValues:
+        """Return every value as a right row or as unread, none changed, cut or left out; bare of any frame.
+
+        Whatever the bytes: no other exception, no panic, bounded time and memory.
+        """
+
+    def read_plain(self, value: bytes) -> Mapping[str, Any]:
+        """Return one value by other means than ``read``: by column, as ``arrow_schema.column_of`` takes it.
+
+        Raises ``UnreadableValueError`` where ``read`` says unread, and nowhere else.
+        """

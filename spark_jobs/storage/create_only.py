@@ -1,0 +1,120 @@
+"""Small objects that are written once and never changed, below a root of any storage PyIceberg knows.
+
+Nothing is ever rewritten: a rewrite truncates first, and object stores cannot append.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pyiceberg.io import load_file_io
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.storage.errors import is_refusal
+from spark_jobs.storage.file_listing import StoredFile, list_files
+
+
+class CreateOnlyStore:
+    """What lies under ``state:``; ``properties`` are the FileIO's, secrets resolved.
+
+    Every method raises ``RetryableError`` (``log-store-away``, ``disk-full``) or ``ConfigError``
+    (``log-store-refused``).
+    """
+
+    def __init__(self, root: str, properties: Mapping[str, str]) -> None:
+        self._properties = dict(properties)
+        scheme, _, path = PyArrowFileIO.parse_location(root, self._properties)
+        self._local_root = Path(path) if scheme == "file" else None
+        self.root = str(self._local_root) if self._local_root else root.rstrip("/")
+        self._io = load_file_io(self._properties, self.root)
+
+    def create(self, path: str, text: str) -> bool:
+        """Write one object; False when there is one already, which is kept as it is."""
+        location = f"{self.root}/{path}"
+        with _translated("writing", location):
+            try:
+                if self._local_root is not None:
+                    _create_local(self._local_root / path, text.encode())
+                else:
+                    with self._io.new_output(location).create(overwrite=False) as stream:
+                        stream.write(text.encode())
+            except FileExistsError:
+                return False
+        return True
+
+    def read(self, path: str) -> str | None:
+        """Return an object's text, its bad bytes replaced; None when there is none."""
+        location = f"{self.root}/{path}"
+        with _translated("reading", location):
+            try:
+                with self._io.new_input(location).open() as stream:
+                    return stream.read().decode("utf-8", errors="replace")
+            except FileNotFoundError:
+                return None
+
+    def list(self, path: str) -> list[StoredFile]:
+        """Return every object below the path."""
+        location = f"{self.root}/{path}"
+        with _translated("listing", location):
+            return list(list_files(location, self._properties))
+
+    def delete(self, file: StoredFile) -> None:
+        """Delete an object; one that is gone is no error."""
+        with _translated("deleting", file.location), contextlib.suppress(FileNotFoundError):
+            self._io.delete(file.location)
+
+    def remove_folder(self, path: str) -> None:
+        """Remove an empty folder, where there are folders; one that is not empty stays."""
+        if self._local_root is not None:
+            with contextlib.suppress(OSError):
+                (self._local_root / path).rmdir()
+
+
+def _create_local(path: Path, content: bytes) -> None:
+    """Create durably and in one step: a reader sees the whole object or none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.parent / f".{uuid.uuid4().hex}"
+    try:
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    for folder in (path.parent, path.parent.parent):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _translated(action: str, location: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if is_refusal(error):
+            raise ConfigError(
+                f"{action} what lies under `state:` was refused: {error}",
+                code="log-store-refused",
+                hint="Give Sluice the right to list, read, create and delete under `state:`, and credentials"
+                " that have not expired.",
+                location=location,
+            ) from error
+        is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        raise RetryableError(
+            f"{action} what lies under `state:` failed: {error}",
+            code="disk-full" if is_full else "log-store-away",
+            hint="Free some space; the next run recovers and goes on."
+            if is_full
+            else "Check that the storage under `state:` can be reached from here; the next run tries again.",
+            location=location,
+        ) from error
