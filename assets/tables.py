@@ -61,16 +61,20 @@ def table_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> AssetsDe
         },
     )
     def drain_table(context: AssetExecutionContext, connections: Connections) -> Mapping[str, MetadataValue]:
+        from assets.checks import judge_new_table
         from assets.table_metadata import drain_metadata
         from spark_jobs.drain.drain import drain
         from spark_jobs.drain.progress_lines import committed_line
 
+        is_first = context.instance.get_latest_materialization_event(table_key(pipeline)) is None
         result = drain(
             pipeline,
             connections,
             budget_seconds=drain_budget_seconds(context.run.tags),
             on_progress=lambda batch: context.log.info(committed_line(batch)),
         )
+        if is_first and result.batches:
+            judge_new_table(context, pipeline, context.resources.sluice)
         return drain_metadata(result)
 
     return drain_table

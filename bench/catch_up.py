@@ -32,7 +32,7 @@ GOAL_AUDIT_RATIO = 4.0
 class CatchUpRound:
     """One drain and one bare loop over the whole topic.
 
-    ``drain_cpu_us_by_step`` is what the tasks count themselves, librdkafka's threads included.
+    ``drain_cpu_us_by_step`` is what the tasks count themselves, librdkafka's threads as a step of their own.
     ``drain_cpu_us`` is all of driver, Spark server and workers from the call of ``drain`` to its end;
     ``bare_cpu_us`` the loop's processes after their imports; ``audit_cpu_us`` an audit of the drain's table.
     The broker is in none.

@@ -31,7 +31,7 @@ FIRST_RECORDS = 400
 SETTLE_SECONDS = 30.0
 IDLE_SECONDS = 60.0
 _SAMPLE_SECONDS = 0.5
-_TIMEOUT_SECONDS = 600.0
+_TIMEOUT_SECONDS = 1800.0  # a hundred tables are filled one by one
 # What a process is, by words of its command line; the first that fits.
 _KINDS = {
     "org.apache.spark": "Spark's server",
@@ -105,9 +105,9 @@ class Watch:
         """Watch the side below ``root`` with nothing to do, then from a backlog until it is drained."""
         time.sleep(self.settle_seconds)
         idle_until = time.monotonic() + self.idle_seconds
-        idle = _usage(root, lambda: time.monotonic() >= idle_until)
+        idle = usage(root, lambda: time.monotonic() >= idle_until)
         produce()
-        return Footprint(idle, _usage(root, is_drained))
+        return Footprint(idle, usage(root, is_drained))
 
 
 def measure_up(lab: Lab, watch: Watch, pipelines: int) -> Footprint:
@@ -185,8 +185,8 @@ def _up(path: Path) -> Iterator[int]:
                 process.wait(60)
 
 
-def _usage(root: int, is_over: Callable[[], bool]) -> Usage:
-    """Sample the processes until it is over."""
+def usage(root: int, is_over: Callable[[], bool]) -> Usage:
+    """Sample the process and those below it until it is over."""
     began, before = time.monotonic(), _cpu_by_kind(root)
     largest: Counter[str] = Counter()
     largest_bytes = 0

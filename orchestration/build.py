@@ -51,6 +51,6 @@ def build_definitions(config: SluiceConfig) -> Definitions:
             *([checks_schedule] if checks else []),
             *clock_schedules(pipelines),
         ],
-        resources={"sluice": Sluice(config), "spark": SparkSessions(config)},
+        resources={"sluice": Sluice(config), "spark": SparkSessions(config, is_logged_apart=False)},
         executor=in_process_executor,
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 from prove.lab.kafka_server import start_test_kafka
 from prove.lab.nessie import start_nessie
+from prove.lab.registry import start_registry
 from prove.lab.rest_catalog import start_rest_catalog
 from prove.lab.s3 import start_s3, store_at
 from prove.workload import Testbed
@@ -53,6 +54,10 @@ class Servers:
     def catalog(self, name: str) -> dict[str, str]:
         """Return PyIceberg's properties for ``rest`` or ``nessie``, each over a bucket of its own."""
         return dict(self._once(name, lambda folder: self._start_catalog(name, folder)).properties)
+
+    def registry(self) -> str:
+        """Return the address of the schema registry's Confluent API."""
+        return str(self._once("registry", start_registry).url)
 
     def stop(self) -> None:
         """Stop what was started; those that are not stopped die with this process."""

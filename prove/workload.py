@@ -12,6 +12,7 @@ from prove.lab.fault_proxy import FaultProxy
 from prove.lab.kafka_server import KafkaBroker, Record, unique_name
 from prove.lab.pipeline_lab import Lab, configure, make_lab, orders
 from prove.lab.s3 import new_bucket
+from spark_jobs.kafka.reader import MAX_CHUNK_RECORDS
 
 PARTITIONS = 2
 SQLITE = "sqlite"
@@ -97,6 +98,11 @@ class Workload:
         """Produce one batch: forty orders, three records that cannot be decoded, a tombstone."""
         self.produce(orders(0, 40), [b"not json", b"null", b"\xff\xfe", None])
 
+    def produce_long_batch(self) -> None:
+        """Produce one that a task reads range by range: too long to be read together."""
+        self.produce(orders(1_000, LONG - BATCH))
+        self.produce_batch()
+
     def drain_batches(self, number: int = 1) -> None:
         """Bring so many batches into the table, one after another."""
         for _ in range(number):
@@ -107,6 +113,11 @@ class Workload:
         """Bring one batch into the table, another one into the topic."""
         self.drain_batches()
         self.produce_batch()
+
+    def drain_and_produce_long(self) -> None:
+        """Bring one batch into the table, a long one into the topic."""
+        self.drain_batches()
+        self.produce_long_batch()
 
     def recreate_topic(self) -> None:
         """Delete the topic with all that it holds, and make it again."""
@@ -120,3 +131,4 @@ class Workload:
 
 
 BATCH = 44  # records of ``produce_batch``
+LONG = PARTITIONS * (MAX_CHUNK_RECORDS + 30)  # of ``produce_long_batch``

@@ -44,7 +44,7 @@ def open_connections(
     from spark_jobs.notices.failures import work_failed, work_succeeded  # noqa: PLC0415  (requests)
 
     make_private(Path(config.home))
-    spark = (sessions or SparkSessions(config)).of(pipeline, kind)
+    spark = (sessions or SparkSessions(config)).of(kind)
     connections = connect(
         config,
         spark=spark.session,

@@ -1,8 +1,9 @@
-"""The Spark session of a pipeline: a warm one on a Connect server, or a local one in this process.
+"""The Spark session of a kind of work: a warm one on a Connect server, or a local one in this process.
 
-On a Connect server the session id is chosen by us and stable per pipeline and kind of work: a later process
-attaches to the warm session, and can stop what a dead one left running there; nobody else could. So a session
-is never stopped here. In this process a local session is shared by all pipelines, as Spark allows only one.
+On a Connect server the session id is chosen by us and stable per kind of work: a later process attaches to
+the warm session, and can stop what a dead one left running there; nobody else could. So a session is never
+stopped here. All pipelines share it, as each session has Python workers of its own (ADR 28); what is to be
+stopped is told by its tag. In this process there is one local session, as Spark allows no more.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from servers.environment import LOG_SETTINGS
+from servers.process import ServerFolder, last_line
 from servers.spark_defaults import write_spark_defaults
 from spark_jobs.config.redaction import SPARK_REDACTION
 from spark_jobs.config.secrets import resolve, scrub
@@ -27,6 +31,7 @@ from spark_jobs.connections.endpoints import read_endpoints
 from spark_jobs.connections.spark_address import connect_url, no_answer, refuse_clear, refuse_silence
 from spark_jobs.connections.spark_catalog import UPKEEP, catalog_conf, know_catalog, lake_name
 from spark_jobs.lake.catalog_names import spark_catalog_conf
+from spark_jobs.protocol.errors import RetryableError
 from spark_jobs.spark.environment import isolate_from_user_spark
 from spark_jobs.spark.shipped_code import package_zip
 from spark_jobs.storage.state_files import secret_of
@@ -40,6 +45,7 @@ SHIPPING_PAUSES_SECONDS = (0.2, 0.5, 1.0)  # the file is well below a megabyte
 TASK_ATTEMPTS = 4  # local masters otherwise never retry a task
 PARALLELISM = "spark.default.parallelism"
 CHECK = "check"
+LOG_NAME = "spark-local"  # of the JVMs of this machine's commands, all in one file
 _READING_ICEBERG = frozenset({UPKEEP, CHECK})  # all else leaves Iceberg to PyIceberg
 
 _logger = logging.getLogger(__name__)
@@ -68,26 +74,31 @@ def is_spark_local(config: SluiceConfig) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SparkSessions:
-    """The resource ``spark``: sessions by pipeline and kind of work, each made by dagster-pyspark's resource.
+    """The resource ``spark``: sessions by kind of work, each made by dagster-pyspark's resource.
 
     Not dagster-pyspark's itself: importing that costs every process that loads the definitions, sensors'
     included, half a second, and the UI would show its settings, credentials among them.
     """
 
     config: SluiceConfig
+    is_logged_apart: bool = True
 
-    def of(self, pipeline: str, kind: str) -> PipelineSpark:
-        """Return the pipeline's Spark for ``kind`` of work; it connects on first use."""
-        return PipelineSpark(self.config, pipeline, kind)
+    def of(self, kind: str) -> WorkSpark:
+        """Return Spark for ``kind`` of work; it connects on first use."""
+        return WorkSpark(self.config, kind, is_logged_apart=self.is_logged_apart)
 
 
 @dataclass(frozen=True, slots=True)
-class PipelineSpark:
-    """One pipeline's Spark for one kind of work."""
+class WorkSpark:
+    """Spark for one kind of work.
+
+    ``is_logged_apart``: what a JVM of this process prints goes to a file in the state folder. A run of
+    Dagster's prints it, as Dagster keeps what a run prints.
+    """
 
     config: SluiceConfig
-    pipeline: str
     kind: str
+    is_logged_apart: bool = True
 
     @property
     def remote(self) -> str | None:
@@ -106,10 +117,9 @@ class PipelineSpark:
         isolate_from_user_spark()
         with _lock:
             remote = self.remote
-            ours = (self.pipeline, self.kind, *self._catalog().items())
+            ours = (self._secret(), self.kind, *self._catalog().items())
             key: tuple[object, ...] = (remote, *ours) if remote else ()
             if key not in _sessions:
-                _logger.info("connecting to Spark" if remote else "starting Spark in this process")
                 _sessions[key] = self._connect(remote) if remote else self._local()
             return _sessions[key]
 
@@ -125,6 +135,7 @@ class PipelineSpark:
             _logger.warning("Spark work of attempt %s could not be stopped: %s", tag, scrub(str(error)))
 
     def _connect(self, remote: str) -> SparkSession:
+        _logger.info("connecting to Spark")
         from pyspark.errors import PySparkException  # noqa: PLC0415  (half a second, never at import)
 
         if not self.config.spark.insecure:
@@ -133,14 +144,12 @@ class PipelineSpark:
         # Workers of a session keep what they imported, so other code gets another session.
         code = package_zip(self._folder()) if self.config.spark.remote else None
         # Two lakes that attach at once could not tell whose catalog it has.
-        lake = lake_name(self.config) if self.kind == UPKEEP else ()
+        lake = lake_name(self.config) if self.kind in _READING_ICEBERG else ()
         work = "|".join((self.kind, *lake, *([code.stem] if code else [])))
         conf = resolve(self.config.spark.conf)
         conf.pop(PARALLELISM, None)  # no session may set it, and each would warn
-        # Who knows the id of a session can attach to it.
-        secret = secret_of(self._folder() / "session.secret")
         for forgotten in range(MAX_FORGOTTEN_SESSIONS):
-            url = connect_url(remote, self.pipeline, work, forgotten, secret=secret)
+            url = connect_url(remote, work, forgotten, secret=self._secret())
             session: Any = _attach(url, conf)
             client = session.client
             try:
@@ -168,11 +177,20 @@ class PipelineSpark:
         conf = _local_conf(self.config)
         if self.kind in _READING_ICEBERG:
             conf = {**_iceberg_conf(self.config), **self._catalog(), **conf}
-        _launch(conf)
+        is_local = (self.config.spark.master or "local").startswith("local")
+        # A cluster's driver may say for hours that it waits for workers; who asked for all is shown all.
+        is_quiet = self.is_logged_apart and is_local and not _logger.isEnabledFor(logging.DEBUG)
+        log_path = ServerFolder(Path(self.config.home), LOG_NAME).log_path if is_quiet else None
+        _logger.info("starting Spark in this process%s", f"; its log is {log_path}" if log_path else "")
+        _launch(conf, log_path)
         session = _session(conf)
-        if not (self.config.spark.master or "local").startswith("local"):
+        if not is_local:
             session.sparkContext.addPyFile(str(package_zip(self._folder())))
         return session
+
+    def _secret(self) -> bytes:
+        """Return this installation's: who knows the id of a session can attach to it."""
+        return secret_of(self._folder() / "session.secret")
 
     def _folder(self) -> Path:
         folder = Path(self.config.home) / "spark"
@@ -210,17 +228,43 @@ def _session(conf: dict[str, str]) -> SparkSession:
     return SparkSessionResource(spark_config=conf).spark_session  # type: ignore[no-any-return]
 
 
-def _launch(conf: dict[str, str]) -> None:
-    """Start this process's JVM, unless it runs; PySpark by itself puts the settings on its command line."""
-    from pyspark import SparkContext  # noqa: PLC0415  (half a second, never at import)
+def _launch(conf: dict[str, str], log_path: Path | None) -> None:
+    """Start this process's JVM, unless it runs; PySpark by itself puts the settings on its command line.
 
-    with TemporaryDirectory() as folder:
+    Raises ``RetryableError`` (``server-start``) when it ends instead.
+    """
+    from pyspark import SparkContext  # noqa: PLC0415  (half a second, never at import)
+    from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+
+    if SparkContext._gateway is not None:  # noqa: SLF001  (as PySpark itself asks)
+        return
+    with TemporaryDirectory() as folder, _appending(log_path) as output:
         write_spark_defaults(Path(folder), conf)
         os.environ["SPARK_CONF_DIR"] = folder
         try:
-            SparkContext._ensure_initialized()  # noqa: SLF001  (launches alone; making a context would tell all)
+            # Launches alone; making a context would tell all.
+            gateway = launch_gateway(popen_kwargs=output)  # type: ignore[no-untyped-call]
+            SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001
+        except PySparkRuntimeError as error:
+            raise RetryableError(
+                f"Spark ended while starting in this process: {last_line(log_path) if log_path else error}",
+                code="server-start",
+                hint=f"The whole log is {log_path}." if log_path else "What its JVM said stands above.",
+            ) from error
         finally:
             del os.environ["SPARK_CONF_DIR"]
+
+
+@contextmanager
+def _appending(log_path: Path | None) -> Iterator[dict[str, Any]]:
+    """Give what lets a process's output go to the end of that file; without one it goes where ours goes."""
+    if log_path is None:
+        yield {}
+        return
+    log_path.parent.mkdir(parents=True, exist_ok=True)
+    with log_path.open("ab") as log:
+        yield {"stdout": log, "stderr": log}
 
 
 def _iceberg_conf(config: SluiceConfig) -> dict[str, str]:

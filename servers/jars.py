@@ -35,7 +35,7 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One line of a lock file."""
+    """One line of a lock file; what is no jar has its ``extension`` there, as Gradle writes it."""
 
     group: str
     artifact: str
@@ -44,12 +44,13 @@ class Jar:
     sha256: str
     set_name: str
     size_bytes: int
+    extension: str = "jar"
 
     @property
     def file_name(self) -> str:
         """Return the name Maven gives the file; unique over all our lock files (tested)."""
         suffix = f"-{self.classifier}" if self.classifier else ""
-        return f"{self.artifact}-{self.version}{suffix}.jar"
+        return f"{self.artifact}-{self.version}{suffix}.{self.extension}"
 
 
 def read_lock(path: Path, *set_names: str) -> tuple[Jar, ...]:
@@ -73,7 +74,7 @@ def lake_jar_sets(catalog_properties: Mapping[str, str]) -> tuple[str, ...]:
 def missing(jars: Iterable[Jar]) -> tuple[Jar, ...]:
     """Return the jars that are not in the cache yet."""
     # A file gets its name only after its checksum was verified, so the size is enough here.
-    sizes = {path.name: path.stat().st_size for path in cache_folder("jars").glob("*.jar")}
+    sizes = {path.name: path.stat().st_size for path in cache_folder("jars").glob("[!.]*")}
     return tuple(jar for jar in jars if sizes.get(jar.file_name) != jar.size_bytes)
 
 
@@ -95,10 +96,10 @@ def fetch(jars: tuple[Jar, ...], on_progress: OnProgress | None = None) -> tuple
 
 def _parse(line: str) -> Jar:
     coordinates, sha256, set_name, size_bytes = line.split()
-    group, artifact, version, *classifier = coordinates.split(":")
-    return Jar(
-        group, artifact, version, classifier[0] if classifier else None, sha256, set_name, int(size_bytes)
-    )
+    coordinates, _, extension = coordinates.partition("@")
+    group, artifact, version, *rest = coordinates.split(":")
+    classifier, size = rest[0] if rest else None, int(size_bytes)
+    return Jar(group, artifact, version, classifier, sha256, set_name, size, extension or "jar")
 
 
 @dataclass(slots=True)
@@ -159,7 +160,7 @@ def _receive(jar: Jar, draft: Path, meter: _Meter) -> tuple[int, str]:
 def _address(jar: Jar) -> str:
     mirror = os.environ.get(MIRROR_VARIABLE)
     resolver = (Downloader(base=mirror.rstrip("/")) if mirror else Downloader()).resolver
-    artifact = Artifact(jar.group, jar.artifact, jar.version, classifier=jar.classifier)
+    artifact = Artifact(jar.group, jar.artifact, jar.version, jar.classifier, jar.extension)
     return str(resolver.uri_for_artifact(artifact))
 
 

@@ -167,6 +167,12 @@ def nessie_catalog_properties(servers: Servers) -> dict[str, str]:
     return servers.catalog("nessie")
 
 
+@pytest.fixture(scope="session")
+def registry(servers: Servers) -> str:
+    """The address of the run's schema registry, up to its Confluent API; subjects are shared by all tests."""
+    return servers.registry()
+
+
 @pytest.fixture
 def sqlite_catalog_properties(tmp_path: Path) -> dict[str, str]:
     """PyIceberg's properties for the embedded catalog in a folder of the test's own."""

@@ -12,7 +12,7 @@ from spark_jobs.config.file import load_config
 @click.command("check")
 @click.argument("pipeline", required=False)
 def command(pipeline: str | None) -> int:
-    """Try what PIPELINE, or every pipeline, needs: broker, topic, catalog, storage, Spark, both catalogs.
+    """Try what PIPELINE, or every pipeline, needs: broker, topic, catalogs, registries, storage, Spark.
 
     Goes on after a failure and leaves nothing behind. Exit code 1 when anything failed.
     """

@@ -5,30 +5,36 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from pyiceberg.serializers import FromInputFile
 
 from cli import output
-from resources.spark import CHECK, PipelineSpark
+from resources.spark import CHECK, WorkSpark
 from spark_jobs.config.redaction import redact_urls
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.config.start import StartKind
 from spark_jobs.connections.endpoints import resolve_kafka_properties
-from spark_jobs.connections.lake import open_catalog
+from spark_jobs.connections.lake import open_catalog, open_log
+from spark_jobs.connections.registry import open_registry
 from spark_jobs.drain.first_batch import first_values
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.catalog_names import spark_catalog_conf
 from spark_jobs.lake.tables import load_table, progress_of
+from spark_jobs.preview.preview import new_table_schema
 from spark_jobs.preview.reachability import Target, try_from_task, try_storage
+from spark_jobs.preview.sample import observe_sample, read_sample
 from spark_jobs.protocol.errors import ConfigError, SluiceError
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.appearance import appearance, are_unreadable, first_batch_unreadable
+from spark_jobs.records.formats import format_of
 from spark_jobs.schema.additions import check_declared, table_notes
+from spark_jobs.schema.partitioning import partition_spec, partition_terms
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -38,6 +44,7 @@ if TYPE_CHECKING:
 Found = TypeVar("Found")
 QUEUE_BYTES = 1 << 20
 READ_SECONDS = 15.0
+RECORDS_OBSERVED = 1000
 DAY_MS = 24 * 3600 * 1000
 
 
@@ -86,10 +93,12 @@ class Shared:
 
 
 def check_shared(checklist: Checklist, config: SluiceConfig) -> Shared:
-    """Broker, catalog and the transaction log's place."""
+    """Broker, catalog, registries and the transaction log's place."""
     kafka = checklist.run("broker", lambda: _broker(config))
     catalog = checklist.run("catalog", lambda: _catalog(config))
     storage = checklist.run("state", lambda: _storage(config.state, resolve(config.catalog.properties)))
+    for name in config.registries:
+        checklist.run(f"registry {name}", partial(_registry, config, name))
     return Shared(kafka, catalog, storage)
 
 
@@ -119,8 +128,8 @@ def check_pipeline(
     properties = {**(storage or {}), **(table.io.properties if table else {})}
     checklist.run(f"{name}: storage", lambda: _storage(location, properties))
     session = None
-    if shared.is_whole or not _is_started_here(config, pipeline):
-        session = checklist.run(f"{name}: Spark", lambda: _spark(config, pipeline))
+    if shared.is_whole or not _is_started_here(config):
+        session = checklist.run(f"{name}: Spark", lambda: _spark(config))
     else:
         checklist.skip(f"{name}: Spark", "broker and catalog first: it would have to be started")
     if session is None or kafka is None:
@@ -138,7 +147,9 @@ def _check_first_values(
     """Look at what a table would be made from; what is there before another start decides nothing."""
     ranges = OffsetRanges.between(source.low, source.end)
     if ranges and pipeline.start.kind is StartKind.EARLIEST:
-        checklist.run(f"{pipeline.name}: values", lambda: _values(kafka, pipeline, ranges))
+        are_objects = checklist.run(f"{pipeline.name}: values", lambda: _values(kafka, pipeline, ranges))
+        if are_objects and pipeline.partition_by:
+            checklist.run(f"{pipeline.name}: partitions", lambda: _partitions(kafka, pipeline, source))
 
 
 def _line(word: str, name: str, began: float, detail: str) -> None:
@@ -159,6 +170,15 @@ def _catalog(config: SluiceConfig) -> tuple[Catalog, str]:
         close_catalog(catalog)
         raise
     return catalog, f"{config.catalog.name}, {output.count(len(namespaces), 'namespace')}"
+
+
+def _registry(config: SluiceConfig, name: str) -> tuple[bool, str]:
+    schemas = open_registry(config.registries, open_log(config).store, name)
+    said = schemas.try_out()
+    kept = schemas.kept()
+    gone = schemas.check(kept)
+    lost = f", {len(gone)} of them no longer there" if gone else ""
+    return True, f"{said}, {output.count(len(kept), 'schema')} kept{lost}"
 
 
 def _topic(kafka: dict[str, str], pipeline: PipelineConfig) -> tuple[SourceState, str]:
@@ -208,6 +228,16 @@ def _values(kafka: dict[str, str], pipeline: PipelineConfig, ranges: OffsetRange
     return True, appearance(values) or "tombstones only"
 
 
+def _partitions(kafka: dict[str, str], pipeline: PipelineConfig, source: SourceState) -> tuple[bool, str]:
+    chunks = read_sample(kafka, source, source.low, max_records=RECORDS_OBSERVED)
+    evidence = observe_sample(format_of(pipeline).decoder, chunks)
+    if not evidence.records:
+        return True, "no record tells of columns yet"
+    schema, _ = new_table_schema(pipeline, evidence)
+    terms = partition_terms(schema, partition_spec(schema, pipeline.partition_by))
+    return True, f"{', '.join(terms)}, by {output.count(sum(len(each.offsets) for each in chunks), 'record')}"
+
+
 def _table(catalog: Catalog, pipeline: PipelineConfig) -> tuple[tuple[Table | None], str]:
     """Find the table or none: either is found, as one of one."""
     table = load_table(catalog, pipeline.table)
@@ -232,13 +262,13 @@ def _storage(location: str, properties: dict[str, str]) -> tuple[dict[str, str],
     return properties, f"put, get, list, delete in {location}"
 
 
-def _is_started_here(config: SluiceConfig, pipeline: PipelineConfig) -> bool:
+def _is_started_here(config: SluiceConfig) -> bool:
     """True if Spark would be a process of this command, which takes long to start."""
-    return not config.spark.remote and PipelineSpark(config, pipeline.name, CHECK).remote is None
+    return not config.spark.remote and WorkSpark(config, CHECK).remote is None
 
 
-def _spark(config: SluiceConfig, pipeline: PipelineConfig) -> tuple[SparkSession, str]:
-    spark = PipelineSpark(config, pipeline.name, CHECK)
+def _spark(config: SluiceConfig) -> tuple[SparkSession, str]:
+    spark = WorkSpark(config, CHECK)
     session, where = spark.session(), spark.remote or config.spark.master or "a session of this process"
     return session, f"{session.version} at {redact_urls(where)}"
 

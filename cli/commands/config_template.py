@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from spark_jobs.config.templates import safe_name
+import yaml
+
+from spark_jobs.config.templates import safe_name, tables_written
+from spark_jobs.schema.iceberg_types import iceberg_type, type_text
+
+if TYPE_CHECKING:
+    from spark_jobs.preview.sample import Prospect
+    from spark_jobs.schema.proposals import Proposals
 
 _PLAIN = re.compile(r"[A-Za-z0-9_$][A-Za-z0-9_./${}@-]*(:\d+)?")
 
@@ -17,10 +27,48 @@ def render_config(
     topics: Iterable[str],
     namespace: str = "lake",
     properties: Mapping[str, str] | None = None,
+    seen: Mapping[str, Prospect] | None = None,
 ) -> str:
-    """Return a configuration for these topics; without ``bootstrap_servers`` for the embedded broker."""
+    """Return a configuration for these topics; without ``bootstrap_servers`` for the embedded broker.
+
+    What was ``seen`` of a topic is proposed under its pipeline, commented out; a topic that cannot be read
+    is a comment that says why.
+    """
     kafka = {**({"bootstrap.servers": bootstrap_servers} if bootstrap_servers else {}), **(properties or {})}
-    return _TEMPLATE.format(kafka=_kafka(kafka), pipelines=_pipelines(topics, namespace))
+    lines = [line for lines in _pipelines(pipeline_names(topics), namespace, seen or {}) for line in lines]
+    return _TEMPLATE.format(kafka=_kafka(kafka), pipelines="\n".join(lines))
+
+
+def pipeline_names(topics: Iterable[str]) -> dict[str, str]:
+    """Return a name for each topic's pipeline and table; no two share one, whatever their case.
+
+    Topics whose short names are equal (``a-b``, ``a.b``) spell their signs out: ``a_dash_b``, ``a_dot_b``.
+    """
+    short = {topic: safe_name(topic) for topic in topics}
+    uses = Counter(name.lower() for name in short.values())
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for topic, name in short.items():
+        spelled = name if uses[name.lower()] == 1 else _spelled_out(topic)
+        tries = (spelled, *(f"{spelled}_{number}" for number in range(2, len(short) + 3)))
+        names[topic] = next(each for each in tries if not taken & tables_written(each))
+        taken |= tables_written(names[topic])
+    return names
+
+
+def _spelled_out(topic: str) -> str:
+    return safe_name(topic.replace("-", "_dash_").replace(".", "_dot_"))
+
+
+def declarations(proposals: Proposals) -> list[str]:
+    """Return the lines of YAML that declare what is proposed; they stand below a pipeline's name."""
+    keys: dict[str, object] = {}
+    if proposals.partition_by:
+        keys["partition_by"] = [proposals.partition_by]
+    if proposals.columns:
+        keys["columns"] = {each.name: type_text(iceberg_type(each.type)) for each in proposals.columns}
+    text = yaml.safe_dump(keys, sort_keys=False, allow_unicode=True, width=sys.maxsize)
+    return str(text).splitlines()
 
 
 def _kafka(properties: Mapping[str, str]) -> str:
@@ -28,18 +76,19 @@ def _kafka(properties: Mapping[str, str]) -> str:
     return "\n".join(["kafka:", *lines] if lines else ["# kafka:", "#   bootstrap.servers: localhost:9092"])
 
 
-def _pipelines(topics: Iterable[str], namespace: str) -> str:
-    lines = ["pipelines:"]
-    names: set[str] = set()
-    for topic in topics:
-        name = safe_name(topic)
-        while name in names:
-            name += "_"
-        names.add(name)
-        lines += [f"  {name}:", f"    topic: {_scalar(topic)}", f"    table: {namespace}.{name}"]
+def _pipelines(names: Mapping[str, str], namespace: str, seen: Mapping[str, Prospect]) -> Iterator[list[str]]:
+    yield ["pipelines:"]
+    for topic, name in names.items():
+        prospect = seen.get(topic)
+        if prospect is not None and prospect.unreadable:
+            yield [f"  # Topic {topic} is left out: {prospect.unreadable}. Sluice reads JSON objects."]
+            continue
+        yield [f"  {name}:", f"    topic: {_scalar(topic)}", f"    table: {namespace}.{name}"]
+        if prospect is not None and prospect.proposals:
+            yield [f"    # By its first {prospect.records:,} records; easier now than after the first batch:"]
+            yield [f"#     {line}" for line in declarations(prospect.proposals)]
     if not names:
-        lines += ["  # orders:", "  #   topic: orders", f"  #   table: {namespace}.orders"]
-    return "\n".join(lines)
+        yield ["  # orders:", "  #   topic: orders", f"  #   table: {namespace}.orders"]
 
 
 def _scalar(value: str) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from cli import output
-from cli.commands.config_template import render_config
+from cli.commands.config_template import pipeline_names, render_config
 from spark_jobs.config.build import build_config
 from spark_jobs.config.file import DEFAULT_FILE_NAME, ENVIRONMENT_CONFIG, home_folder
 from spark_jobs.config.redaction import is_secret_key
@@ -17,6 +19,11 @@ from spark_jobs.config.yaml_document import parse_document
 from spark_jobs.connections.broker_topics import list_topics
 from spark_jobs.connections.endpoints import read_endpoints
 from spark_jobs.protocol.errors import ConfigError, SluiceError
+
+if TYPE_CHECKING:
+    from spark_jobs.preview.sample import Prospect
+
+RECORDS_LOOKED_AT = 1_000
 
 
 @click.command(name="init")
@@ -50,17 +57,47 @@ def command(
     if bootstrap_servers is None and not yes and not topics:
         asked = click.prompt("Broker (host:port; empty for the embedded one)", default="", show_default=False)
         bootstrap_servers = asked.strip() or None
-    chosen = topics or _choose(_broker_topics(file, bootstrap_servers, kafka), takes_all=yes)
+    broker = _broker(file, bootstrap_servers, kafka) if not topics else {}
+    chosen = topics or _choose(_topics_of(file, broker), takes_all=yes)
+    seen = _look(broker, chosen) if broker else {}
     text = render_config(
-        bootstrap_servers=bootstrap_servers, topics=chosen, namespace=namespace, properties=kafka
+        bootstrap_servers=bootstrap_servers, topics=chosen, namespace=namespace, properties=kafka, seen=seen
     )
     _refuse_mistakes(text)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
-    output.say(f"wrote {file} with {output.count(len(chosen), 'pipeline')}")
-    seen = "./sluice preview PIPELINE, " if chosen else ""
-    output.say(f"next: ./sluice validate, {seen}./sluice check, then ./sluice up")
+    number = len(chosen) - sum(1 for each in seen.values() if each.unreadable)
+    output.say(f"wrote {file} with {output.count(number, 'pipeline')}")
+    previewed = "./sluice preview PIPELINE, " if number else ""
+    output.say(f"next: ./sluice validate, {previewed}./sluice check, then ./sluice up")
     return 0
+
+
+def _look(broker: Mapping[str, str], topics: tuple[str, ...]) -> dict[str, Prospect]:
+    """Tell what the topics' first records look like; one that cannot be looked at is no reason to stop."""
+    from spark_jobs.preview.sample import prospects
+
+    output.say(f"looking at the first records of {output.count(len(topics), 'topic')}")
+    names = pipeline_names(topics)
+    found: dict[str, Prospect] = {}
+    rows = []
+    for topic, seen in prospects(broker, topics, max_records=RECORDS_LOOKED_AT):
+        if isinstance(seen, SluiceError):
+            rows.append((topic, names[topic], f"could not be read: {seen}"))
+            continue
+        found[topic] = seen
+        rows.append((topic, "-" if seen.unreadable else names[topic], _told(seen)))
+    output.table(("topic", "pipeline", "its first records"), sorted(rows))
+    return found
+
+
+def _told(seen: Prospect) -> str:
+    if seen.unreadable:
+        return f"left out: {seen.unreadable}"
+    if not seen.records:
+        return "nothing in it yet"
+    columns = f"{output.count(seen.records, 'record')}, {output.count(seen.columns, 'column')}"
+    return f"{columns}; proposals stand in the file" if seen.proposals else columns
 
 
 def _refuse_mistakes(text: str) -> None:
@@ -93,16 +130,21 @@ def _properties(given: tuple[str, ...]) -> dict[str, str]:
     return properties
 
 
-def _broker_topics(file: Path, bootstrap_servers: str | None, kafka: dict[str, str]) -> tuple[str, ...]:
-    """Topics on offer; none when no broker is named and the embedded one is not up yet."""
-    home = str(home_folder(file))
-    servers = bootstrap_servers or read_endpoints(home).kafka_bootstrap_servers
+def _broker(file: Path, bootstrap_servers: str | None, kafka: dict[str, str]) -> dict[str, str]:
+    """Return the broker's properties, resolved; none while the embedded one is not up."""
+    servers = bootstrap_servers or read_endpoints(str(home_folder(file))).kafka_bootstrap_servers
     if servers is None:
         output.say("no broker yet: the file has an example instead of your topics")
-        return ()
+        return {}
+    return {**resolve(kafka), "bootstrap.servers": servers}
 
+
+def _topics_of(file: Path, broker: dict[str, str]) -> tuple[str, ...]:
+    """Return the topics on offer."""
+    if not broker:
+        return ()
     try:
-        topics = list_topics(home, {**resolve(kafka), "bootstrap.servers": servers})
+        topics = list_topics(str(home_folder(file)), broker)
     except SluiceError as error:
         error.hint += " Or name the topics with --topic; then no broker is asked."
         raise

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli import output
+from cli.commands.config_template import declarations
 from cli.work import opened
 from spark_jobs.protocol.errors import BadRecord
 from spark_jobs.schema.evidence import FieldEvidence
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 DEFAULT_RECORDS = 5_000
 EXAMPLES = 10
+MOST_CHARACTERS = 240  # of a type
 EXIT_UNREADABLE = BadRecord.exit_code
 
 
@@ -27,7 +29,7 @@ def command(pipeline: str, records: int) -> int:
 
     Shows each column with what was seen of it, which records would be dead letters and why, and how the
     rows would be partitioned. The first batch decides from all of its records; these are only some. Exit code
-    65 when none of them can be read, and a first batch of them would make no table.
+    65 when none of them becomes a row, and a first batch of them would be refused.
     """
     with opened(pipeline, "preview") as (chosen, connections):
         from spark_jobs.preview.preview import preview
@@ -55,6 +57,10 @@ def _print(seen: Preview) -> None:
         output.say(f"  {use.term}{values}")
     if not seen.partitioning:
         output.say("  none")
+    if seen.proposals:
+        output.heading("Worth declaring under the pipeline, before its first batch")
+        for line in declarations(seen.proposals):
+            output.say(f"    {line}")
     if seen.dead_letters:
         output.heading("Dead letters")
         _print_dead_letters(seen)
@@ -69,12 +75,14 @@ def _print_columns(seen: Preview) -> None:
         evidence = seen.evidence.fields.get(column.name)
         kinds, example = _told(evidence) if evidence else ("not seen", "")
         note = "new" if column.name in added else ""
-        rows.append((column.name, type_text(iceberg_type(column.type)), note, kinds, example))
+        kind = type_text(iceberg_type(column.type))
+        kind = kind if len(kind) <= MOST_CHARACTERS else f"{kind[:MOST_CHARACTERS]}…"
+        rows.append((column.name, kind, note, kinds, example))
     output.table(("column", "type", "", "seen", "first (partition:offset)"), rows)
     without = [name for name in seen.evidence.fields if name not in {c.name for c in seen.columns}]
     if without:
         output.say(
-            "no column yet, nothing but nulls or empty was seen, or the name clashes or is one too many: "
+            "no column yet (nothing but nulls or empty, integers past 64 bits, a name clash, one too many): "
             f"{', '.join(without[:EXAMPLES])}{', ...' if len(without) > EXAMPLES else ''}"
         )
     if seen.ignored:

@@ -39,7 +39,7 @@ class PipelineFacts:
     ``lag`` is None when the broker was not asked or did not answer; ``undecided`` offsets beyond it are held
     back by an open transaction; ``waiting_since_ms`` is of the first record of the lag, None when it was not
     asked for; ``committed_at_ms`` is None while there is no table. ``error`` is what a drain would meet now,
-    ``held`` the batch at which it would stop.
+    or the last one met; ``held`` the batch at which it would stop.
     ``is_running`` is False only when Sluice's own embedded parts are meant and are not up;
     ``running_since_ms`` is None when it runs elsewhere, if at all.
     """

@@ -17,6 +17,7 @@ from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.broker_topics import refresh_topics
 from spark_jobs.monitoring.checkup import waits_since_ms
 from spark_jobs.monitoring.survey import Surveyed, Surveyor
+from spark_jobs.notices.failures import read_failures
 from spark_jobs.protocol.errors import SluiceError
 
 
@@ -33,7 +34,7 @@ def command(pipeline: str | None, as_json: bool) -> int:
     paused     an operator stopped its drains and said why
     held       a batch failed a quality gate, later ones wait      needs a person
     stalled    records wait and nothing was committed for long     needs a person
-    failed     a drain would stop with the error shown             needs a person
+    failed     a drain stopped, or would, with the error shown     needs a person
     stopped    Sluice's own broker is meant and does not run       needs a person
 
     Exit code 0 when all is well, 1 when something needs a person.
@@ -71,7 +72,7 @@ def _facts(config: SluiceConfig) -> list[PipelineFacts]:
         )
         if isinstance(seen, Surveyed):
             unknown = _with_held(_with_lag(unknown, seen, surveyor), seen, surveyor)
-        facts.append(unknown)
+        facts.append(_with_failure(unknown, config.home))
     return facts
 
 
@@ -106,6 +107,21 @@ def _with_held(facts: PipelineFacts, seen: Surveyed, surveyor: Surveyor) -> Pipe
     except SluiceError as error:
         return replace(facts, error=error)
     return replace(facts, held=held[0] if held else None)
+
+
+def _with_failure(facts: PipelineFacts, home: str) -> PipelineFacts:
+    """With what the last drain here ended with, while what it was to drain still waits."""
+    failure = read_failures(home, facts.pipeline.name).last.get("drain")
+    if (
+        failure is None
+        or not facts.lag
+        or facts.error
+        or facts.held
+        or failure.at_ms < (facts.committed_at_ms or 0)
+    ):
+        return facts
+    message = f"the last drain failed: {failure.message}"
+    return replace(facts, error=SluiceError(message, code=failure.code, hint=failure.hint))
 
 
 def _to_json(facts: PipelineFacts, state: PipelineState) -> dict[str, object]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from cli import output
+from cli.commands.look_lines import difference, look_lines
+from cli.commands.state_word import StateWord
 from cli.commands.status import look
 from cli.stand.run_record import hold
 from spark_jobs.config.file import load_config
@@ -21,7 +23,7 @@ from spark_jobs.protocol.errors import ConfigError, SluiceError
 if TYPE_CHECKING:
     from cli.stand.running import Servers
 
-STATUS_EVERY_SECONDS = 30.0
+LOOK_EVERY_SECONDS = 30.0
 WATCH_EVERY_SECONDS = 1.0
 
 
@@ -106,20 +108,24 @@ def _print_addresses(servers: Servers, url: str, metrics: str | None) -> None:
 
 
 def _stay(servers: Servers) -> None:
-    next_status, config = time.monotonic(), servers.config
+    next_look, config = time.monotonic(), servers.config
+    words: dict[str, StateWord] = {}
     while True:
         servers.raise_if_ended()
-        if time.monotonic() >= next_status:
+        if time.monotonic() >= next_look:
             config = _as_it_is_now(servers, config)
-            output.say(_status_line(config))
-            next_status = time.monotonic() + STATUS_EVERY_SECONDS
+            seen = look(config)
+            first, *others = look_lines(seen, words)
+            output.say("\n".join([f"{time.strftime('%H:%M:%S')}  {first}", *others]))
+            words = {facts.pipeline.name: state.word for facts, state in seen}
+            next_look = time.monotonic() + LOOK_EVERY_SECONDS
         time.sleep(WATCH_EVERY_SECONDS)
 
 
 def _as_it_is_now(servers: Servers, before: SluiceConfig) -> SluiceConfig:
     """Read the configuration again and tell Dagster of a change; with mistakes it changes nothing.
 
-    In it are the topics of ``topics_regex`` as last listed, which each status line does.
+    In it are the topics of ``topics_regex`` as last listed, which each look does.
     """
     try:
         config = load_config()
@@ -128,14 +134,7 @@ def _as_it_is_now(servers: Servers, before: SluiceConfig) -> SluiceConfig:
         return before
     if config != before:
         output.say("the configuration has changed: Dagster loads its pipelines again")
+        for sentence in difference(before.pipelines, config.pipelines):
+            output.say(f"  {sentence}")
         servers.reload()
     return config
-
-
-def _status_line(config: SluiceConfig) -> str:
-    words = [f"{facts.pipeline.name} {state.word}{_lag(facts.lag)}" for facts, state in look(config)]
-    return f"{time.strftime('%H:%M:%S')}  {' · '.join(words) or 'no pipelines are configured'}"
-
-
-def _lag(lag: int | None) -> str:
-    return f" ({output.count(lag, 'record')})" if lag else ""

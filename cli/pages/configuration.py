@@ -19,6 +19,7 @@ from spark_jobs.config.settings import (
     MetricsSettings,
     NotifySettings,
     PipelineSettings,
+    RegistrySettings,
     SchemaSettings,
     SparkSettings,
     UpkeepSettings,
@@ -34,7 +35,7 @@ _KINDS_BY_UNIT = {
     "KMGT": "size: `64MiB`, `1GiB`",
     "%": "share: `5%`",
 }
-_SECTION_KEYS = ("kafka", "catalog", "spark", "metrics", "defaults", "pipelines")
+_SECTION_KEYS = ("kafka", "catalog", "spark", "registries", "metrics", "defaults", "pipelines")
 _PIPELINE_SECTION_KEYS = ("schema", "upkeep", "dead_letters", "quality", "checks", "notify")
 _SECTIONS_OF: dict[type[BaseModel], tuple[str, ...]] = {
     WrittenFile: _SECTION_KEYS,
@@ -76,6 +77,7 @@ def render_config_md() -> str:
         _section("kafka", _KAFKA),
         _section("catalog", _CATALOG, WrittenCatalog),
         _section("spark", SparkSettings.__doc__ or "", SparkSettings),
+        _section("registries", _REGISTRIES, RegistrySettings),
         _section("defaults", _DEFAULTS, PipelineSettings),
         _section("schema", SchemaSettings.__doc__ or "", SchemaSettings),
         _section("upkeep", UpkeepSettings.__doc__ or "", UpkeepSettings),
@@ -166,6 +168,11 @@ translated to Iceberg-Java's names, so that both see the same tables; what only 
 `spark.conf` as `spark.sql.catalog.<name>.…`. Left out as a whole, or with nothing but a name, the catalog is
 SQLite at `catalog.db` and the warehouse the folder `lake`, both in the state folder."""
 
+_REGISTRIES = """Schema registries that speak Confluent's API, each under a name of its own:
+`main: {url: https://registry:8081, auth: {basic: "${USER}:${PASSWORD}"}}`. A schema is asked for once and
+kept under `state:` for ever, by name, id and hash: with schemas that are known, drains, replays and audits
+run while the registry is away. Only drivers ask; tasks get schemas with their work, and no credentials."""
+
 _DEFAULTS = """Settings of every pipeline that does not say otherwise. The order is: the main file's
 defaults, a team file's own, the pipeline's. Maps are merged key by key, everything else is replaced."""
 
@@ -212,12 +219,14 @@ whole; all other files' pipelines go on. `./sluice validate` and `status` show w
 A team file gets only what the main file lends it:
 `include: [{files: teams/*.yaml, secrets: [A_HOOK], webhook_hosts: [hooks.example.com]}]`. Its webhooks
 may name those secrets and go to those hosts, by https unless the host is lent as `http://host`; a webhook
-that is one lent secret goes where that says. A plain glob lends nothing."""
+that is one lent secret goes where that says. A plain glob lends nothing. Registries stand in the main file
+alone; like its topics, every team file's pipelines may name each of them, none learns its credentials."""
 
 _SECRETS = """## Secrets
 
 `${NAME}` (environment) and `${file:/path}` (the file's content without its last line break) may stand
-anywhere inside a value under `kafka`, `catalog` and `spark.conf`, in `spark.remote` and in `notify.webhook`.
+anywhere inside a value under `kafka`, `catalog` and `spark.conf`, in `spark.remote`, in `notify.webhook` and
+in a registry's `url` and `auth`.
 They are read when a run starts, so a rotated secret needs no restart, and their values are kept out of logs,
 errors, the UI and the transaction log. One that is not there is an error that names the key (of
 `notify.webhook` a warning).

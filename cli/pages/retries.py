@@ -19,6 +19,7 @@ from spark_jobs.lake.evolution import MAX_TRIES
 from spark_jobs.lake.sql_catalog import SQLITE_BUSY_TIMEOUT_SECONDS
 from spark_jobs.notices import sender
 from spark_jobs.notices.notice import KEPT_US
+from spark_jobs.registry import http_get
 from spark_jobs.spark.procedures import PAUSES_SECONDS, TRIES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "OPERATIONS.md"
@@ -86,6 +87,12 @@ def _rows() -> tuple[tuple[str, str, str, str], ...]:
             "by librdkafka",
             f"up to {TIMEOUT_SECONDS:.0f} s for a question, {READ_TIMEOUT_SECONDS:.0f} s for records",
             "`RetryableError`",
+        ),
+        (
+            "a schema registry that does not answer",
+            f"{len(http_get.PAUSES_SECONDS) + 1} tries, each within its `timeout`",
+            _list(http_get.PAUSES_SECONDS),
+            "`RetryableError`; with schemas that are kept it is not asked",
         ),
         (
             "a Spark task that fails",

@@ -26,7 +26,7 @@ from prove.hostile.kafka import HALF, NAMED_THEN_SKIPPED, accept, other_topic
 from prove.lab.brokers import Brokers
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import orders
-from prove.workload import BATCH, Workload
+from prove.workload import BATCH, LONG, Workload
 from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.protocol.offsets import OffsetRange
 
@@ -41,7 +41,7 @@ EAGERLY: dict[str, Any] = {"segment_ms": 100, "min_cleanable_dirty_ratio": 0.01,
 
 
 def _kill(workload: Workload, broker: Brokers) -> History:
-    workload.drain_and_produce()
+    workload.drain_and_produce_long()
     with workload.lab.stopped_at("split.after-chunk") as drain:
         broker.kill()
         drain.go_on()
@@ -176,7 +176,7 @@ SCENARIOS = (
         "the broker killed and started again while a task reads",
         "the run goes on, or ends with a named error and the next one reads the range again",
         _kill,
-        may_read_again=(0, BATCH),
+        may_read_again=(0, LONG),
     ),
     own_kafka_case(
         "batch-damaged",

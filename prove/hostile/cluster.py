@@ -10,7 +10,7 @@ from prove.hostile.kafka import accept, other_topic
 from prove.lab.brokers import FIRST, Brokers, three_brokers
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import orders
-from prove.workload import BATCH, PARTITIONS, Workload
+from prove.workload import BATCH, LONG, PARTITIONS, Workload
 
 LEADER, BEHIND = 2, 3
 AWAY_SECONDS = 1.0
@@ -27,7 +27,7 @@ def _move_before(workload: Workload, cluster: Brokers) -> History:
 
 def _move_during(workload: Workload, cluster: Brokers) -> History:
     topic = other_topic(workload, nodes=ALL)
-    workload.drain_and_produce()
+    workload.drain_and_produce_long()
     with workload.lab.stopped_at("split.after-chunk") as drain:
         cluster.kill(LEADER)
         # Awake, it meets the dead leader first and has to find the new one by itself.
@@ -83,7 +83,7 @@ SCENARIOS = (
         "a partition's leader dies while a task reads, another broker leads",
         "the run goes on, or ends with a named error and the next one reads the range again",
         _move_during,
-        may_read_again=(0, BATCH),
+        may_read_again=(0, LONG),
     ),
     _case(
         "leader-unclean",

@@ -21,7 +21,7 @@ from prove.hostile.case import (
 )
 from prove.lab.kafka_server import Record, unique_name
 from prove.lab.pipeline_lab import PIPELINE, configure, orders
-from prove.workload import BATCH, PARTITIONS, Workload
+from prove.workload import BATCH, LONG, PARTITIONS, Workload
 
 MIB = 1024 * 1024
 TIMEOUT_SECONDS = 30.0
@@ -72,9 +72,9 @@ def _retain_before(workload: Workload) -> History:
 
 
 def _retain_during(workload: Workload) -> History:
-    workload.drain_and_produce()
+    workload.drain_and_produce_long()
     with workload.lab.stopped_at("split.after-chunk") as drain:
-        # Partition 0 has been read, partition 1 is next.
+        # Partition 0 is being read, partition 1 is next.
         workload.kafka.delete_records(workload.lab.pipeline.topic, {1: HALF + TAKEN})
         ended = expect_refusal_awake(drain, "retention-passed")
     skip_offsets(workload, 1, HALF, HALF + TAKEN, TAKEN)
@@ -115,9 +115,9 @@ def _recreate_at(point: str, codes: tuple[str, ...], workload: Workload) -> Hist
 def _produce_lost_batch(workload: Workload) -> int:
     """Produce a batch nobody will have: it goes with its topic before it was drained."""
     kept = (workload.contents.rows, workload.contents.dead_letters, workload.contents.tombstones)
-    workload.produce_batch()
+    workload.produce_long_batch()
     workload.contents.rows, workload.contents.dead_letters, workload.contents.tombstones = kept
-    return BATCH
+    return LONG
 
 
 def _recreate(workload: Workload) -> None:
@@ -192,7 +192,7 @@ CASES = (
         "retention passes the next offset during the read",
         NAMED_THEN_SKIPPED,
         _retain_during,
-        may_read_again=(BATCH - TAKEN,),
+        may_read_again=(LONG - TAKEN,),
     ),
     Case("partitions-added", "partitions added", "they are drained from their first record", _add_partitions),
     Case(

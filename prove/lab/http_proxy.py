@@ -7,6 +7,7 @@ server itself would bypass the proxy without a test noticing; S3's signatures co
 from __future__ import annotations
 
 import http.client
+import ssl
 import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -38,16 +39,25 @@ class Response:
 
 
 class HttpProxy(ABC):
-    """Use as a context manager; ``url`` is ``upstream`` with the proxy's address."""
+    """Use as a context manager; ``url`` is ``upstream`` with the proxy's address.
 
-    def __init__(self, upstream: str) -> None:
+    With ``tls`` clients come by https, as that context wants them to; the server is asked as ever.
+    """
+
+    def __init__(self, upstream: str, *, tls: ssl.SSLContext | None = None) -> None:
         self.upstream = upstream
         self._upstream = urlsplit(upstream)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"proxy": self}))
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
         address = f"127.0.0.1:{self._server.server_address[1]}"
-        self.url = urlunsplit(self._upstream._replace(netloc=address))
+        parts = self._upstream._replace(netloc=address)
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
+            parts = parts._replace(scheme="https")
+        self.url = urlunsplit(parts)
 
     def __enter__(self) -> Self:
         self._thread.start()

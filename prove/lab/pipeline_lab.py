@@ -34,6 +34,7 @@ from spark_jobs.protocol.progress import Progress, progress_from_properties
 from spark_jobs.replay.replay import ReplayResult, replay
 from spark_jobs.storage.file_listing import list_files
 from spark_jobs.storage.paths import normalise_path
+from spark_jobs.storage.state_files import write_whole
 from spark_jobs.upkeep.registry import BY_NAME
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 PIPELINE = "orders"
+_SECRET = b"of every lab of this machine"
 TABLE = "lab.orders"
 _OLD_SECONDS = 4 * 24 * 3600
 
@@ -200,6 +202,8 @@ def make_lab(folder: Path, *, bootstrap: str, topic: str, spark_remote: str | No
     """
     home = folder / "home"
     (home / "lake").mkdir(parents=True)
+    # Labs of one server share its sessions, whose Python workers take a second to begin.
+    write_whole(home / "spark" / "session.secret", _SECRET)
     document = {
         "version": 1,
         "kafka": {"bootstrap.servers": f"{bootstrap}"},

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.sorting import SortOrder
 from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
 
+COMMENT = "comment"  # where Spark, Trino and others look for a table's comment
 # The level: Parquet with zstd 1 costs about 0.3 µs a row; higher levels cost more than they save here.
 TABLE_PROPERTIES = {
     "format-version": "2",
@@ -79,7 +80,7 @@ def create_table(
         identifier,
         schema=full_schema,
         spec=spec,
-        properties=properties,
+        properties={COMMENT: f"Made by Sluice of the Kafka topic {progress.topic}", **properties},
         progress=progress,
         order=row_order(full_schema),
     )
@@ -112,7 +113,10 @@ def create_dead_letter_table(
             schema=schema,
             order=row_order(schema),
             spec=UNPARTITIONED_PARTITION_SPEC,
-            properties=properties,
+            properties={
+                **properties,
+                COMMENT: f"Made by Sluice of records that could not become rows of {identifier}",
+            },
             progress=unknowing,
         )
     _refuse_older_dead_letters(catalog, table, identifier, progress)

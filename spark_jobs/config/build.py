@@ -71,6 +71,7 @@ def build_config(main: Document, teams: Sequence[Document], *, home: str, folder
         kafka={ALIASES.get(name, name): value for name, value in written.kafka.items()},
         catalog=_catalog(written.catalog, home),
         spark=written.spark,
+        registries=written.registries,
         metrics=written.metrics,
         pipelines=tuple(_pipelines(placed)),
         templates=tuple(p.entry for p in placed if isinstance(p.entry, PipelineTemplate)),

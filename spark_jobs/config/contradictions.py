@@ -17,6 +17,7 @@ from spark_jobs.config.redaction import malformed_reference
 from spark_jobs.protocol.progress import PREFIX
 
 _SOURCES = ("topic", "topics", "topics_regex")
+_OF_REGISTRY: tuple[tuple[str, ...], ...] = ((), ("auth",))
 _CATALOG_KINDS = ("uri", "type", "py-catalog-impl")
 
 
@@ -27,6 +28,7 @@ def check_main_file(content: dict[str, Any]) -> Iterator[Finding]:
         yield replace(finding, path=("kafka", *finding.path))
     yield from _check_references(content)
     yield from _check_spark(_map(content, "spark"))
+    yield from _check_registries(_map(content, "registries"))
     catalog = _map(content, "catalog")
     if set(catalog) - {"name"} and not any(kind in catalog for kind in _CATALOG_KINDS):
         yield Finding(
@@ -97,8 +99,21 @@ def _check_spark(spark: dict[str, Any]) -> Iterator[Finding]:
             yield Finding(("spark", "conf", key), "is no Spark configuration", "Its name starts with spark.")
 
 
+def _check_registries(registries: dict[str, Any]) -> Iterator[Finding]:
+    for name in registries:
+        path, registry = ("registries", name), _map(registries, name)
+        auth = _map(registry, "auth")
+        if None not in (auth.get("basic"), auth.get("bearer")):
+            yield Finding((*path, "auth"), "has both basic and bearer", "Keep one.")
+        if registry.get("key") is not None and registry.get("cert") is None:
+            yield Finding((*path, "key"), "is a key without a certificate", "Add cert.")
+
+
 def _check_references(content: dict[str, Any]) -> Iterator[Finding]:
-    for path in (("kafka",), ("catalog",), ("spark",), ("spark", "conf")):
+    registries = [
+        ("registries", name, *rest) for name in _map(content, "registries") for rest in _OF_REGISTRY
+    ]
+    for path in (("kafka",), ("catalog",), ("spark",), ("spark", "conf"), *registries):
         for key, value in reduce(_map, path, content).items():
             wrong = malformed_reference(value) if isinstance(value, str) else None
             if wrong:

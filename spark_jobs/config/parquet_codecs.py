@@ -6,6 +6,7 @@ Spark both have five of them; of levels they agree for zstd alone: Spark takes g
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,6 +25,13 @@ _COUNTS = (
     "write.parquet.page-row-limit",
     "write.parquet.dict-size-bytes",
 )
+
+
+class Encoding(StrEnum):
+    """Which encodings drains write (Spark's compaction cannot be told): any reader's, or smaller ones too."""
+
+    COMPATIBLE = "compatible"
+    COMPACT = "compact"
 
 
 def wrong_property(key: str, properties: Mapping[str, str]) -> tuple[str, str] | None:

@@ -15,9 +15,15 @@ _PROPERTIES = (("kafka",), ("catalog",), ("spark", "conf"))
 def plain_secrets(document: Document) -> Iterator[ConfigProblem]:
     """Give a note for each, with its line; none quotes a value."""
     for path, value in _texts(document.content, ()):
-        if is_plain_secret(path[-1] if path[:-1] in _PROPERTIES else "", value):
+        if is_plain_secret(_property_of(path), value):
             hint = "Write ${NAME} or ${file:/absolute/path}, and change the secret if the file was shared."
             yield document.locate(Finding(path, "holds a secret in plain text", hint))
+
+
+def _property_of(path: Path) -> str:
+    if path[0] == "registries":
+        return ".".join(path[2:]) if "auth" in path[2:] else ""
+    return path[-1] if path[:-1] in _PROPERTIES else ""
 
 
 def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:

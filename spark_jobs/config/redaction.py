@@ -17,6 +17,8 @@ _SECRET_WORDS = re.compile(
 # For Spark's own redaction, which knows no exceptions and looks at values too: passwords in URLs. It shows
 # less than we do: a user name of SASL is no secret to us, as `scrub` would mask that word everywhere.
 SPARK_REDACTION = rf"(?i){_SECRET_WORDS.pattern}|sasl|://[^/@\s:]*:[^/\s]+@"
+# Ours alone: Spark never has them.
+_REGISTRY_AUTH = re.compile(r"(^|\.)auth\.(basic|bearer)$")
 _NOT_SECRET = re.compile(
     r"(token[._-](endpoint|uri|type)|endpoint\.url|authorization[._-]url|token-refresh-enabled|access-delegation"
     r"|location$|provider$)",
@@ -45,7 +47,8 @@ def malformed_reference(value: str) -> str | None:
 
 def is_secret_key(key: str) -> bool:
     """True if values of this property (Kafka's, a catalog's, Spark's) must never be shown."""
-    return bool(_SECRET_WORDS.search(key)) and not _NOT_SECRET.search(key)
+    is_named = _SECRET_WORDS.search(key) or _REGISTRY_AUTH.search(key)
+    return bool(is_named) and not _NOT_SECRET.search(key)
 
 
 def is_plain_secret(key: str, value: str) -> bool:
@@ -58,6 +61,11 @@ def url_passwords(value: str) -> tuple[str, ...]:
     """Passwords (``scheme://user:password@host``) and Spark Connect tokens in URLs, also percent-decoded."""
     found = [match[2] for match in _USERINFO.finditer(value)] + _URL_TOKEN.findall(value)
     return tuple(dict.fromkeys([*found, *map(unquote, found)]))
+
+
+def is_bare_url(url: str) -> bool:
+    """True if it has no user, query or fragment, where secrets hide; references count as text."""
+    return not set("@?#\\") & set(url)
 
 
 def redact_properties(properties: Mapping[str, str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ and passwords inside URLs under any key.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
@@ -29,6 +30,7 @@ _PUBLIC_KEYS = frozenset(
         "group.id",
     }
 )
+_REGISTRY_URL = re.compile(r"registries\.\w+\.url")
 # Shorter ones stand in every other word: masking them would destroy the text and show them by its holes.
 _MIN_SECRET_LENGTH = 4
 
@@ -60,7 +62,7 @@ def _resolve(key: str, value: str) -> str:
     given = {reference: _read(key, reference) for reference in REFERENCE.findall(value)}
     resolved = REFERENCE.sub(lambda match: given[match[1]], value)
     secrets = set(url_passwords(resolved))
-    if key not in _PUBLIC_KEYS:
+    if key not in _PUBLIC_KEYS and not _REGISTRY_URL.fullmatch(key):
         secrets |= set(given.values())
     if is_secret_key(key):
         secrets.add(resolved)

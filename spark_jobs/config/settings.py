@@ -17,11 +17,13 @@ from pydantic import Field
 from spark_jobs.config.clock import next_tick_ms
 from spark_jobs.config.frozen import Frozen, key
 from spark_jobs.config.new_fields import Growth, NewFields
+from spark_jobs.config.parquet_codecs import Encoding
 from spark_jobs.config.problems import ConfigProblem
 from spark_jobs.config.redaction import redact_properties, redact_urls
 from spark_jobs.config.start import StartText
 from spark_jobs.config.suites import Suite, Suites, When
 from spark_jobs.config.values import (
+    AbsolutePath,
     Columns,
     ConnectUrl,
     Count,
@@ -33,6 +35,9 @@ from spark_jobs.config.values import (
     PartitionField,
     PortNumber,
     Properties,
+    RegistryName,
+    RegistryUrl,
+    Secret,
     SecretProperties,
     Share,
     Size,
@@ -95,6 +100,30 @@ class SparkSettings(_WithSecrets):
         description="Any Spark configuration, `spark.…`. Batches are cut for as many cores as"
         " `spark.default.parallelism` says; otherwise for as many as this machine has.",
     )
+
+
+class RegistryAuth(Frozen):
+    """Who asks a registry: one of both, or nobody in particular. References in them are unresolved."""
+
+    basic: Secret | None = key(None, "`user:password`, best as `${USER}:${PASSWORD}`.")
+    bearer: Secret | None = key(None, "A token, best as `${TOKEN}`.")
+
+
+class RegistrySettings(Frozen):
+    """A schema registry that speaks Confluent's API."""
+
+    url: RegistryUrl = Field(
+        description="Its address up to its API, `http://host:8081`; Apicurio's ends in `/apis/ccompat/v7`."
+    )
+    auth: RegistryAuth = key(RegistryAuth(), "`basic: user:password` or `bearer: token`.", shown="none")
+    ca: AbsolutePath | None = key(
+        None, "File of the authorities (PEM) that its certificate may be of.", shown="those known to all"
+    )
+    cert: AbsolutePath | None = key(None, "File of our own certificate (PEM), where it asks for one.")
+    private_key: AbsolutePath | None = key(
+        None, "File of its private key (PEM), when `cert` does not hold it.", alias="key"
+    )
+    timeout_seconds: Duration = key("10s", "How long one question may take.", alias="timeout")
 
 
 class UpkeepSettings(Frozen):
@@ -233,6 +262,13 @@ class PipelineSettings(Frozen):
     )
     owners: OneOrMany[Owner] = key((), "Owners shown in Dagster: an e-mail address or `team:name`.")
     key_format: Annotated[KeyFormat, choice(KeyFormat)] = key("string", "Type of the column `_kafka_key`.")
+    encoding: Annotated[Encoding, choice(Encoding)] = key(
+        "compatible",
+        "How files hold integers and times that mostly differ: `compatible`, as any reader takes them, or"
+        " `compact`, as distances (Parquet's `DELTA_BINARY_PACKED`), which take fewer bytes; docs/TABLES.md"
+        " names the readers that were tried. Holds for what is drained next; what compaction writes anew is"
+        " compatible.",
+    )
     upkeep: UpkeepSettings = key(UpkeepSettings(), "When the tables are tidied up.")
     dead_letters: DeadLetterSettings = key(
         DeadLetterSettings(), "What happens when many records cannot become rows."
@@ -281,9 +317,10 @@ class PipelineTemplate(PipelineSettings):
 class SluiceConfig(_WithSecrets):
     """Everything one ``sluice.yaml`` and its team files say.
 
-    ``kafka``, ``catalog.properties`` and ``spark.conf`` may hold ``${ENV}`` and ``${file:…}``; they are
-    resolved per run by ``spark_jobs.connections.endpoints``. ``state`` is the transaction log's root, any
-    FileIO path. ``home`` is the absolute state folder. ``source`` is the main file, None when there is none.
+    ``kafka``, ``catalog.properties``, ``spark.conf`` and ``registries`` may hold ``${ENV}`` and
+    ``${file:…}``; they are resolved per run in ``spark_jobs.connections``. ``state`` is the
+    transaction log's root, any FileIO path. ``home`` is the absolute state folder. ``source`` is the main
+    file, None when there is none.
     ``problems`` are the mistakes of team files whose pipelines are left out.
     """
 
@@ -292,6 +329,7 @@ class SluiceConfig(_WithSecrets):
     kafka: SecretProperties = Field(default_factory=dict)
     catalog: CatalogSettings
     spark: SparkSettings = SparkSettings()
+    registries: dict[RegistryName, RegistrySettings] = Field(default_factory=dict)
     metrics: MetricsSettings = MetricsSettings()
     pipelines: tuple[PipelineConfig, ...] = ()
     templates: tuple[PipelineTemplate, ...] = ()
@@ -311,4 +349,6 @@ class SluiceConfig(_WithSecrets):
 def _shown(value: object) -> object:
     if isinstance(value, str):
         return redact_urls(value)
-    return redact_properties(value) if isinstance(value, dict) else value
+    if isinstance(value, dict) and all(isinstance(each, str) for each in value.values()):
+        return redact_properties(value)
+    return value

@@ -43,8 +43,8 @@ def expand(config: SluiceConfig, topics: Iterable[str]) -> SluiceConfig:
 
 def first_clash(pipeline: PipelineConfig, others: Iterable[PipelineConfig]) -> PipelineConfig | None:
     """Return a pipeline of the same name or that writes the same table."""
-    tables = _tables(pipeline)
-    same = (other for other in others if other.name == pipeline.name or tables & _tables(other))
+    tables = tables_written(pipeline.table)
+    same = (other for other in others if other.name == pipeline.name or tables & tables_written(other.table))
     return next(same, None)
 
 
@@ -59,9 +59,9 @@ def table_of(table: str, topic: str) -> str:
     return table.replace("{topic}", _UNSAFE.sub("_", topic))
 
 
-def _tables(pipeline: PipelineConfig) -> set[str]:
-    # Some catalogs fold case: two tables that differ in it alone would be one there.
-    return {pipeline.table.lower(), pipeline.table.lower() + DEAD_LETTERS_SUFFIX}
+def tables_written(table: str) -> set[str]:
+    """Return the tables of a pipeline in lower case: some catalogs fold case, and would have one of two."""
+    return {table.lower(), table.lower() + DEAD_LETTERS_SUFFIX}
 
 
 def _from_template(template: PipelineTemplate, topic: str) -> PipelineConfig:

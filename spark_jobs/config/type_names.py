@@ -21,6 +21,9 @@ _DECIMAL = re.compile(r"decimal\s*\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 _FIXED = re.compile(r"fixed\s*\[\s*[1-9]\d*\s*\]")
 _NESTED = re.compile(r"(list|map|struct)\s*<(.*)>", re.DOTALL)
 _MAX_PRECISION = 38
+_QUOTE = "`"
+_QUOTED = re.compile(r"`((?:[^`]|``)+)`", re.DOTALL)
+_PLAIN = re.compile(r"[^\s,:<>()\[\]`]+( +[^\s,:<>()\[\]`]+)*")
 _HINT = f"One of {', '.join(PRIMITIVES)}, decimal(p, s), fixed[n], list<…>, map<…, …>, struct<name: type>."
 
 
@@ -37,17 +40,38 @@ def check_type_name(text: str) -> None:
         raise UnreadableValueError(f"{text!r} is not an Iceberg type", _suggest(name))
 
 
-def split_arguments(text: str) -> list[str]:
-    """Split at commas that stand outside ``<…>``, ``(…)`` and ``[…]``."""
+def split_arguments(text: str, at: str = ",", most: int = -1) -> list[str]:
+    """Split at every (or the first ``most``) ``at`` outside ``<…>``, ``(…)``, ``[…]`` and backticks."""
     parts = [""]
     depth = 0
+    is_quoted = False
     for character in text:
-        depth += (character in "<([") - (character in ">)]")
-        if character == "," and depth == 0:
+        is_quoted ^= character == _QUOTE
+        depth += 0 if is_quoted else (character in "<([") - (character in ">)]")
+        if character == at and depth == 0 and not is_quoted and len(parts) != most + 1:
             parts.append("")
         else:
             parts[-1] += character
     return [part.strip() for part in parts]
+
+
+def split_field(text: str) -> tuple[str, str] | None:
+    """Return the name, as it is meant, and the type of ``name: type``; None when there is no name or type."""
+    name, *rest = split_arguments(text, ":", 1)
+    if not rest:
+        return None
+    if quoted := _QUOTED.fullmatch(name):
+        name = quoted[1].replace(_QUOTE * 2, _QUOTE)
+    elif _QUOTE in name:
+        return None
+    return (name, rest[0]) if name else None
+
+
+def field_text(name: str, type_name: str) -> str:
+    """Return ``name: type`` as ``split_field`` reads it; names with signs of types stand in backticks."""
+    if _PLAIN.fullmatch(name):
+        return f"{name}: {type_name}"
+    return f"{_QUOTE}{name.replace(_QUOTE, _QUOTE * 2)}{_QUOTE}: {type_name}"
 
 
 def _check_decimal(text: str, precision: int, scale: int) -> None:
@@ -61,12 +85,12 @@ def _check_decimal(text: str, precision: int, scale: int) -> None:
 def _check_nested(text: str, kind: str, arguments: list[str]) -> None:
     if kind == "struct":
         for argument in arguments:
-            name, colon, type_name = argument.partition(":")
-            if not colon or not name.strip():
+            if (field := split_field(argument)) is None:
                 raise UnreadableValueError(
-                    f"{text!r}: a struct field needs a name", "Write struct<name: type, …>."
+                    f"{text!r}: a struct field needs a name",
+                    "Write struct<name: type, …>; a name with any of ,:<>()[] stands in backticks.",
                 )
-            check_type_name(type_name)
+            check_type_name(field[1])
         return
     if len(arguments) != (1 if kind == "list" else 2):
         raise UnreadableValueError(

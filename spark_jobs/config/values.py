@@ -17,7 +17,7 @@ from spark_jobs.config.clock import parse_cron, parse_timezone
 from spark_jobs.config.partition_terms import parse_partition_term
 from spark_jobs.config.problems import UnreadableValueError
 from spark_jobs.config.quantities import DAY_SECONDS, parse_duration_seconds, parse_size_bytes
-from spark_jobs.config.redaction import redact_properties, redact_urls
+from spark_jobs.config.redaction import is_bare_url, redact_properties, redact_urls
 from spark_jobs.config.type_names import check_type_name
 
 # One for all pipelines of a namespace, beside their tables.
@@ -117,6 +117,21 @@ def _orphan_age(text: str) -> int:
     return seconds
 
 
+def _registry_url(text: str) -> str:
+    # What a reference gives is looked at again when it is known.
+    if not text.startswith(("https://", "http://", "${")):
+        raise UnreadableValueError("is not a URL", "Write https://host:8081, or ${VARIABLE} that holds it.")
+    if not is_bare_url(text):
+        raise UnreadableValueError("holds more than an address", "Write user and password as auth.basic.")
+    return text
+
+
+def _absolute_path(text: str) -> str:
+    if not text.startswith("/"):
+        raise UnreadableValueError(f"{text!r} is not an absolute path", "Write it from / on.")
+    return text
+
+
 def _share(text: str) -> float:
     number = text.strip()
     try:
@@ -175,6 +190,14 @@ PipelineName = Annotated[
     _read_name(_NAME, "a pipeline name", "Letters, digits and '_', not starting with a digit."),
     _matches(f"^{_NAME}$"),
 ]
+RegistryName = Annotated[
+    str,
+    _read_name(_NAME, "a registry's name", "Letters, digits and '_', not starting with a digit."),
+    _matches(f"^{_NAME}$"),
+]
+RegistryUrl = Annotated[str, _read(_registry_url), _matches(r"^(https?://|\$\{)")]
+AbsolutePath = Annotated[str, _read(_absolute_path), _matches("^/")]
+Secret = Annotated[SecretStr, _read(str, SecretStr), WithJsonSchema({"type": "string"})]
 PartitionField = Annotated[str, _read(lambda text: str(parse_partition_term(text)))]
 # Dagster refuses all definitions for one owner that it cannot read.
 Owner = Annotated[str, _read_name(_OWNER, "an owner", "Write an e-mail address or team:name.")]

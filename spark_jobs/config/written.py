@@ -7,12 +7,13 @@ from typing import Annotated
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from spark_jobs.config.frozen import Frozen, key
-from spark_jobs.config.settings import MetricsSettings, PipelineSettings, SparkSettings
+from spark_jobs.config.settings import MetricsSettings, PipelineSettings, RegistrySettings, SparkSettings
 from spark_jobs.config.values import (
     OneOrMany,
     PipelineName,
     Properties,
     Regex,
+    RegistryName,
     Scalar,
     Table,
     Topic,
@@ -98,11 +99,14 @@ class WrittenFile(WrittenTeamFile):
     )
     state: str | None = key(
         None,
-        "Root of the transaction log, a path or any URI the catalog's FileIO can write;"
+        "Root of the transaction log and of kept schemas, a path or any URI the catalog's FileIO can write;"
         " never inside the warehouse.",
         shown="log in the state folder",
     )
     spark: SparkSettings = key(SparkSettings(), "Where tasks run.")
+    registries: dict[RegistryName, RegistrySettings] = Field(
+        default_factory=dict, description="Schema registries by name."
+    )
     metrics: MetricsSettings = key(MetricsSettings(), "Where Prometheus metrics are served.")
     include: Includes = key(
         (), "Team files: globs relative to this file, each alone or as `files` beside what it is lent."

@@ -6,15 +6,17 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.endpoints import resolve_kafka_properties
+from spark_jobs.connections.registry import open_registry
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.lake.catalog import open_catalog
 from spark_jobs.protocol.fail_points import FailPoints, NoFailPoints
+from spark_jobs.registry.kept_schemas import KeptSchemas
 from spark_jobs.txlog.store import TxlogStore
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ class Connections:
     ``kafka`` are resolved librdkafka properties, ``open_catalog`` holds the catalog's: they have secrets and
     never reach a log. It gives a new catalog object every time (after an exception the old one may show what
     never committed).
+    ``registry`` gives the schemas of the registry of a name; its secrets are resolved when it is first asked
+    for, and it never reaches a task.
     ``spark`` connects on first use. ``task_memory_bytes`` bounds what one Spark task may use and
     ``parallelism`` is how many tasks run at once. ``interrupt`` stops Spark work tagged with an attempt,
     best effort. ``now_us`` is microseconds since the epoch.
@@ -46,6 +50,7 @@ class Connections:
     run_id: str
     now_us: Callable[[], int]
     new_attempt: Callable[[], str]
+    registry: Callable[[str], KeptSchemas] = field(repr=False)
     fail_points: FailPoints = field(default_factory=NoFailPoints)
 
 
@@ -66,11 +71,12 @@ def connect(
     """
     kafka = resolve_kafka_properties(config) if needs_kafka else {}
     catalog = resolve(config.catalog.properties)
+    txlog = TxlogStore(config.state, catalog)
     return Connections(
         kafka=kafka,
         admin=KafkaAdmin(kafka),
         open_catalog=partial(open_catalog, config.catalog.name, catalog),
-        txlog=TxlogStore(config.state, catalog),
+        txlog=txlog,
         spark=spark,
         interrupt=interrupt,
         task_memory_bytes=config.spark.task_memory,
@@ -79,4 +85,5 @@ def connect(
         run_id=run_id,
         now_us=lambda: time.time_ns() // 1000,
         new_attempt=lambda: str(uuid.uuid4()),
+        registry=cache(partial(open_registry, config.registries, txlog.store)),
     )

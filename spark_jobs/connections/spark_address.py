@@ -18,11 +18,11 @@ CONNECT_PORT = 15002  # Spark Connect's own default
 CONNECT_SECONDS = 10.0
 
 
-def connect_url(remote: str, pipeline: str, work: str, forgotten: int, *, secret: bytes) -> str:
+def connect_url(remote: str, work: str, forgotten: int, *, secret: bytes) -> str:
     """Return ``sc://host:port/;...`` with our session id; parameters of the configured URL are kept.
 
-    The id is the same in every process that has the ``secret`` for the same pipeline, work and number of
-    forgotten sessions, and nobody else can tell it.
+    The id is the same in every process that has the ``secret`` for the same work and number of forgotten
+    sessions, and nobody else can tell it.
     Raises ``ConfigError`` (``spark-remote-not-connect``).
     """
     if urlsplit(remote).scheme != "sc":
@@ -32,7 +32,7 @@ def connect_url(remote: str, pipeline: str, work: str, forgotten: int, *, secret
             hint="Write it as sc://host:15002, or set spark.master for a session in the run's own process.",
             remote=redact_urls(scrub(remote)),
         )
-    digest = hmac.digest(secret, f"{pipeline}|{work}|{forgotten}".encode(), "sha256")
+    digest = hmac.digest(secret, f"{work}|{forgotten}".encode(), "sha256")
     session_id = uuid.UUID(bytes=digest[:16], version=4)
     base, _, parameters = remote.partition("/;")
     kept = [p for p in parameters.split(";") if p and p.partition("=")[0] not in {"session_id", "user_id"}]

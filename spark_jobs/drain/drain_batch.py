@@ -244,6 +244,7 @@ def _task(
         data=table_target(table),
         dead_letters=table_target(dead_letters),
         fail_points=connections.fail_points,
+        encoding=run.pipeline.encoding,
     )
 
 

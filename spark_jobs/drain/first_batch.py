@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.kafka.reader import open_reader
+from spark_jobs.protocol import mends
+from spark_jobs.protocol.errors import BadRecord
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.records.appearance import first_batch_unreadable
 from spark_jobs.schema.evidence import Evidence
+from spark_jobs.schema.iceberg_types import declared_fields
+from spark_jobs.schema.minorities import impossible
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
@@ -24,16 +28,33 @@ def is_unreadable(evidence: Evidence) -> bool:
     return evidence.undecodable > 0 and not evidence.records
 
 
+def has_no_row(pipeline: PipelineConfig, evidence: Evidence) -> bool:
+    """True if values were seen and none can become a row: no object, or none that fits its column."""
+    return is_unreadable(evidence) or any(_impossible(pipeline, evidence))
+
+
 def refuse_unreadable(
     pipeline: PipelineConfig, connections: Connections, ranges: OffsetRanges, evidence: Evidence
 ) -> None:
-    """Raise ``BadRecord`` (first-batch-unreadable) when no value can be read.
+    """Raise ``BadRecord`` (first-batch-unreadable) when no value can become a row.
 
     Such a batch would be nothing but dead letters, in a table without a column of the topic's own.
     """
     if is_unreadable(evidence):
         values = first_values(connections.kafka, pipeline.topic, ranges)
         raise first_batch_unreadable(pipeline.name, pipeline.topic, evidence.undecodable, values)
+    for sentence in _impossible(pipeline, evidence):
+        raise BadRecord(
+            f"no record of the first batch would become a row: column {sentence}",
+            code="first-batch-unreadable",
+            hint=f"Correct `columns`; {mends.command('preview', pipeline.name)} shows what was seen.",
+            pipeline=pipeline.name,
+            topic=pipeline.topic,
+        )
+
+
+def _impossible(pipeline: PipelineConfig, evidence: Evidence) -> Iterator[str]:
+    return impossible(declared_fields(pipeline.columns), evidence, pipeline.table_schema.growth)
 
 
 def first_values(kafka: Mapping[str, str], topic: str, ranges: OffsetRanges) -> list[bytes]:

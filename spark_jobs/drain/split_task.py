@@ -11,12 +11,12 @@ import sys
 import time
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from spark_jobs.kafka.reader import RangeReader
+from spark_jobs.kafka.reader import RangeReader, bundles
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.protocol.batch import Balance, Split, WrittenFile
 from spark_jobs.protocol.errors import SluiceError, error_to_json
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
 
+    from spark_jobs.config.parquet_codecs import Encoding
     from spark_jobs.kafka.reader import Chunk
 
 MAX_OPEN_FILES = 16
@@ -76,8 +77,8 @@ class SplitSource:
             queue_bytes=self.task_memory_bytes // 4,
         )
         try:
-            for offset_range in split.ranges:
-                yield from _follow(reader, offset_range, tally)
+            for ranges in bundles(split.ranges):
+                yield from _follow(reader, ranges, tally)
         finally:
             tally.kafka = reader.statistics
             reader.close()
@@ -93,6 +94,7 @@ class SplitTask:
     data: TableTarget
     dead_letters: TableTarget
     fail_points: FailPoints
+    encoding: Encoding
 
     def open_writer(self, target: TableTarget, file_prefix: str) -> SplitWriter:
         """A writer that gathers at most an eighth of the task's memory before it writes a row group."""
@@ -102,6 +104,7 @@ class SplitTask:
             file_prefix=file_prefix,
             row_group_bytes=self.source.task_memory_bytes // 8,
             max_open_files=MAX_OPEN_FILES,
+            encoding=self.encoding,
         )
 
 
@@ -134,11 +137,13 @@ def _write_split(task: SplitTask, split: Split) -> SplitOutcome:
     tally = Tally()
     try:
         for chunk in task.source.read(split, tally):
-            task.fail_points.reach(
-                f"split.decode-{chunk.partition}:{chunk.offsets[0]}-{chunk.offsets[-1] + 1}"
-            )
+            for part in chunk.parts():
+                task.fail_points.reach(
+                    f"split.decode-{part.partition}:{part.offsets[0]}-{part.offsets[-1] + 1}"
+                )
             made = task.rows.make(chunk, tally.step)
-            tally.count(chunk.partition, made.balance)
+            for partition, balance in made.balances.items():
+                tally.count(partition, balance)
             tally.ignored = add_ignored(tally.ignored, made.ignored)
             with tally.step("write"):
                 rows_out.write(made.rows)
@@ -154,17 +159,19 @@ def _write_split(task: SplitTask, split: Split) -> SplitOutcome:
     return SplitOutcome(split.split_id, OutcomeKind.WRITTEN, written)
 
 
-def _follow(reader: RangeReader, offset_range: OffsetRange, tally: Tally) -> Iterator[Chunk]:
-    position = offset_range.start
-    chunks = reader.read(offset_range)
+def _follow(reader: RangeReader, ranges: Sequence[OffsetRange], tally: Tally) -> Iterator[Chunk]:
+    positions = {each.partition: each.start for each in ranges}
+    chunks = reader.read_together(ranges)
     while True:
         with tally.step("fetch"):
             chunk = next(chunks, None)
         if chunk is None:
             break
-        position = tally.follow(chunk, position)
+        for part in chunk.parts():
+            positions[part.partition] = tally.follow(part, positions[part.partition])
         yield chunk
-    tally.skip(offset_range.partition, offset_range.end - position)
+    for each in ranges:
+        tally.skip(each.partition, each.end - positions[each.partition])
 
 
 class Tally:
@@ -173,6 +180,7 @@ class Tally:
     def __init__(self) -> None:
         self._balances: dict[int, Balance] = defaultdict(Balance)
         self._cpu_us: Counter[str] = Counter()
+        self._threads_began_ns = _threads_ns()
         self._max_timestamp_ms: dict[int, int] = {}
         self._bytes_read = 0
         self.kafka: dict[str, int] = {}
@@ -180,15 +188,15 @@ class Tally:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Charge the process's CPU time to a step: librdkafka's and Arrow's threads count as well."""
-        started = time.process_time_ns()
+        """Charge this thread's CPU time to a step; librdkafka's beside it is charged to ``threads``."""
+        started = time.thread_time_ns()
         try:
             yield
         finally:
-            self._cpu_us[name] += (time.process_time_ns() - started) // 1000
+            self._cpu_us[name] += (time.thread_time_ns() - started) // 1000
 
     def follow(self, chunk: Chunk, position: int) -> int:
-        """Count the gaps before and inside a chunk; return the position after it."""
+        """Count the gaps before and inside a partition's chunk; return the position after it."""
         last = chunk.offsets[-1]
         self.skip(chunk.partition, last + 1 - position - len(chunk.offsets))
         self._bytes_read += chunk.record_bytes
@@ -214,11 +222,16 @@ class Tally:
             balances=dict(self._balances),
             bytes_read=self._bytes_read,
             max_timestamp_ms=self._max_timestamp_ms,
-            cpu_us=dict(self._cpu_us),
+            cpu_us={**self._cpu_us, "threads": (_threads_ns() - self._threads_began_ns) // 1000},
             kafka=self.kafka,
             ignored=self.ignored,
             peak_task_rss_bytes=_peak_rss_bytes(),
         )
+
+
+def _threads_ns() -> int:
+    """Return the CPU time of the process's other threads: they read ahead for whichever step is at work."""
+    return time.process_time_ns() - time.thread_time_ns()
 
 
 def _peak_rss_bytes() -> int:

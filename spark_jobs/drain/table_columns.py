@@ -13,7 +13,7 @@ from spark_jobs.config.new_fields import Growth
 from spark_jobs.config.settings import KeyFormat, PipelineConfig
 from spark_jobs.config.start import StartKind
 from spark_jobs.drain.batch_run import Tables
-from spark_jobs.drain.first_batch import is_unreadable, refuse_unreadable
+from spark_jobs.drain.first_batch import has_no_row, refuse_unreadable
 from spark_jobs.drain.planning import (
     FIRST_GUESS_BYTES_PER_RECORD,
     MAX_SPLIT_BYTES,
@@ -66,7 +66,7 @@ def ensure_tables(pipeline: PipelineConfig, connections: Connections, source: So
             if not first and pipeline.start.kind is StartKind.EARLIEST:
                 return None
             evidence = _observe(pipeline, connections, first or _records_before(source, starts))
-            if first and is_unreadable(evidence):
+            if first and has_no_row(pipeline, evidence):
                 # Its bytes may have cut it short: its records are what it may have at most.
                 evidence = _observe(pipeline, connections, _first_ranges(pipeline, source, starts, _NO_LIMIT))
                 refuse_unreadable(pipeline, connections, first, evidence)

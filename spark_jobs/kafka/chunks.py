@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 from confluent_kafka import Message
 
 if TYPE_CHECKING:
@@ -23,7 +25,8 @@ class Chunk:
     """Records of one partition in offset order, one list per column, all of one length.
 
     ``timestamps_ms`` since the epoch, -1 where the record has none. ``headers`` is None for a record without;
-    names may repeat and values may be None. ``record_bytes`` counts values, keys and headers.
+    names may repeat and values may be None. ``record_bytes`` counts values, keys and headers. Short ranges
+    share a chunk: ``runs`` are then its partitions, one after the other, with how many records each has.
     """
 
     partition: int
@@ -32,23 +35,48 @@ class Chunk:
     keys: list[bytes | None] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
     headers: list[Headers | None] = field(default_factory=list)
+    runs: tuple[tuple[int, int], ...] = field(default=(), kw_only=True)
     record_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
-        filled = (*filter(None, self.values), *filter(None, self.keys))
         headers = (header for each in filter(None, self.headers) for header in each)
-        self.record_bytes = sum(map(len, filled)) + sum(
-            len(name) + len(value or b"") for name, value in headers
-        )
+        self.record_bytes = sum(len(name) + len(value or b"") for name, value in headers)
+        for column in (self.values, self.keys):
+            self.record_bytes += sum(map(len, filter(None, column)))
 
     @property
     def columns(self) -> tuple[list[Any], ...]:
         """The columns in the order in which they are declared."""
         return self.offsets, self.timestamps_ms, self.keys, self.values, self.headers
 
+    @property
+    def counts(self) -> dict[int, int]:
+        """The number of records by partition, in their order."""
+        return dict(self.runs) if self.runs else {self.partition: len(self.offsets)}
+
+    @property
+    def partitions(self) -> np.ndarray:
+        """The partition of each record."""
+        counts = self.counts
+        return np.repeat(np.fromiter(counts, np.int32), [*counts.values()])
+
+    def parts(self) -> Iterator[Chunk]:
+        """Return the records in chunks of one partition each."""
+        first = 0
+        for partition, count in self.runs:
+            yield Chunk(partition, *(column[first : first + count] for column in self.columns))
+            first += count
+        if not self.runs:
+            yield self
+
     def take(self, indices: Sequence[int]) -> Chunk:
-        """Return a chunk of the records at these positions, in this order."""
-        return Chunk(self.partition, *([column[i] for i in indices] for column in self.columns))
+        """Return a chunk of the records at these positions, which ascend."""
+        taken = Chunk(self.partition, *([column[i] for i in indices] for column in self.columns))
+        if self.runs:
+            of_each = self.partitions
+            runs = groupby(of_each[list(indices)].tolist())
+            taken.runs = tuple((partition, len(list(run))) for partition, run in runs)
+        return taken
 
     def extend(self, other: Chunk) -> None:
         """Append the records of a chunk that follows in the same partition."""
@@ -67,6 +95,26 @@ def chunk_of(partition: int, messages: list[Message], offsets: list[int]) -> Chu
         list(map(Message.value, messages)),
         list(map(_headers, messages)),
     )
+
+
+def joined(chunks: Sequence[Chunk], max_records: int) -> Iterator[Chunk]:
+    """Return the records of chunks of one partition each, in few chunks of at most so many records."""
+    held: list[Chunk] = []
+    for chunk in chunks:
+        if held and sum(len(each.offsets) for each in held) + len(chunk.offsets) > max_records:
+            yield _join(held)
+            held = []
+        held.append(chunk)
+    if held:
+        yield _join(held)
+
+
+def _join(chunks: Sequence[Chunk]) -> Chunk:
+    if len(chunks) == 1:
+        return chunks[0]
+    columns = (list(chain.from_iterable(each)) for each in zip(*(c.columns for c in chunks), strict=True))
+    runs = tuple((chunk.partition, len(chunk.offsets)) for chunk in chunks)
+    return Chunk(chunks[0].partition, *columns, runs=runs)
 
 
 class ChunkBuilder:

@@ -17,7 +17,8 @@ class Cursor:
     """``position`` is the next offset; ``first`` the first record's offset, None before there is one.
 
     ``leader_epoch`` is the latest that a record below the range can have, None when nobody knows.
-    ``log_end`` is where the log was last seen to end while the range goes on, else None.
+    ``log_end`` is where the log was last seen to end while the range goes on, else None; past ``deadline``
+    nothing has arrived for so long that something is wrong.
     """
 
     def __init__(
@@ -35,13 +36,13 @@ class Cursor:
         self.is_done = False
         self._timeout_seconds = timeout_seconds
         self._clock = clock
-        self._deadline = clock() + timeout_seconds
+        self.deadline = clock() + timeout_seconds
         self._quiet_at = clock() + QUIET_SECONDS
 
     @property
     def is_overdue(self) -> bool:
         """Whether nothing has arrived for so long that something is wrong."""
-        return self._clock() > self._deadline
+        return self._clock() > self.deadline
 
     def is_newly_quiet(self) -> bool:
         """True if it is time to ask why nothing arrives; true once a silence."""
@@ -61,7 +62,7 @@ class Cursor:
         self.position = offsets[-1] + 1
         self.log_end = None
         self.is_done = self.is_done or self.position >= self.wanted.end
-        self._deadline = self._clock() + self._timeout_seconds
+        self.deadline = self._clock() + self._timeout_seconds
         self._quiet_at = self._clock() + QUIET_SECONDS
         return kept
 
@@ -74,4 +75,4 @@ class Cursor:
             self.is_done = True
             return
         self.log_end = offset
-        self._deadline = min(self._deadline, self._clock() + SHORT_LOG_GRACE_SECONDS)
+        self.deadline = min(self.deadline, self._clock() + SHORT_LOG_GRACE_SECONDS)

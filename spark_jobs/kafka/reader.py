@@ -5,14 +5,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from operator import lt
 from typing import cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from spark_jobs.kafka.chunks import Chunk, ChunkBuilder
+from spark_jobs.kafka.chunks import MAX_SLICE_RECORDS, Chunk, ChunkBuilder, chunk_of, joined
 from spark_jobs.kafka.client_properties import close_consumer, consumer_properties, new_client
 from spark_jobs.kafka.cursor import Cursor
 from spark_jobs.kafka.errors import (
@@ -28,11 +29,12 @@ from spark_jobs.kafka.statistics import INTERVAL_MS, ClientStatistics
 from spark_jobs.protocol.errors import SluiceError, SourceChanged
 from spark_jobs.protocol.offsets import OffsetRange
 
-__all__ = ["Chunk", "RangeReader", "open_reader"]
+__all__ = ["Chunk", "RangeReader", "bundles", "open_reader"]
 
 _offset = cast("Callable[[Message], int]", Message.offset)  # None only for messages not read from Kafka
 
 MAX_CHUNK_RECORDS = 5_000
+MAX_RECORDS_TOGETHER = 4 * MAX_CHUNK_RECORDS
 OPEN_READER_CHUNK_BYTES = 16 * 1024 * 1024
 READ_TIMEOUT_SECONDS = 60.0
 _ANSWER_TIMEOUT_SECONDS = 10.0
@@ -112,6 +114,19 @@ class RangeReader:
         self._check_start(cursor)
         yield from builder.finish()
 
+    def read_together(self, ranges: Sequence[OffsetRange]) -> Iterator[Chunk]:
+        """Return the records of ranges in their order, of several (see ``bundles``) at one go.
+
+        These are held until all are here: should they be more than a chunk may hold, each range is read by
+        itself. Otherwise as ``read``.
+        """
+        gathered = self._gather(ranges) if len(ranges) > 1 else None
+        if gathered is not None:
+            yield from joined(gathered, self._max_chunk_records)
+            return
+        for each in ranges:
+            yield from self.read(each)
+
     @property
     def statistics(self) -> dict[str, int]:
         """What librdkafka last told of its consumer."""
@@ -121,12 +136,45 @@ class RangeReader:
         """Drop the connections, or leave a client that does not close."""
         close_consumer(self._consumer, self._topic)
 
+    def _gather(self, ranges: Sequence[OffsetRange]) -> list[Chunk] | None:
+        """Return a chunk for each range that has records; None when they are too large to be held."""
+        self._consumer.assign([TopicPartition(self._topic, each.partition, each.start) for each in ranges])
+        cursors = {
+            each.partition: Cursor(each, self._read_timeout_seconds, time.monotonic) for each in ranges
+        }
+        chunks = {each.partition: Chunk(each.partition) for each in ranges}
+        while waiting := [cursor for cursor in cursors.values() if not cursor.is_done]:
+            messages = self._consumer.consume(MAX_SLICE_RECORDS, 0) or self._consumer.consume(
+                1, _WAIT_SECONDS
+            )
+            if not messages:
+                self._check_silence(min(waiting, key=lambda cursor: cursor.deadline))
+            for partition, own in _by_partition(messages).items():
+                # What concerns the whole client concerns any of them.
+                cursor = cursors.get(partition, waiting[0])
+                records, offsets = self._of_range(own, cursor)
+                if records:
+                    chunks[cursor.wanted.partition].extend(
+                        chunk_of(cursor.wanted.partition, records, offsets)
+                    )
+            if sum(chunk.record_bytes for chunk in chunks.values()) > self._max_chunk_bytes:
+                self._consumer.unassign()
+                return None
+        self._consumer.unassign()
+        for cursor in cursors.values():
+            self._check_start(cursor)
+        return [chunk for chunk in chunks.values() if chunk.offsets]
+
     def _next_records(self, room: int, cursor: Cursor) -> tuple[list[Message], list[int]]:
         """Take at most ``room`` records that wait, or wait a moment for one; move the cursor past them."""
         messages = self._consumer.consume(room, 0) or self._consumer.consume(1, _WAIT_SECONDS)
         if not messages:
             self._check_silence(cursor)
             return [], []
+        return self._of_range(messages, cursor)
+
+    def _of_range(self, messages: list[Message], cursor: Cursor) -> tuple[list[Message], list[int]]:
+        """Return the range's records among messages, with their offsets, and move the cursor past them."""
         records = self._without_events(messages, cursor)
         offsets = list(map(_offset, records))
         if offsets:
@@ -232,6 +280,29 @@ class RangeReader:
             hint="It was deleted after it was looked at. Created again, it needs another `table`.",
             **where,
         )
+
+
+def bundles(ranges: Iterable[OffsetRange]) -> Iterator[list[OffsetRange]]:
+    """Return the ranges in their order, short ones of different partitions beside each other as one list."""
+    held: dict[int, OffsetRange] = {}
+    room = MAX_RECORDS_TOGETHER
+    for each in ranges:
+        # One longer than a chunk stays by itself.
+        weight = len(each) if len(each) <= MAX_CHUNK_RECORDS else MAX_RECORDS_TOGETHER
+        if held and (weight > room or each.partition in held):
+            yield [*held.values()]
+            held, room = {}, MAX_RECORDS_TOGETHER
+        room -= weight
+        held[each.partition] = each
+    if held:
+        yield [*held.values()]
+
+
+def _by_partition(messages: Iterable[Message]) -> dict[int, list[Message]]:
+    found: defaultdict[int, list[Message]] = defaultdict(list)
+    for message in messages:
+        found[cast("int", message.partition())].append(message)
+    return found
 
 
 def _is_end(error: KafkaError, message: Message, cursor: Cursor) -> bool:

@@ -120,7 +120,7 @@ def _project(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     if pa.types.is_struct(wanted):
         return _project_struct(array, wanted)
     if pa.types.is_map(wanted):
-        entries = array.flatten()
+        entries = _as_list(array).flatten()
         keys = _project(entries.field(0), wanted.key_type)
         items = _project(entries.field(1), wanted.item_type)
         return pa.MapArray.from_arrays(_offsets(array), keys, items, type=wanted)

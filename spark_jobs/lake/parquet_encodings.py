@@ -1,17 +1,20 @@
-"""Which columns of a file are worth a dictionary: those that repeat, judged by the file's first rows.
+"""How a file's columns are encoded: with a dictionary those that repeat, judged by the file's first rows.
 
 Where most values differ a dictionary is built, outgrown and given up, and its part of the column is written
-twice. Offsets and times of records differ in every topic. Any reader takes a column without one.
+twice. Offsets and times of records differ in every topic. Any reader takes a column without one; integers and
+times among them are smaller as the distances between them, which fewer readers take.
 """
 
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+
+from spark_jobs.config.parquet_codecs import Encoding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,17 +29,28 @@ _SAMPLE_ROWS = 5_000
 _DISTINCT_SHARE, _DISTINCT_SHARE_OF_BYTES = 0.5, 0.95
 
 
-def dictionary_columns(rows: pa.Table, properties: Mapping[str, str]) -> list[str] | bool:
-    """Return the Parquet paths of columns to write with a dictionary; True is all, as PyArrow takes it.
+def encodings(rows: pa.Table, properties: Mapping[str, str], encoding: Encoding) -> dict[str, Any]:
+    """Return what PyArrow's writer is to be told for a file that begins with these rows.
 
-    All but those of which most values of the first rows are distinct; what lies inside of structs, lists and
-    maps keeps its dictionary. A table with a dictionary size of its own has chosen: all.
+    All columns have a dictionary but those of which most values are distinct; what lies inside of structs,
+    lists and maps keeps its own. A table with a dictionary size of its own has chosen: all that may have one.
     """
-    if properties.get(DICTIONARY_BYTES, DEFAULT_DICTIONARY_BYTES) != DEFAULT_DICTIONARY_BYTES:
-        return True
+    is_compact = encoding is Encoding.COMPACT
+    has_chosen = properties.get(DICTIONARY_BYTES, DEFAULT_DICTIONARY_BYTES) != DEFAULT_DICTIONARY_BYTES
+    if has_chosen and not is_compact:
+        return {"use_dictionary": True}
     sample = rows.slice(0, _SAMPLE_ROWS)
-    distinct = {name for name in rows.column_names if _is_mostly_distinct(sample.column(name))}
-    return [path for path in _leaf_paths(rows.schema) if path not in distinct]
+    distinct = [field for field in rows.schema if _is_mostly_distinct(sample.column(field.name))]
+    deltas = [field.name for field in distinct if is_compact and _has_distances(field.type)]
+    plain = set(deltas if has_chosen else (field.name for field in distinct))
+    return {
+        "use_dictionary": [path for path in _leaf_paths(rows.schema) if path not in plain],
+        "column_encoding": dict.fromkeys(deltas, "DELTA_BINARY_PACKED"),
+    }
+
+
+def _has_distances(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_temporal(kind))
 
 
 def _is_mostly_distinct(column: pa.ChunkedArray) -> bool:

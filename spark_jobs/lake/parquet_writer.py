@@ -17,9 +17,9 @@ from pyiceberg.schema import sanitize_column_names
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.typedef import Record
 
-from spark_jobs.config.parquet_codecs import ROW_GROUP_BYTES, with_fitting_level
+from spark_jobs.config.parquet_codecs import ROW_GROUP_BYTES, Encoding, with_fitting_level
 from spark_jobs.lake.data_files import to_written_file
-from spark_jobs.lake.parquet_encodings import dictionary_columns
+from spark_jobs.lake.parquet_encodings import encodings
 from spark_jobs.lake.partition_fan_out import fan_out
 from spark_jobs.protocol.batch import WrittenFile
 from spark_jobs.schema.arrow_schema import arrow_schema
@@ -72,10 +72,12 @@ class SplitWriter:
         file_prefix: str,
         row_group_bytes: int,
         max_open_files: int,
+        encoding: Encoding = Encoding.COMPATIBLE,
     ) -> None:
         self._metadata = metadata
         self._io = io
         self._file_prefix = file_prefix
+        self._encoding = encoding
         self._properties = with_fitting_level(metadata.properties)
         # Cut here, by what is held in memory: PyIceberg's writer only warns that it does not know the key.
         wanted_bytes = int(self._properties.pop(ROW_GROUP_BYTES, row_group_bytes))
@@ -162,7 +164,7 @@ class SplitWriter:
         writer = model.create_writer(output, self._file_schema, self._properties)
         # PyIceberg has no properties for them (a contract test holds the name); Spark's writer does the same.
         writer._parquet_writer_kwargs.update(  # type: ignore[attr-defined]  # noqa: SLF001
-            write_page_checksum=True, use_dictionary=dictionary_columns(first_rows, self._properties)
+            write_page_checksum=True, **encodings(first_rows, self._properties, self._encoding)
         )
         return _OpenFile(output, writer)
 

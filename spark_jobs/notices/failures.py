@@ -30,11 +30,26 @@ KIND = "trouble"
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """What work ended with, and when, in milliseconds since the epoch."""
+
+    message: str
+    code: str
+    hint: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Failures:
-    """``counts`` of failed runs by code; ``told`` is what the webhook took, by work, since that went well."""
+    """``counts`` of failed runs by code.
+
+    By work, and only since that went well: ``told`` is what the webhook took, ``last`` the latest failure
+    that no later run mends by itself.
+    """
 
     counts: dict[str, int] = field(default_factory=dict)
     told: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    last: dict[str, Failure] = field(default_factory=dict)
 
 
 _FILE = JsonCodec(Failures)
@@ -55,17 +70,21 @@ def work_failed(home: str, pipeline: PipelineConfig, work: str, error: SluiceErr
     """
     found = read_failures(home, pipeline.name)
     counts = {**found.counts, error.code: found.counts.get(error.code, 0) + 1}
-    told = found.told.get(work, ())
-    if not isinstance(error, CommitConflict) and error.code not in told and _tell(pipeline, work, error):
-        told = (*told, error.code)
-    _write(home, pipeline.name, Failures(counts, {**found.told, work: told}))
+    told, last = found.told.get(work, ()), found.last
+    if not isinstance(error, CommitConflict):
+        if error.code not in told and _tell(pipeline, work, error):
+            told = (*told, error.code)
+        if not error.is_retryable:
+            last = {**last, work: _failure(error)}
+    _write(home, pipeline.name, Failures(counts, {**found.told, work: told}, last))
 
 
 def work_succeeded(home: str, pipeline: PipelineConfig, work: str) -> None:
     """All is well: what this work fails of from now on is told anew."""
     found = read_failures(home, pipeline.name)
-    if found.told.get(work):
-        _write(home, pipeline.name, Failures(found.counts, {**found.told, work: ()}))
+    if found.told.get(work) or work in found.last:
+        last = {other: failure for other, failure in found.last.items() if other != work}
+        _write(home, pipeline.name, Failures(found.counts, {**found.told, work: ()}, last))
 
 
 def trouble_of(pipeline: PipelineConfig, work: str, error: SluiceError, at_us: int) -> dict[str, Any]:
@@ -85,6 +104,10 @@ def trouble_of(pipeline: PipelineConfig, work: str, error: SluiceError, at_us: i
         "at": iso(at_us),
         "text": scrub(f"{work} of {pipeline.name} failed: {error}"),
     }
+
+
+def _failure(error: SluiceError) -> Failure:
+    return Failure(scrub(error.message), error.code, scrub(error.hint), time.time_ns() // 1_000_000)
 
 
 def _tell(pipeline: PipelineConfig, work: str, error: SluiceError) -> bool:

@@ -6,7 +6,7 @@ In this process, without Spark: what a first batch decides from all of its recor
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -17,10 +17,10 @@ from spark_jobs.config.settings import KeyFormat, PipelineConfig
 from spark_jobs.config.start import StartKind
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.drain.first_batch import is_unreadable
-from spark_jobs.drain.planning import FIRST_GUESS_BYTES_PER_RECORD, plan_ranges, resolve_start, water_fill
-from spark_jobs.kafka.reader import open_reader
+from spark_jobs.drain.planning import resolve_start, water_fill
 from spark_jobs.lake.evolution import evolved_schema
 from spark_jobs.lake.tables import progress_of
+from spark_jobs.preview.sample import observe_sample, read_sample, values_of
 from spark_jobs.protocol.batch import Balance, total
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.appearance import first_batch_unreadable
@@ -42,6 +42,7 @@ from spark_jobs.schema.metadata_columns import (
 )
 from spark_jobs.schema.minorities import minorities, told_of_columns
 from spark_jobs.schema.partitioning import partition_spec
+from spark_jobs.schema.proposals import NO_PROPOSALS, Proposals, propose
 from spark_jobs.spark.outcomes import add_ignored
 
 if TYPE_CHECKING:
@@ -50,10 +51,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.kafka.chunks import Chunk
 
-CHUNK_BYTES = 2 << 20
-MAX_BYTES = 256 << 20  # of values held at once
 KEY_ADVICE = " (key_format: binary keeps it as it is)"
 
 
@@ -82,7 +80,7 @@ class Preview:
     ``is_new``: there is no table yet. ``columns`` are the JSON's, with those that an existing table lacks;
     these are named in ``added``, dotted. ``ignored`` counts values without a column by the name of their
     field; ``notes`` say where few values decided a column's type, or lost to it, and what values look like
-    of which none can be read.
+    of which none can be read. ``proposals`` are what is worth declaring while there is no table.
     """
 
     topic: str
@@ -96,11 +94,12 @@ class Preview:
     partitioning: tuple[PartitionUse, ...]
     ignored: dict[str, int]
     notes: tuple[str, ...]
+    proposals: Proposals
 
     @property
     def is_unreadable(self) -> bool:
-        """Whether a drain of these records would make no table: there are values, none a JSON object."""
-        return self.is_new and is_unreadable(self.evidence)
+        """Whether a first batch of these records would be refused: none of them becomes a row."""
+        return self.is_new and bool(self.dead_letters) and not self.balance.rows
 
 
 def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: int) -> Preview:
@@ -114,14 +113,12 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
     if table is not None:
         check_declared(pipeline, table)
     starts = _starts(pipeline, connections, source, table, max_records)
-    chunks = _read(connections, source, starts, max_records)
+    chunks = read_sample(connections.kafka, source, starts, max_records=max_records)
     decoder = format_of(pipeline).decoder
-    evidence = Evidence()
-    for chunk in chunks:
-        evidence = evidence.merge(decoder.observe(chunk)).within(decoder.growth.max_fields_seen)
+    evidence = observe_sample(decoder, chunks)
     schema, added, notes = _schema(pipeline, table, evidence)
     if table is None and is_unreadable(evidence):
-        values = [value for chunk in chunks for value in chunk.values if value is not None]
+        values = values_of(chunks)
         refused = first_batch_unreadable(pipeline.name, source.topic, len(values), values)
         notes = (f"{refused.message}. {refused.hint}", *notes)
     # Who reads no generation and no time of ingestion may be given any.
@@ -139,7 +136,7 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
         topic=pipeline.topic,
         table=pipeline.table,
         is_new=table is None,
-        balance=total(each.balance for each in made),
+        balance=total(balance for each in made for balance in each.balances.values()),
         evidence=evidence,
         columns=known_fields(schema),
         added=added,
@@ -147,6 +144,7 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
         partitioning=tuple(_partition_uses(schema, spec, [each.rows for each in made])),
         ignored=reduce(add_ignored, (each.ignored for each in made), {}),
         notes=notes,
+        proposals=_proposals(pipeline, known_fields(schema), evidence) if table is None else NO_PROPOSALS,
     )
 
 
@@ -167,43 +165,35 @@ def _starts(
     )
 
 
-def _read(
-    connections: Connections, source: SourceState, starts: dict[int, int], max_records: int
-) -> list[Chunk]:
-    ranges = plan_ranges(
-        starts,
-        source,
-        max_records=max_records,
-        bytes_per_record=FIRST_GUESS_BYTES_PER_RECORD,
-        max_bytes=MAX_BYTES,
-    )
-    chunks: list[Chunk] = []
-    with open_reader(connections.kafka, source.topic, chunk_bytes=CHUNK_BYTES) as reader:
-        for offset_range in ranges:
-            for chunk in reader.read(offset_range):
-                chunks.append(chunk)
-                if sum(one.record_bytes for one in chunks) > MAX_BYTES:
-                    return chunks
-    return chunks
-
-
 def _schema(
     pipeline: PipelineConfig, table: Table | None, evidence: Evidence
 ) -> tuple[Schema, tuple[str, ...], tuple[str, ...]]:
     """Return the table's schema as a batch of these records would leave it, what it would add, and notes."""
-    growth = pipeline.table_schema.growth
     if table is None:
-        declared = declared_fields(pipeline.columns)
-        columns = choose_types(evidence, declared, max_columns=growth.max_columns)
-        is_binary = pipeline.key_format is KeyFormat.BINARY
-        schema = with_metadata_columns(iceberg_schema(columns), key_is_binary=is_binary)
-        return schema, (), tuple(told_of_columns(columns, declared, evidence, growth))
+        schema, notes = new_table_schema(pipeline, evidence)
+        return schema, (), notes
+    growth = pipeline.table_schema.growth
     additions = declared_additions(pipeline, table.schema())
     observed = evolve(known_fields(evolved_schema(table, additions)), evidence, max_columns=growth.room)
     additions += observed_additions(observed)
     added = tuple(".".join(path) for path, _ in additions)
     notes = table_notes(pipeline, table, progress_of(table))
     return evolved_schema(table, additions), added, (*minorities(observed, evidence), *notes)
+
+
+def new_table_schema(pipeline: PipelineConfig, evidence: Evidence) -> tuple[Schema, tuple[str, ...]]:
+    """Return the schema of a table that is made of these records, and notes."""
+    growth, declared = pipeline.table_schema.growth, declared_fields(pipeline.columns)
+    columns = choose_types(evidence, declared, max_columns=growth.max_columns)
+    is_binary = pipeline.key_format is KeyFormat.BINARY
+    schema = with_metadata_columns(iceberg_schema(columns), key_is_binary=is_binary)
+    return schema, tuple(told_of_columns(columns, declared, evidence, growth))
+
+
+def _proposals(pipeline: PipelineConfig, columns: Sequence[Field], evidence: Evidence) -> Proposals:
+    """Return what is not declared already."""
+    found = propose(columns, evidence)
+    return replace(found, partition_by=None) if pipeline.partition_by else found
 
 
 def _dead_letters(rows: pa.Table) -> Iterator[DeadLetterExample]:

@@ -76,8 +76,8 @@ def query(
         _register_by_name(engine, TableSource(lambda: scan), pipeline.table)
         engine.execute("SET TimeZone = 'UTC'; SET python_enable_replacements = false")
         engine.execute("SET lock_configuration = true")
-        with _begun(engine, sql, pipeline.table) as answer:
-            yield Answer(answer.schema, _translating(answer, pipeline.table))
+        with _begun(engine, sql, pipeline) as answer:
+            yield Answer(answer.schema, _translating(answer, pipeline))
 
 
 def _shut_in(folder: str) -> dict[str, str | bool | int | float | list[str]]:
@@ -129,30 +129,30 @@ def _dead_letters_then(dead_letters: Table, scan: DataScan) -> DataScan:
     return dead_letters.scan(snapshot_id=own or snapshot_at(dead_letters, by_time).snapshot_id)
 
 
-def _begun(engine: DuckDBPyConnection, sql: str, table: str) -> pa.RecordBatchReader:
-    with _translated(table):
+def _begun(engine: DuckDBPyConnection, sql: str, pipeline: PipelineConfig) -> pa.RecordBatchReader:
+    with _translated(pipeline):
         relation = engine.sql(sql)
         if relation is None:  # an empty text is no error to DuckDB, and nothing else gives no relation
             relation = engine.sql("SELECT")
         return relation.to_arrow_reader(ROWS_A_BATCH)
 
 
-def _translating(batches: pa.RecordBatchReader, table: str) -> Iterator[pa.RecordBatch]:
-    with _translated(table):
+def _translating(batches: pa.RecordBatchReader, pipeline: PipelineConfig) -> Iterator[pa.RecordBatch]:
+    with _translated(pipeline):
         yield from batches
 
 
 @contextmanager
-def _translated(table: str) -> Iterator[None]:
+def _translated(pipeline: PipelineConfig) -> Iterator[None]:
     """Errors of DuckDB, of Arrow's stream and of the files behind it, as ours."""
     try:
         yield
     except (duckdb.IOException, OSError) as error:
-        raise _files_away(error, table) from error
+        raise _files_away(error, pipeline) from error
     except (duckdb.Error, pa.ArrowException) as error:
-        ours = f"{table.rpartition('.')[2]} and {DEAD_LETTERS}"
+        ours = f"{pipeline.table.rpartition('.')[2]} and {DEAD_LETTERS}"
         if _READ_FAILED in str(error):
-            raise _files_away(error, table) from error
+            raise _files_away(error, pipeline) from error
         raise ConfigError(
             f"the query was not run: {_first_line(error)}",
             code="query-refused",
@@ -160,13 +160,13 @@ def _translated(table: str) -> Iterator[None]:
         ) from error
 
 
-def _files_away(error: Exception, table: str) -> RetryableError:
+def _files_away(error: Exception, pipeline: PipelineConfig) -> RetryableError:
     return RetryableError(
         f"the table's files could not be read: {_first_line(error)}",
         code="table-unreadable",
         hint="Try again; when it stays,"
-        f" {mends.command('audit', 'PIPELINE', '--metadata')} names the files that are gone.",
-        table=table,
+        f" {mends.command('audit', pipeline.name, '--metadata')} names the files that are gone.",
+        table=pipeline.table,
     )
 
 

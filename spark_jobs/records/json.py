@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any, cast
 
 import pyarrow as pa
@@ -52,10 +52,10 @@ class JsonDecoder:
     def decode(self, records: Chunk, columns: pa.Schema) -> Decoded:
         """See ``Decoder``."""
         value_columns = pa.schema([column for column in columns if column.name not in METADATA_COLUMNS])
-        falls_back = partial(fallbacks_at, self.kept, self.generation, records.partition)
-        # Where a chunk's first record has none to fall back to, no later one has.
-        is_old = any(map(falls_back, records.offsets[:1]))
-        fallbacks = [*map(falls_back, records.offsets)] if is_old else []
+        falls_back = partial(fallbacks_at, self.kept, self.generation)
+        # Where a partition's first record has none to fall back to, no later one has.
+        is_old = any(falls_back(part.partition, part.offsets[0]) for part in records.parts() if part.offsets)
+        fallbacks = [*map(falls_back, records.partitions.tolist(), records.offsets)] if is_old else []
         values = cast("Sequence[bytes]", records.values)
         decoded = decode_chunk(values, value_columns, self.growth, fallbacks, kept_names(self.kept))
         if decoded.new_fields is not None:
@@ -64,6 +64,10 @@ class JsonDecoder:
 
     def observe(self, records: Chunk) -> Evidence:
         """See ``Decoder``; what is no JSON object is counted."""
+        seen = reduce(Evidence.merge, map(self._observe_part, records.parts()))
+        return seen.within(self.growth.max_fields_seen)
+
+    def _observe_part(self, records: Chunk) -> Evidence:
         there = None
         if None in records.values:
             there = [index for index, value in enumerate(records.values) if value is not None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -25,14 +26,14 @@ class NewFieldsSeen(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ChunkRows:
-    """What a chunk came to; ``balance`` counts its records, not the gaps between them.
+    """What a chunk came to; ``balances`` count its records by partition, not the gaps between them.
 
     ``ignored`` counts values of fields that have no column, by dotted name.
     """
 
     rows: pa.Table
     dead_letters: pa.Table
-    balance: Balance
+    balances: Mapping[int, Balance]
     ignored: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -58,32 +59,44 @@ class RowMaker:
         ``step`` is entered around "decode" and "shape". Raises ``NewFieldsSeen``.
         """
         with step("decode"):
-            tombstones = chunk.values.count(None)
-            records = _with_values(chunk) if tombstones else chunk
+            # Truth is cheaper than equality, and nearly all values have it.
+            is_whole = all(chunk.values) or None not in chunk.values
+            records = chunk if is_whole else _with_values(chunk)
             columns = pa.schema([field for field in self.schema if field.name not in ORIGIN_COLUMNS])
             decoded = self.decoder.decode(records, columns)
             if decoded.new_fields is not None:
                 raise NewFieldsSeen
         with step("shape"):
             shaped = shape(decoded, records, self.origin, self.schema)
-            if rejected := self.rejected.get(chunk.partition):
-                shaped = shaped.without(_rejected(rejected, shaped, records))
+            if self.rejected:
+                shaped = shaped.without(_rejected(self.rejected, shaped, records))
             dead_letters = dead_letter_table(
                 shaped.bad, records, self.origin, self.batch_id, self.dead_letter_schema
             )
-        balance = Balance(
-            rows=shaped.table.num_rows, dead_letters=dead_letters.num_rows, tombstones=tombstones
-        )
-        return ChunkRows(shaped.table, dead_letters, balance, decoded.ignored)
+        balances = _balances(chunk, records, shaped)
+        return ChunkRows(shaped.table, dead_letters, balances, decoded.ignored)
 
 
 def _with_values(chunk: Chunk) -> Chunk:
     return chunk.take([i for i, value in enumerate(chunk.values) if value is not None])
 
 
-def _rejected(rejected: Mapping[int, str], shaped: Decoded, records: Chunk) -> list[BadValue]:
-    """Return the rows at these offsets as bad values."""
-    offsets = ((row, records.offsets[row]) for row in shaped.indices)
-    return [
-        BadValue(row, Phase.QUALITY, None, rejected[offset]) for row, offset in offsets if offset in rejected
-    ]
+def _balances(chunk: Chunk, records: Chunk, shaped: Decoded) -> dict[int, Balance]:
+    """Return what became of the chunk, of whose ``records`` with a value these are the rows."""
+    there = records.counts
+    bad = Counter(records.partitions[[value.index for value in shaped.bad]].tolist())
+    return {
+        partition: Balance(
+            rows=there.get(partition, 0) - bad[partition],
+            dead_letters=bad[partition],
+            tombstones=count - there.get(partition, 0),
+        )
+        for partition, count in chunk.counts.items()
+    }
+
+
+def _rejected(rejected: Mapping[int, Mapping[int, str]], shaped: Decoded, records: Chunk) -> list[BadValue]:
+    """Return the rows at these partitions and offsets as bad values."""
+    partitions = records.partitions.tolist()
+    reasons = ((row, rejected.get(partitions[row], {}).get(records.offsets[row])) for row in shaped.indices)
+    return [BadValue(row, Phase.QUALITY, None, reason) for row, reason in reasons if reason is not None]

@@ -108,12 +108,18 @@ def origin_columns(records: Chunk, rows: Sequence[int] | None, origin: Origin) -
     count = len(records.offsets) if rows is None else len(rows)
     return {
         "_kafka_topic": pa.repeat(pa.scalar(origin.topic), count),
-        "_kafka_partition": pa.repeat(pa.scalar(records.partition, pa.int32()), count),
-        "_kafka_offset": pa.array(pick(records.offsets, rows), pa.int64()),
+        "_kafka_partition": _partitions(records, rows, count),
+        "_kafka_offset": pa.array(_integers(pick(records.offsets, rows))),
         "_kafka_generation": pa.repeat(pa.scalar(origin.generation, pa.int32()), count),
         "_kafka_timestamp": _timestamps(pick(records.timestamps_ms, rows)),
         "_ingested_at": pa.repeat(pa.scalar(origin.ingested_at_us, pa.timestamp("us", "UTC")), count),
     }
+
+
+def _partitions(records: Chunk, rows: Sequence[int] | None, count: int) -> pa.Array:
+    if records.runs:
+        return pa.array(records.partitions if rows is None else records.partitions[rows])
+    return pa.repeat(pa.scalar(records.partition, pa.int32()), count)
 
 
 def headers_column(
@@ -136,7 +142,12 @@ def is_unshowable(timestamps_ms: Sequence[int] | np.ndarray) -> np.ndarray:
     return (times < FIRST_TIMESTAMP_MS) | (times > LAST_TIMESTAMP_MS)
 
 
+def _integers(values: Sequence[int]) -> np.ndarray:
+    # Half of what Arrow or ``asarray`` take, which look at every value's type first.
+    return np.fromiter(values, np.int64, len(values))
+
+
 def _timestamps(timestamps_ms: Sequence[int]) -> pa.Array:
-    times = np.asarray(timestamps_ms, np.int64)
+    times = _integers(timestamps_ms)
     is_null = (times == NO_TIMESTAMP) | is_unshowable(times)
     return pa.array(np.where(is_null, 0, times) * 1000, pa.timestamp("us", "UTC"), mask=is_null)

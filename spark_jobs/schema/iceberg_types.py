@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StringType, StructType
 
-from spark_jobs.config.type_names import split_arguments
+from spark_jobs.config.type_names import field_text, split_arguments, split_field
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.schema.inference import DeclaredType, Field, FieldType, ListOf, MapOf, Primitive, StructOf
@@ -135,7 +135,8 @@ def _holds(there: IcebergType, declared: IcebergType) -> bool:
 def type_text(kind: IcebergType) -> str:
     """Return the type as declared in a configuration: names and types without field ids."""
     if isinstance(kind, StructType):
-        return f"struct<{', '.join(f'{field.name}: {type_text(field.field_type)}' for field in kind.fields)}>"
+        fields = (field_text(field.name, type_text(field.field_type)) for field in kind.fields)
+        return f"struct<{', '.join(fields)}>"
     if isinstance(kind, ListType):
         return f"list<{type_text(kind.element_type)}>"
     if isinstance(kind, MapType):
@@ -154,10 +155,10 @@ def _read(text: str, next_id: Callable[[], int]) -> IcebergType:
     if kind.strip() == "map":
         key, value = (_read(argument, next_id) for argument in arguments)
         return MapType(next_id(), key, next_id(), value, value_required=False)
-    fields = (argument.partition(":") for argument in arguments)
+    fields = (named for argument in arguments if (named := split_field(argument)) is not None)
     return StructType(
         *(
-            NestedField(next_id(), name.strip(), _read(t.strip(), next_id), required=False)
-            for name, _, t in fields
+            NestedField(next_id(), name, _read(type_name, next_id), required=False)
+            for name, type_name in fields
         )
     )

@@ -6,7 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from spark_jobs.config.new_fields import Growth
 from spark_jobs.schema.evidence import Evidence, FieldEvidence, Kind, Sighting
-from spark_jobs.schema.inference import Addition, Field, FieldType, ListOf, Primitive, StructOf
+from spark_jobs.schema.inference import (
+    Addition,
+    DeclaredType,
+    Field,
+    FieldType,
+    ListOf,
+    MapOf,
+    Primitive,
+    StructOf,
+)
 
 _NOUNS: Mapping[Kind, str] = {
     Kind.BOOLEAN: "boolean",
@@ -43,8 +52,45 @@ def told_of_columns(
     yield from minorities((Addition((each.name,), each.type) for each in columns[len(declared) :]), evidence)
     for path, big in _too_long((), evidence.fields, columns):
         fate = "left out" if growth.ignores else _fate(big.count)
-        hint = f': up to 38 digits, declare columns: {{{path[0]}: "decimal(38,0)"}}' if len(path) == 1 else ""
+        hint = f": {_declare_long(path[0])}" if len(path) == 1 else ""
         yield f"{'.'.join(path)}: no column; {_counted(Kind.BIG_INTEGER, big)}, {fate}{hint}"
+
+
+def impossible(declared: Sequence[Field], evidence: Evidence, growth: Growth) -> Iterator[str]:
+    """Return a sentence for each column that every record has a value for and none can fit.
+
+    Declared ones, and those for which integers past 64 bits are no evidence of a type.
+    """
+    for path, big in () if growth.ignores else _too_long((), evidence.fields, declared):
+        if len(path) == 1 and big.count == evidence.records:
+            counted = _counted(Kind.BIG_INTEGER, big)
+            yield f"{path[0]} has no type for {counted}: {_declare_long(path[0])}"
+    for column in declared:
+        seen = evidence.fields.get(column.name)
+        if seen is None or not evidence.records or seen.count(*_could_fit(column.type), Kind.NULL):
+            continue
+        if seen.count(*Kind) == evidence.records:
+            told = ", ".join(_counted(each, sighting) for each, sighting in seen.kinds.items())
+            yield f"{column.name} is declared {_name(column.type)}, and of {evidence.records:,} values {told}"
+
+
+def _declare_long(name: str) -> str:
+    return f'up to 38 digits, declare columns: {{{name}: "decimal(38,0)"}}'
+
+
+def _could_fit(kind: FieldType) -> frozenset[Kind]:
+    """Return the kinds of which some value may fit, whatever its text or size says."""
+    if isinstance(kind, StructOf | MapOf):
+        return frozenset({Kind.OBJECT})
+    if isinstance(kind, ListOf):
+        return frozenset({Kind.ARRAY})
+    if isinstance(kind, Primitive) and kind is not Primitive.DOUBLE:
+        return _FITTING[kind]
+    numbers = frozenset({Kind.LONG, Kind.WIDE_LONG, Kind.BIG_INTEGER, Kind.DOUBLE})
+    name = _name(kind)
+    if name.startswith("decimal"):
+        return numbers | _FITTING[Primitive.STRING]
+    return numbers if name in {"int", "float", "double"} else _FITTING[Primitive.STRING]
 
 
 def _too_long(
@@ -119,4 +165,6 @@ def _fate(count: int) -> str:
 
 
 def _name(kind: FieldType) -> str:
-    return kind.value if isinstance(kind, Primitive) else "struct" if isinstance(kind, StructOf) else "list"
+    if isinstance(kind, Primitive | DeclaredType):
+        return kind.value if isinstance(kind, Primitive) else kind.name
+    return {StructOf: "struct", ListOf: "list", MapOf: "map"}[type(kind)]

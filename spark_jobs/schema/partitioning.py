@@ -21,6 +21,7 @@ from spark_jobs.config.partition_terms import PartitionTerm, parse_partition_ter
 from spark_jobs.config.problems import UnreadableValueError
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.schema.iceberg_types import type_text
+from spark_jobs.schema.metadata_columns import HEADERS
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -80,8 +81,9 @@ def _find(schema: Schema, term: PartitionTerm) -> NestedField:
     try:
         return schema.find_field(term.column)
     except ValueError as error:
+        there = (name for name in schema.column_names if not name.startswith(f"{HEADERS}."))
         raise ConfigError(
-            f"partition_by: there is no column {term.column}; there are: {', '.join(schema.column_names)}",
+            f"partition_by: there is no column {term.column}; there are: {', '.join(there)}",
             code="partition-column",
             hint="Name one of the table's columns; a field inside a struct with dots.",
             term=term,

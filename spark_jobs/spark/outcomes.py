@@ -24,9 +24,9 @@ class Written:
     """What one task wrote, or all tasks of a batch.
 
     ``balances`` by partition; ``max_timestamp_ms`` the largest record time by partition (absent when none
-    had one); ``cpu_us`` CPU microseconds by step (fetch, decode, shape, write); ``kafka`` what librdkafka
-    tells of its consumer; ``ignored`` values by the dotted name of their field. With ``has_strays`` tries
-    that came to nothing may have left files behind.
+    had one); ``cpu_us`` CPU microseconds by step (fetch, decode, shape, write; threads: librdkafka's);
+    ``kafka`` what librdkafka tells of its consumer; ``ignored`` values by the dotted name of their field.
+    With ``has_strays`` tries that came to nothing may have left files behind.
     """
 
     data_files: tuple[WrittenFile, ...] = ()

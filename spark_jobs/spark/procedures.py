@@ -114,6 +114,6 @@ def _failure(error: Exception, procedure: str) -> SluiceError:
     return RetryableError(
         f"Spark could not finish: {reason}",
         code="upkeep-failed",
-        hint="Nothing was changed that a reader could notice; the Spark server's log has the whole error.",
+        hint="Nothing was changed that a reader could notice; Spark's log has the whole error.",
         procedure=procedure,
     )

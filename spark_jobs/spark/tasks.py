@@ -92,13 +92,13 @@ def _failure(error: Exception, tag: str) -> SluiceError:
             f"a task died in each of its tries: {_reason(error)}",
             code="task-crashed",
             hint="A record that the decoder dies of, or too little memory, also for a producer's batch, which"
-            " is unpacked whole: see the Spark server's log, and spark.task_memory in docs/CONFIG.md.",
+            " is unpacked whole: see Spark's log, and spark.task_memory in docs/CONFIG.md.",
             attempt=tag,
         )
     return RetryableError(
         f"Spark could not finish the batch's tasks: {_reason(error)}",
         code="spark-failed",
-        hint="The next run tries again; the Spark server's log has the task's own error.",
+        hint="The next run tries again; Spark's log has the task's own error.",
         attempt=tag,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from cli.app import main, sluice
+from cli.commands.config_template import pipeline_names
 from cli.commands.init import choose_topics
+from prove.lab.kafka_server import Record
 from spark_jobs.config.file import load_config
 
 
@@ -76,6 +79,64 @@ def test_without_a_broker_the_file_has_an_example(folder):
     config = load_config(folder / "sluice.yaml")
     assert config.pipelines == ()
     assert not config.has_broker
+
+
+def test_topics_whose_names_clash_are_spelled_out():
+    """No two share a table or a dead-letter table, in a catalog that folds case either."""
+    topics = (
+        "shop-orders",
+        "shop.orders",
+        "shop_orders",
+        "Clicks",
+        "clicks",
+        "ids",
+        "ids_dead_letters",
+        "1st",
+    )
+    assert pipeline_names(topics) == {
+        "shop-orders": "shop_dash_orders",
+        "shop.orders": "shop_dot_orders",
+        "shop_orders": "shop_orders",
+        "Clicks": "Clicks",
+        "clicks": "clicks_2",
+        "ids": "ids",
+        "ids_dead_letters": "ids_dead_letters_2",
+        "1st": "_1st",
+    }
+
+
+@pytest.mark.kafka
+def test_topics_are_looked_at(folder, capsys, kafka, topic_name):
+    """Proposals stand below their pipeline and hold when uncommented; an Avro topic is left out."""
+    made = [f"{topic_name}-{kind}" for kind in ("json", "avro", "empty")]
+    for topic in made:
+        kafka.create_topic(topic)
+    json_topic, avro_topic, empty_topic = made
+    values = [
+        {"id": n, "big: one": 1 << 64, "at": "2026-01-01T00:00:00Z", "tags": {f"k{n}": "red"}}
+        for n in range(30)
+    ]
+    kafka.produce(json_topic, [Record(json.dumps(value).encode()) for value in values])
+    kafka.produce(avro_topic, [Record(b"\0\0\0\0\7\2a")] * 5)
+    choice = " ".join([*made, "no_such"])
+    arguments = ["init", "--bootstrap-servers", str(kafka)]
+    refused = CliRunner().invoke(sluice, arguments, input=f"{choice}\n")
+    assert "no_such is neither" in refused.output
+    done = CliRunner().invoke(sluice, arguments, input=" ".join(made) + "\n")
+    assert done.exit_code == 0, done.output
+    assert "left out: all of 5 looked at are framed by a schema registry" in done.output
+    assert "30 records, 3 columns; proposals stand in the file" in done.output
+    assert "2 pipelines" in done.output
+    file = folder / "sluice.yaml"
+    text = file.read_text()
+    assert f"# Topic {avro_topic} is left out: all of 5" in text
+    assert "red" not in text
+    assert [pipeline.topic for pipeline in load_config(file).pipelines] == [json_topic, empty_topic]
+    file.write_text(text.replace("\n#     ", "\n    "))
+    (declared, empty) = load_config(file).pipelines
+    assert [str(term) for term in declared.partition_by] == ["day(at)"]
+    assert declared.columns == {"tags": "map<string, string>", "big: one": "decimal(38, 0)"}
+    assert not empty.columns
 
 
 def test_the_broker_is_asked_for(folder):

@@ -35,20 +35,25 @@ def test_a_pipeline_by_hand(
     """A drain says what it did, to Dagster too, the next why it did nothing; the audit is clean."""
     kafka.create_topic(topic_name)
     values = [json.dumps({"id": n}).encode() for n in range(100)]
-    kafka.produce(topic_name, [*(Record(value) for value in values), Record(b"not json"), Record(None)])
+    kafka.produce(topic_name, [Record(b"not json")])
     config = tmp_path / "own.yaml"
     config.write_text(CONFIGURATION.format(kafka=kafka, spark=spark_remote, topic=topic_name))
     environment = {"SLUICE_CONFIG": str(config)}
 
     prepare_dagster_home(tmp_path / "home" / "dagster")
-    assert states(sluice("status", "--json", **environment).stdout) == {"orders": ("new", 102)}
+    assert states(sluice("status", "--json", **environment).stdout) == {"orders": ("new", 1)}
+    assert sluice("drain", "orders", **environment).returncode == 65
+    stopped = sluice("status", **environment)
+    assert "the last drain failed: none of the first 1 values of topic" in stopped.stdout
+    assert stopped.returncode == 1
+    kafka.produce(topic_name, [*(Record(value) for value in values), Record(None)])
     drained = sluice("drain", "orders", **environment)
     assert drained.returncode == 0, drained.stderr
     last = drained.stdout.splitlines()[-1]
     assert last.startswith(
         "caught-up: 1 batch drained (100 rows, 1 dead letter, 1 tombstone); lag 0 records, "
     )
-    assert last.endswith(" s in all")
+    assert last.endswith("s in all")
     told = drained.stderr.splitlines()
     assert "connecting to Spark" in told
     assert any(line.startswith("planned 102 offsets of 1 partition in 1 task: 0:0-102") for line in told)

@@ -56,6 +56,27 @@ def test_preview_shows_types_partitions_and_dead_letters(
     )
     assert not list((tmp_path / "home").rglob("*.parquet"))
     assert not (tmp_path / "home" / "lake").exists()
+    assert "Worth declaring" not in done.stdout
+    done = sluice("preview", "one", "--config", configuration(tmp_path, kafka, topic_name))
+    proposed = "Worth declaring under the pipeline, before its first batch\n    partition_by:\n    - day("
+    assert proposed in done.stdout
+
+
+@pytest.mark.kafka
+def test_check_finds_a_partitioning_that_the_table_could_not_be_made_with(
+    sluice: Sluice, tmp_path: Path, kafka: KafkaBroker, topic_name: str
+) -> None:
+    """Before there is a table the first records say which columns it will have."""
+    kafka.create_topic(topic_name)
+    kafka.produce(topic_name, [Record(b'{"at": "2026-01-01T00:00:00Z"}'), Record(None)])
+    nowhere = "spark: {remote: 'sc://127.0.0.1:1'}\n"
+    for term, line in (
+        ("at", "day(at), by 2 records"),
+        ("no_such", "there is no column no_such; there are: at,"),
+    ):
+        config = configuration(tmp_path, kafka, topic_name, f"    partition_by: [day({term})]\n{nowhere}")
+        checked = sluice("check", "one", "--config", config)
+        assert line in next(each for each in checked.stdout.splitlines() if "one: partitions" in each)
 
 
 @pytest.mark.kafka

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from prove.lab.registry_stand_in import RegistryStandIn, basic
 from servers.process import free_ports
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.cli.conftest import Sluice
 
 
@@ -49,20 +50,36 @@ def test_status_without_up_says_stopped_and_what_to_type(sluice: Sluice) -> None
     assert {(p["state"], p["type"]) for p in pipelines} == {("stopped", "./sluice up")}
 
 
-def test_a_broker_that_does_not_answer_is_named(sluice: Sluice, tmp_path: Path) -> None:
-    """`check` and `drain` name the address that does not answer; `check` goes on without starting Spark."""
+def test_what_does_not_answer_is_named(
+    sluice: Sluice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`check` and `drain` name the address; `check` goes on, without starting Spark, to each registry."""
     servers = f"127.0.0.1:{free_ports(1)[0]}"
     own = configuration(tmp_path, servers)
     drained = sluice("drain", "orders", "--config", own)
     assert drained.returncode == 75
     assert servers in drained.stderr
-    checked = sluice("--config", own, "check")
+    monkeypatch.setenv("SLUICE_TEST_PASSWORD", "hunter2-Tr0ub4dor")
+    auth = '{basic: "me:${SLUICE_TEST_PASSWORD}"}'
+    with RegistryStandIn(wanted=basic("me", "hunter2-Tr0ub4dor")) as registry:
+        lines = [
+            f"  open: {{url: '{registry.url}', auth: {auth}}}",
+            f"  closed: {{url: '{registry.url}', auth: {{bearer: other-token}}}}",
+            f"  away: {{url: 'http://{servers}', auth: {auth}}}",
+        ]
+        with Path(own).open("a") as written:
+            written.write("\n".join(["registries:", *lines, ""]))
+        checked = sluice("--config", own, "check")
     assert checked.returncode == 1
     assert "FAIL  broker" in checked.stdout
     assert "ok    catalog" in checked.stdout
+    assert re.search(r"ok    registry open .*answers user me, 0 schemas kept\n", checked.stdout)
+    assert re.search(r"FAIL  registry closed .*refuses a token \(HTTP 401\)", checked.stdout)
+    assert re.search(r"FAIL  registry away .*it does not answer", checked.stdout)
     assert "skip  orders: topic" in checked.stdout
     assert "skip  orders: Spark" in checked.stdout
-    assert checked.stdout.endswith("5 checks, 1 failed, 3 skipped\n")
+    assert checked.stdout.endswith("8 checks, 3 failed, 3 skipped\n")
+    assert not re.search("hunter2|other-token", checked.stdout + checked.stderr)
 
 
 @pytest.mark.kafka

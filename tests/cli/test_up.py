@@ -18,6 +18,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin
 
+from bench.footprint import usage
 from cli.commands.up import _as_it_is_now
 from cli.stand.run_record import read_up
 from cli.stand.running import Servers
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 STOP_SECONDS = 15
 SCRAPE_SECONDS = 60
 JSON = {"Content-Type": "application/json"}
+TOLD_APART = {
+    *("Dagster's code server", "Dagster's daemon", "Dagster's webserver"),
+    *("metrics", "Spark's server", "up itself"),
+}
 FROM_ELSEWHERE = [
     (403, {**JSON, "Origin": "http://evil.example"}),
     (403, {**JSON, "Host": "evil.example"}),
@@ -98,7 +103,7 @@ def scraped(printed: Path) -> str:
 def test_up_is_refused_twice_answers_beside_and_stops_from_elsewhere(
     sluice_up: subprocess.Popen[str], up_home: Path, sluice: Sluice
 ) -> None:
-    """One `up` a state folder; check and status work beside it; no other page changes it; `down` ends it."""
+    """One `up` a state folder; check, status and the bench's watch work beside it; `down` alone ends it."""
     record = read_up(str(up_home))
     assert record is not None
     assert record.pid == sluice_up.pid
@@ -123,6 +128,10 @@ def test_up_is_refused_twice_answers_beside_and_stops_from_elsewhere(
     assert {name for name, pid in pids.items() if ignores_interrupts(pid)} == {"sample-stream"}
     told = scraped(up_home.parent / "up.out")
     assert 'sluice_pipeline_readable{pipeline="flights"} 1.0' in told
+    until = time.monotonic() + 2
+    watched = usage(sluice_up.pid, lambda: time.monotonic() >= until)
+    assert set(watched.bytes_by_kind) >= TOLD_APART
+    assert watched.cores > 0
     ui = printed_address(up_home.parent / "up.out", "Dagster UI")
     assert asked(ui) == 200
     for refused_with, headers in FROM_ELSEWHERE:

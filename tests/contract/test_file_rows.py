@@ -13,7 +13,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import DataFile, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
 from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.schema.arrow_schema import arrow_schema
@@ -79,3 +79,31 @@ def test_columns_that_changed_names_keep_their_values(task: FileScanTask) -> Non
     assert _read(task, added, And(EqualTo("a", 3), IsNull("d"))) == [{"d": None, "a": 3}]
     alone = Schema(NestedField(9, "d", StringType()))
     assert _read(task, alone, IsNull("d")) == _read(task, alone, AlwaysTrue()) == [{"d": None}] * ROWS
+
+
+def test_maps_lists_and_structs_are_read_as_they_are(tmp_path: Path) -> None:
+    """Null, empty and nested ones, also below a condition; a field that a map's structs got later is null."""
+
+    def schema(*inside: NestedField) -> Schema:
+        tags = MapType(3, StringType(), 4, StructType(*inside), value_required=False)
+        days = MapType(9, StringType(), 10, LongType(), value_required=False)
+        return Schema(
+            NestedField(1, "n", LongType()),
+            NestedField(2, "tags", tags),
+            NestedField(7, "days", ListType(8, days, element_required=False)),
+        )
+
+    sizes = NestedField(5, "sizes", ListType(6, LongType(), element_required=False))
+    before, after = schema(sizes), schema(sizes, NestedField(11, "new", StringType()))
+    values = [
+        {"n": 0, "tags": [("a", {"sizes": [1, None]}), ("b", None)], "days": [[("x", 1)], None, []]},
+        {"n": 1, "tags": None, "days": None},
+        {"n": 2, "tags": [], "days": []},
+        {"n": 3, "tags": [("c", {"sizes": None})], "days": [[("y", 2), ("z", None)]]},
+    ]
+    path = tmp_path / "data.parquet"
+    pq.write_table(pa.Table.from_pylist(values, schema=arrow_schema(before)), path)
+    task = FileScanTask(DataFile.from_args(file_path=str(path), file_format=FileFormat.PARQUET))
+    assert _read(task, before, AlwaysTrue()) == values
+    assert _read(task, before, GreaterThanOrEqual("n", 2)) == values[2:]
+    assert _read(task, after, EqualTo("n", 3))[0]["tags"] == [("c", {"sizes": None, "new": None})]

@@ -34,6 +34,7 @@ from pyiceberg.types import (
 )
 
 from spark_jobs.commit.birth import create_table
+from spark_jobs.config.parquet_codecs import Encoding
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.protocol.errors import RetryableError
@@ -121,11 +122,11 @@ def _table(lake: Lake, *partition_by: str) -> Table:
     )
 
 
-def _writer(table: Table, **more: int) -> SplitWriter:
+def _writer(table: Table, **more: Any) -> SplitWriter:
     # As a task gets them.
     metadata, io = pickle.loads(pickle.dumps((table.metadata, table.io)))  # noqa: S301  (as Spark does)
-    options = {"row_group_bytes": 1 << 20, "max_open_files": 50, **more}
-    return SplitWriter(metadata, io, file_prefix="attempt-3-try", **options)
+    options = {"file_prefix": "attempt-3-try", "row_group_bytes": 1 << 20, "max_open_files": 50, **more}
+    return SplitWriter(metadata, io, **options)
 
 
 def _append(table: Table, files: list[dict[str, Any]]) -> None:
@@ -294,11 +295,49 @@ def test_a_dictionary_size_of_its_own_keeps_dictionaries_for_all_columns(sqlite_
     assert {"id", "_kafka_offset"} <= _columns_with_dictionary(normalise_path(file.path))
 
 
+@pytest.mark.parametrize("dictionary_bytes", [None, 1 << 20])
+def test_compact_files_hold_distances_of_what_does_not_repeat_and_read_the_same(
+    sqlite_lake: Lake, dictionary_bytes: int | None
+) -> None:
+    """Integers and times alone, whatever size of dictionary the table names; every value comes back."""
+    table = _table(sqlite_lake)
+    if dictionary_bytes:
+        with table.transaction() as transaction:
+            transaction.set_properties({"write.parquet.dict-size-bytes": str(dictionary_bytes)})
+    rows = pa.Table.from_pylist(_rows(3_000), schema=arrow_schema(table.schema()))
+    (compact, plain) = (
+        _written(table, rows, encoding) for encoding in (Encoding.COMPACT, Encoding.COMPATIBLE)
+    )
+    deltas = {"id", "small", "at", "local", "_kafka_offset"}
+    assert _columns_with("DELTA_BINARY_PACKED", compact) == deltas
+    assert not _columns_with("DELTA_BINARY_PACKED", plain)
+    assert not _columns_with("RLE_DICTIONARY", compact) & deltas
+    assert {"yes", "raw", "inner.when", "_kafka_partition"} <= {
+        *_columns_with("RLE_DICTIONARY", compact),
+        *_columns_with("RLE", compact),
+    }
+    by_pyarrow = [pq.read_table(path).drop_columns("ratio") for path in (compact, plain)]
+    assert by_pyarrow[0].equals(by_pyarrow[1])
+    by_duckdb = [duckdb.read_parquet(path).order("id").fetchall() for path in (compact, plain)]
+    assert str(by_duckdb[0]) == str(by_duckdb[1])  # one of them is nan
+
+
+def _written(table: Table, rows: pa.Table, encoding: Encoding) -> str:
+    writer = _writer(table, encoding=encoding, file_prefix=encoding.value)
+    writer.write(rows)
+    (file,) = writer.close()
+    return normalise_path(file.path)
+
+
 def _columns_with_dictionary(path: str) -> set[str]:
+    return _columns_with("RLE_DICTIONARY", path)
+
+
+def _columns_with(encoding: str, path: str) -> set[str]:
     footer = pq.read_metadata(path)
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
     columns = [group.column(index) for group in groups for index in range(footer.num_columns)]
-    return {column.path_in_schema for column in columns if "RLE_DICTIONARY" in column.encodings}
+    return {column.path_in_schema for column in columns if encoding in column.encodings}
 
 
 def test_field_ids_are_the_tables(sqlite_lake: Lake) -> None:

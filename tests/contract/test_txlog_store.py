@@ -39,7 +39,7 @@ def write(store: TxlogStore, batch: Batch, phases: int = 6) -> None:
 
 def overwrite(store: TxlogStore, path: str, content: bytes) -> None:
     """Damage an object behind the store's back."""
-    with store._io.new_output(f"{store.root}/{TABLE_UUID}/{path}").create(overwrite=True) as stream:
+    with store.store._io.new_output(f"{store.root}/{TABLE_UUID}/{path}").create(overwrite=True) as stream:
         stream.write(content)
 
 
@@ -101,7 +101,7 @@ def test_swept_attempt_comes_back_when_due(store: TxlogStore) -> None:
     store.append(TABLE_UUID, batch, Swept(0, "r", 0), reached=3)
     (written_us,) = (
         f.modified_us
-        for f in list_files(f"{store.root}/{TABLE_UUID}", store._properties)
+        for f in list_files(f"{store.root}/{TABLE_UUID}", store.store._properties)
         if "Swept" in f.name
     )
     assert uuids(store, written_us + 1) == []
@@ -138,7 +138,7 @@ def test_deletion_that_died_leaves_finished_attempts(store: TxlogStore) -> None:
     write(store, batch)
     store.append(TABLE_UUID, batch, Notified("delivered", "r", 1), reached=6)
     deleted: list[str] = []
-    delete = store._io.delete
+    delete = store.store._io.delete
 
     def dies_before_the_last(location: str) -> None:
         if len(deleted) == 6:
@@ -146,10 +146,10 @@ def test_deletion_that_died_leaves_finished_attempts(store: TxlogStore) -> None:
         deleted.append(location.rpartition("/")[2])
         delete(location)
 
-    store._io.delete = dies_before_the_last  # type: ignore[method-assign,assignment]
+    store.store._io.delete = dies_before_the_last  # type: ignore[method-assign,assignment]
     with pytest.raises(KeyboardInterrupt):
         store.delete_attempts(TABLE_UUID, ["attempt-a"])
-    left = {f.name for f in list_files(f"{store.root}/{TABLE_UUID}", store._properties)}
+    left = {f.name for f in list_files(f"{store.root}/{TABLE_UUID}", store.store._properties)}
     assert left == {"6-FlushComplete.json"}
     assert uuids(store) == []
     assert store.finished(TABLE_UUID) == ("attempt-a",)
@@ -171,8 +171,9 @@ def test_word_of_a_notice_after_the_fold_is_no_unfinished_attempt(store: TxlogSt
 def test_secrets_are_not_in_the_log(store: TxlogStore) -> None:
     """Nothing of the storage's credentials is written into an object."""
     write(store, make_batch())
-    texts = [store._read(f.location) for f in list_files(f"{store.root}/{TABLE_UUID}", store._properties)]
-    secret = store._properties.get("s3.secret-access-key", "test-secret-key")
+    found = store.store.list(TABLE_UUID)
+    texts = [store.store._io.new_input(file.location).open().read().decode() for file in found]
+    secret = store.store._properties.get("s3.secret-access-key", "test-secret-key")
     assert len(texts) == 6
     assert not any(secret in text for text in texts)
 

@@ -64,6 +64,20 @@ def test_a_drained_table_passes_every_check_and_is_audited_once_an_hour(
     assert read_note(lab.config.home, "orders", uuid) == note
 
 
+def test_a_table_is_judged_in_the_run_that_first_fills_it_and_not_before(
+    new_lab: NewLab, instance: DagsterInstance
+) -> None:
+    """Without a table nothing is evaluated, thus nothing passes; later drains leave it to the job."""
+    lab = new_lab(as_json({"id": 0}))
+    assert not evaluate(lab, instance)
+    drain = build_definitions(lab.config).resolve_job_def("drain")
+    first, second = (drain.execute_in_process(instance=instance) for _ in range(2))
+    assert {each.check_name: each.passed for each in first.get_asset_check_evaluations()} == dict.fromkeys(
+        BY_NAME, True
+    )
+    assert not second.get_asset_check_evaluations()
+
+
 def test_a_lost_row_fails_complete_until_it_is_back(new_lab: NewLab, instance: DagsterInstance) -> None:
     """The audit behind the check finds it, with the command that mends; once it is back the check passes."""
     lab = new_lab(as_json(*({"id": n} for n in range(10))))

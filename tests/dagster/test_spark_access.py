@@ -1,4 +1,4 @@
-"""The Spark session of a pipeline: its address, its isolation, and who may stop its work."""
+"""The Spark session of a kind of work: its address, its isolation, and who may stop its work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,15 @@ from pyspark.errors import PySparkException
 from assets.tables import table_asset
 from resources.connections import open_connections
 from resources.sluice import Sluice
-from resources.spark import PARALLELISM, PipelineSpark, SparkSessions, _attach, ship_code, spark_parallelism
+from resources.spark import (
+    PARALLELISM,
+    SparkSessions,
+    WorkSpark,
+    _attach,
+    _launch,
+    ship_code,
+    spark_parallelism,
+)
 from spark_jobs.config.secrets import scrub
 from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig, SparkSettings
 from spark_jobs.connections.spark_address import connect_url, refuse_clear
@@ -41,22 +49,21 @@ def config_of(folder: Path, spark: SparkSettings) -> SluiceConfig:
     )
 
 
-def test_session_ids_are_stable_per_pipeline_and_kind_of_work() -> None:
+def test_session_ids_are_stable_per_kind_of_work() -> None:
     """The same work attaches to the same session from any process; other work does not."""
     urls = [
-        connect_url(SERVER, "a", "drain", 0, secret=SECRET),
-        connect_url(SERVER, "b", "drain", 0, secret=SECRET),
-        connect_url(SERVER, "a", "preview", 0, secret=SECRET),
-        connect_url(SERVER, "a", "drain", 1, secret=SECRET),
+        connect_url(SERVER, "drain", 0, secret=SECRET),
+        connect_url(SERVER, "preview", 0, secret=SECRET),
+        connect_url(SERVER, "drain", 1, secret=SECRET),
     ]
-    assert len(set(urls)) == 4
-    assert connect_url(SERVER, "a", "drain", 0, secret=b"of another") not in urls
-    assert connect_url(SERVER, "a", "drain", 0, secret=SECRET) == urls[0]
+    assert len(set(urls)) == 3
+    assert connect_url(SERVER, "drain", 0, secret=b"of another") not in urls
+    assert connect_url(SERVER, "drain", 0, secret=SECRET) == urls[0]
 
 
 def test_parameters_of_the_configured_url_are_kept() -> None:
     """Token and TLS settings stay; a session or user of the user's own gives way to ours."""
-    url = connect_url(f"{SERVER}/;use_ssl=true;session_id=x;user_id=me", "a", "drain", 0, secret=SECRET)
+    url = connect_url(f"{SERVER}/;use_ssl=true;session_id=x;user_id=me", "drain", 0, secret=SECRET)
     assert url.startswith(f"{SERVER}/;use_ssl=true;session_id=")
     assert url.endswith(";user_id=sluice")
     assert url.count("session_id=") == url.count("user_id=") == 1
@@ -91,7 +98,7 @@ def test_a_token_may_be_given_by_the_environment(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("SPARK_TOKEN", "hunter2-of-spark")
     monkeypatch.setenv("SPARK_HOST", "spark.example.com")
     remote = "sc://${SPARK_HOST}:15002/;use_ssl=true;token=${SPARK_TOKEN}"
-    spark = PipelineSpark(config_of(tmp_path, SparkSettings(remote=remote)), "a", "drain")
+    spark = WorkSpark(config_of(tmp_path, SparkSettings(remote=remote)), "drain")
     assert spark.remote == "sc://spark.example.com:15002/;use_ssl=true;token=hunter2-of-spark"
     assert scrub(spark.remote) == "sc://spark.example.com:15002/;use_ssl=true;token=***"
 
@@ -99,12 +106,12 @@ def test_a_token_may_be_given_by_the_environment(tmp_path: Path, monkeypatch: py
 def test_a_remote_that_is_no_connect_url_is_refused() -> None:
     """A master put where the Connect URL belongs is named, with where it goes."""
     with pytest.raises(ConfigError, match=r"spark\.master"):
-        connect_url("spark://host:7077", "a", "drain", 0, secret=SECRET)
+        connect_url("spark://host:7077", "drain", 0, secret=SECRET)
 
 
 def test_a_server_that_is_away_is_one_clear_line_at_once(tmp_path: Path) -> None:
     """Nobody listens: a retryable error within seconds, where PySpark alone would try for minutes."""
-    spark = PipelineSpark(config_of(tmp_path, SparkSettings(remote="sc://127.0.0.1:1")), "a", "drain")
+    spark = WorkSpark(config_of(tmp_path, SparkSettings(remote="sc://127.0.0.1:1")), "drain")
     with pytest.raises(RetryableError, match="does not answer") as caught:
         spark.session()
     assert caught.value.code == "spark-away"
@@ -160,11 +167,11 @@ def test_code_that_another_process_ships_at_the_same_time_is_offered_again(
 
 def test_a_run_uses_the_sessions_that_dagster_injects(tmp_path: Path) -> None:
     """The resource `spark` decides where a run's sessions come from; nothing makes one past it."""
-    requested: list[tuple[str, str]] = []
+    requested: list[str] = []
 
     class Refusing(SparkSessions):
-        def of(self, pipeline: str, kind: str) -> PipelineSpark:
-            requested.append((pipeline, kind))
+        def of(self, kind: str) -> WorkSpark:
+            requested.append(kind)
             raise ConfigError("no session here", code="no-session", hint="None.")
 
     config = config_of(tmp_path, SparkSettings(remote=SERVER))
@@ -175,12 +182,12 @@ def test_a_run_uses_the_sessions_that_dagster_injects(tmp_path: Path) -> None:
         raise_on_error=False,
     )
     assert not run.success
-    assert requested == [("a", "drain")]
+    assert requested == ["drain"]
 
 
 @pytest.mark.spark
 def test_every_session_is_made_by_dagster_pyspark(
-    drains: tuple[PipelineSpark, PipelineSpark], monkeypatch: pytest.MonkeyPatch
+    drains: tuple[WorkSpark, WorkSpark], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first session of a process and each later one come out of its resource."""
     from dagster_pyspark import LazyPySparkResource
@@ -201,22 +208,26 @@ def test_every_session_is_made_by_dagster_pyspark(
 
 
 @pytest.fixture
-def drains(spark_remote: str, tmp_path: Path) -> tuple[PipelineSpark, PipelineSpark]:
-    """Two pipelines' sessions in this process, of a test's own."""
+def drains(spark_remote: str, tmp_path: Path) -> tuple[WorkSpark, WorkSpark]:
+    """The session of drains, and that of another kind of work, in this process, of a test's own."""
     config = config_of(tmp_path, SparkSettings(remote=spark_remote))
-    name = tmp_path.name
-    return PipelineSpark(config, f"{name}-1", "drain"), PipelineSpark(config, f"{name}-2", "drain")
+    return WorkSpark(config, "drain"), WorkSpark(config, "replay")
 
 
 @pytest.mark.spark
-def test_two_pipelines_in_one_process_have_their_own_sessions(
-    drains: tuple[PipelineSpark, PipelineSpark],
-) -> None:
-    """A run over several tables never shares a session, or one's interruption would stop the other."""
-    first, second = (spark.session() for spark in drains)
-    assert first.session_id != second.session_id
-    assert [first.range(3).count(), second.range(4).count()] == [3, 4]
-    assert drains[0].session() is first
+def test_pipelines_share_a_session_and_each_is_stopped_alone(drains: tuple[WorkSpark, WorkSpark]) -> None:
+    """Work of one attempt is stopped by its tag; another's in the same session goes on to its end."""
+    session = drains[0].session()
+    assert WorkSpark(drains[0].config, "drain").session() is session
+    assert drains[1].session().session_id != session.session_id
+    with ThreadPoolExecutor(2) as pool:
+        stopped = pool.submit(_sleep_on_spark, session, "attempt-1")
+        left = pool.submit(_sleep_on_spark, session, "attempt-2", 8.0)
+        while not stopped.done():
+            drains[0].interrupt("attempt-1")
+            time.sleep(0.5)
+        assert stopped.exception() is not None
+        assert left.exception(timeout=60) is None
 
 
 @pytest.mark.spark
@@ -236,12 +247,12 @@ def test_two_lakes_never_meet_in_one_session(
         config = config_of(tmp_path, SparkSettings(remote=spark_remote)).model_copy(
             update={"catalog": CatalogSettings(properties={"type": "sql", "uri": uri})}
         )
-        PipelineSpark(config, tmp_path.name, "upkeep").session()
+        WorkSpark(config, "upkeep").session()
     assert len(asked) == len(set(asked)) == 2
 
 
 @pytest.mark.spark
-def test_work_of_another_process_can_be_stopped(drains: tuple[PipelineSpark, PipelineSpark]) -> None:
+def test_work_of_another_process_can_be_stopped(drains: tuple[WorkSpark, WorkSpark]) -> None:
     """An operation tagged with its attempt ends within seconds of an interrupt through the stable session."""
     session = drains[0].session()
     with ThreadPoolExecutor(1) as pool:
@@ -267,20 +278,20 @@ def test_work_that_is_cut_short_is_stopped(spark_remote: str, tmp_path: Path) ->
 
 
 @pytest.mark.spark
-def test_a_session_the_server_forgot_is_replaced(drains: tuple[PipelineSpark, PipelineSpark]) -> None:
+def test_a_session_the_server_forgot_is_replaced(drains: tuple[WorkSpark, WorkSpark]) -> None:
     """A server refuses a closed session's id for ever: the next one is taken, and the process still ends."""
     first = drains[1].session()
     first._client.release_session()
-    again = PipelineSpark(drains[1].config, drains[1].pipeline, "drain")
+    again = WorkSpark(drains[1].config, drains[1].kind)
     code = (
         "import sys; from pathlib import Path; from spark_jobs.config.settings import *;"
-        "from resources.spark import PipelineSpark;"
+        "from resources.spark import WorkSpark;"
         "from tests.dagster.test_spark_access import config_of;"
         "config = config_of(Path(sys.argv[1]), SparkSettings(remote=sys.argv[2]));"
-        "print(PipelineSpark(config, sys.argv[3], 'drain').session().session_id)"
+        "print(WorkSpark(config, sys.argv[3]).session().session_id)"
     )
     shown = subprocess.run(
-        [sys.executable, "-c", code, again.config.home, str(again.remote), again.pipeline],
+        [sys.executable, "-c", code, again.config.home, str(again.remote), again.kind],
         env={**os.environ, "SPARK_REMOTE": "sc://nowhere:1", "SPARK_HOME": "/nowhere"},
         capture_output=True,
         text=True,
@@ -302,12 +313,25 @@ def _cut_short(
         raise KeyboardInterrupt
 
 
-def _sleep_on_spark(session: SparkSession, tag: str) -> None:
-    """Keep a task busy for a minute, tagged for this thread."""
+def _sleep_on_spark(session: SparkSession, tag: str, seconds: float = 60.0) -> None:
+    """Keep a task busy, tagged for this thread."""
+
+    def slow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        time.sleep(seconds)
+        yield from batches
+
     session.addTag(tag)
-    session.range(1).mapInArrow(_slow, "id long").collect()
+    session.range(1).mapInArrow(slow, "id long").collect()
 
 
-def _slow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    time.sleep(60)
-    yield from batches
+def test_a_jvm_that_ends_while_starting_is_told_with_its_last_words_and_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it printed went to that file alone."""
+    monkeypatch.setenv("JAVA_HOME", "/no/such/java")
+    log_path = tmp_path / "logs" / "spark-local.log"
+    with pytest.raises(RetryableError, match=r"ended while starting.*spark-class") as raised:
+        _launch({}, log_path)
+    assert raised.value.code == "server-start"
+    assert str(log_path) in raised.value.hint
+    assert "/no/such/java" in log_path.read_text()

@@ -12,7 +12,6 @@ import pytest
 from bench import catch_up, cold_start, kafka_connect, memory, partitions, splits
 from bench.catch_up import measure_catch_up
 from bench.cold_start import STARTS, measure_cold_start
-from bench.footprint import Watch, measure_up
 from bench.kafka_connect import measure_kafka_connect
 from bench.lab import Lab, open_lab
 from bench.many_commits import measure_many_commits
@@ -91,15 +90,6 @@ def test_bench_splits_cut_one_partition(lab: Lab) -> None:
     }
     assert result.gain(2) > 0
     assert splits_rows(result)
-
-
-def test_bench_footprint_tells_processes_apart(lab: Lab) -> None:
-    """`up` is watched at rest and while it drains: each of its processes is known by what it is."""
-    footprint = measure_up(lab, Watch(records=4_000, settle_seconds=1.0, idle_seconds=2.0), 1)
-    known = {"up itself", "Dagster's daemon", "Dagster's webserver", "Dagster's code server", "metrics"}
-    assert known | {"Spark's server"} <= set(footprint.idle.bytes_by_kind)
-    assert "runs" in footprint.draining.bytes_by_kind
-    assert footprint.draining.cores > 0
 
 
 def test_bench_partitions_drain_a_narrow_and_a_wide_topic(lab: Lab) -> None:

@@ -81,3 +81,17 @@ def test_who_only_looks_fails_nothing(lab: Lab, receiver: Receiver) -> None:
     """An audit that cannot be made is on the screen of the person who asked."""
     work(lab, AWAY, kind="audit")
     assert (receiver.taken, read_failures(str(lab.config.home), "orders").counts) == ([], {})
+
+
+def test_the_last_failure_that_needs_a_person_is_kept_until_the_work_goes_well(lab: Lab) -> None:
+    """An outage after it does not hide it, and a later run of other work does not end it."""
+
+    def last() -> list[str]:
+        return [failure.message for failure in read_failures(str(lab.config.home), "orders").last.values()]
+
+    for error in (GONE, AWAY, SECOND):
+        work(lab, error)
+    work(lab, None, kind="upkeep")
+    assert last() == ["no such topic"]
+    work(lab, None)
+    assert last() == []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from prove.lab.kafka_server import Record
-from prove.lab.pipeline_lab import TABLE, by_offset
+from prove.lab.pipeline_lab import TABLE, by_offset, configure
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.preview.preview import preview
 from spark_jobs.protocol.errors import BadRecord
@@ -47,3 +47,26 @@ def test_a_first_batch_cut_short_by_its_bytes_is_read_further(new_lab: NewLab) -
     assert sum(batch.counts.balance.dead_letters for batch in batches) == 300
     assert [row["id"] for row in by_offset(lab).values()] == [1]
     assert len(batches) > 1
+
+
+@pytest.mark.parametrize(
+    ("total", "declared", "told", "fitting"),
+    [
+        ("9.50 EUR", {"total": "long"}, "total is declared long, and of 5 values 5 strings", "string"),
+        (1 << 64, {}, "total has no type for 5 integers past 64 bits .*decimal", "decimal(38,0)"),
+    ],
+)
+def test_a_first_batch_that_fits_no_column_makes_no_table(
+    new_lab: NewLab, total: object, declared: dict[str, str], told: str, fitting: str
+) -> None:
+    """It names the column; once that is declared as it is, the same records are rows."""
+    lab = new_lab(as_json(*({"id": n, "total": total} for n in range(5))), columns=declared)
+    with pytest.raises(BadRecord, match=told) as refused:
+        lab.drain()
+    assert refused.value.code == "first-batch-unreadable"
+    with lab.connections() as connections:
+        assert preview(lab.pipeline, connections, max_records=100).is_unreadable
+        assert load_fresh(connections, TABLE) is None
+    configure(lab, "pipelines/orders", {"columns": {"total": fitting}})
+    (batch,) = lab.drain().batches
+    assert (batch.counts.balance.rows, batch.counts.balance.dead_letters) == (5, 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -278,14 +277,51 @@ def test_wrong_properties_are_refused_before_anything_is_read(kafka: KafkaBroker
         )
 
 
-def test_many_short_ranges_are_quick(kafka: KafkaBroker) -> None:
-    """A topic of 50 partitions with a few records each is read in well under the time of a poll each."""
-    topic = kafka.new_topic(partitions=50)
-    kafka.produce(topic, [Record(b"x", partition=p) for p in range(50) for _ in range(5)])
+def test_short_ranges_are_read_at_one_go(kafka: KafkaBroker) -> None:
+    """In the ranges' order and nothing else, over gaps and past ends, again and again by one reader."""
+    topic = kafka.new_topic(partitions=20)
+    kafka.produce(topic, [Record(b"%d/%d" % (p, i), partition=p) for i in range(40) for p in range(19)])
+    with _transactions(kafka) as producer:
+        for is_committed in (False, True):
+            producer.begin_transaction()
+            producer.produce(topic, b"19/%d" % is_committed, partition=19)
+            producer.flush(10)
+            (producer.commit_transaction if is_committed else producer.abort_transaction)(10)
+    dice = random.Random(7)
+    with _reader(kafka, topic, max_chunk_records=70) as reader:
+        for _ in range(20):
+            ranges = [OffsetRange(p, s := dice.randrange(40), dice.randint(s + 1, 40)) for p in range(19)]
+            dice.shuffle(ranges)
+            chunks = list(reader.read_together([*ranges, OffsetRange(19, 0, 4)]))
+            assert _values(chunks) == [
+                b"%d/%d" % (each.partition, i) for each in ranges for i in range(each.start, each.end)
+            ] + [b"19/1"]
+            assert all(len(chunk.offsets) <= 70 for chunk in chunks)
+            assert len(chunks) < len(ranges)
+
+
+def test_short_ranges_too_large_to_be_held_are_read_one_by_one(kafka: KafkaBroker) -> None:
+    """Records of megabytes: no chunk holds more than its bound or one of them."""
+    topic = kafka.new_topic(partitions=4)
+    values = [bytes([p, i]) * 200_000 for p in range(4) for i in range(3)]
+    kafka.produce(topic, [Record(value, partition=value[0]) for value in values])
+    with _reader(kafka, topic, max_chunk_bytes=MIB, read_timeout_seconds=20) as reader:
+        chunks = list(reader.read_together([OffsetRange(p, 0, 3) for p in range(4)]))
+    assert _values(chunks) == values
+    assert all(chunk.record_bytes <= MIB for chunk in chunks)
+
+
+def test_what_is_lost_of_one_of_many_ranges_is_an_error(kafka: KafkaBroker) -> None:
+    """Removed by retention, or beyond the log's end: named with the partition, however the others are."""
+    topic = kafka.new_topic(partitions=5)
+    kafka.produce(topic, [Record(b"x", partition=p) for p in range(5) for _ in range(10)])
+    ranges = [OffsetRange(p, 0, 10) for p in range(5)]
     with _reader(kafka, topic) as reader:
-        list(reader.read(OffsetRange(0, 0, 5)))
-        started = time.monotonic()
-        read = [len(_values(list(reader.read(OffsetRange(p, 0, 5))))) for p in range(50)]
-        seconds = time.monotonic() - started
-    assert read == [5] * 50
-    assert seconds < 2.5
+        with pytest.raises(OffsetsUnavailable, match="3:0-40") as beyond:
+            list(reader.read_together([*ranges[:3], OffsetRange(3, 0, 40), ranges[4]]))
+        assert beyond.value.code == "log-truncated"
+        assert len(_values(list(reader.read_together(ranges)))) == 50
+        kafka.delete_records(topic, {2: 6})
+        with pytest.raises(OffsetsUnavailable, match="2:0-10") as gone:
+            list(reader.read_together(ranges))
+    assert gone.value.code == "retention-passed"

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog import load_catalog
 
 from prove.lab.kafka_server import KafkaBroker, Record, kafka_settings
-from resources.spark import PipelineSpark
+from resources.spark import WorkSpark
 from servers.kafka import start_kafka
 from servers.process import ServerFolder, free_ports
 from servers.spark_connect import SparkConnectSettings, start_spark_connect
@@ -142,7 +142,7 @@ def test_no_setting_is_on_a_command_line_and_secrets_are_hidden_where_spark_show
             spark=SparkSettings(remote=f"sc://127.0.0.1:{settings.port}"),
         )
         with pytest.raises(RetryableError, match="No authentication token provided"):
-            PipelineSpark(stranger, "orders", "drain").session()
+            WorkSpark(stranger, "drain").session()
         session = SparkSession.builder.remote(server.remote).create()
         spelled = session.conf.get("spark.test.spelled")
         shown = {row.key: row.value for row in session.sql("SET").collect()}
@@ -162,7 +162,7 @@ def test_no_setting_is_on_a_command_line_and_secrets_are_hidden_where_spark_show
 
 LOCAL_SESSION = """
 import sys
-from resources.spark import PipelineSpark
+from resources.spark import WorkSpark
 from spark_jobs.config.settings import CatalogSettings, SluiceConfig, SparkSettings
 from tests.integration.test_servers import PLANTED, WITH_SECRETS, _command_lines
 
@@ -170,18 +170,22 @@ home = sys.argv[1]
 catalog = CatalogSettings(properties={"type": "rest", "uri": "http://127.0.0.1:1", "credential": PLANTED})
 spark = SparkSettings(master="local[1]", conf=WITH_SECRETS)
 config = SluiceConfig(home=home, state=home, catalog=catalog, spark=spark)
-session = PipelineSpark(config, "orders", "drain").session()
+session = WorkSpark(config, "drain").session()
 java = session.sparkContext._jvm.java.lang.System
 assert java.getProperty("store.pass") == PLANTED
 assert session.conf.get("spark.test.spelled") == WITH_SECRETS["spark.test.spelled"]
 assert session.range(3).count() == 3
 print(_command_lines(home))
+session.sparkContext._jvm.java.lang.System.err.println("a word of Spark's")
 """
 
 
 @pytest.mark.spark
 def test_a_session_in_this_process_puts_no_setting_on_a_command_line(tmp_path: Path) -> None:
-    """PySpark by itself would give all of them, the catalog's credential among them, to spark-submit."""
+    """PySpark by itself would give all of them, the catalog's credential among them, to spark-submit.
+
+    What its JVM prints is in a file, not on the terminal.
+    """
     shown = subprocess.run(
         [sys.executable, "-c", LOCAL_SESSION, str(tmp_path)],
         env={**os.environ, "STARTED_BY": str(tmp_path)},
@@ -194,6 +198,8 @@ def test_a_session_in_this_process_puts_no_setting_on_a_command_line(tmp_path: P
     assert shown.returncode == 0, shown.stderr
     assert "java" in shown.stdout
     assert PLANTED not in shown.stdout
+    assert not shown.stderr
+    assert "a word of Spark's" in (tmp_path / "logs" / "spark-local.log").read_text()
 
 
 @pytest.mark.spark

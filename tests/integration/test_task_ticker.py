@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 IN_THIS_PROCESS = """
 import logging, sys
+from spark_jobs.spark.environment import isolate_from_user_spark
+isolate_from_user_spark()
 from pyspark.sql import SparkSession
 from tests.integration.test_task_ticker import run_two_tasks
 logging.basicConfig(level="INFO", stream=sys.stdout, format="%(message)s")

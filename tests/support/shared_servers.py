@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 ADDRESS = "sluice_servers"
 KEY = "sluice_servers_key"
+EXPOSED = ("folder", "kafka", "spark", "s3", "catalog", "registry")
 
 
 class _Desk(BaseManager):
@@ -33,7 +34,7 @@ _Counter.register("servers")
 
 def lend(servers: Servers) -> dict[str, object]:
     """Let other processes use the servers for as long as this one lives; return what they need to know."""
-    _Desk.register("servers", callable=lambda: servers, exposed=("folder", "kafka", "spark", "s3", "catalog"))
+    _Desk.register("servers", callable=lambda: servers, exposed=EXPOSED)
     key = secrets.token_bytes(16)
     desk = _Desk(("127.0.0.1", 0), authkey=key).get_server()
     threading.Thread(target=desk.serve_forever, daemon=True).start()

@@ -116,6 +116,7 @@ def pipeline(lines):
         ),
         (pipeline(["table: l.a", "owners: [me]"]), 6, "pipelines.a.owners.0", "team:name"),
         (pipeline(["table: l.a", "key_format: json"]), 6, "pipelines.a.key_format", "'string' or 'binary'"),
+        (pipeline(["table: l.a", "encoding: small"]), 6, "pipelines.a.encoding", "'compatible' or 'compact'"),
         (
             pipeline(["table: l.a", "table_properties:", "  sluice.offsets: 0"]),
             7,

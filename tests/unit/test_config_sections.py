@@ -75,6 +75,7 @@ EVERY_SECTION = {
     "catalog": {"name": "lake", "uri": "http://catalog:8181"},
     "spark": {"task_memory": "1GiB", "master": "local[2]"},
     "metrics": {"port": "0"},
+    "registries": {"main": {"url": "http://registry:8081"}},
     "pipelines": {
         "orders": {
             "topic": "orders",
@@ -91,7 +92,9 @@ EVERY_SECTION = {
 
 def _keys_that_may_be_left_out(model: type[BaseModel], *place: str | int) -> Iterator[tuple[str | int, ...]]:
     for name, field in model.model_fields.items():
-        inner = {"pipelines": ("orders",), "quality": (0,), "include": (0,)}.get(name, ())
+        inner = {"pipelines": ("orders",), "registries": ("main",), "quality": (0,), "include": (0,)}.get(
+            name, ()
+        )
         section = _model_in(field.annotation)
         if section and name != "defaults":
             yield from _keys_that_may_be_left_out(section, *place, field.alias or name, *inner)

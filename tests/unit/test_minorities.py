@@ -6,8 +6,9 @@ import pytest
 
 from spark_jobs.config.new_fields import GROWTH, Growth, NewFields
 from spark_jobs.records.infer import observe
+from spark_jobs.schema.iceberg_types import declared_fields
 from spark_jobs.schema.inference import choose_types
-from spark_jobs.schema.minorities import told_of_columns
+from spark_jobs.schema.minorities import impossible, told_of_columns
 
 BIG = "integer past 64 bits (1.8446744073709552e+19 at 2:0)"
 
@@ -111,3 +112,46 @@ def test_where_new_fields_are_ignored_large_integers_are_left_out() -> None:
     """Their records are rows: no dead letter is announced that there will not be."""
     (sentence,) = told("18446744073709551616", "null", growth=Growth(NewFields.IGNORE))
     assert sentence.startswith(f"f: no column; 1 {BIG}, left out: up to 38 digits, declare columns: {{f: ")
+
+
+@pytest.mark.parametrize(
+    ("type_name", "literals", "is_impossible"),
+    [
+        ("long", ['"1"', '"2"'], True),
+        ("long", ['"1"', "2"], False),
+        ("long", ['"1"', "null"], False),
+        ("int", ["18446744073709551616"], False),
+        ("double", ["18446744073709551616"], False),
+        ("decimal(9, 2)", ['"1.5"'], False),
+        ("decimal(9, 2)", ["true"], True),
+        ("date", ['"no date"'], False),
+        ("date", ["1"], True),
+        ("timestamptz", ['"2026-01-01"'], True),
+        ("list<string>", ['"a"'], True),
+        ("struct<a: long>", ["[]"], True),
+        ("map<string, long>", ["{}"], False),
+    ],
+)
+def test_only_what_surely_fits_no_record_is_impossible(type_name, literals, is_impossible):
+    """By kind alone: whether a text is a date, or a number is small enough, the records decide."""
+    evidence = observe([f'{{"f":{literal}}}'.encode() for literal in literals])
+    assert any(impossible(declared_fields({"f": type_name}), evidence, GROWTH)) is is_impossible
+
+
+def test_a_record_without_the_declared_column_fits_it():
+    """Nothing is impossible while a record may leave the column out."""
+    evidence = observe([b'{"f": "a"}', b'{"g": 1}'])
+    assert not list(impossible(declared_fields({"f": "long"}), evidence, GROWTH))
+
+
+def test_integers_past_64_bits_in_every_record_leave_no_row_until_their_column_is_declared():
+    """Unless fields without a column are ignored, or a record leaves it out, or has null."""
+    past = b'{"f": 18446744073709551616, "g": 1}'
+    evidence = observe([past] * 2)
+    (sentence,) = impossible((), evidence, GROWTH)
+    assert sentence.startswith("f has no type for 2 integers past 64 bits (")
+    assert sentence.endswith('): up to 38 digits, declare columns: {f: "decimal(38,0)"}')
+    assert not list(impossible((), evidence, Growth(NewFields.IGNORE)))
+    assert not list(impossible(declared_fields({"f": "decimal(38,0)"}), evidence, GROWTH))
+    for other in (b'{"g": 1}', b'{"f": null}'):
+        assert not list(impossible((), observe([past, other]), GROWTH))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+from threading import Thread
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -110,5 +113,16 @@ def test_processor_time_is_charged_by_step_also_when_the_step_fails() -> None:
     with pytest.raises(OSError, match="disk"), tally.step("write"):
         raise OSError("disk full")
     cpu_us = tally.written([], []).cpu_us
-    assert set(cpu_us) == {"decode", "write"}
+    assert set(cpu_us) == {"decode", "write", "threads"}
     assert cpu_us["decode"] > 0
+
+
+def test_what_other_threads_do_during_a_step_is_not_charged_to_it() -> None:
+    """The client reads ahead while a chunk is decoded."""
+    burn = Thread(target=hashlib.pbkdf2_hmac, args=("sha256", b"", b"", 200_000))
+    tally = Tally()
+    with tally.step("decode"):
+        burn.start()
+        burn.join()
+    cpu_us = tally.written([], []).cpu_us
+    assert cpu_us["threads"] > 10_000 > 2 * cpu_us["decode"]

@@ -86,7 +86,7 @@ def compact(work: TableWork) -> Done:
         raise RetryableError(
             f"{failed_files:,} files could not be merged, {counts['rewritten_files']:,} could",
             code="upkeep-failed",
-            hint="What was merged stays. The Spark server's log has each group's error; ./sluice audit finds"
+            hint="What was merged stays. Spark's log has each group's error; ./sluice audit finds"
             " files that cannot be read.",
             table=work.identifier,
         )
