@@ -202,8 +202,9 @@ def make_lab(folder: Path, *, bootstrap: str, topic: str, spark_remote: str | No
     """
     home = folder / "home"
     (home / "lake").mkdir(parents=True)
-    # Labs of one server share its sessions, whose Python workers take a second to begin.
-    write_whole(home / "spark" / "session.secret", _SECRET)
+    # Labs of one server share its sessions: each has Python processes of 110 MB, which take a second to begin.
+    for state in (home, folder / ".sluice"):
+        write_whole(state / "spark" / "session.secret", _SECRET)
     document = {
         "version": 1,
         "kafka": {"bootstrap.servers": f"{bootstrap}"},
