@@ -1,4 +1,4 @@
-"""The processes that fork Spark's Python workers end when nobody needs them, and come back when somebody does."""
+"""The processes that fork Spark's Python workers end when nobody needs them, and come back when they are."""
 
 from __future__ import annotations
 
