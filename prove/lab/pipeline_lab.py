@@ -202,7 +202,7 @@ def make_lab(folder: Path, *, bootstrap: str, topic: str, spark_remote: str | No
     """
     home = folder / "home"
     (home / "lake").mkdir(parents=True)
-    # Labs of one server share its sessions: each has a Python process of 110 MB, which takes a second to begin.
+    # Labs of one server share its sessions: each has Python processes, which take 110 MB and a second.
     for state in (home, folder / ".sluice"):
         write_whole(state / "spark" / "session.secret", _SECRET)
     document = {
