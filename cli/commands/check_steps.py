@@ -16,10 +16,12 @@ from spark_jobs.config.redaction import redact_urls
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.config.start import StartKind
+from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.connections.endpoints import resolve_kafka_properties
 from spark_jobs.connections.lake import open_catalog, open_log
 from spark_jobs.connections.registry import open_registry
-from spark_jobs.drain.first_batch import first_values
+from spark_jobs.connections.writer_schemas import schema_sources
+from spark_jobs.drain.first_batch import is_unreadable
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.lake.catalog import close_catalog
@@ -27,12 +29,11 @@ from spark_jobs.lake.catalog_names import spark_catalog_conf
 from spark_jobs.lake.tables import load_table, progress_of
 from spark_jobs.preview.preview import new_table_schema
 from spark_jobs.preview.reachability import Target, try_from_task, try_storage
-from spark_jobs.preview.sample import observe_sample, read_sample
+from spark_jobs.preview.sample import look_at, read_sample, values_of
 from spark_jobs.protocol.errors import ConfigError, SluiceError
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.source import SourceState
-from spark_jobs.records.appearance import appearance, are_unreadable, first_batch_unreadable
-from spark_jobs.records.formats import format_of
+from spark_jobs.records.appearance import appearance, first_batch_unreadable
 from spark_jobs.schema.additions import check_declared, table_notes
 from spark_jobs.schema.partitioning import partition_spec, partition_terms
 
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
+
+    from spark_jobs.records.formats import Format
+    from spark_jobs.schema.evidence import Evidence
 
 Found = TypeVar("Found")
 QUEUE_BYTES = 1 << 20
@@ -124,7 +128,7 @@ def check_pipeline(
         table = found[0] if found else None
         location = _storage_location(config, catalog, table)
         if found is not None and table is None and source is not None and kafka is not None:
-            _check_first_values(checklist, kafka, pipeline, source)
+            _check_first_values(checklist, config, kafka, pipeline, source)
     properties = {**(storage or {}), **(table.io.properties if table else {})}
     checklist.run(f"{name}: storage", lambda: _storage(location, properties))
     session = None
@@ -142,14 +146,17 @@ def check_pipeline(
 
 
 def _check_first_values(
-    checklist: Checklist, kafka: dict[str, str], pipeline: PipelineConfig, source: SourceState
+    checklist: Checklist,
+    config: SluiceConfig,
+    kafka: dict[str, str],
+    pipeline: PipelineConfig,
+    source: SourceState,
 ) -> None:
     """Look at what a table would be made from; what is there before another start decides nothing."""
-    ranges = OffsetRanges.between(source.low, source.end)
-    if ranges and pipeline.start.kind is StartKind.EARLIEST:
-        are_objects = checklist.run(f"{pipeline.name}: values", lambda: _values(kafka, pipeline, ranges))
-        if are_objects and pipeline.partition_by:
-            checklist.run(f"{pipeline.name}: partitions", lambda: _partitions(kafka, pipeline, source))
+    if OffsetRanges.between(source.low, source.end) and pipeline.start.kind is StartKind.EARLIEST:
+        seen = checklist.run(f"{pipeline.name}: values", lambda: _values(config, kafka, pipeline, source))
+        if seen and pipeline.partition_by:
+            checklist.run(f"{pipeline.name}: partitions", lambda: _partitions(pipeline, *seen))
 
 
 def _line(word: str, name: str, began: float, detail: str) -> None:
@@ -221,21 +228,30 @@ def _read_one(kafka: dict[str, str], source: SourceState) -> tuple[bool, str]:
     return True, f"{output.count(read, 'record')} of partition {filled[0]} at offset {start}"
 
 
-def _values(kafka: dict[str, str], pipeline: PipelineConfig, ranges: OffsetRanges) -> tuple[bool, str]:
-    values = first_values(kafka, pipeline.topic, ranges)
-    if are_unreadable(values):
-        raise first_batch_unreadable(pipeline.name, pipeline.topic, len(values), values)
-    return True, appearance(values) or "tombstones only"
-
-
-def _partitions(kafka: dict[str, str], pipeline: PipelineConfig, source: SourceState) -> tuple[bool, str]:
+def _values(
+    config: SluiceConfig, kafka: dict[str, str], pipeline: PipelineConfig, source: SourceState
+) -> tuple[tuple[Format, Evidence], str]:
     chunks = read_sample(kafka, source, source.low, max_records=RECORDS_OBSERVED)
-    evidence = observe_sample(format_of(pipeline).decoder, chunks)
+    schemas = schema_sources(config, partial(open_registry, config.registries, open_log(config).store))(
+        pipeline.value
+    )
+    found, evidence = look_at(pipeline, schemas, chunks, {})
+    values = values_of(chunks)
+    if is_unreadable(evidence):
+        raise first_batch_unreadable(pipeline, len(values), values)
+    if pipeline.value.format is ValueFormat.JSON:
+        return (found, evidence), appearance(values) or "tombstones only"
+    read = f"{evidence.records:,} of {output.count(len(values), 'value')} read as {pipeline.value.format}"
+    named = ", ".join(map(str, evidence.schemas))
+    return (found, evidence), f"{read}, schema {named}" if named else read
+
+
+def _partitions(pipeline: PipelineConfig, found: Format, evidence: Evidence) -> tuple[bool, str]:
     if not evidence.records:
         return True, "no record tells of columns yet"
-    schema, _ = new_table_schema(pipeline, evidence)
+    schema, _ = new_table_schema(pipeline, found.columns, evidence)
     terms = partition_terms(schema, partition_spec(schema, pipeline.partition_by))
-    return True, f"{', '.join(terms)}, by {output.count(sum(len(each.offsets) for each in chunks), 'record')}"
+    return True, f"{', '.join(terms)}, by {output.count(evidence.records, 'record')}"
 
 
 def _table(catalog: Catalog, pipeline: PipelineConfig) -> tuple[tuple[Table | None], str]:

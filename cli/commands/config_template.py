@@ -81,7 +81,7 @@ def _pipelines(names: Mapping[str, str], namespace: str, seen: Mapping[str, Pros
     for topic, name in names.items():
         prospect = seen.get(topic)
         if prospect is not None and prospect.unreadable:
-            yield [f"  # Topic {topic} is left out: {prospect.unreadable}. Sluice reads JSON objects."]
+            yield [f"  # Topic {topic} is left out: {prospect.unreadable}. Other formats: docs/FORMATS.md."]
             continue
         yield [f"  {name}:", f"    topic: {_scalar(topic)}", f"    table: {namespace}.{name}"]
         if prospect is not None and prospect.proposals:

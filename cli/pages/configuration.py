@@ -25,6 +25,7 @@ from spark_jobs.config.settings import (
     UpkeepSettings,
 )
 from spark_jobs.config.suites import Suite
+from spark_jobs.config.value_format import ValueSettings
 from spark_jobs.config.written import WrittenCatalog, WrittenFile, WrittenPipeline, WrittenTeamFile
 from spark_jobs.config.written_checks import WrittenChecks
 
@@ -36,7 +37,7 @@ _KINDS_BY_UNIT = {
     "%": "share: `5%`",
 }
 _SECTION_KEYS = ("kafka", "catalog", "spark", "registries", "metrics", "defaults", "pipelines")
-_PIPELINE_SECTION_KEYS = ("schema", "upkeep", "dead_letters", "quality", "checks", "notify")
+_PIPELINE_SECTION_KEYS = ("value", "schema", "upkeep", "dead_letters", "quality", "checks", "notify")
 _SECTIONS_OF: dict[type[BaseModel], tuple[str, ...]] = {
     WrittenFile: _SECTION_KEYS,
     PipelineSettings: _PIPELINE_SECTION_KEYS,
@@ -79,6 +80,7 @@ def render_config_md() -> str:
         _section("spark", SparkSettings.__doc__ or "", SparkSettings),
         _section("registries", _REGISTRIES, RegistrySettings),
         _section("defaults", _DEFAULTS, PipelineSettings),
+        _section("value", _VALUE, ValueSettings),
         _section("schema", SchemaSettings.__doc__ or "", SchemaSettings),
         _section("upkeep", UpkeepSettings.__doc__ or "", UpkeepSettings),
         _section("dead_letters", DeadLetterSettings.__doc__ or "", DeadLetterSettings),
@@ -168,6 +170,16 @@ translated to Iceberg-Java's names, so that both see the same tables; what only 
 `spark.conf` as `spark.sql.catalog.<name>.…`. Left out as a whole, or with nothing but a name, the catalog is
 SQLite at `catalog.db` and the warehouse the folder `lake`, both in the state folder."""
 
+_VALUE = """What the records' values are written in, and where their schemas are; without it, JSON objects.
+
+```yaml
+registries:
+  main: {url: "http://registry.internal:8081"}
+pipelines:
+  orders: {topic: shop.orders, table: shop.orders, value: {format: avro, registry: main}}
+  returns: {topic: shop.returns, table: shop.returns, value: {format: avro, file: schemas/return.avsc}}
+  access_log: {topic: edge.log, table: edge.log, value: {format: string}}
+```"""
 _REGISTRIES = """Schema registries that speak Confluent's API, each under a name of its own:
 `main: {url: https://registry:8081, auth: {basic: "${USER}:${PASSWORD}"}}`. A schema is asked for once and
 kept under `state:` for ever, by name, id and hash: with schemas that are known, drains, replays and audits

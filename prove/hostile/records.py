@@ -22,6 +22,7 @@ from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.records.formats import format_of
 from spark_jobs.schema.arrow_schema import arrow_schema, json_columns
+from spark_jobs.schema.known_schemas import KnownSchemas
 from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS
 
 LARGEST_BYTES = 8 * MIB
@@ -100,7 +101,7 @@ def _read_again(workload: Workload, produced: Mapping[Place, bytes]) -> dict[Pla
     places = list(produced)
     nothing: list[Any] = [None] * len(places)
     records = Chunk(0, [*range(len(places))], [-1] * len(places), nothing, [*produced.values()], nothing)
-    plain = format_of(workload.lab.pipeline).plain.decode(records, pa.schema(columns))
+    plain = format_of(workload.lab.pipeline, KnownSchemas()).plain.decode(records, pa.schema(columns))
     rows = dict(zip(plain.rows, plain.table.to_pylist(), strict=True))
     # A row would hold less than these say, or another number.
     bad = {*plain.has_more, *(index for rounded in plain.rounded.values() for index in rounded)}

@@ -29,10 +29,12 @@ class RegistryServer:
 
 def start_registry(folder: ServerFolder) -> RegistryServer:
     """Start it, which takes some eight seconds."""
-    (port,) = free_ports(1)
+    port, management_port = free_ports(2)
     options = {
         "quarkus.http.host": "127.0.0.1",
         "quarkus.http.port": str(port),
+        "quarkus.management.host": "127.0.0.1",
+        "quarkus.management.port": str(management_port),
         "quarkus.log.level": "WARN",
         "quarkus.otel.sdk.disabled": "true",
     }

@@ -16,7 +16,7 @@ import numpy as np
 
 from spark_jobs.acts.act import batch_of_act, land_act, summary_of_act
 from spark_jobs.acts.changes import follow_source
-from spark_jobs.audit.row_check import row_check
+from spark_jobs.audit.row_check import RowCheck, row_check
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.batch_commit import BatchIntent
 from spark_jobs.commit.dead_letter_commit import commit_dead_letters
@@ -85,6 +85,7 @@ def compare_source(pipeline: PipelineConfig, connections: Connections) -> Source
     progress = progress_of(table)
     source = connections.admin.source_state(pipeline.topic)
     check_name(progress, source, table=pipeline.table)
+    check = row_check(pipeline, connections, table)
     compared, same, objections = 0, 0, []
     with open_reader(connections.kafka, pipeline.topic) as reader:
         for partition, end in sorted(progress.next_offsets.items()):
@@ -92,7 +93,7 @@ def compare_source(pipeline: PipelineConfig, connections: Connections) -> Source
                 objections.append(objection)
                 continue
             for window in _last_drained(progress, source, partition, end):
-                rows, equal = _compare(pipeline, table, reader, window)
+                rows, equal = _compare(check, table, reader, window)
                 compared, same = compared + rows, same + equal
                 if equal < rows:
                     objections.append(f"{rows - equal} of {rows} rows of {window} are not in the topic so")
@@ -184,15 +185,13 @@ def _last_drained(progress: Progress, source: SourceState, partition: int, end: 
         yield from (piece for piece, is_skipped in pieces if not is_skipped)
 
 
-def _compare(
-    pipeline: PipelineConfig, table: Table, reader: RangeReader, window: OffsetRange
-) -> tuple[int, int]:
+def _compare(check: RowCheck, table: Table, reader: RangeReader, window: OffsetRange) -> tuple[int, int]:
     """Return how many rows the table has of the window, and how many of them the topic has so."""
     rows = rows_in(table, window, progress_of(table).generation)
     offsets = rows.column(OFFSET).to_numpy()
     same = 0
     for chunk in reader.read(window):
         found = np.intersect1d(offsets, np.asarray(chunk.offsets))
-        differing = np.intersect1d(found, row_check(pipeline, table).compare(chunk, rows).differing)
+        differing = np.intersect1d(found, check.compare(chunk, rows).differing)
         same += len(found) - len(differing)
     return len(offsets), same

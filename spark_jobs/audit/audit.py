@@ -152,7 +152,7 @@ def audit(
     windows = list(_windows(table, source, newest_offsets))
     total = sum(len(window) for window, _ in windows)
     done, counts = 0, AuditCounts()
-    check = row_check(pipeline, table)
+    check = row_check(pipeline, connections, table)
     with open_reader(connections.kafka, pipeline.topic) as reader:
         for window, is_skipped in windows:
             held = _held(pipeline, table, dead_letters, window)

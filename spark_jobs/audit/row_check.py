@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyiceberg.table import Table
 
+    from spark_jobs.connections.connect import Connections
     from spark_jobs.kafka.reader import Chunk
 
 # Not Kafka's: they differ between a record and the row that was made of it at another time.
@@ -95,12 +96,15 @@ class RowCheck:
         return np.concatenate([np.empty(0, np.int64), *kept])
 
 
-def row_check(pipeline: PipelineConfig, table: Table) -> RowCheck:
+def row_check(pipeline: PipelineConfig, connections: Connections, table: Table) -> RowCheck:
     """Return the check of a table's rows against records of its current generation."""
     progress = progress_of(table)
+    schemas = connections.schemas(pipeline.value).known(progress.schemas)
     origin = Origin(progress.topic, progress.generation, 0)
     # A column that is not done yet is null where its record says something.
     undone = {each.column for each in progress.kept_columns if not each.is_done}
     ignores_more = pipeline.table_schema.growth.ignores
     kept = kept_names(progress.kept_columns) | undone
-    return RowCheck(format_of(pipeline).plain, origin, arrow_schema(table.schema()), ignores_more, kept)
+    return RowCheck(
+        format_of(pipeline, schemas).plain, origin, arrow_schema(table.schema()), ignores_more, kept
+    )

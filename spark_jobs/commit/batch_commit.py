@@ -18,6 +18,7 @@ from spark_jobs.protocol.errors import CommitConflict, SourceChanged
 from spark_jobs.protocol.fences import may_replay, stands_at_starts
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
 from spark_jobs.protocol.progress import LastDrain, PendingDeadLetters, Progress
+from spark_jobs.protocol.schema_id import SchemaKey
 from spark_jobs.txlog.entries import ParquetWritten
 
 if TYPE_CHECKING:
@@ -83,6 +84,11 @@ class FilesCommit(BatchIntent):
         """Return all that the snapshot says of the batch."""
         return {**self.written.summary, **batch_summary(self.batch)}
 
+    @property
+    def schemas(self) -> Mapping[SchemaKey, str]:
+        """Return the schemas that its values were read by and that the table may not know."""
+        return CommitSummary(self.written.summary).schemas
+
     def files(self, table: Table) -> list[DataFile]:
         """Return the files as this table names them."""
         return [to_data_file(file, table.metadata) for file in self.written.data_files]
@@ -125,7 +131,7 @@ class DrainCommit(FilesCommit):
             CommitSummary(self.written.summary).valid_through_ms,
         )
         owed = _owed(self.batch, self.written) if self.written.dead_letter_files else None
-        advanced = progress.advanced(self.batch, owed, last_drain)
+        advanced = progress.advanced(self.batch, owed, last_drain).read_by(self.schemas)
         return stage_append(table, self.files(table), advanced, self.summary)
 
 
@@ -153,7 +159,9 @@ class ReplayCommit(FilesCommit):
             ReplacedOffsets.of(self.batch.generation, self.batch.ranges),
             self.files(table),
             # The dead letters of the range go with its rows: a replay always owes a commit there.
-            progress=progress.replayed(self.batch, _owed(self.batch, self.written, replaces=True)),
+            progress=progress.replayed(self.batch, _owed(self.batch, self.written, replaces=True)).read_by(
+                self.schemas
+            ),
             summary=self.summary,
             rewriter=self.rewriter,
         )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -20,6 +20,7 @@ from spark_jobs.config.settings import (
 )
 from spark_jobs.config.templates import first_clash, safe_name, table_of
 from spark_jobs.config.validation import validate
+from spark_jobs.config.value_format import check_value
 from spark_jobs.config.written import WrittenCatalog, WrittenFile, WrittenTeamFile
 from spark_jobs.storage.paths import is_inside
 
@@ -57,12 +58,12 @@ def build_config(main: Document, teams: Sequence[Document], *, home: str, folder
     if written is None:
         return ConfigReading(None, tuple(problems))
     placed = list(_place(main, written, PipelineSettings()))
-    problems += _clashes(main, placed, [])
+    problems += _clashes(main, placed, []) + _unreadable(main, placed, written.registries)
     left_out: list[ConfigProblem] = []
     for team in teams:
         theirs, mistakes = validate(team, WrittenTeamFile)
         found = list(_place(team, theirs, written.defaults)) if theirs else []
-        mistakes += _clashes(team, found, placed)
+        mistakes += _clashes(team, found, placed) + _unreadable(team, found, written.registries)
         left_out += mistakes
         placed += [] if mistakes else found
     config = SluiceConfig(
@@ -129,6 +130,17 @@ def _clashes(document: Document, placed: list[_Placed], before: list[_Placed]) -
             hint = f"One table, one pipeline; a table and its {DEAD_LETTERS_SUFFIX} both count."
             findings.append(Finding((*item.path, "table"), told, hint))
     return [document.locate(finding) for finding in findings]
+
+
+def _unreadable(
+    document: Document, placed: list[_Placed], registries: Collection[str]
+) -> list[ConfigProblem]:
+    found = {each.path: check_value(each.entry.value, registries) for each in placed}
+    return [
+        document.locate(replace(finding, path=(*path, "value", *finding.path)))
+        for path, finding in found.items()
+        if finding is not None
+    ]
 
 
 def _absolute(state: str, folder: str) -> str:

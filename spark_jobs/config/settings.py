@@ -22,6 +22,7 @@ from spark_jobs.config.problems import ConfigProblem
 from spark_jobs.config.redaction import redact_properties, redact_urls
 from spark_jobs.config.start import StartText
 from spark_jobs.config.suites import Suite, Suites, When
+from spark_jobs.config.value_format import ValueSettings
 from spark_jobs.config.values import (
     AbsolutePath,
     Columns,
@@ -261,6 +262,7 @@ class PipelineSettings(Frozen):
         SchemaSettings(), "How a table takes fields that it has no column for.", alias="schema"
     )
     owners: OneOrMany[Owner] = key((), "Owners shown in Dagster: an e-mail address or `team:name`.")
+    value: ValueSettings = key(ValueSettings(), "What the records' values are written in.")
     key_format: Annotated[KeyFormat, choice(KeyFormat)] = key("string", "Type of the column `_kafka_key`.")
     encoding: Annotated[Encoding, choice(Encoding)] = key(
         "compatible",

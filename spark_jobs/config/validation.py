@@ -76,10 +76,10 @@ def _read(content: dict[str, Any], model: type[_Model]) -> _Model:
 
 
 # What other tools have under these names: a wish deserves more than the nearest key.
-_JSON_ONLY = "Sluice reads JSON objects only: README, what it does not do yet."
+_FORMAT = "What values are written in is a pipeline's `value`: `value: {format: avro, registry: main}`."
 _APPEND_ONLY = "Tables are append-only: README, what it does not do yet."
 _WISHES = {
-    **dict.fromkeys(("format", "value_format", "schema_registry", "decoder", "value_converter"), _JSON_ONLY),
+    **dict.fromkeys(("format", "value_format", "schema_registry", "decoder", "value_converter"), _FORMAT),
     **dict.fromkeys(("mode", "upsert", "merge", "primary_key", "identifier_fields", "cdc"), _APPEND_ONLY),
     **dict.fromkeys(
         ("transform", "transforms", "filter", "where", "rename"),

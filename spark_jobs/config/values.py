@@ -132,6 +132,14 @@ def _absolute_path(text: str) -> str:
     return text
 
 
+def _file_below(text: str) -> str:
+    if text.startswith("/") or ".." in text.split("/"):
+        raise UnreadableValueError(
+            f"{text!r} is not a path below the folder of sluice.yaml", "Put the file there, or a link to it."
+        )
+    return text
+
+
 def _share(text: str) -> float:
     number = text.strip()
     try:
@@ -197,6 +205,7 @@ RegistryName = Annotated[
 ]
 RegistryUrl = Annotated[str, _read(_registry_url), _matches(r"^(https?://|\$\{)")]
 AbsolutePath = Annotated[str, _read(_absolute_path), _matches("^/")]
+FileBelow = Annotated[str, _read(_file_below), _matches(r"^[^/]")]
 Secret = Annotated[SecretStr, _read(str, SecretStr), WithJsonSchema({"type": "string"})]
 PartitionField = Annotated[str, _read(lambda text: str(parse_partition_term(text)))]
 # Dagster refuses all definitions for one owner that it cannot read.

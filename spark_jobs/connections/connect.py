@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import SluiceConfig
+from spark_jobs.config.value_format import ValueSettings
 from spark_jobs.connections.endpoints import resolve_kafka_properties
 from spark_jobs.connections.registry import open_registry
+from spark_jobs.connections.writer_schemas import WriterSchemas, schema_sources
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.lake.catalog import open_catalog
 from spark_jobs.protocol.fail_points import FailPoints, NoFailPoints
@@ -32,7 +34,7 @@ class Connections:
     never reach a log. It gives a new catalog object every time (after an exception the old one may show what
     never committed).
     ``registry`` gives the schemas of the registry of a name; its secrets are resolved when it is first asked
-    for, and it never reaches a task.
+    for, and it never reaches a task. ``schemas`` gives those of a pipeline's values, and remembers them.
     ``spark`` connects on first use. ``task_memory_bytes`` bounds what one Spark task may use and
     ``parallelism`` is how many tasks run at once. ``interrupt`` stops Spark work tagged with an attempt,
     best effort. ``now_us`` is microseconds since the epoch.
@@ -51,6 +53,7 @@ class Connections:
     now_us: Callable[[], int]
     new_attempt: Callable[[], str]
     registry: Callable[[str], KeptSchemas] = field(repr=False)
+    schemas: Callable[[ValueSettings], WriterSchemas] = field(repr=False)
     fail_points: FailPoints = field(default_factory=NoFailPoints)
 
 
@@ -72,6 +75,7 @@ def connect(
     kafka = resolve_kafka_properties(config) if needs_kafka else {}
     catalog = resolve(config.catalog.properties)
     txlog = TxlogStore(config.state, catalog)
+    registry = cache(partial(open_registry, config.registries, txlog.store))
     return Connections(
         kafka=kafka,
         admin=KafkaAdmin(kafka),
@@ -85,5 +89,6 @@ def connect(
         run_id=run_id,
         now_us=lambda: time.time_ns() // 1000,
         new_attempt=lambda: str(uuid.uuid4()),
-        registry=cache(partial(open_registry, config.registries, txlog.store)),
+        registry=registry,
+        schemas=schema_sources(config, registry),
     )

@@ -27,7 +27,7 @@ from spark_jobs.drain.gate import (
 from spark_jobs.drain.progress_lines import planned_line, read_line
 from spark_jobs.drain.replay_loss import refuse_loss
 from spark_jobs.drain.split_task import SplitSource, SplitTask, run_split, table_target
-from spark_jobs.drain.table_columns import add_observed_columns
+from spark_jobs.drain.table_columns import MAX_ROUNDS, add_observed_columns
 from spark_jobs.drain.written import add_up, summary_of, verify
 from spark_jobs.lake.locations import data_location
 from spark_jobs.lake.tables import progress_of
@@ -57,8 +57,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Each round adds columns, so this many mean values whose fields never end.
-MAX_EVOLUTION_ROUNDS = 8
 # What a task's process takes before it reads anything.
 IMPORTED_BYTES = 192 << 20
 
@@ -182,7 +180,7 @@ def _read_and_write(run: BatchRun, rejected: Mapping[int, Mapping[int, str]] | N
     done: list[SplitOutcome] = []
     has_strays = rejected is not None
     growth = run.pipeline.table_schema.growth
-    for _ in range(MAX_EVOLUTION_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         work = partial(run_split, _task(run, table, growth, rejected or {}))
         outcomes = run_on_spark(run.connections.spark(), work, list(waiting.values()), tag=run.batch.attempt)
         observed = [outcome for outcome in outcomes if outcome.kind is OutcomeKind.OBSERVED]
@@ -196,7 +194,7 @@ def _read_and_write(run: BatchRun, rejected: Mapping[int, Mapping[int, str]] | N
         if table.schema().highest_field_id == columns:  # evidence has its limit: a record may say more
             growth = growth.ended()
     raise ConfigError(
-        f"the records still have new fields after {MAX_EVOLUTION_ROUNDS} rounds of adding columns",
+        f"the records still have new fields, or schemas, after {MAX_ROUNDS} rounds of adding columns",
         code="endless-fields",
         hint="Keys that are data belong into a map; declare it, for example `tags: map<string, string>`.",
         pipeline=run.pipeline.name,
@@ -230,10 +228,12 @@ def _task(
 ) -> SplitTask:
     batch, connections, dead_letters = run.batch, run.connections, run.tables.dead_letters
     progress = progress_of(table)
+    schemas = connections.schemas(run.pipeline.value).known(progress.schemas)
+    decoder = format_of(run.pipeline, schemas).decoder.under(growth)
     return SplitTask(
         source=SplitSource(connections.kafka, batch.topic, connections.task_memory_bytes),
         rows=RowMaker(
-            format_of(run.pipeline).decoder.under(growth).keeping(progress.kept_columns, batch.generation),
+            decoder.keeping(progress.kept_columns, batch.generation),
             Origin(batch.topic, batch.generation, batch.ingested_at_us),
             batch.batch_id,
             arrow_schema(table.schema()),

@@ -24,12 +24,12 @@ _CHUNK_BYTES = 1 << 20
 
 
 def is_unreadable(evidence: Evidence) -> bool:
-    """True if values were seen and none is a JSON object."""
+    """True if values were seen and none can be read."""
     return evidence.undecodable > 0 and not evidence.records
 
 
 def has_no_row(pipeline: PipelineConfig, evidence: Evidence) -> bool:
-    """True if values were seen and none can become a row: no object, or none that fits its column."""
+    """True if values were seen and none can become a row: unreadable, or none that fits its column."""
     return is_unreadable(evidence) or any(_impossible(pipeline, evidence))
 
 
@@ -42,7 +42,7 @@ def refuse_unreadable(
     """
     if is_unreadable(evidence):
         values = first_values(connections.kafka, pipeline.topic, ranges)
-        raise first_batch_unreadable(pipeline.name, pipeline.topic, evidence.undecodable, values)
+        raise first_batch_unreadable(pipeline, evidence.undecodable, values)
     for sentence in _impossible(pipeline, evidence):
         raise BadRecord(
             f"no record of the first batch would become a row: column {sentence}",

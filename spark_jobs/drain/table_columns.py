@@ -29,15 +29,14 @@ from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.formats import format_of
-from spark_jobs.schema.additions import check_declared, declared_additions, observed_additions, table_notes
+from spark_jobs.schema.additions import check_declared, declared_additions, table_notes
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.iceberg_types import declared_fields, iceberg_schema, known_fields
-from spark_jobs.schema.inference import Field, choose_types, evolve
-from spark_jobs.schema.minorities import minorities, told_of_columns
+from spark_jobs.schema.iceberg_types import declared_fields
 from spark_jobs.spark.outcomes import SplitOutcome
 from spark_jobs.spark.tasks import run_on_spark
 
 if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
 
     from spark_jobs.connections.connect import Connections
@@ -45,6 +44,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _MOST_TOLD = 20
 _NO_LIMIT = 1 << 62
+# Each round adds columns or schemas, so this many mean values whose fields, or ids, never end.
+MAX_ROUNDS = 8
 
 # Where nothing is to be drained yet, types come from the last records before the start.
 SAMPLED_RECORDS_PER_PARTITION = 10_000
@@ -70,11 +71,10 @@ def ensure_tables(pipeline: PipelineConfig, connections: Connections, source: So
                 # Its bytes may have cut it short: its records are what it may have at most.
                 evidence = _observe(pipeline, connections, _first_ranges(pipeline, source, starts, _NO_LIMIT))
                 refuse_unreadable(pipeline, connections, first, evidence)
-            columns = _first_columns(pipeline, evidence)
             table = create_table(
                 catalog,
                 pipeline.table,
-                iceberg_schema(columns),
+                _first_columns(pipeline, connections, evidence),
                 partition_by=pipeline.partition_by,
                 properties=pipeline.table_properties,
                 progress=Progress(
@@ -100,19 +100,18 @@ def add_observed_columns(
     pipeline: PipelineConfig, connections: Connections, table: Table, observed: Sequence[SplitOutcome]
 ) -> Table:
     """Give the table columns for the new fields that splits reported; the table as it is then, or itself."""
-    growth = pipeline.table_schema.growth
-    evidence = _merged(observed, growth)
-    additions = evolve(known_fields(table.schema()), evidence, max_columns=growth.room)
-    _tell(pipeline, minorities(additions, evidence))
-    return evolve_table(connections.open_catalog, pipeline.table, observed_additions(additions))
+    evidence = _merged(observed, pipeline.table_schema.growth)
+    schemas = connections.schemas(pipeline.value).learn(evidence.schemas, progress_of(table).schemas)
+    additions, sentences = format_of(pipeline, schemas).columns.additions(table.schema(), evidence)
+    _tell(pipeline, sentences)
+    return evolve_table(connections.open_catalog, pipeline.table, additions)
 
 
-def _first_columns(pipeline: PipelineConfig, evidence: Evidence) -> tuple[Field, ...]:
+def _first_columns(pipeline: PipelineConfig, connections: Connections, evidence: Evidence) -> Schema:
     """The columns of a new table, and a word on those that few records decided."""
-    declared = declared_fields(pipeline.columns)
-    growth = pipeline.table_schema.growth
-    columns = choose_types(evidence, declared, max_columns=growth.max_columns)
-    _tell(pipeline, told_of_columns(columns, declared, evidence, growth))
+    known = connections.schemas(pipeline.value).known()
+    columns, sentences = format_of(pipeline, known).columns.first(evidence, declared_fields(pipeline.columns))
+    _tell(pipeline, sentences)
     return columns
 
 
@@ -156,8 +155,16 @@ def _observe(pipeline: PipelineConfig, connections: Connections, ranges: OffsetR
     )
     source = SplitSource(connections.kafka, pipeline.topic, connections.task_memory_bytes)
     tag = f"observe-{pipeline.name}"
-    observe = partial(observe_split, source, format_of(pipeline).decoder)
-    return _merged(run_on_spark(connections.spark(), observe, splits, tag=tag), pipeline.table_schema.growth)
+    schemas = connections.schemas(pipeline.value)
+    known = schemas.known()
+    for _ in range(MAX_ROUNDS):
+        observe = partial(observe_split, source, format_of(pipeline, known).decoder)
+        observed = run_on_spark(connections.spark(), observe, splits, tag=tag)
+        evidence = _merged(observed, pipeline.table_schema.growth)
+        before, known = known, schemas.learn(evidence.schemas, {})
+        if known.by_key.keys() == before.by_key.keys():
+            break
+    return evidence
 
 
 def _merged(observed: Sequence[SplitOutcome], growth: Growth) -> Evidence:

@@ -10,8 +10,9 @@ from spark_jobs.drain.batch_run import BatchRun
 from spark_jobs.kafka import statistics as kafka_statistics
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import Balance, BatchKind, WrittenFile, unbalanced
-from spark_jobs.protocol.commit_summary import actor_summary, counts_summary
+from spark_jobs.protocol.commit_summary import actor_summary, counts_summary, schemas_summary
 from spark_jobs.protocol.errors import CorruptLog
+from spark_jobs.protocol.schema_id import SchemaKey
 from spark_jobs.protocol.source import check_identity
 from spark_jobs.spark.outcomes import SplitOutcome, Written, add_ignored
 
@@ -73,8 +74,15 @@ def summary_of(run: BatchRun, written: Written) -> dict[str, str]:
             ignored=written.ignored,
             valid_through_ms=_valid_through_ms(run, written.max_timestamp_ms),
         ),
+        **schemas_summary(_new_schemas(run)),
         **actor_summary(run.connections.actor, run.connections.run_id, version=__version__),
     }
+
+
+def _new_schemas(run: BatchRun) -> dict[SchemaKey, str]:
+    known = progress_of(run.tables.data).schemas
+    learned = run.connections.schemas(run.pipeline.value).digests()
+    return {key: digest for key, digest in learned.items() if key not in known}
 
 
 def _valid_through_ms(run: BatchRun, max_timestamp_ms: Mapping[int, int]) -> int | None:

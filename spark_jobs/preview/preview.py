@@ -20,18 +20,18 @@ from spark_jobs.drain.first_batch import is_unreadable
 from spark_jobs.drain.planning import resolve_start, water_fill
 from spark_jobs.lake.evolution import evolved_schema
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.preview.sample import observe_sample, read_sample, values_of
+from spark_jobs.preview.sample import look_at, read_sample, values_of
 from spark_jobs.protocol.batch import Balance, total
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.appearance import first_batch_unreadable
-from spark_jobs.records.formats import format_of
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
-from spark_jobs.schema.additions import check_declared, declared_additions, observed_additions, table_notes
+from spark_jobs.schema.additions import check_declared, declared_additions, table_notes
 from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.column_source import ColumnSource
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.iceberg_types import declared_fields, iceberg_schema, known_fields
-from spark_jobs.schema.inference import Field, choose_types, evolve
+from spark_jobs.schema.iceberg_types import declared_fields, known_fields
+from spark_jobs.schema.inference import Field
 from spark_jobs.schema.metadata_columns import (
     KEY,
     METADATA_COLUMNS,
@@ -40,7 +40,6 @@ from spark_jobs.schema.metadata_columns import (
     dead_letter_schema,
     with_metadata_columns,
 )
-from spark_jobs.schema.minorities import minorities, told_of_columns
 from spark_jobs.schema.partitioning import partition_spec
 from spark_jobs.schema.proposals import NO_PROPOSALS, Proposals, propose
 from spark_jobs.spark.outcomes import add_ignored
@@ -114,12 +113,13 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
         check_declared(pipeline, table)
     starts = _starts(pipeline, connections, source, table, max_records)
     chunks = read_sample(connections.kafka, source, starts, max_records=max_records)
-    decoder = format_of(pipeline).decoder
-    evidence = observe_sample(decoder, chunks)
-    schema, added, notes = _schema(pipeline, table, evidence)
+    kept = progress_of(table).schemas if table is not None else {}
+    found, evidence = look_at(pipeline, connections.schemas(pipeline.value), chunks, kept)
+    decoder = found.decoder
+    schema, added, notes = _schema(pipeline, found.columns, table, evidence)
     if table is None and is_unreadable(evidence):
         values = values_of(chunks)
-        refused = first_batch_unreadable(pipeline.name, source.topic, len(values), values)
+        refused = first_batch_unreadable(pipeline, len(values), values)
         notes = (f"{refused.message}. {refused.hint}", *notes)
     # Who reads no generation and no time of ingestion may be given any.
     maker = RowMaker(
@@ -166,28 +166,27 @@ def _starts(
 
 
 def _schema(
-    pipeline: PipelineConfig, table: Table | None, evidence: Evidence
+    pipeline: PipelineConfig, columns: ColumnSource, table: Table | None, evidence: Evidence
 ) -> tuple[Schema, tuple[str, ...], tuple[str, ...]]:
     """Return the table's schema as a batch of these records would leave it, what it would add, and notes."""
     if table is None:
-        schema, notes = new_table_schema(pipeline, evidence)
+        schema, notes = new_table_schema(pipeline, columns, evidence)
         return schema, (), notes
-    growth = pipeline.table_schema.growth
     additions = declared_additions(pipeline, table.schema())
-    observed = evolve(known_fields(evolved_schema(table, additions)), evidence, max_columns=growth.room)
-    additions += observed_additions(observed)
+    observed, told = columns.additions(evolved_schema(table, additions), evidence)
+    additions += observed
     added = tuple(".".join(path) for path, _ in additions)
     notes = table_notes(pipeline, table, progress_of(table))
-    return evolved_schema(table, additions), added, (*minorities(observed, evidence), *notes)
+    return evolved_schema(table, additions), added, (*told, *notes)
 
 
-def new_table_schema(pipeline: PipelineConfig, evidence: Evidence) -> tuple[Schema, tuple[str, ...]]:
+def new_table_schema(
+    pipeline: PipelineConfig, columns: ColumnSource, evidence: Evidence
+) -> tuple[Schema, tuple[str, ...]]:
     """Return the schema of a table that is made of these records, and notes."""
-    growth, declared = pipeline.table_schema.growth, declared_fields(pipeline.columns)
-    columns = choose_types(evidence, declared, max_columns=growth.max_columns)
+    schema, notes = columns.first(evidence, declared_fields(pipeline.columns))
     is_binary = pipeline.key_format is KeyFormat.BINARY
-    schema = with_metadata_columns(iceberg_schema(columns), key_is_binary=is_binary)
-    return schema, tuple(told_of_columns(columns, declared, evidence, growth))
+    return with_metadata_columns(schema, key_is_binary=is_binary), notes
 
 
 def _proposals(pipeline: PipelineConfig, columns: Sequence[Field], evidence: Evidence) -> Proposals:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.connections.writer_schemas import WriterSchemas
 from spark_jobs.drain.first_batch import is_unreadable
 from spark_jobs.drain.planning import FIRST_GUESS_BYTES_PER_RECORD, plan_ranges
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.kafka.reader import open_reader
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.records.appearance import appearance
-from spark_jobs.records.formats import FORMATS
+from spark_jobs.records.formats import JSON, Format, format_of
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.inference import choose_types
 from spark_jobs.schema.proposals import Proposals, propose
 
 if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk
+    from spark_jobs.protocol.schema_id import SchemaKey
     from spark_jobs.protocol.source import SourceState
     from spark_jobs.records.decoder import Decoder
 
@@ -90,15 +93,30 @@ def observe_sample(decoder: Decoder, chunks: Iterable[Chunk]) -> Evidence:
     return evidence
 
 
+def look_at(
+    pipeline: PipelineConfig,
+    schemas: WriterSchemas,
+    chunks: Sequence[Chunk],
+    kept: Mapping[SchemaKey, str],
+) -> tuple[Format, Evidence]:
+    """Return how the records are read, by the schemas that they name too, and what was seen of them."""
+    known = schemas.known(kept)
+    while True:
+        found = format_of(pipeline, known)
+        evidence = observe_sample(found.decoder, chunks)
+        before, known = known, schemas.learn(evidence.schemas, kept)
+        if known.by_key.keys() == before.by_key.keys():
+            return found, evidence
+
+
 def values_of(chunks: Iterable[Chunk]) -> list[bytes]:
     """Return the values in order, without those of tombstones."""
     return [value for chunk in chunks for value in chunk.values if value is not None]
 
 
 def _prospect(chunks: list[Chunk], topic: str) -> Prospect:
-    decoder = FORMATS["json"].decoder
-    evidence = observe_sample(decoder, chunks)
-    columns = choose_types(evidence, max_columns=decoder.growth.max_columns)
+    evidence = observe_sample(JSON.decoder, chunks)
+    columns = choose_types(evidence, max_columns=JSON.decoder.growth.max_columns)
     return Prospect(
         topic,
         records=sum(len(chunk.offsets) for chunk in chunks),

@@ -13,8 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spark_jobs.protocol.batch import TERMS, Balance, Batch, BatchKind
+from spark_jobs.protocol.json_codec import JsonCodec
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import PREFIX, PROPERTY_ANCHOR, Progress
+from spark_jobs.protocol.schema_id import SchemaKey
 
 _ATTEMPT = "sluice.attempt"
 _KIND = "sluice.kind"
@@ -31,6 +33,7 @@ _BYTES_READ = "sluice.bytes-read"
 _VALID_THROUGH = "sluice.valid-through"
 _KAFKA = "sluice.kafka"
 _IGNORED_FIELDS = "sluice.ignored-fields"
+_SCHEMAS = "sluice.schemas"
 _GATE = "sluice.gate"
 _GATE_HELD, _GATE_PASSED = "held", "passed"
 _ACTOR = "sluice.actor"
@@ -111,6 +114,14 @@ def counts_summary(
         **({_IGNORED_FIELDS: json.dumps(ignored, separators=(",", ":"))} if ignored else {}),
     }
     return summary if valid_through_ms is None else summary | {_VALID_THROUGH: str(valid_through_ms)}
+
+
+def schemas_summary(schemas: Mapping[SchemaKey, str]) -> dict[str, str]:
+    """Return by which schemas values were read that the table does not know yet, with digests.
+
+    Whoever commits the files later learns it from here: it must know them as well as who wrote them.
+    """
+    return {_SCHEMAS: _DIGESTS.to_json(dict(schemas))} if schemas else {}
 
 
 def gate_summary(*, is_held: bool) -> dict[str, str]:
@@ -228,6 +239,11 @@ class CommitSummary:
             return {}
 
     @property
+    def schemas(self) -> dict[SchemaKey, str]:
+        """The digests of schemas that the table did not know before; empty when it brings none."""
+        return _DIGESTS.from_json(self.words.get(_SCHEMAS, "{}"))
+
+    @property
     def is_held(self) -> bool:
         """True if the batch failed a quality gate."""
         return self.words.get(_GATE) == _GATE_HELD
@@ -235,6 +251,9 @@ class CommitSummary:
     def count(self, name: str) -> int:
         """Return a number of the summary, for example Iceberg's own ``added-records``."""
         return int(self.words.get(name, 0))
+
+
+_DIGESTS = JsonCodec(dict[SchemaKey, str])
 
 
 def _by_partition(offsets: Mapping[int, int]) -> str:

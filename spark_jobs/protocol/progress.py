@@ -12,6 +12,7 @@ from spark_jobs.protocol.batch import ActState, Batch, WrittenFile
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.protocol.json_codec import JsonCodec, stored_as
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
+from spark_jobs.protocol.schema_id import SchemaKey
 
 FORMAT_VERSION = 1
 LAST_COMMITS_KEPT = 20
@@ -96,7 +97,8 @@ class Progress(ActState):
     it names, which is that of ``last_drain`` unless an earlier version drained since. ``compacted_files`` is
     how many data files the last compaction left. ``leader_epochs`` holds by partition an offset and the
     latest leader epoch that a record below it can have: when the log of that epoch ends below the offset by
-    now, Kafka has lost records that the table has (KIP-320).
+    now, Kafka has lost records that the table has (KIP-320). ``schemas`` are digests of the schemas that its
+    values were read by: they are kept under ``state:``, and can be known again where that is lost.
     """
 
     topic: str
@@ -114,6 +116,7 @@ class Progress(ActState):
     compacted_files: int = 0
     leader_epochs: dict[int, tuple[int, int]] = field(default_factory=dict)
     last_drain_offsets: CommitRecord | None = None
+    schemas: dict[SchemaKey, str] = field(default_factory=dict)
 
     def has_landed(self, attempt: str) -> bool:
         """True if this attempt's commit is among the last ones of the table."""
@@ -174,6 +177,10 @@ class Progress(ActState):
             pending_dead_letters=dead_letters,
             kept_columns=tuple(each.replayed(batch.generation, batch.ranges) for each in self.kept_columns),
         )
+
+    def read_by(self, schemas: Mapping[SchemaKey, str]) -> Progress:
+        """Return the same with these digests of schemas beside those it has."""
+        return replace(self, schemas={**schemas, **self.schemas}) if schemas else self
 
     def fenced(self) -> Progress:
         """Return the progress under which no drain and no replay lands that was planned before."""

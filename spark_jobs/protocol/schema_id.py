@@ -44,3 +44,31 @@ class SchemaId:
     @property
     def _place(self) -> tuple[int, str]:
         return (self.value, "") if isinstance(self.value, int) else (_END_OF_NUMBERS, self.value)
+
+
+@stored_as(str, write=str, read=lambda text: SchemaKey.parse(text))  # noqa: PLW0108  (is not there yet)
+@dataclass(frozen=True, slots=True)
+class SchemaKey:
+    """What a value names as its schema: an id, and in Protobuf which message of it, by index at each level.
+
+    Its text is that of the id, with indexes ``7:0.1``.
+    """
+
+    schema_id: SchemaId
+    indexes: tuple[int, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> SchemaKey:
+        """Read ``str`` back; raises ``ValueError`` for any other text."""
+        name, _, indexes = text.partition(":")
+        found = cls(SchemaId.parse(name), tuple(map(int, indexes.split("."))) if indexes else ())
+        if str(found) != text:
+            raise ValueError(f"not a schema and a message in it: {text!r}")
+        return found
+
+    def __lt__(self, other: SchemaKey) -> bool:
+        return (self.schema_id, self.indexes) < (other.schema_id, other.indexes)
+
+    def __str__(self) -> str:
+        indexes = ".".join(map(str, self.indexes))
+        return f"{self.schema_id}:{indexes}" if indexes else str(self.schema_id)

@@ -1,4 +1,4 @@
-"""What values that are no JSON objects look like, in words for the person whose topic it is. Pure."""
+"""What values that cannot be read look like, in words for the person whose topic it is. Pure."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.config.value_format import ValueFormat
+from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import BadRecord
 
 _MOST_SCHEMA_IDS = 5
@@ -38,22 +41,28 @@ def appearance(values: Sequence[bytes]) -> str:
     )
 
 
-def are_unreadable(values: Sequence[bytes]) -> bool:
-    """True if there are values and none is a JSON object."""
-    return bool(values) and not any(_kind(value) == _JSON[dict] for value in values)
-
-
-def first_batch_unreadable(pipeline: str, topic: str, count: int, values: Sequence[bytes]) -> BadRecord:
-    """Return why no table is made of a topic of whose first ``count`` values none is a JSON object."""
+def first_batch_unreadable(pipeline: PipelineConfig, count: int, values: Sequence[bytes]) -> BadRecord:
+    """Return why no table is made of a topic of whose first ``count`` values none can be read."""
     looks = appearance(values)
+    written = pipeline.value.format
+    nouns = "is a JSON object" if written is ValueFormat.JSON else f"can be read as {written}"
     return BadRecord(
-        f"none of the first {count:,} values of topic {topic} is a JSON object"
+        f"none of the first {count:,} values of topic {pipeline.topic} {nouns}"
         + (f": {looks}" if looks else ""),
         code="first-batch-unreadable",
-        hint="Sluice reads JSON objects. If they begin later, say from where with `start:`"
-        f" (./sluice preview {pipeline} shows what is read); if never, leave the topic out.",
-        topic=topic,
+        hint=f"{_advice(written, values)} If others begin later, say from where with `start:`"
+        f" ({mends.command('preview', pipeline.name)} shows what is read); if never, leave the topic out.",
+        topic=pipeline.topic,
     )
+
+
+def _advice(written: ValueFormat, values: Sequence[bytes]) -> str:
+    """Return what to correct: the format, or the schema."""
+    if written.has_schema:
+        return "Correct the schema under `value:`, or the format."
+    if values and _kind(values[0]) == _FRAMED:
+        return "If they are Avro, name their registry: `value: {format: avro, registry: NAME}`."
+    return "Say what they are with `value: {format: …}`; without it JSON objects are meant."
 
 
 def _kind(value: bytes) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 class Phase(StrEnum):
     """The step a record did not pass."""
 
+    SCHEMA = "schema"
     DECODE = "decode"
     KEY = "key"
     TIMESTAMP = "timestamp"
@@ -41,9 +42,9 @@ class Decoded:
     """A chunk's rows in the order of its records, and the records that are none.
 
     ``rows`` are the indices of the records in ``table``, None when it is all of them; ``bad`` is in the
-    records' order. With ``new_fields`` the chunk has fields that columns can be added for: ``table`` is
-    empty, decode again with these columns. ``ignored`` fields have no column and are in no row: by dotted
-    name, how many values they have.
+    records' order. With ``new_fields`` the chunk has fields that columns can be added for, or names schemas
+    that are not known yet: ``table`` is empty, decode again with them. ``ignored`` fields have no column and
+    are in no row: by dotted name, how many values they have.
     """
 
     table: pa.Table
@@ -95,12 +96,11 @@ class Decoder(Protocol):
         """Return every record as a row of ``columns`` or as a bad value, none of them changed or left out.
 
         ``columns`` are a table's own but for those of the record's origin: the value's, ``_kafka_key`` and
-        ``_kafka_headers``. No value is None. With ``new_fields`` in the result nothing was decoded: the
-        records have fields that columns can be added for.
+        ``_kafka_headers``. No value is None. With ``new_fields`` in the result nothing was decoded.
         """
 
     def observe(self, records: Chunk) -> Evidence:
-        """Return what the values' fields are and of which kinds; records without a value are passed over."""
+        """Return what the values' fields or schemas are; records without a value are passed over."""
 
 
 @dataclass(frozen=True, slots=True)

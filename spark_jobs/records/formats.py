@@ -1,31 +1,42 @@
 """The record formats there are, and which one a pipeline's records have.
 
-A format is a file of this room with its decoders, and a row here. Nobody else imports the modules of one.
+A format is a file of this room with its decoders and a line here, or stands behind ``schema.writer_schema``.
+Nobody else imports the modules of one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from spark_jobs.config.new_fields import GROWTH
 from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.config.value_format import ValueFormat
+from spark_jobs.records.by_schema import SchemaDecoder
+from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
 from spark_jobs.records.decoder import Decoder, PlainDecoder
 from spark_jobs.records.json import JsonDecoder
 from spark_jobs.records.json_plain import PlainJsonDecoder
+from spark_jobs.schema.column_source import ColumnSource, SeenColumns, WrittenColumns
+from spark_jobs.schema.known_schemas import KnownSchemas
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How its records are decoded, and how ``audit`` reads them again."""
+    """How its records are decoded, how ``audit`` reads them again, and where columns come from."""
 
     decoder: Decoder
     plain: PlainDecoder
+    columns: ColumnSource
 
 
-FORMATS: Mapping[str, Format] = {"json": Format(JsonDecoder(), PlainJsonDecoder())}
+JSON = Format(JsonDecoder(), PlainJsonDecoder(), SeenColumns(GROWTH))
 
 
-def format_of(pipeline: PipelineConfig) -> Format:
-    """Return the format of the pipeline's records: JSON, as no key of the configuration names another."""
-    known = FORMATS["json"]
-    return replace(known, decoder=known.decoder.under(pipeline.table_schema.growth))
+def format_of(pipeline: PipelineConfig, schemas: KnownSchemas) -> Format:
+    """Return the format of the pipeline's records, of which these schemas are known."""
+    growth = pipeline.table_schema.growth
+    if pipeline.value.format is ValueFormat.JSON:
+        return Format(JSON.decoder.under(growth), JSON.plain, SeenColumns(growth))
+    return Format(
+        SchemaDecoder(schemas, growth), PlainSchemaDecoder(schemas), WrittenColumns(schemas, growth)
+    )

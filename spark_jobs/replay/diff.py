@@ -22,10 +22,8 @@ from spark_jobs.records.formats import format_of
 from spark_jobs.records.row_comparison import equal_values
 from spark_jobs.records.row_maker import NewFieldsSeen, RowMaker
 from spark_jobs.records.shape import Origin
-from spark_jobs.schema.additions import check_declared, declared_additions, observed_additions
+from spark_jobs.schema.additions import check_declared, declared_additions
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.iceberg_types import known_fields
-from spark_jobs.schema.inference import evolve
 from spark_jobs.schema.metadata_columns import (
     GENERATION,
     INGESTED_AT,
@@ -100,7 +98,7 @@ def diff_replay(
     """
     check_declared(pipeline, plan.table)
     dead_letters = load_fresh(connections, dead_letters_of(pipeline.table))
-    differ = _Differ(pipeline, plan.table, dead_letters)
+    differ = _Differ(pipeline, connections, plan.table, dead_letters)
     done = 0
     with open_reader(connections.kafka, pipeline.topic) as reader:
         for window in (window for r in plan.ranges for window in r.cut(WINDOW_OFFSETS)):
@@ -113,13 +111,18 @@ def diff_replay(
 class _Differ:
     """The comparison under way; its schema gets the columns that the replay would add."""
 
-    def __init__(self, pipeline: PipelineConfig, table: Table, dead_letters: Table | None) -> None:
+    def __init__(
+        self, pipeline: PipelineConfig, connections: Connections, table: Table, dead_letters: Table | None
+    ) -> None:
         self.found = ReplayDiff()
         self._table = table
         self._dead_letters = dead_letters
         self._schema = table.schema()
+        self._pipeline = pipeline
+        self._schemas = connections.schemas(pipeline.value)
         progress = progress_of(table)
-        self._decoder = format_of(pipeline).decoder.keeping(progress.kept_columns, progress.generation)
+        decoder = format_of(pipeline, self._schemas.known(progress.schemas)).decoder
+        self._decoder = decoder.keeping(progress.kept_columns, progress.generation)
         self._not_compared = _NOT_COMPARED | kept_names(progress.kept_columns)
         self._additions: list[ColumnAddition] = []
         self._add_columns(declared_additions(pipeline, self._schema))
@@ -158,11 +161,15 @@ class _Differ:
                 self._add_columns_for(chunk)
 
     def _add_columns_for(self, chunk: Chunk) -> None:
-        room = self._decoder.growth.room
-        additions = evolve(known_fields(self._schema), self._decoder.observe(chunk), max_columns=room)
-        self._add_columns(observed_additions(additions))
-        if not additions:
-            self._decoder = self._decoder.under(self._decoder.growth.ended())
+        evidence = self._decoder.observe(chunk)
+        progress = progress_of(self._table)
+        known = self._schemas.known().by_key.keys()
+        found = format_of(self._pipeline, self._schemas.learn(evidence.schemas, progress.schemas))
+        additions, _ = found.columns.additions(self._schema, evidence)
+        self._add_columns(additions)
+        is_new = additions or self._schemas.known().by_key.keys() != known
+        growth = self._decoder.growth if is_new else self._decoder.growth.ended()
+        self._decoder = found.decoder.under(growth).keeping(progress.kept_columns, progress.generation)
 
     def _maker(self) -> RowMaker:
         progress = progress_of(self._table)

@@ -24,6 +24,7 @@ from spark_jobs.commit.retype_commit import RetypeFileCommit, TableChange
 from spark_jobs.config.problems import UnreadableValueError
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.type_names import check_type_name
+from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.lake.file_rows import ALWAYS_TRUE, rows_of_file
 from spark_jobs.lake.row_filters import is_null
@@ -293,7 +294,11 @@ def _refuse(
     kept = {each.kept for each in progress_of(table).kept_columns}
     changeable = [name for name in columns if name not in METADATA_COLUMNS and name not in kept]
     declared = pipeline.columns.get(column)
-    if waiting is not None:
+    written = pipeline.value.format
+    if written is not ValueFormat.JSON:
+        message = f"the values are {written}, and only columns of JSON's fields can be given another type"
+        hint = "Add a column with your engine, or give the pipeline another `table`."
+    elif waiting is not None:
         message = f"the change of {waiting.column} to {_type_of(table, waiting.column)} is not finished"
         mend = mends.act("retype", pipeline.name, waiting.column, f"'{_type_of(table, waiting.column)}'")
         hint = f"Finish it first: {mend}."

@@ -1,4 +1,4 @@
-"""What was seen of JSON fields. Pure.
+"""What was seen of JSON fields, and which schemas values name. Pure.
 
 Evidence merges in any order and grouping to the same result, so it can be gathered by many tasks.
 """
@@ -6,11 +6,15 @@ Evidence merges in any order and grouping to the same result, so it can be gathe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from spark_jobs.protocol.json_codec import JsonCodec
+from spark_jobs.protocol.schema_id import SchemaKey
+
+# Who sends bytes that look like ids must not have a registry asked for all of them.
+_MOST_SCHEMAS = 200
 
 
 class Kind(StrEnum):
@@ -68,11 +72,15 @@ class FieldEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What was seen of all fields of ``records`` objects; ``undecodable`` values were no JSON objects."""
+    """What was seen of all fields of ``records`` values; ``undecodable`` ones were none of the format.
+
+    ``schemas`` are those that values name, in order.
+    """
 
     records: int = 0
     undecodable: int = 0
     fields: Mapping[str, FieldEvidence] = field(default_factory=dict)
+    schemas: tuple[SchemaKey, ...] = ()
 
     def merge(self, other: Evidence) -> Evidence:
         """Return what both saw."""
@@ -80,13 +88,15 @@ class Evidence:
             self.records + other.records,
             self.undecodable + other.undecodable,
             _merge(self.fields, other.fields),
+            tuple(sorted({*self.schemas, *other.schemas})),
         )
 
     def within(self, max_fields: int) -> Evidence:
         """Return the evidence of so many fields at most, at any depth, those that were seen first."""
-        if _count(self.fields) <= max_fields:
+        if _count(self.fields) <= max_fields and len(self.schemas) <= _MOST_SCHEMAS:
             return self
-        return Evidence(self.records, self.undecodable, _first(self.fields, iter(range(max_fields))))
+        fields = _first(self.fields, iter(range(max_fields)))
+        return replace(self, fields=fields, schemas=self.schemas[:_MOST_SCHEMAS])
 
     def to_json(self) -> str:
         """Return one JSON object."""

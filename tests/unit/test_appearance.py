@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.records.appearance import appearance, first_batch_unreadable
+
+ORDERS = PipelineConfig(name="orders", topic="shop.orders", table="shop.orders")
 
 
 @pytest.mark.parametrize(
@@ -44,6 +47,6 @@ def test_a_json_object_is_never_told_as_something_else(value: dict[str, object])
 @given(st.lists(st.binary(max_size=40), max_size=20))
 def test_any_bytes_are_told(values: list[bytes]) -> None:
     """No value stops the sentence that explains it."""
-    error = first_batch_unreadable("orders", "shop.orders", len(values), values)
+    error = first_batch_unreadable(ORDERS, len(values), values)
     assert error.exit_code == 65
     assert "./sluice preview orders" in error.hint

@@ -172,7 +172,7 @@ def pipeline(lines):
             "pipelines.a.table_properties.write.data.path",
             "log would be inside",
         ),
-        (pipeline(["table: l.a", "format: avro"]), 6, "pipelines.a.format", "JSON objects only"),
+        (pipeline(["table: l.a", "format: avro"]), 6, "pipelines.a.format", "value: {format: avro, "),
         (pipeline(["table: l.a", "mode: upsert"]), 6, "pipelines.a.mode", "append-only"),
         (pipeline(["table: l.Sluice_batches"]), 5, "pipelines.a.table", "is the name of the books"),
         (pipeline(["table: l.a", "table: l.b"]), 6, "pipelines.a.table", "twice, first in line 5"),

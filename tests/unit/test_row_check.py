@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 from spark_jobs.audit.rounded import RoundedColumn, merged
 from spark_jobs.audit.row_check import RowCheck
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.records.formats import FORMATS
+from spark_jobs.records.formats import JSON
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
 from spark_jobs.schema.arrow_schema import arrow_schema
@@ -31,16 +31,12 @@ ID = uuid.UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8")
 
 def drained(schema: pa.Schema, chunk: Chunk) -> pa.Table:
     """The rows as a drain makes them."""
-    return (
-        RowMaker(FORMATS["json"].decoder, ORIGIN, "b", schema, arrow_schema(dead_letter_schema()))
-        .make(chunk)
-        .rows
-    )
+    return RowMaker(JSON.decoder, ORIGIN, "b", schema, arrow_schema(dead_letter_schema())).make(chunk).rows
 
 
 def differing(schema: pa.Schema, chunk: Chunk, rows: pa.Table) -> list[int]:
     """The offsets that the check finds."""
-    return RowCheck(FORMATS["json"].plain, ORIGIN, schema).compare(chunk, rows).differing.tolist()
+    return RowCheck(JSON.plain, ORIGIN, schema).compare(chunk, rows).differing.tolist()
 
 
 def planted(rows: pa.Table, name: str, value: Any) -> pa.Table:
@@ -109,7 +105,7 @@ def test_an_integer_that_was_rounded_is_told_from_a_difference(kind: pa.DataType
     schema = pa.schema([("c", kind), *METADATA])
     chunk = records(f'{{"c":{limit}}}', '{"c":1}')
     rows = drained(schema, chunk)
-    check = RowCheck(FORMATS["json"].plain, ORIGIN, schema)
+    check = RowCheck(JSON.plain, ORIGIN, schema)
     assert not check.compare(chunk, rows).every_rounded.size
     wanted = records(f'{{"c":{limit + 1}}}', '{"c":1}')
     found = check.compare(wanted, rows)
@@ -127,7 +123,7 @@ def test_a_rounded_integer_names_its_column_and_the_type_that_holds_it() -> None
     wanted = records(
         '{"p":{"x":[9007199254740993]}}', '{"m":{"k":100000000000000000001}}', '{"m":{"k":1.0e+20}}'
     )
-    found = RowCheck(FORMATS["json"].plain, ORIGIN, schema).compare(wanted, rows)
+    found = RowCheck(JSON.plain, ORIGIN, schema).compare(wanted, rows)
     assert found.differing.tolist() == []
     assert {column: rows.tolist() for column, rows in found.rounded.items()} == {
         ("p.x.element", "long"): [10],
@@ -201,9 +197,7 @@ def test_a_row_of_a_record_that_can_be_none_is_found(kind: pa.DataType, text: st
     assert drained(schema, chunk).num_rows == 2
     rows = planted(drained(schema, records(*["{}"] * 3)), "c", wrong)
     assert differing(schema, chunk, rows) == [11]
-    kept = RowCheck(
-        FORMATS["json"].plain, ORIGIN, schema.append(pa.field("_c", kind)), kept=frozenset({"_c"})
-    )
+    kept = RowCheck(JSON.plain, ORIGIN, schema.append(pa.field("_c", kind)), kept=frozenset({"_c"}))
     moved = planted(rows, "c", None).append_column("_c", rows.column("c"))
     assert kept.compare(chunk, moved).differing.tolist() == []
 
@@ -213,7 +207,7 @@ def test_no_number_in_a_field_that_is_left_out_spoils_its_row(number: str) -> No
     """Whatever its size: with ``new_fields: ignore`` the record is a row without it."""
     schema = pa.schema([("c", pa.int64()), *METADATA])
     rows = drained(schema, records('{"c":1}'))
-    check = RowCheck(FORMATS["json"].plain, ORIGIN, schema, ignores_more=True)
+    check = RowCheck(JSON.plain, ORIGIN, schema, ignores_more=True)
     assert check.compare(records(f'{{"c":1,"x":[{number}]}}'), rows).differing.tolist() == []
     assert check.compare(records(f'{{"c":{number}}}'), rows).differing.tolist() == [10]
 

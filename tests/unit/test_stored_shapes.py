@@ -15,6 +15,7 @@ from spark_jobs.protocol.progress import (
     Progress,
     progress_from_properties,
 )
+from spark_jobs.protocol.schema_id import SchemaKey
 from spark_jobs.protocol.skips import Skip
 from spark_jobs.txlog.entries import ParquetWritten, entry_to_json, fold
 from tests.support.log_entries import make_batch
@@ -111,6 +112,7 @@ def test_a_tables_progress_is_written_and_read_as_ever() -> None:
         leader_epochs={10: (4, 1), 2: (9, 3)},
         last_drain_offsets=CommitRecord("a", ranges),
         kept_columns=(KeptColumn("id", "_id_was_double", 1, {2: 9}, {2: 5}),),
+        schemas={SchemaKey.parse("7"): "ab", SchemaKey.parse("12:0.1"): "cd"},
     )
     first = {
         "sluice.format-version": "1",
@@ -134,6 +136,7 @@ def test_a_tables_progress_is_written_and_read_as_ever() -> None:
         "sluice.last-drain-offsets": '["a",{"2":5,"10":0},{"2":9,"10":4}]',
         "sluice.kept-columns": '[{"column":"id","generation":1,"is_done":false,"kept":"_id_was_double",'
         '"next_offsets":{"2":5},"until":{"2":9}}]',
+        "sluice.schemas": '{"12:0.1":"cd","7":"ab"}',
     }
     assert progress.to_properties() == first | later
     assert progress_from_properties(first | later, table="a.b") == progress
@@ -145,6 +148,7 @@ def test_a_tables_progress_is_written_and_read_as_ever() -> None:
         "sluice.skipped": "[]",
         "sluice.kept-columns": "[]",
         "sluice.leader-epochs": "{}",
+        "sluice.schemas": "{}",
         **dict.fromkeys(
             (
                 "sluice.pending-dead-letters",

@@ -1,0 +1,117 @@
+"""The schemas of one pipeline's values: read from a file, or learned from a registry as values name them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
+from pathlib import Path
+
+from spark_jobs.avro.schema import avro_schema
+from spark_jobs.config.settings import SluiceConfig
+from spark_jobs.config.value_format import ValueFormat, ValueSettings
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
+from spark_jobs.registry.kept_schemas import KeptSchemas
+from spark_jobs.schema.known_schemas import KnownSchemas
+from spark_jobs.schema.whole_value import WholeValue
+from spark_jobs.schema.writer_schema import Language, SchemaText, WriterSchema
+
+_log = logging.getLogger(__name__)
+_LANGUAGES = {ValueFormat.AVRO: Language.AVRO}
+
+
+class WriterSchemas:
+    """What is known of a pipeline's schemas; it grows, and what is handed out of it does not."""
+
+    def __init__(self, value: ValueSettings, registry: Callable[[str], KeptSchemas], folder: Path) -> None:
+        self._value = value
+        self._registry = registry
+        self._folder = folder
+        self._by_key: dict[SchemaKey | None, WriterSchema | None] = {}
+        self._texts: dict[SchemaKey, SchemaText] = {}
+
+    def known(self, kept: Mapping[SchemaKey, str] | None = None) -> KnownSchemas:
+        """Return the schemas that are known by now, with those that the table ``kept``, by key with digests.
+
+        Raises ``ConfigError`` for a file or schema that cannot be read, and as ``KeptSchemas.schemas_of``.
+        """
+        if self._value.file is not None and None not in self._by_key:
+            self._by_key[None] = self._made(self._read_file(self._value.file))
+        if self._value.format in {ValueFormat.STRING, ValueFormat.RAW}:
+            self._by_key[None] = WholeValue(is_text=self._value.format is ValueFormat.STRING)
+        if kept and self._value.is_framed:
+            self._ask(kept.keys(), {key.schema_id: digest for key, digest in kept.items()})
+        return KnownSchemas(dict(self._by_key))
+
+    def learn(self, keys: Iterable[SchemaKey], kept: Mapping[SchemaKey, str]) -> KnownSchemas:
+        """Ask the registry for those of ``keys``, all that some values name, that are not known yet.
+
+        Raises ``ConfigError`` (``registry-knows-none``) when it has none of them, nor the newest that the
+        table ``kept``: then it is empty, or another one. Others as ``known``.
+        """
+        named = set(keys)
+        self._ask(named, {})
+        if named and not any(self._by_key[key] for key in named):
+            self._refuse_emptied(named, kept)
+        return self.known()
+
+    def digests(self) -> dict[SchemaKey, str]:
+        """Return the digests of the schemas that were learned, as a table keeps them."""
+        return {key: text.digest for key, text in sorted(self._texts.items())}
+
+    def _ask(self, keys: Iterable[SchemaKey], expected: Mapping[SchemaId, str]) -> None:
+        new = sorted(set(keys) - self._by_key.keys())
+        if not new or self._value.registry is None:
+            return
+        texts = self._registry(self._value.registry).schemas_of({key.schema_id for key in new}, expected)
+        for key in new:
+            text = texts.get(key.schema_id)
+            self._by_key[key] = None if text is None else self._made(text, key)
+            if text is not None:
+                self._texts[key] = text
+                if key.schema_id not in expected:
+                    _log.info("learned schema %s of the registry %s", key, self._value.registry)
+
+    def _made(self, text: SchemaText, key: SchemaKey | None = None) -> WriterSchema:
+        wanted = _LANGUAGES[self._value.format]
+        if text.language is not wanted:
+            raise ConfigError(
+                f"schema {key} is {text.language.title()}, and the values are said to be {wanted.title()}",
+                code="schema-of-another-format",
+                hint="Correct `value: {format: …}` of the pipeline.",
+                registry=self._value.registry,
+            )
+        return avro_schema(text)
+
+    def _read_file(self, name: str) -> SchemaText:
+        try:
+            text = (self._folder / name).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"the schema file {name} cannot be read: {error}",
+                code="schema-unreadable",
+                hint="`value: {file: …}` is a path below the folder of sluice.yaml.",
+            ) from error
+        return SchemaText(_LANGUAGES[self._value.format], text)
+
+    def _refuse_emptied(self, named: Iterable[SchemaKey], kept: Mapping[SchemaKey, str]) -> None:
+        name = str(self._value.registry)
+        newest = {key.schema_id: digest for key, digest in sorted(kept.items())[-1:]}
+        if newest and not self._registry(name).check(newest):
+            return
+        told = ", ".join(str(key.schema_id) for key in sorted(named)[:5])
+        raise ConfigError(
+            f"the registry {name} has none of the schemas that the values name ({told})",
+            code="registry-knows-none",
+            hint="It is empty, or not the one that the producers use: correct `registries`. Nothing was"
+            " committed.",
+        )
+
+
+def schema_sources(
+    config: SluiceConfig, registry: Callable[[str], KeptSchemas]
+) -> Callable[[ValueSettings], WriterSchemas]:
+    """Return what gives the schemas of a pipeline's values; the same for the same settings."""
+    folder = Path(config.source).parent if config.source else Path()
+    return cache(partial(WriterSchemas, registry=registry, folder=folder))

@@ -1,0 +1,123 @@
+"""A chunk of values as rows, each by the schema it was written with: no value is read by another.
+
+Tasks get the schemas with their work. A value of one that a task was not given makes it report all that it
+meets; who planned the work learns them and has it done again, as for new fields.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+import pyarrow as pa
+
+from spark_jobs.config.new_fields import GROWTH, Growth
+from spark_jobs.protocol.schema_id import SchemaKey
+from spark_jobs.records.decoder import BadValue, Decoded, Phase
+from spark_jobs.records.framing import Framed, bare, unframe
+from spark_jobs.records.projection import project
+from spark_jobs.records.shape import add_keys_and_headers
+from spark_jobs.schema.arrow_schema import fields_of, no_rows
+from spark_jobs.schema.evidence import Evidence
+from spark_jobs.schema.known_schemas import KnownSchemas
+from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
+from spark_jobs.schema.written_columns import missing_columns
+
+if TYPE_CHECKING:
+    from spark_jobs.kafka.chunks import Chunk
+    from spark_jobs.protocol.kept_columns import KeptColumn
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaDecoder:
+    """Values by their schemas; keys and headers are kept as they come."""
+
+    schemas: KnownSchemas
+    growth: Growth = GROWTH
+
+    def under(self, growth: Growth) -> SchemaDecoder:
+        """See ``Decoder``."""
+        return replace(self, growth=growth)
+
+    def keeping(self, kept: Sequence[KeptColumn], generation: int) -> SchemaDecoder:  # noqa: ARG002
+        """See ``Decoder``; ``retype`` is refused where values have schemas, so nothing falls back."""
+        return self
+
+    def decode(self, records: Chunk, columns: pa.Schema) -> Decoded:
+        """See ``Decoder``."""
+        of_values = pa.schema([column for column in columns if column.name not in METADATA_COLUMNS])
+        framed = framed_values(records, self.schemas)
+        if self._asks_for_more(framed, of_values):
+            return Decoded(no_rows(columns), [], new_fields=_seen(framed))
+        parts = [self._of_one_schema(key, framed, of_values) for key in framed.indices]
+        bad = [BadValue(index, Phase.SCHEMA, None, why) for index, why in framed.unframed.items()]
+        decoded = _in_order(parts, bad, len(records.values), of_values)
+        return add_keys_and_headers(decoded, records, columns)
+
+    def observe(self, records: Chunk) -> Evidence:
+        """See ``Decoder``: what is read by no schema, and which schemas there are."""
+        there = [index for index, value in enumerate(records.values) if value is not None]
+        framed = framed_values(records.take(there), self.schemas)
+        unread = sum(self._count_unread(key, values) for key, values in framed.values.items())
+        unread += len(framed.unframed)
+        return replace(_seen(framed), records=len(there) - unread, undecodable=unread)
+
+    def _asks_for_more(self, framed: Framed, columns: pa.Schema) -> bool:
+        if not framed.indices.keys() <= self.schemas.by_key.keys():
+            return True
+        if not self.growth.room:
+            return False
+        known = fields_of(columns)
+        return any(
+            any(missing_columns(known, schema.columns.struct, max_columns=self.growth.room))
+            for schema in self.schemas.of(_seen(framed).schemas)
+        )
+
+    def _of_one_schema(self, key: SchemaKey | None, framed: Framed, columns: pa.Schema) -> Decoded:
+        """Return the rows of the values of one schema; indices are those of the records."""
+        indices, values = framed.indices[key], framed.values[key]
+        schema = self.schemas.by_key[key]
+        if schema is None:
+            why = f"the registry has no schema {key}"
+            return Decoded(no_rows(columns), [], tuple(BadValue(i, Phase.SCHEMA, None, why) for i in indices))
+        read = schema.read(values)
+        made = project(read.table, columns, self.growth)
+        of_read = indices if read.rows is None else [indices[row] for row in read.rows]
+        rows = of_read if made.rows is None else [of_read[row] for row in made.rows]
+        bad = [BadValue(indices[each.index], Phase.DECODE, each.field, each.error) for each in read.unread]
+        bad += [
+            BadValue(of_read[row], Phase.DECODE, ".".join(misfit.path) or None, misfit.message)
+            for row, misfit in made.misfits.items()
+        ]
+        ignored = Counter(read.ignored) + Counter(made.ignored)
+        return Decoded(made.table, rows, tuple(bad), ignored=ignored)
+
+    def _count_unread(self, key: SchemaKey | None, values: Sequence[bytes]) -> int:
+        schema = self.schemas.by_key.get(key)
+        return len(values) if schema is None else len(schema.read(values).unread)
+
+
+def framed_values(records: Chunk, schemas: KnownSchemas) -> Framed:
+    """Return the values, none of which is None, by the schema they name."""
+    values = cast("Sequence[bytes]", records.values)
+    return unframe(values, records.headers) if schemas.only is None else bare(values)
+
+
+def _seen(framed: Framed) -> Evidence:
+    return Evidence(schemas=tuple(sorted(key for key in framed.indices if key is not None)))
+
+
+def _in_order(parts: Sequence[Decoded], bad: Sequence[BadValue], count: int, columns: pa.Schema) -> Decoded:
+    """Return the rows of all schemas in the order of their records."""
+    every_bad = sorted([*bad, *(each for part in parts for each in part.bad)], key=lambda each: each.index)
+    ignored: Counter[str] = Counter()
+    for part in parts:
+        ignored.update(part.ignored)
+    table = pa.concat_tables([no_rows(columns), *(part.table for part in parts)])
+    rows = [row for part in parts for row in part.indices]
+    if len(parts) > 1:
+        order = sorted(range(len(rows)), key=rows.__getitem__)
+        table, rows = table.take(pa.array(order, pa.int64())), sorted(rows)
+    return Decoded(table, None if len(rows) == count else rows, tuple(every_bad), ignored=ignored)

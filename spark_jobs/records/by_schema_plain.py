@@ -1,0 +1,90 @@
+"""Values read a second time by their schemas, for ``audit`` alone: one by one, by its plain reader."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from spark_jobs.records.by_schema import framed_values
+from spark_jobs.records.decoder import PlainRows
+from spark_jobs.schema.arrow_schema import column_of
+from spark_jobs.schema.known_schemas import KnownSchemas
+from spark_jobs.schema.metadata_columns import HEADERS, KEY, METADATA_COLUMNS
+from spark_jobs.schema.writer_schema import UnreadableValueError
+
+if TYPE_CHECKING:
+    from spark_jobs.kafka.chunks import Chunk
+
+
+@dataclass(frozen=True, slots=True)
+class PlainSchemaDecoder:
+    """Values by their schemas."""
+
+    schemas: KnownSchemas
+
+    def decode(self, records: Chunk, columns: pa.Schema) -> PlainRows:
+        """See ``PlainDecoder``."""
+        read = self._read(records)
+        of_values = [column for column in columns if column.name not in METADATA_COLUMNS]
+        items: dict[int, dict[str, Any]] = {}
+        for index in sorted(read):
+            row = {column.name: read[index].get(column.name) for column in of_values}
+            row[KEY], row[HEADERS] = records.keys[index], records.headers[index]
+            if _is_storable(row, columns):
+                items[index] = row
+        made = [column_of([row[column.name] for row in items.values()], column.type) for column in columns]
+        kinds = {column.name: column.type for column in of_values}
+        more = [index for index in items if _says_more(read[index], kinds)]
+        return PlainRows(pa.Table.from_arrays(made, schema=columns), list(items), more)
+
+    def _read(self, records: Chunk) -> dict[int, Mapping[str, Any]]:
+        framed = framed_values(records, self.schemas)
+        read = {}
+        for key, indices in framed.indices.items():
+            schema = self.schemas.by_key.get(key)
+            for index, value in zip(indices, framed.values[key], strict=True):
+                if schema is not None:
+                    try:
+                        read[index] = schema.read_plain(value)
+                    except UnreadableValueError:
+                        continue  # no row is made of it, and if there is one it has no basis
+        return read
+
+
+def _is_storable(row: Mapping[str, Any], columns: pa.Schema) -> bool:
+    try:
+        for column in columns:
+            column_of([row[column.name]], column.type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeDecodeError, OverflowError):
+        return False
+    return True
+
+
+def _says_more(value: Mapping[str, Any], kinds: Mapping[str, pa.DataType]) -> bool:
+    """True if a field without a column, at any depth, holds something."""
+    return any(
+        _says_something(item) if name not in kinds else _has_more_inside(item, kinds[name])
+        for name, item in value.items()
+    )
+
+
+def _has_more_inside(item: Any, kind: pa.DataType) -> bool:
+    if item is None:
+        return False
+    if pa.types.is_struct(kind):
+        return _says_more(item, {field.name: field.type for field in kind})
+    if pa.types.is_list(kind):
+        return any(_has_more_inside(each, kind.value_type) for each in item)
+    if pa.types.is_map(kind):
+        entries: Sequence[tuple[Any, Any]] = list(item.items() if isinstance(item, Mapping) else item)
+        return any(_has_more_inside(each, kind.item_type) for _key, each in entries)
+    return False
+
+
+def _says_something(item: Any) -> bool:
+    if isinstance(item, Mapping):
+        return any(map(_says_something, item.values()))
+    return item is not None and item not in ([], ())

@@ -1,0 +1,201 @@
+"""Rows as a schema has them, as rows of a table: each column found by name, none of its values changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.config.new_fields import Growth
+from spark_jobs.records.fitting import MisfitError
+from spark_jobs.schema.arrow_schema import no_rows
+
+_INTEGERS = (pa.types.is_int32, pa.types.is_int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Projected:
+    """Rows of the table, the positions of those that are rows (None: of all), and why the others are none.
+
+    ``ignored`` counts values without a column by dotted name.
+    """
+
+    table: pa.Table
+    rows: list[int] | None = None
+    misfits: Mapping[int, MisfitError] = field(default_factory=dict)
+    ignored: Mapping[str, int] = field(default_factory=dict)
+
+
+def project(rows: pa.Table, columns: pa.Schema, growth: Growth) -> Projected:
+    """Return rows of ``columns``, null where a row has no such field.
+
+    A value fits a column that holds it exactly: of its own type or a wider one, a narrower one where it can.
+    What has no column makes a row a misfit or is counted, as ``growth`` says; nulls, empty lists and empty
+    maps are passed over.
+    """
+    tables: list[pa.Table] = [no_rows(columns)]
+    misfits: dict[int, MisfitError] = {}
+    for first, part in _fitting(rows.combine_chunks(), columns, growth, 0):
+        if isinstance(part, MisfitError):
+            misfits[first] = part
+        else:
+            tables.append(part)
+    left = [position for position in range(rows.num_rows) if position not in misfits] if misfits else None
+    ignored = dict(_beside(rows if left is None else rows.take(left), columns)) if growth.ignores else {}
+    return Projected(pa.concat_tables(tables), left, misfits, ignored)
+
+
+def _fitting(
+    rows: pa.Table, columns: pa.Schema, growth: Growth, first: int
+) -> Iterator[tuple[int, pa.Table | MisfitError]]:
+    """Yield rows as tables, and the misfits among them, which halving finds, each with its first position."""
+    try:
+        yield first, _converted(rows, columns, growth)
+    except MisfitError as misfit:
+        middle = rows.num_rows // 2
+        if not middle:
+            yield first, misfit
+        else:
+            yield from _fitting(rows.slice(0, middle), columns, growth, first)
+            yield from _fitting(rows.slice(middle), columns, growth, first + middle)
+
+
+def _converted(rows: pa.Table, columns: pa.Schema, growth: Growth) -> pa.Table:
+    if not growth.ignores:
+        for name, _values in _beside(rows, columns):
+            raise MisfitError("no column", tuple(name.split(".")), is_unknown=True)
+    made = [
+        _named(column.name, rows.column(column.name), column.type)
+        if column.name in rows.column_names
+        else pa.nulls(rows.num_rows, column.type)
+        for column in columns
+    ]
+    return pa.Table.from_arrays(made, schema=columns)
+
+
+def _named(name: str, values: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+    try:
+        return _convert(_one_array(values), kind)
+    except MisfitError as misfit:
+        raise misfit.inside(name) from None
+
+
+def _one_array(values: pa.ChunkedArray) -> pa.Array:
+    joined = values.combine_chunks()
+    return pa.concat_arrays(joined.chunks) if isinstance(joined, pa.ChunkedArray) else joined
+
+
+def _convert(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return the values as ``kind``; raises ``MisfitError`` for one that it does not hold exactly."""
+    have = values.type
+    if have == kind:
+        # The same but for the ids of nested fields, which Arrow keeps beside their types.
+        return values if not pa.types.is_nested(kind) else values.cast(kind)
+    if pa.types.is_struct(have) and pa.types.is_struct(kind):
+        return _struct(values, kind)
+    if pa.types.is_list(have) and pa.types.is_list(kind):
+        return _list(values, kind)
+    if pa.types.is_map(have) and pa.types.is_map(kind):
+        return _map(values, kind)
+    if not _may_hold(have, kind):
+        if values.null_count == len(values):
+            return pa.nulls(len(values), kind)
+        raise MisfitError(f"the schema's {_told(have)} in a column of {_told(kind)}")
+    try:
+        # By way of all digits there are: Arrow looks at what a type could hold, not at what is there.
+        every = values.cast(pa.decimal128(38, kind.scale)) if pa.types.is_decimal(kind) else values
+        return every.cast(kind)
+    except pa.ArrowInvalid as error:
+        raise MisfitError(f"the schema's {_told(have)} in a column of {_told(kind)}: {error}") from None
+
+
+def _struct(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    parts = {field.name: part for field, part in zip(values.type, values.flatten(), strict=True)}
+    made = [
+        _named(field.name, pa.chunked_array([parts[field.name]]), field.type)
+        if field.name in parts
+        else pa.nulls(len(values), field.type)
+        for field in kind
+    ]
+    return pa.StructArray.from_arrays(made, fields=list(kind), mask=values.is_null())
+
+
+def _list(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    items = _named("element", pa.chunked_array([values.flatten()]), kind.value_type)
+    return pa.ListArray.from_arrays(_offsets(values), items, type=kind, mask=values.is_null())
+
+
+def _map(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    entries = values.cast(pa.list_(pa.struct([values.type.key_field, values.type.item_field])))
+    keys, items = entries.flatten().flatten()
+    made = (
+        _named("key", pa.chunked_array([keys]), kind.key_type),
+        _named("value", pa.chunked_array([items]), kind.item_type),
+    )
+    return pa.MapArray.from_arrays(_offsets(entries), *made, type=kind, mask=values.is_null())
+
+
+def _offsets(values: pa.Array) -> pa.Array:
+    lengths = pc.fill_null(pc.list_value_length(values), 0)
+    return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths).cast(pa.int32())])
+
+
+def _may_hold(kind: pa.DataType, column: pa.DataType) -> bool:
+    """True if some value of ``kind`` is one of ``column`` exactly; Arrow then refuses those that are none."""
+    if any(is_one(kind) for is_one in _INTEGERS):
+        is_number = pa.types.is_floating(column) or pa.types.is_decimal(column)
+        return is_number or any(is_one(column) for is_one in _INTEGERS)
+    if pa.types.is_decimal(kind):
+        return bool(pa.types.is_decimal(column))
+    return bool(pa.types.is_float32(kind) and pa.types.is_float64(column))
+
+
+def _beside(rows: pa.Table, columns: pa.Schema) -> Iterator[tuple[str, int]]:
+    """Yield what has no column, by dotted name, and how many values it has, where there are any."""
+    kinds = {column.name: column.type for column in columns}
+    for name, values in zip(rows.column_names, rows.columns, strict=True):
+        yield from _beside_in(name, values, kinds.get(name))
+
+
+def _beside_in(name: str, values: pa.ChunkedArray, kind: pa.DataType | None) -> Iterator[tuple[str, int]]:
+    have = values.type
+    if kind is None:
+        if said := _said(values):
+            yield name, said
+    elif pa.types.is_struct(have) and pa.types.is_struct(kind):
+        inside = {field.name: field.type for field in kind}
+        for field, part in zip(have, values.flatten(), strict=True):
+            yield from _beside_in(f"{name}.{field.name}", part, inside.get(field.name))
+    elif pa.types.is_list(have) and pa.types.is_list(kind):
+        yield from _beside_in(f"{name}.element", pc.list_flatten(values), kind.value_type)
+    elif pa.types.is_map(have) and pa.types.is_map(kind) and pa.types.is_nested(have.item_type):
+        entries = values.cast(pa.list_(pa.struct([have.key_field, have.item_field])))
+        yield from _beside_in(f"{name}.value", pc.list_flatten(entries).flatten()[1], kind.item_type)
+
+
+def _said(values: pa.ChunkedArray) -> int:
+    """Count the values that say something."""
+    if pa.types.is_list(values.type) or pa.types.is_map(values.type):
+        return int(pc.sum(pc.greater(_lengths(values), 0)).as_py() or 0)
+    if pa.types.is_struct(values.type):
+        return max((_said(part) for part in values.flatten()), default=0)
+    return len(values) - int(values.null_count)
+
+
+def _lengths(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_map(values.type):
+        values = values.cast(pa.list_(pa.struct([values.type.key_field, values.type.item_field])))
+    return pc.list_value_length(values)
+
+
+def _told(kind: pa.DataType) -> str:
+    for is_one, name in (
+        (pa.types.is_struct, "struct"),
+        (pa.types.is_list, "list"),
+        (pa.types.is_map, "map"),
+    ):
+        if is_one(kind):
+            return name
+    return {"int32": "int", "int64": "long", "extension<arrow.uuid>": "uuid"}.get(str(kind), str(kind))

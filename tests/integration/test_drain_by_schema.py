@@ -1,0 +1,244 @@
+"""Values with schemas, from Confluent's own serializers to the rows of a table: by a file, by a registry."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import fastavro
+import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from prove.lab.http_proxy import Response
+from prove.lab.pipeline_lab import by_offset, configure, progress
+from prove.lab.registry_stand_in import RegistryStandIn
+from spark_jobs.preview.preview import preview
+from spark_jobs.protocol.errors import BadRecord, ConfigError, RetryableError
+from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.replay.diff import diff_replay
+from spark_jobs.replay.plan import plan_replay
+from tests.support.new_lab import DEAD_LETTERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.new_lab import NewLab
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+FIRST = [{"name": "id", "type": "long"}, {"name": "total", "type": ["null", "double"], "default": None}]
+SECOND = [
+    *FIRST,
+    {"name": "note", "type": ["null", "string"], "default": None, "doc": "what the clerk wrote"},
+]
+ADDRESS = {"type": "record", "name": "Address", "fields": [{"name": "city", "type": "string"}]}
+THIRD = [*SECOND[:1], *SECOND[2:], {"name": "address", "type": ADDRESS}]
+
+
+def order(fields: list[dict[str, Any]]) -> str:
+    """Return the schema of an order."""
+    return json.dumps({"type": "record", "name": "Order", "namespace": "shop", "fields": fields})
+
+
+def bare(schema: str, value: object) -> bytes:
+    """Return a value as Avro, without a word of its schema."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(schema)), value)
+    return out.getvalue()
+
+
+def framed(schema_id: int, schema: str, value: object) -> bytes:
+    """Return a value as Confluent's serializers write it."""
+    return b"\0" + schema_id.to_bytes(4) + bare(schema, value)
+
+
+def values_of(lab: Any) -> dict[tuple[int, int], dict[str, Any]]:
+    """Return the rows' own columns by partition and offset."""
+    rows = by_offset(lab)
+    return {at: {name: row[name] for name in row if not name.startswith("_")} for at, row in rows.items()}
+
+
+@pytest.fixture
+def stand_in() -> Iterator[RegistryStandIn]:
+    """A registry of the test's own."""
+    with RegistryStandIn() as registry:
+        yield registry
+
+
+def by_registry(new_lab: NewLab, url: str, records: list[Any], **settings: Any) -> Any:
+    """Return a pipeline whose values name their schemas."""
+    lab = new_lab(records, value={"format": "avro", "registry": "main"}, **settings)
+    configure(lab, "", {"registries": {"main": {"url": url, "timeout": "2s"}}})
+    return lab
+
+
+def test_three_versions_of_a_schema_in_one_stream(new_lab: NewLab, registry: str) -> None:
+    """Rows equal what was produced, whichever version wrote it; then nobody needs the registry any more."""
+    producer = SchemaRegistryClient({"url": registry})
+    orders = [
+        (order(FIRST), {"id": 1, "total": 1.5}),
+        (order(SECOND), {"id": 2, "total": None, "note": "gift"}),
+        (order(FIRST), {"id": 3, "total": 2.5}),
+        (order(THIRD), {"id": 4, "note": None, "address": {"city": "Ulm"}}),
+    ]
+    lab = by_registry(new_lab, registry, [])
+    topic = lab.pipeline.topic
+    context = SerializationContext(topic, MessageField.VALUE)
+    produced = [AvroSerializer(producer, schema)(value, context) for schema, value in orders]
+    new_lab.produce(lab, [produced[0], None, *produced[1:]])
+    lab.drain()
+    nothing = {"total": None, "note": None, "address": None}
+    wanted = {(0, at): {**nothing, **value} for at, (_, value) in zip((0, 2, 3, 4), orders, strict=True)}
+    assert values_of(lab) == wanted
+    assert lab.table().schema().find_field("note").doc == "what the clerk wrote"
+    assert len(progress(lab).schemas) == 3
+    assert lab.audit().is_clean
+
+    configure(lab, "registries/main", {"url": "http://127.0.0.1:9"})
+    new_lab.produce(lab, produced[1:2])
+    lab.drain()
+    assert values_of(lab) == {**wanted, (0, 5): {**nothing, **orders[1][1]}}
+    lab.replay(OffsetRange(0, 0, 6))
+    assert values_of(lab) == {**wanted, (0, 5): {**nothing, **orders[1][1]}}
+    found = lab.audit()
+    assert (found.is_clean, found.rows, found.tombstones) == (True, 5, 1)
+    with lab.connections() as connections:
+        plan = plan_replay(lab.pipeline, connections, [OffsetRange(0, 0, 6)])
+        assert diff_replay(lab.pipeline, connections, plan).rows_same == 5
+
+
+def test_who_adopts_a_batch_knows_its_schemas(new_lab: NewLab, stand_in: RegistryStandIn) -> None:
+    """Also when the registry is gone by then; where what was kept is lost, the same is asked for again."""
+    text = order(FIRST)
+    lab = by_registry(
+        new_lab, stand_in.url, [framed(stand_in.register("a", text), text, {"id": 1, "total": 2.0})]
+    )
+    lab.kill_at("drain.after-parquet-written")
+    configure(lab, "registries/main", {"url": "http://127.0.0.1:9"})
+    (adopted,) = lab.drain().recovery.adopted
+    assert adopted
+    (kept,) = progress(lab).schemas.items()
+    assert str(kept[0]) == "1"
+    assert lab.audit().is_clean
+
+    shutil.rmtree(lab.path.parent / "home" / "log" / "schemas")
+    with pytest.raises(RetryableError, match="registry"):
+        lab.audit()
+    configure(lab, "registries/main", {"url": stand_in.url})
+    assert lab.audit().is_clean
+    shutil.rmtree(lab.path.parent / "home" / "log" / "schemas")
+    stand_in.answers["schemas/ids/1"] = Response(200, (), json.dumps({"schema": order(SECOND)}).encode())
+    with pytest.raises(ConfigError) as changed:
+        lab.audit()
+    assert changed.value.code == "registry-changed"
+
+
+def test_what_a_schema_does_not_say_is_a_dead_letter(new_lab: NewLab, stand_in: RegistryStandIn) -> None:
+    """Cut values, unknown ids and values without any: each with its phase and reason, beside right rows."""
+    text = order(FIRST)
+    good = stand_in.register("orders", text)
+    value = framed(good, text, {"id": 7, "total": None})
+    lab = by_registry(
+        new_lab, stand_in.url, [value, value[:-1], value + b"x", b'{"id":1}', b"\0\0\0\0\x63x", b""]
+    )
+    lab.drain()
+    assert values_of(lab) == {(0, 0): {"id": 7, "total": None}}
+    letters = {at[1]: (row["phase"], row["error"]) for at, row in by_offset(lab, DEAD_LETTERS).items()}
+    assert {at: phase for at, (phase, _) in letters.items()} == {
+        1: "decode",
+        2: "decode",
+        3: "schema",
+        4: "schema",
+        5: "schema",
+    }
+    assert letters[4][1] == "the registry has no schema 99"
+    assert lab.audit().is_clean
+
+
+def test_a_registry_that_is_away_holds_up_only_what_is_new(
+    new_lab: NewLab, stand_in: RegistryStandIn
+) -> None:
+    """Nothing is committed while a schema is missing; with it, the same offsets are drained."""
+    texts = order(FIRST), order(SECOND)
+    first, second = (stand_in.register("orders", text) for text in texts)
+    lab = by_registry(new_lab, stand_in.url, [framed(first, texts[0], {"id": 1, "total": None})])
+    lab.drain()
+    before = lab.table().metadata.current_snapshot_id
+    configure(lab, "registries/main", {"url": "http://127.0.0.1:9"})
+    new_lab.produce(lab, [framed(second, texts[1], {"id": 2, "total": 1.0, "note": "b"})])
+    with pytest.raises(RetryableError) as away:
+        lab.drain()
+    assert away.value.code == "registry-away"
+    assert lab.table().metadata.current_snapshot_id == before
+    configure(lab, "registries/main", {"url": stand_in.url})
+    lab.drain()
+    assert {at[1]: row["note"] for at, row in values_of(lab).items()} == {0: None, 1: "b"}
+
+
+def test_a_registry_that_knows_nothing_makes_no_dead_letters(
+    new_lab: NewLab, stand_in: RegistryStandIn
+) -> None:
+    """An emptied or wrong registry stops the pipeline by name instead of emptying the topic into letters."""
+    lab = by_registry(new_lab, stand_in.url, [framed(7, order(FIRST), {"id": 1, "total": None})])
+    with pytest.raises(ConfigError) as refused:
+        lab.drain()
+    assert refused.value.code == "registry-knows-none"
+    assert lab.drained() == 0
+
+
+def test_values_of_one_schema_in_a_file(new_lab: NewLab) -> None:
+    """Bare values become rows; a topic that is none of it is refused; what the file adds is a column."""
+    text = order(FIRST)
+    lab = new_lab([b'{"id":1}'] * 3, value={"format": "avro", "file": "schemas/order.avsc"})
+    file = lab.path.parent / "schemas" / "order.avsc"
+    with pytest.raises(ConfigError, match=r"schemas/order.avsc") as missing:
+        lab.drain()
+    assert missing.value.code == "schema-unreadable"
+    file.parent.mkdir()
+    file.write_text(text)
+    with pytest.raises(BadRecord, match=r"none of the first 3 values .* can be read as avro: .* JSON obj"):
+        lab.drain()
+    new_lab.produce(lab, [bare(text, {"id": 5, "total": 0.5})])
+    with lab.connections() as connections:
+        seen = preview(lab.pipeline, connections, max_records=100)
+    assert [column.name for column in seen.columns] == ["id", "total"]
+    assert (seen.balance.rows, len(seen.dead_letters)) == (1, 3)
+    lab.drain()
+    assert values_of(lab) == {(0, 3): {"id": 5, "total": 0.5}}
+    file.write_text(order(SECOND))
+    new_lab.produce(lab, [bare(order(SECOND), {"id": 6, "total": None, "note": "new"})])
+    lab.drain()
+    assert values_of(lab)[(0, 4)] == {"id": 6, "total": None, "note": "new"}
+
+
+@pytest.mark.parametrize(("form", "column"), [("string", "grüße"), ("raw", "grüße".encode())])
+def test_values_that_are_one_column(new_lab: NewLab, form: str, column: object) -> None:
+    """Text is text or a dead letter; bytes are kept as they are, empty ones too."""
+    lab = new_lab(["grüße".encode(), b"\xff", None, b""], value={"format": form})
+    lab.drain()
+    rows = {at[1]: row["value"] for at, row in by_offset(lab).items()}
+    assert rows[0] == column
+    assert 2 not in rows
+    assert (rows[3], 1 in rows) == (("", False) if form == "string" else (b"", True))
+    assert lab.audit().is_clean
+
+
+def test_a_drain_says_which_schemas_it_learned(
+    new_lab: NewLab, stand_in: RegistryStandIn, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The registry is asked once for each; the next batch, and another run, ask nothing."""
+    text = order(FIRST)
+    value = framed(stand_in.register("orders", text), text, {"id": 1, "total": None})
+    lab = by_registry(new_lab, stand_in.url, [value] * 2)
+    with caplog.at_level(logging.INFO, "spark_jobs"):
+        lab.drain()
+    assert "learned schema 1 of the registry main" in caplog.text
+    asked = len(stand_in.asked)
+    new_lab.produce(lab, [value])
+    lab.drain()
+    assert len(stand_in.asked) == asked

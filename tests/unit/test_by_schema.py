@@ -1,0 +1,150 @@
+"""Values by their schemas: rows in the order of the records, whichever schema wrote which."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+from pyiceberg.schema import Schema
+from pyiceberg.types import DoubleType, LongType, NestedField, StringType
+
+from spark_jobs.avro.schema import avro_schema
+from spark_jobs.config.new_fields import Growth, NewFields
+from spark_jobs.kafka.chunks import Chunk
+from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
+from spark_jobs.records.by_schema import SchemaDecoder
+from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
+from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.column_source import WrittenColumns
+from spark_jobs.schema.evidence import Evidence
+from spark_jobs.schema.inference import Field, Primitive
+from spark_jobs.schema.known_schemas import KnownSchemas
+from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS, with_metadata_columns
+from spark_jobs.schema.writer_schema import Language, SchemaText
+
+GROWTH = Growth()
+FIRST = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}
+SECOND = {**FIRST, "fields": [*FIRST["fields"], {"name": "note", "type": ["null", "string"]}]}
+KEYS = SchemaKey(SchemaId(1)), SchemaKey(SchemaId(2))
+GONE = SchemaKey(SchemaId(9))
+
+
+def text(schema: Any) -> SchemaText:
+    """Return the schema as a registry has it."""
+    return SchemaText(Language.AVRO, json.dumps(schema))
+
+
+KNOWN = KnownSchemas({KEYS[0]: avro_schema(text(FIRST)), KEYS[1]: avro_schema(text(SECOND)), GONE: None})
+
+
+def value_of(number: int, row: dict[str, Any]) -> bytes:
+    """Return a row as Confluent's serializers write it, by schema 1 or 2."""
+    out = io.BytesIO(b"\0" + number.to_bytes(4))
+    out.seek(5)
+    fastavro.schemaless_writer(out, fastavro.parse_schema((FIRST, SECOND)[number - 1]), row)
+    return out.getvalue()
+
+
+def columns_of(*own: NestedField) -> pa.Schema:
+    """Return a table's columns as a decoder takes them."""
+    whole = arrow_schema(with_metadata_columns(Schema(*own)))
+    return pa.schema([column for column in whole if column.name not in ORIGIN_COLUMNS])
+
+
+ID, NOTE = NestedField(1, "id", LongType(), False), NestedField(2, "note", StringType(), False)
+BOTH = columns_of(ID, NOTE)
+
+
+def chunk_of(values: list[bytes]) -> Chunk:
+    """Return records with these values and nothing else."""
+    count = len(values)
+    nothing: list[Any] = [None] * count
+    return Chunk(0, [*range(count)], [0] * count, nothing, list(values), nothing)
+
+
+ROWS = st.tuples(st.just(1), st.fixed_dictionaries({"id": st.integers(-9, 9)})) | st.tuples(
+    st.just(2), st.fixed_dictionaries({"id": st.integers(-9, 9), "note": st.none() | st.text(max_size=3)})
+)
+
+
+@given(st.lists(ROWS | st.binary(max_size=9), min_size=1, max_size=40))
+def test_rows_and_bad_values_are_in_the_order_of_the_records(records: list[Any]) -> None:
+    """Each record is one of both, at its own place; the plain reader says the same of the rows."""
+    chunk = chunk_of([each if isinstance(each, bytes) else value_of(*each) for each in records])
+    decoder = SchemaDecoder(KNOWN)
+    decoded = decoder.decode(chunk, BOTH)
+    if decoded.new_fields is not None:
+        assert set(decoded.new_fields.schemas) - KNOWN.by_key.keys()
+        return
+    bad = [each.index for each in decoded.bad]
+    assert sorted([*decoded.indices, *bad]) == list(range(len(records)))
+    assert list(decoded.indices) == sorted(decoded.indices)
+    assert bad == sorted(bad)
+    for row, index in zip(decoded.table.to_pylist(), decoded.indices, strict=True):
+        if not isinstance(records[index], bytes):
+            assert (row["id"], row["note"]) == (records[index][1]["id"], records[index][1].get("note"))
+    plain = PlainSchemaDecoder(KNOWN).decode(chunk, BOTH)
+    assert plain.rows == list(decoded.indices)
+    assert plain.table.to_pylist() == decoded.table.to_pylist()
+
+
+def test_an_unknown_schema_is_asked_for_with_all_that_the_chunk_names() -> None:
+    """Nothing is decoded before it is known; one that there is none of is a reason."""
+    chunk = chunk_of([value_of(2, {"id": 1, "note": None}), b"\0\0\0\0\x05x"])
+    asked = SchemaDecoder(KNOWN).decode(chunk, BOTH)
+    assert asked.new_fields == Evidence(schemas=(KEYS[1], SchemaKey(SchemaId(5))))
+    (bad,) = SchemaDecoder(KNOWN).decode(chunk_of([b"\0\0\0\0\x09x"]), BOTH).bad
+    assert (bad.phase, bad.error) == ("schema", "the registry has no schema 9")
+
+
+def test_a_field_without_a_column_asks_for_one_or_is_as_configured() -> None:
+    """By `new_fields`, and once there is no more room for it."""
+    chunk = chunk_of([value_of(2, {"id": 1, "note": "x"}), value_of(2, {"id": 2, "note": None})])
+    narrow = columns_of(ID)
+    assert SchemaDecoder(KNOWN).decode(chunk, narrow).new_fields == Evidence(schemas=(KEYS[1],))
+    refused = SchemaDecoder(KNOWN, Growth(NewFields.DEAD_LETTER)).decode(chunk, narrow)
+    assert [(each.index, each.field) for each in refused.bad] == [(0, "note")]
+    assert refused.rows == [1]
+    ended = SchemaDecoder(KNOWN, GROWTH.ended()).decode(chunk, narrow)
+    assert [(each.index, each.field) for each in ended.bad] == [(0, "note")]
+    ignored = SchemaDecoder(KNOWN, Growth(NewFields.IGNORE)).decode(chunk, narrow)
+    assert (ignored.rows, dict(ignored.ignored)) == (None, {"note": 1})
+    assert PlainSchemaDecoder(KNOWN).decode(chunk, narrow).has_more == [0]
+
+
+def test_evidence_counts_what_can_be_read() -> None:
+    """By which schemas, and how many values by none."""
+    chunk = chunk_of([value_of(1, {"id": 1}), value_of(1, {"id": 2}) + b"x", b"{}", b"\0\0\0\0\x09x"])
+    chunk.values[0] = None
+    seen = SchemaDecoder(KNOWN).observe(chunk)
+    assert (seen.records, seen.undecodable) == (0, 3)
+    assert seen.schemas == (KEYS[0], GONE)
+    assert Evidence.from_json(seen.to_json()) == seen
+
+
+def test_columns_come_in_the_order_of_ids_whatever_came_first() -> None:
+    """Declared ones first, as they are declared; a second look at the same adds nothing."""
+    source = WrittenColumns(KNOWN, GROWTH)
+    seen = Evidence(schemas=KEYS)
+    schema, _ = source.first(seen, ())
+    assert [(each.name, str(each.field_type)) for each in schema.fields] == [
+        ("id", "long"),
+        ("note", "string"),
+    ]
+    declared, _ = source.first(seen, (Field("id", Primitive.DOUBLE),))
+    assert declared.find_type("id") == DoubleType()
+    assert source.additions(schema, seen) == ([], ())
+    assert source.additions(Schema(ID), seen) == ([(("note",), StringType())], ())
+    assert WrittenColumns(KNOWN, Growth(max_columns=1)).additions(Schema(ID), seen) == ([], ())
+
+
+def test_schemas_travel_to_tasks() -> None:
+    """As their text: what is made of it is made again there."""
+    decoder = SchemaDecoder(KNOWN)
+    assert pickle.loads(pickle.dumps(decoder)) == decoder  # noqa: S301  (our own bytes)

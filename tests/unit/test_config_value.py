@@ -1,0 +1,64 @@
+"""`value:` as it is written, and what is refused in it, defaults and all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_jobs.config.file import read_config
+from spark_jobs.config.value_format import ValueFormat
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from spark_jobs.config.build import ConfigReading
+
+
+def read(tmp_path: Path, value: str, defaults: str = "") -> ConfigReading:
+    """Return what a file with one pipeline and one registry means."""
+    file = tmp_path / "sluice.yaml"
+    file.write_text(
+        "version: 1\nregistries: {main: {url: 'http://r'}}\n"
+        f"defaults: {{{defaults}}}\npipelines:\n  a: {{topic: t, table: l.a, value: {value}}}\n"
+    )
+    return read_config(file)
+
+
+@pytest.mark.parametrize(
+    ("value", "wrong", "told"),
+    [
+        ("{format: avro}", "value", "cannot be read without a schema"),
+        ("{format: avro, registry: main, file: a.avsc}", "value", "both registry and file"),
+        ("{format: avro, registry: other}", "value.registry", "names no registry: other"),
+        ("{format: avro, file: /etc/passwd}", "value.file", "not a path below the folder"),
+        ("{format: avro, file: a/../../b}", "value.file", "not a path below the folder"),
+        ("{format: xml}", "value.format", "must be 'json', 'avro', 'string' or 'raw'"),
+        ("{fmt: avro}", "value.fmt", "Did you mean format"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_clear_line(tmp_path: Path, value: str, wrong: str, told: str) -> None:
+    """With the key it stands under."""
+    (problem,) = read(tmp_path, value).problems
+    assert f"pipelines.a.{wrong}" in str(problem)
+    assert told in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("value", "defaults", "written"),
+    [
+        ("{}", "", (ValueFormat.JSON, None, None)),
+        ("{format: avro, file: s/a.avsc}", "", (ValueFormat.AVRO, None, "s/a.avsc")),
+        ("{registry: main}", "value: {format: avro}", (ValueFormat.AVRO, "main", None)),
+        ("{format: json}", "value: {format: avro, registry: main}", (ValueFormat.JSON, "main", None)),
+    ],
+)
+def test_a_value_is_laid_over_the_defaults(
+    tmp_path: Path, value: str, defaults: str, written: tuple[object, ...]
+) -> None:
+    """Key by key, as every section is; a registry that JSON has no use for does no harm."""
+    reading = read(tmp_path, value, defaults)
+    assert not reading.problems
+    assert reading.config is not None
+    found = reading.config.pipelines[0].value
+    assert (found.format, found.registry, found.file) == written

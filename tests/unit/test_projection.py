@@ -1,0 +1,126 @@
+"""Rows of a schema as rows of a table: exactly, or not at all."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_jobs.config.new_fields import GROWTH, Growth, NewFields
+from spark_jobs.records.projection import Projected, project
+
+NESTED = pa.struct([("a", pa.int64()), ("b", pa.string())])
+
+
+def one(values: list[Any], kind: pa.DataType, column: pa.DataType, growth: Growth = GROWTH) -> Projected:
+    """Project a single column."""
+    return project(pa.table({"c": pa.array(values, kind)}), pa.schema([("c", column)]), growth)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "column", "held"),
+    [
+        ([1, None], pa.int32(), pa.int64(), [1, None]),
+        ([1, 1 << 40], pa.int64(), pa.int32(), [1]),
+        ([1, (1 << 53) + 1], pa.int64(), pa.float64(), [1.0]),
+        ([1, 10**9], pa.int64(), pa.decimal128(9, 2), [Decimal("1.00")]),
+        ([0.5], pa.float32(), pa.float64(), [0.5]),
+        ([0.1], pa.float64(), pa.float32(), []),
+        ([1.0], pa.float64(), pa.int64(), []),
+        ([Decimal("1.25"), Decimal("1.5")], pa.decimal128(9, 2), pa.decimal128(9, 1), [Decimal("1.5")]),
+        (["1"], pa.string(), pa.int64(), []),
+        ([None, b"x"], pa.binary(), pa.string(), [None]),
+        ([[1, None], None, []], pa.list_(pa.int32()), pa.list_(pa.int64()), [[1, None], None, []]),
+        ([[1], [1 << 40], [2, 3]], pa.list_(pa.int64()), pa.list_(pa.int32()), [[1], [2, 3]]),
+        (
+            [[("k", 1)], None, []],
+            pa.map_(pa.string(), pa.int32()),
+            pa.map_(pa.string(), pa.int64()),
+            [[("k", 1)], None, []],
+        ),
+        ([{"a": 1}, None], pa.struct([("a", pa.int32())]), NESTED, [{"a": 1, "b": None}, None]),
+        ([{"a": 1}], pa.struct([("a", pa.int64())]), pa.int64(), []),
+    ],
+)
+def test_a_column_holds_a_value_exactly_or_the_row_is_none(
+    values: list[Any], kind: pa.DataType, column: pa.DataType, held: list[Any]
+) -> None:
+    """What fits stands in its order; what does not is a misfit that names the column."""
+    found = one(values, kind, column)
+    assert found.table.column("c").to_pylist() == held
+    assert found.table.column("c").type == column
+    assert len(found.misfits) == len(values) - len(held)
+    assert all(misfit.path[0] == "c" for misfit in found.misfits.values())
+
+
+def test_a_row_has_null_where_its_schema_has_no_field() -> None:
+    """And fields are found by name, in whatever order."""
+    rows = pa.table({"b": ["x"], "a": [1]})
+    columns = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.float64())])
+    assert project(rows, columns, GROWTH).table.to_pylist() == [{"a": 1, "b": "x", "c": None}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "values", "name"),
+    [
+        (NESTED, pa.struct([("a", pa.int64())]), [{"a": 1, "b": None}, {"a": 2, "b": "x"}], "c.b"),
+        (
+            pa.list_(NESTED),
+            pa.list_(pa.struct([("a", pa.int64())])),
+            [[{"a": 1, "b": None}], [{"a": 2, "b": "x"}]],
+            "c.element.b",
+        ),
+        (
+            pa.map_(pa.string(), NESTED),
+            pa.map_(pa.string(), pa.struct([("a", pa.int64())])),
+            [[("k", {"a": 1, "b": None})], [("k", {"a": 2, "b": "x"})]],
+            "c.value.b",
+        ),
+    ],
+)
+def test_what_has_no_column_is_a_misfit_or_counted(
+    kind: pa.DataType, column: pa.DataType, values: list[Any], name: str
+) -> None:
+    """At any depth, and only where it says something."""
+    found = one(values, kind, column)
+    assert found.rows == [0]
+    assert ".".join(found.misfits[1].path) == name
+    ignored = one(values, kind, column, Growth(NewFields.IGNORE))
+    assert (ignored.rows, dict(ignored.ignored)) == (None, {name: 1})
+
+
+@pytest.mark.parametrize(
+    ("kind", "nothing", "something"),
+    [
+        (pa.int64(), None, 0),
+        (pa.list_(pa.int64()), [], [None]),
+        (pa.map_(pa.string(), pa.int64()), [], [("k", None)]),
+        (NESTED, {"a": None, "b": None}, {"a": 1, "b": None}),
+    ],
+)
+def test_nulls_and_empty_things_say_nothing(kind: pa.DataType, nothing: Any, something: Any) -> None:
+    """A field without a column is passed over where it holds none but these."""
+    rows = pa.table({"c": [1, 2], "more": pa.array([nothing, something], kind)})
+    found = project(rows, pa.schema([("c", pa.int64())]), GROWTH)
+    assert (found.rows, list(found.misfits)) == ([0], [1])
+
+
+def test_chunks_and_slices_are_one_column() -> None:
+    """Where a column begins in its memory is no matter."""
+    whole = pa.array([[{"a": n, "b": None}] * (n % 3) for n in range(9)], pa.list_(NESTED))
+    rows = pa.table({"c": pa.chunked_array([whole.slice(2, 3), whole.slice(5)])})
+    wide = pa.list_(pa.struct([*NESTED, ("z", pa.int64())]))
+    found = project(rows, pa.schema([("c", wide)]), GROWTH)
+    wanted = [[{"a": n, "b": None, "z": None}] * (n % 3) for n in range(2, 9)]
+    assert found.table.column("c").to_pylist() == wanted
+
+
+def test_many_misfits_are_found_among_many_rows() -> None:
+    """Each at its own place."""
+    values = [1 << 40 if n % 7 == 3 else n for n in range(500)]
+    found = one(values, pa.int64(), pa.int32())
+    assert sorted(found.misfits) == [n for n in range(500) if n % 7 == 3]
+    assert found.rows == [n for n in range(500) if n % 7 != 3]
+    assert found.table.column("c").to_pylist() == [n for n in range(500) if n % 7 != 3]
