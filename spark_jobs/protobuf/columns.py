@@ -1,0 +1,106 @@
+"""A message's types as columns, known by the numbers of their fields.
+
+A message without fields, which no file can hold, is a boolean: true where it is there. Of a oneof each member
+is a column.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import count
+
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
+
+from spark_jobs.protobuf.types import Field, Kind, Leaf, Map, Message, Repeated, Type, refused
+from spark_jobs.schema.inference import Field as Column
+from spark_jobs.schema.inference import Primitive, by_lower_case, name_clash
+from spark_jobs.schema.writer_schema import WriterColumns
+
+UINT64_DIGITS = 20
+_TYPES: dict[Kind, IcebergType] = {
+    Kind.INT: IntegerType(),
+    Kind.UINT32: LongType(),
+    Kind.LONG: LongType(),
+    Kind.UINT64: DecimalType(UINT64_DIGITS, 0),
+    Kind.FLOAT: FloatType(),
+    Kind.DOUBLE: DoubleType(),
+    Kind.BOOLEAN: BooleanType(),
+    Kind.STRING: StringType(),
+    Kind.BYTES: BinaryType(),
+    Kind.ENUM: StringType(),
+    Kind.TIMESTAMP: TimestamptzType(),
+    Kind.DURATION: LongType(),
+    Kind.JSON: StringType(),
+    Kind.AGAIN: StringType(),
+    Kind.EMPTY: BooleanType(),
+}
+
+
+def columns_of(root: Message) -> WriterColumns:
+    """Return the columns of a message.
+
+    Raises ``ConfigError`` (``schema-unsupported``) for names that cannot stand beside each other in a table,
+    and for a message without fields.
+    """
+    if not root.fields:
+        raise refused("the message has no fields", "Name another, or keep the values as `raw`.")
+    build = _Columns()
+    struct = StructType(*build.fields(root.fields, (), ()))
+    return WriterColumns(struct, build.identities, as_text=tuple(build.as_text))
+
+
+class _Columns:
+    """``path`` is of names, ``numbers`` of what a column is known by."""
+
+    def __init__(self) -> None:
+        self._ids = count(1)
+        self.identities: dict[int, str] = {}
+        self.as_text: list[str] = []
+
+    def fields(
+        self, fields: Sequence[Field], path: tuple[str, ...], numbers: tuple[str, ...]
+    ) -> Iterator[NestedField]:
+        names = Counter(each.name for each in fields)
+        siblings = by_lower_case(Column(name, Primitive.STRING) for name in names)
+        for each in fields:
+            if (clash := name_clash(each.name, siblings, is_top=not path)) is not None:
+                hint = "Rename the field in a new version of the schema, or keep the values as `raw`."
+                raise refused(f"fields that cannot be columns: {clash}", hint, field=".".join(path) or None)
+        for each in fields:
+            field_id, known = next(self._ids), (*numbers, str(each.number))
+            self.identities[field_id] = ".".join(known)
+            kind = self._type(each.type, (*path, each.name), known)
+            yield NestedField(field_id, each.name, kind, required=False, doc=each.doc)
+
+    def _type(self, kind: Type, path: tuple[str, ...], numbers: tuple[str, ...]) -> IcebergType:
+        match kind:
+            case Leaf():
+                if kind.kind in (Kind.AGAIN, Kind.JSON):
+                    self.as_text.append(".".join(path))
+                return _TYPES[kind.kind]
+            case Repeated(element):
+                element_id = next(self._ids)
+                inner = self._type(element, (*path, "element"), (*numbers, "element"))
+                return ListType(element_id, inner, element_required=False)
+            case Map(key, value):
+                key_id, value_id = next(self._ids), next(self._ids)
+                inner = self._type(value, (*path, "value"), (*numbers, "value"))
+                return MapType(key_id, _TYPES[key.kind], value_id, inner, value_required=False)
+            case Message(fields):
+                return StructType(*self.fields(fields, path, numbers))

@@ -1,0 +1,217 @@
+"""A value read by itself, by upb: strictly, and what every faster reader must agree with.
+
+Parsers cut a number to 32 bits, drop what they do not know, and take any number for a boolean. So a value is
+parsed by the same message with wider numbers, and fields that are unknown are looked for at every level.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from google.protobuf import descriptor_pool, json_format
+from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorSet
+from google.protobuf.message import DecodeError
+from google.protobuf.message import Message as Parsed
+from google.protobuf.message_factory import GetMessageClass
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from spark_jobs.protobuf.types import WELL_KNOWN, Field, Kind, Leaf, Map, Message, Repeated, Type
+from spark_jobs.schema.writer_schema import UnreadableValueError
+
+FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_INT, _UINT, _LONG = 1 << 31, 1 << 32, 1 << 63
+_NANOS = 1_000_000_000
+_OF = FieldDescriptorProto
+_WIDER = {
+    _OF.TYPE_INT32: _OF.TYPE_INT64,
+    _OF.TYPE_SINT32: _OF.TYPE_SINT64,
+    _OF.TYPE_UINT32: _OF.TYPE_UINT64,
+    _OF.TYPE_ENUM: _OF.TYPE_INT64,
+}
+
+
+class PlainReader:
+    """Reads values of one message; with ``ignores`` unknown fields are counted instead of refused.
+
+    ``tree`` gives the tree of a message inside itself.
+    """
+
+    def __init__(
+        self, files: FileDescriptorSet, name: str, tree: Callable[[str], Message], *, ignores: bool
+    ) -> None:
+        pool = descriptor_pool.DescriptorPool()
+        for file in files.file:
+            pool.Add(file if file.name.startswith(WELL_KNOWN) else _widened(file))
+        self._class = GetMessageClass(pool.FindMessageTypeByName(name))
+        self._tree = tree
+        self._root = tree(name)
+        self._ignores = ignores
+
+    def read(self, value: bytes) -> tuple[dict[str, Any], dict[str, int]]:
+        """Return a value by column, and its unknown fields by number path; or ``UnreadableValueError``."""
+        try:
+            message = self._class.FromString(value)
+        except (DecodeError, UnicodeDecodeError) as error:
+            raise UnreadableValueError(f"not a value of the message: {error}") from error
+        reading = _Reading(self._tree)
+        try:
+            row = reading.fields(message, self._root.fields, (), ())
+        except UnicodeDecodeError as error:
+            raise UnreadableValueError(f"a text is not UTF-8: {error.reason}") from error
+        if reading.unknown and not self._ignores:
+            told = ", ".join(sorted(reading.unknown))
+            raise UnreadableValueError(f"fields that the schema does not know, by number: {told}")
+        return row, reading.unknown
+
+
+class _Reading:
+    """One value on its way; ``in_json`` while it is inside a message in itself."""
+
+    def __init__(self, tree: Callable[[str], Message]) -> None:
+        self.unknown: dict[str, int] = {}
+        self._tree = tree
+        self._in_json = False
+
+    def fields(
+        self, message: Any, fields: Iterable[Field], path: tuple[str, ...], numbers: tuple[str, ...]
+    ) -> dict[str, Any]:
+        """Return a message's fields by name."""
+        self._count_unknown(message, numbers)
+        row: dict[str, Any] = {}
+        for each in fields:
+            if each.has_presence and not message.HasField(each.name):
+                row[each.name] = None
+            else:
+                item, known = getattr(message, each.name), (*numbers, str(each.number))
+                row[each.name] = self._item(item, each.type, (*path, each.name), known)
+        return row
+
+    def _item(self, item: Any, kind: Type, path: tuple[str, ...], numbers: tuple[str, ...]) -> Any:
+        match kind:
+            case Leaf(Kind.AGAIN):
+                return self._again(item, kind.message, path, numbers)
+            case Leaf():
+                if isinstance(item, Parsed):
+                    self._count_unknown(item, numbers, is_deep=kind.kind is Kind.JSON)
+                made = leaf(item.value if kind.is_wrapped else item, kind, path)
+                return json.loads(made) if self._in_json and kind.kind is Kind.JSON else made
+            case Repeated(element):
+                here, known = (*path, "element"), (*numbers, "element")
+                return [self._item(each, element, here, known) for each in item]
+            case Map(key, inner):
+                here, known = (*path, "value"), (*numbers, "value")
+                pairs = [
+                    (leaf(name, key, (*path, "key")), self._item(item[name], inner, here, known))
+                    for name in sorted(item)
+                ]
+                return {str(name): each for name, each in pairs} if self._in_json else pairs
+            case Message(fields):
+                return self.fields(item, fields, path, numbers)
+
+    def _again(self, item: Any, name: str, path: tuple[str, ...], numbers: tuple[str, ...]) -> Any:
+        was, self._in_json = self._in_json, True
+        inside = self.fields(item, self._tree(name).fields, path, numbers)
+        self._in_json = was
+        return inside if was else _json_text(inside, path)
+
+    def _count_unknown(self, message: Any, numbers: tuple[str, ...], *, is_deep: bool = False) -> None:
+        for each in UnknownFieldSet(message):
+            name = ".".join((*numbers, str(each.field_number)))
+            self.unknown[name] = self.unknown.get(name, 0) + 1
+        if is_deep:
+            for known, item in message.ListFields():
+                for inner in _messages(item) if known.message_type is not None else ():
+                    self._count_unknown(inner, (*numbers, str(known.number)), is_deep=True)
+
+
+def leaf(item: Any, kind: Leaf, path: tuple[str, ...]) -> Any:  # noqa: PLR0911  (a line for each kind)
+    """Return a field's value as its column holds it; raises ``UnreadableValueError`` where it cannot."""
+    match kind.kind:
+        case Kind.INT:
+            return _within(item, -_INT, _INT, path)
+        case Kind.UINT32:
+            return _within(item, 0, _UINT, path)
+        case Kind.UINT64:
+            return Decimal(item)
+        case Kind.ENUM:
+            return kind.symbols.get(_within(item, -_INT, _INT, path), str(item))
+        case Kind.TIMESTAMP:
+            return _EPOCH + timedelta(microseconds=_within(_micros(item, path), FIRST_US, LAST_US + 1, path))
+        case Kind.DURATION:
+            return _within(_micros(item, path), -_LONG, _LONG, path)
+        case Kind.JSON:
+            return _json_text(_as_dict(item, path), path)
+        case Kind.EMPTY:
+            return True
+    return item
+
+
+def _within(number: Any, first: int, end: int, path: tuple[str, ...]) -> int:
+    if not first <= number < end:
+        raise UnreadableValueError(f"{number} is more than the column holds", ".".join(path))
+    return int(number)
+
+
+def _micros(item: Any, path: tuple[str, ...]) -> int:
+    micros, rest = divmod(int(item.nanos), 1000)
+    if rest or abs(item.nanos) >= _NANOS:
+        raise UnreadableValueError(f"{item.nanos} nanoseconds are not whole microseconds", ".".join(path))
+    return int(item.seconds) * 1_000_000 + micros
+
+
+def _json_text(content: Any, path: tuple[str, ...]) -> str:
+    try:
+        return json.dumps(content, default=_shown, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError as error:
+        raise UnreadableValueError(f"it cannot be JSON: {error}", ".".join(path)) from error
+
+
+def _shown(item: Any) -> Any:
+    if isinstance(item, bytes):
+        return base64.b64encode(item).decode()
+    return int(item) if isinstance(item, Decimal) else item.isoformat()
+
+
+def _as_dict(item: Any, path: tuple[str, ...]) -> Any:
+    try:
+        return json_format.MessageToDict(item)
+    except (json_format.Error, ValueError, RecursionError, TypeError) as error:
+        raise UnreadableValueError(f"it cannot be JSON: {error}", ".".join(path)) from error
+
+
+def _messages(item: Any) -> Iterable[Any]:
+    if isinstance(item, Parsed):
+        return [item]
+    values = item.values() if isinstance(item, Mapping) else item
+    return [each for each in values if isinstance(each, Parsed)]
+
+
+def _widened(file: Any) -> Any:
+    """Return the same file, read alike, with numbers that hold what a value says."""
+    wider = type(file)()
+    wider.CopyFrom(file)
+    for message in wider.message_type:
+        _widen(message)
+    for each in wider.extension:
+        _widen_field(each)
+    return wider
+
+
+def _widen(message: DescriptorProto) -> None:
+    for each in (*message.field, *message.extension):
+        _widen_field(each)
+    for inner in message.nested_type:
+        _widen(inner)
+
+
+def _widen_field(field: FieldDescriptorProto) -> None:
+    if field.type in _WIDER:
+        field.type = _WIDER[field.type]
+        field.ClearField("type_name")
+    field.ClearField("default_value")  # what is not there is null

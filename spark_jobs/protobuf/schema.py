@@ -1,0 +1,182 @@
+"""Protobuf behind the seam of ``spark_jobs.schema.writer_schema``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from google.protobuf import descriptor_pool
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from pyiceberg.schema import Schema
+
+from spark_jobs.protobuf.block import BlockReader
+from spark_jobs.protobuf.columns import columns_of
+from spark_jobs.protobuf.compiling import compiled
+from spark_jobs.protobuf.plain import PlainReader
+from spark_jobs.protobuf.types import comments, tree_of
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.schema.arrow_schema import arrow_schema, column_of, no_rows
+from spark_jobs.schema.writer_schema import (
+    ReadValues,
+    SchemaText,
+    Unread,
+    UnreadableValueError,
+    WriterColumns,
+)
+
+_BLOCK_VALUES = 250
+_MOST_SCHEMAS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class ProtobufSchema:
+    """One message of a compiled schema; unknown fields are counted with ``ignores``, else no row has any."""
+
+    descriptors: bytes = field(repr=False)
+    message: str
+    ignores: bool = False
+
+    @property
+    def columns(self) -> WriterColumns:
+        """See ``WriterSchema``."""
+        return _readers(self).columns
+
+    def read(self, values: Sequence[bytes]) -> ReadValues:
+        """See ``WriterSchema``."""
+        return _readers(self).read(values)
+
+    def read_plain(self, value: bytes) -> Mapping[str, Any]:
+        """See ``WriterSchema``."""
+        return _readers(self).plain.read(value)[0]
+
+
+def protobuf_schema(
+    source: SchemaText, *, message: str | None = None, indexes: Sequence[int] = (), ignores: bool = False
+) -> ProtobufSchema:
+    """Return a schema that values can be read by: of the message of that name, or at these indexes.
+
+    ``indexes`` count messages of the file, then those inside it. With neither it is the file's only message.
+    Raises ``ConfigError``: ``schema-unreadable`` for text that is no Protobuf schema, ``no-such-message``,
+    ``schema-unsupported`` for a message that no table can be made of.
+    """
+    descriptors = compiled(source)
+    name = _at(descriptors, indexes) if indexes else _named(descriptors, message)
+    schema = ProtobufSchema(descriptors, name, ignores)
+    _readers(schema)
+    return schema
+
+
+def _at(descriptors: bytes, indexes: Sequence[int]) -> str:
+    file = FileDescriptorSet.FromString(descriptors).file[-1]
+    messages, names = file.message_type, [file.package] if file.package else []
+    try:
+        for index in indexes:
+            names.append(messages[index].name)
+            messages = messages[index].nested_type
+    except IndexError:
+        raise _no_message(descriptors, f"no message at {'.'.join(map(str, indexes))}") from None
+    return ".".join(names)
+
+
+def _named(descriptors: bytes, message: str | None) -> str:
+    there = _messages(descriptors)
+    found = [name for name in there if message is None or name == message or name.endswith(f".{message}")]
+    if len(found) != 1:
+        raise _no_message(descriptors, f"no single message {message}" if message else "more than one message")
+    return found[0]
+
+
+def _messages(descriptors: bytes) -> list[str]:
+    """Return the messages of the schema's own file that are in no other."""
+    file = FileDescriptorSet.FromString(descriptors).file[-1]
+    return [f"{file.package}.{each.name}" if file.package else each.name for each in file.message_type]
+
+
+def _no_message(descriptors: bytes, why: str) -> ConfigError:
+    there = ", ".join(_messages(descriptors)) or "none"
+    return ConfigError(
+        f"the schema has {why}",
+        code="no-such-message",
+        hint=f"Name one under `value: {{message: …}}`. There are: {there}.",
+    )
+
+
+@lru_cache(_MOST_SCHEMAS)
+def _readers(schema: ProtobufSchema) -> _Readers:
+    return _Readers(schema)
+
+
+class _Readers:
+    """What is made of a schema once in a process."""
+
+    def __init__(self, schema: ProtobufSchema) -> None:
+        files = FileDescriptorSet.FromString(schema.descriptors)
+        pool, docs = descriptor_pool.DescriptorPool(), comments(files)
+        try:
+            for file in files.file:
+                pool.Add(file)
+            pool.FindMessageTypeByName(schema.message)
+        except (TypeError, KeyError) as error:
+            raise ConfigError(
+                f"a schema is not Protobuf: {error}",
+                code="schema-unreadable",
+                hint="Correct the file under `value:`, or what is registered.",
+            ) from error
+        trees = cache(lambda name: tree_of(pool.FindMessageTypeByName(name), docs))
+        root = trees(schema.message)
+        self.columns = columns_of(root)
+        self._arrow = arrow_schema(Schema(*self.columns.struct.fields))
+        self.plain = PlainReader(files, schema.message, trees, ignores=schema.ignores)
+        self._block = BlockReader(files, schema.message, root, self._arrow)
+
+    def read(self, values: Sequence[bytes]) -> ReadValues:
+        """Return all at once; else in blocks, of which what is in doubt is read value by value."""
+        parts: list[tuple[int, Sequence[bytes], tuple[pa.Table, np.ndarray] | None]]
+        parts = [(0, values, self._block.read(values))]
+        if parts[0][2] is None and len(values) > _BLOCK_VALUES:
+            starts = range(0, len(values), _BLOCK_VALUES)
+            blocks = [(start, values[start : start + _BLOCK_VALUES]) for start in starts]
+            parts = [(start, block, self._block.read(block)) for start, block in blocks]
+        tables: list[pa.Table] = [no_rows(self._arrow)]
+        unread: list[Unread] = []
+        ignored: Counter[str] = Counter()
+        for start, block, read in parts:
+            tables.append(self._settled(start, block, read, unread, ignored))
+        bad = {each.index for each in unread}
+        rows = [index for index in range(len(values)) if index not in bad] if bad else None
+        return ReadValues(pa.concat_tables(tables), rows, tuple(unread), ignored)
+
+    def _settled(
+        self,
+        start: int,
+        values: Sequence[bytes],
+        read: tuple[pa.Table, np.ndarray] | None,
+        unread: list[Unread],
+        ignored: Counter[str],
+    ) -> pa.Table:
+        """Return the rows of a block, in order, those in doubt read by themselves."""
+        if read is not None and read[1].all():
+            return read[0]
+        doubtful = range(len(values)) if read is None else np.flatnonzero(~read[1]).tolist()
+        rows, places = [], []
+        for index in doubtful:
+            try:
+                row, unknown = self.plain.read(values[index])
+            except UnreadableValueError as error:
+                unread.append(Unread(start + index, error.field, str(error)))
+            else:
+                rows.append(row)
+                places.append(index)
+                ignored.update(unknown)
+        columns = [column_of([row[column.name] for row in rows], column.type) for column in self._arrow]
+        alone = pa.Table.from_arrays(columns, schema=self._arrow)
+        if read is None:
+            return alone
+        sure = np.flatnonzero(read[1])
+        order = np.argsort(np.concatenate([sure, np.array(places, np.int64)]), kind="stable")
+        return pa.concat_tables([read[0].take(sure), alone]).take(order)

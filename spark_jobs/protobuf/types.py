@@ -1,0 +1,204 @@
+"""A message as a tree of types: what its columns are made of and its values are read by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from spark_jobs.protocol.errors import ConfigError
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+
+class Kind(Enum):
+    """What a field that is no message of its own holds."""
+
+    INT = auto()
+    UINT32 = auto()
+    LONG = auto()
+    UINT64 = auto()
+    FLOAT = auto()
+    DOUBLE = auto()
+    BOOLEAN = auto()
+    STRING = auto()
+    BYTES = auto()
+    ENUM = auto()
+    TIMESTAMP = auto()
+    DURATION = auto()
+    JSON = auto()  # google.protobuf.Struct, Value and ListValue
+    AGAIN = auto()  # a message inside itself, as JSON text
+    EMPTY = auto()  # a message without fields: there or not
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """``symbols`` are an enum's, by number; ``message`` is the one inside itself, by its full name.
+
+    ``is_wrapped``: the field is a message that holds the value.
+    """
+
+    kind: Kind
+    symbols: Mapping[int, str] = field(default_factory=dict)
+    is_wrapped: bool = False
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Its fields in the order in which they are declared."""
+
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """A list."""
+
+    element: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """Its entries, whose keys differ."""
+
+    key: Leaf
+    value: Type
+
+
+Type: TypeAlias = Leaf | Message | Repeated | Map
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """``has_presence``: a value tells whether the field is there; where not, it has its default."""
+
+    name: str
+    number: int
+    type: Type
+    has_presence: bool
+    doc: str | None = None
+
+
+_OF = FieldDescriptor
+_KINDS = {
+    **dict.fromkeys((_OF.TYPE_INT32, _OF.TYPE_SINT32, _OF.TYPE_SFIXED32), Kind.INT),
+    **dict.fromkeys((_OF.TYPE_INT64, _OF.TYPE_SINT64, _OF.TYPE_SFIXED64), Kind.LONG),
+    **dict.fromkeys((_OF.TYPE_UINT32, _OF.TYPE_FIXED32), Kind.UINT32),
+    **dict.fromkeys((_OF.TYPE_UINT64, _OF.TYPE_FIXED64), Kind.UINT64),
+    _OF.TYPE_FLOAT: Kind.FLOAT,
+    _OF.TYPE_DOUBLE: Kind.DOUBLE,
+    _OF.TYPE_BOOL: Kind.BOOLEAN,
+    _OF.TYPE_STRING: Kind.STRING,
+    _OF.TYPE_BYTES: Kind.BYTES,
+}
+_KNOWN = {
+    "google.protobuf.Timestamp": Leaf(Kind.TIMESTAMP),
+    "google.protobuf.Duration": Leaf(Kind.DURATION),
+    "google.protobuf.BoolValue": Leaf(Kind.BOOLEAN, is_wrapped=True),
+    "google.protobuf.Int32Value": Leaf(Kind.INT, is_wrapped=True),
+    "google.protobuf.Int64Value": Leaf(Kind.LONG, is_wrapped=True),
+    "google.protobuf.UInt32Value": Leaf(Kind.UINT32, is_wrapped=True),
+    "google.protobuf.UInt64Value": Leaf(Kind.UINT64, is_wrapped=True),
+    "google.protobuf.FloatValue": Leaf(Kind.FLOAT, is_wrapped=True),
+    "google.protobuf.DoubleValue": Leaf(Kind.DOUBLE, is_wrapped=True),
+    "google.protobuf.StringValue": Leaf(Kind.STRING, is_wrapped=True),
+    "google.protobuf.BytesValue": Leaf(Kind.BYTES, is_wrapped=True),
+    **dict.fromkeys(
+        ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue"), Leaf(Kind.JSON)
+    ),
+}
+WELL_KNOWN = "google/protobuf/"  # where Google's own files are
+_MOST_CHARACTERS = 500  # of a comment
+MOST_LEVELS = 40  # of messages, lists and maps: Parquet's reader opens nothing of a hundred
+
+
+def tree_of(message: Descriptor, docs: Mapping[str, str]) -> Message:
+    """Return a message's tree; ``docs`` are comments by a field's full name.
+
+    Raises ``ConfigError`` (``schema-unsupported``): it nests too deep, or has groups.
+    """
+    return Message(tuple(_fields(message, docs, (message.full_name,))))
+
+
+def _fields(message: Descriptor, docs: Mapping[str, str], inside: tuple[str, ...]) -> Iterator[Field]:
+    if len(inside) > MOST_LEVELS:
+        raise refused(f"the schema nests deeper than {MOST_LEVELS} messages", "Keep the values as `raw`.")
+    for each in message.fields:
+        if each.type == _OF.TYPE_GROUP:
+            raise refused(f"{each.full_name} is a group", "Make it a message, or keep the values as `raw`.")
+        yield Field(
+            each.name, each.number, _type(each, docs, inside), each.has_presence, docs.get(each.full_name)
+        )
+
+
+def _type(field_: FieldDescriptor, docs: Mapping[str, str], inside: tuple[str, ...]) -> Type:
+    if not is_repeated(field_):
+        return _one(field_, docs, inside)
+    entry = field_.message_type
+    if entry is None or not entry.GetOptions().map_entry:
+        return Repeated(_one(field_, docs, inside))
+    key = Leaf(_KINDS[entry.fields_by_number[1].type])
+    return Map(key, _one(entry.fields_by_number[2], docs, inside))
+
+
+def _one(field_: FieldDescriptor, docs: Mapping[str, str], inside: tuple[str, ...]) -> Type:
+    if field_.enum_type is not None:
+        symbols = {each.number: each.name for each in reversed(field_.enum_type.values)}
+        return Leaf(Kind.ENUM, symbols)
+    if (message := field_.message_type) is None:
+        return Leaf(_KINDS[field_.type])
+    if (known := _KNOWN.get(message.full_name)) is not None:
+        return known
+    if message.full_name in inside:
+        return Leaf(Kind.AGAIN, message=message.full_name)
+    if not message.fields:
+        return Leaf(Kind.EMPTY)
+    return Message(tuple(_fields(message, docs, (*inside, message.full_name))))
+
+
+def is_repeated(field_: FieldDescriptor) -> bool:
+    """True of lists and maps."""
+    return bool(field_.is_repeated)
+
+
+def comments(files: FileDescriptorSet) -> dict[str, str]:
+    """Return what stands before, or beside, each field in a schema's text, by the field's full name."""
+    found: dict[str, str] = {}
+    for file in files.file:
+        if not file.HasField("source_code_info") or file.name.startswith(WELL_KNOWN):
+            continue
+        texts = {
+            tuple(place.path): _first_paragraph(place.leading_comments or place.trailing_comments)
+            for place in file.source_code_info.location
+        }
+        for position, message in enumerate(file.message_type):
+            found |= _comments(message, (4, position), file.package, texts)
+    return found
+
+
+def _first_paragraph(comment: str) -> str:
+    return " ".join(comment.strip().split("\n\n")[0].split())[:_MOST_CHARACTERS]
+
+
+def _comments(
+    message: Any, path: tuple[int, ...], scope: str, texts: Mapping[tuple[int, ...], str]
+) -> dict[str, str]:
+    name = f"{scope}.{message.name}" if scope else message.name
+    found = {
+        f"{name}.{each.name}": text
+        for position, each in enumerate(message.field)
+        if (text := texts.get((*path, 2, position)))
+    }
+    for position, inner in enumerate(message.nested_type):
+        found |= _comments(inner, (*path, 3, position), name, texts)
+    return found
+
+
+def refused(message: str, hint: str, **where: object) -> ConfigError:
+    """Return why a schema that Protobuf allows cannot be a table's."""
+    return ConfigError(message, code="schema-unsupported", hint=hint, **where)

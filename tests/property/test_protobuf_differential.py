@@ -1,0 +1,156 @@
+"""Protobuf values of any schema, and what becomes of them when their bytes are not as they were."""
+
+from __future__ import annotations
+
+import base64
+import os
+import random
+from typing import Any
+
+import pyarrow as pa
+from google.protobuf import any_pb2, descriptor_pool, duration_pb2, timestamp_pb2, wrappers_pb2
+from google.protobuf.message_factory import GetMessageClass
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_jobs.protobuf.schema import ProtobufSchema, protobuf_schema
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.schema.writer_schema import Language, SchemaText, UnreadableValueError
+from tests.support.protobuf_reference import NoRowError, fill, random_file, row_of
+
+# SLUICE_EXAMPLES=250000 for a night of it.
+_EXAMPLES = int(os.environ.get("SLUICE_EXAMPLES", "150"))
+SEEDS = st.integers(0, 1 << 48)
+
+
+def made(chance: random.Random) -> tuple[ProtobufSchema, Any]:
+    """Return a schema and the class of its messages by Google's own library."""
+    file = random_file(chance)
+    pool = descriptor_pool.DescriptorPool()
+    for module in (timestamp_pb2, duration_pb2, wrappers_pb2, any_pb2):
+        pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
+    pool.Add(file)
+    text = base64.b64encode(file.SerializeToString()).decode()
+    schema = protobuf_schema(SchemaText(Language.PROTOBUF, text), message="Outer")
+    return schema, GetMessageClass(pool.FindMessageTypeByName("made.Outer"))
+
+
+def plain_rows(schema: ProtobufSchema, values: list[bytes]) -> list[dict[str, Any] | None]:
+    """Return each value as its plain reader says, None where it is no row."""
+    rows: list[dict[str, Any] | None] = []
+    for value in values:
+        try:
+            rows.append(as_dicts(schema.read_plain(value)))
+        except UnreadableValueError:
+            rows.append(None)
+    return rows
+
+
+def read_rows(schema: ProtobufSchema, values: list[bytes]) -> list[dict[str, Any] | None]:
+    """Return each value as it is read among the others."""
+    read = schema.read(values)
+    rows: list[dict[str, Any] | None] = [None] * len(values)
+    kinds = read.table.schema
+    indices = range(len(values)) if read.rows is None else read.rows
+    assert sorted([*indices, *(each.index for each in read.unread)]) == list(range(len(values)))
+    for index, row in zip(indices, read.table.to_pylist(), strict=True):
+        rows[index] = {name: as_kind(item, kinds.field(name).type) for name, item in row.items()}
+    return rows
+
+
+def as_kind(item: Any, kind: pa.DataType) -> Any:
+    """Return what Arrow gives as the reference has it: maps as dicts."""
+    if item is None:
+        return None
+    if pa.types.is_map(kind):
+        return {name: as_kind(each, kind.item_type) for name, each in item}
+    if pa.types.is_list(kind):
+        return [as_kind(each, kind.value_type) for each in item]
+    if pa.types.is_struct(kind):
+        return {field.name: as_kind(item[field.name], field.type) for field in kind}
+    return item
+
+
+def as_dicts(item: Any) -> Any:
+    """Return what the plain reader gives, lists of pairs as dicts."""
+    if isinstance(item, dict):
+        return {name: as_dicts(each) for name, each in item.items()}
+    if isinstance(item, list):
+        if item and isinstance(item[0], tuple):
+            return {name: as_dicts(each) for name, each in item}
+        return [as_dicts(each) for each in item]
+    return item
+
+
+def same(left: Any, right: Any) -> bool:
+    """Equal; an empty map of the plain reader's is an empty list."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(same(left[name], right[name]) for name in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, float):
+        return repr(left) == repr(right)  # -0.0 is not 0.0, and NaN is NaN
+    return bool(left == right) or (left in ({}, []) and right in ({}, []))
+
+
+@settings(max_examples=_EXAMPLES)
+@given(SEEDS)
+def test_every_value_is_a_row_as_the_reference_says(seed: int) -> None:
+    """At once, among others that are none, and by itself; what no column holds is none."""
+    chance = random.Random(seed)
+    schema, kind = made(chance)
+    messages = [fill(kind(), chance) for _ in range(30)]
+    values = [message.SerializeToString() for message in messages]
+    wanted: list[dict[str, Any] | None] = []
+    for message in messages:
+        try:
+            wanted.append(row_of(message))
+        except NoRowError:
+            wanted.append(None)
+    for rows in (read_rows(schema, values), plain_rows(schema, values)):
+        for row, right in zip(rows, wanted, strict=True):
+            assert (row is None) == (right is None), (row, right)
+            assert right is None or same(row, right), (row, right)
+
+
+@settings(max_examples=_EXAMPLES)
+@given(SEEDS)
+def test_broken_bytes_are_never_a_wrong_row(seed: int) -> None:
+    """Cut, longer, spliced, flipped: both readers agree, and a row is what Google's library says."""
+    chance = random.Random(seed)
+    schema, kind = made(chance)
+    good = [fill(kind(), chance).SerializeToString() for _ in range(8)]
+    values = [broken for value in good for broken in _broken(value, good, chance)]
+    read, plain = read_rows(schema, values), plain_rows(schema, values)
+    for value, one, other in zip(values, read, plain, strict=True):
+        assert (one is None) == (other is None), value
+        assert one is None or same(one, other), value
+        if one is not None:
+            assert same(one, row_of(kind.FromString(value))), value
+
+
+def _broken(value: bytes, others: list[bytes], chance: random.Random) -> list[bytes]:
+    at, other = chance.randint(0, len(value)), chance.choice(others)
+    flipped = bytearray(value or b"\0")
+    flipped[chance.randrange(len(flipped))] ^= 1 << chance.randrange(8)
+    return [
+        value[:at],
+        value + chance.randbytes(chance.randint(1, 3)),
+        value + other,
+        value[:at] + other[at:],
+        bytes(flipped),
+        value,
+    ]
+
+
+@given(st.binary(max_size=200))
+def test_any_text_is_a_schema_or_an_error_that_says_so(junk: bytes) -> None:
+    """Also a descriptor with bytes that are none."""
+    file = random_file(random.Random(len(junk))).SerializeToString()
+    for data in (junk, file + junk):
+        text = SchemaText(Language.PROTOBUF, base64.b64encode(data).decode())
+        try:
+            protobuf_schema(text, message="Outer").read([b"", junk])
+        except ConfigError as error:
+            codes = {"schema-unreadable", "schema-unsupported", "no-such-message"}
+            assert error.code in codes, error  # noqa: PT017  (or none)

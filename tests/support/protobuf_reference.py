@@ -1,0 +1,189 @@
+"""What columns must hold for a parsed message, by its descriptor: nothing of it is the code under test."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf.descriptor import FieldDescriptor as Of
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from google.protobuf.message import Message
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UNSIGNED_64 = (Of.TYPE_UINT64, Of.TYPE_FIXED64)
+SCALARS = [
+    *("int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64"),
+    *("float", "double", "bool", "string", "bytes"),
+]
+_WELL_KNOWN = ["Timestamp", "Duration", "Int32Value", "UInt64Value", "StringValue", "BoolValue", "Any"]
+_TYPES = {name: getattr(FieldDescriptorProto, f"TYPE_{name.upper()}") for name in SCALARS}
+_IMPORTS = ("timestamp", "duration", "wrappers", "any")
+
+
+class NoRowError(Exception):
+    """A value that no column can hold."""
+
+
+def row_of(message: Message) -> dict[str, Any]:
+    """Return a message by column, maps as dicts; raises ``NoRowError``."""
+    return {each.name: _field(message, each) for each in message.DESCRIPTOR.fields}
+
+
+def _field(message: Any, field: Any) -> Any:
+    if field.has_presence and not message.HasField(field.name):
+        return None
+    item = getattr(message, field.name)
+    entry = field.message_type
+    if entry is not None and entry.GetOptions().map_entry:
+        value = entry.fields_by_name["value"]
+        key = entry.fields_by_name["key"]
+        return {_one(name, key): _one(item[name], value) for name in item}
+    return [_one(each, field) for each in item] if field.is_repeated else _one(item, field)
+
+
+def _one(item: Any, field: Any) -> Any:
+    if field.enum_type is not None:
+        known = field.enum_type.values_by_number.get(item)
+        return known.name if known else str(item)
+    if field.message_type is None:
+        return Decimal(item) if field.type in _UNSIGNED_64 else item
+    name = field.message_type.full_name
+    if name in ("google.protobuf.Timestamp", "google.protobuf.Duration"):
+        return _time(item, is_moment=name.endswith("Timestamp"))
+    if name.endswith("Value") and name.startswith("google.protobuf."):
+        return Decimal(item.value) if name.endswith("UInt64Value") else item.value
+    return row_of(item) if field.message_type.fields else True
+
+
+def _time(item: Any, *, is_moment: bool) -> Any:
+    if item.nanos % 1000 or abs(item.nanos) >= 10**9:
+        raise NoRowError
+    micros = item.seconds * 10**6 + item.nanos // 1000
+    if not is_moment:
+        if not -(1 << 63) <= micros < 1 << 63:
+            raise NoRowError
+        return micros
+    try:
+        return _EPOCH + timedelta(microseconds=micros)
+    except OverflowError:
+        raise NoRowError from None
+
+
+def random_file(chance: random.Random) -> FileDescriptorProto:
+    """Return a file with an enum, a message, one inside it, and an empty one."""
+    file = FileDescriptorProto(name="made.proto", package="made", syntax="proto3")
+    file.dependency.extend(f"google/protobuf/{name}.proto" for name in _IMPORTS)
+    kind = file.enum_type.add(name="Kind")
+    for number, name in ((0, "NONE"), (1, "ONE"), (-5, "LESS")):
+        kind.value.add(name=name, number=number)
+    file.message_type.add(name="Empty")
+    _fill(file.message_type.add(name="Inner"), chance, ["enum", *SCALARS], ".made.Inner")
+    _fill(
+        file.message_type.add(name="Outer"),
+        chance,
+        ["enum", ".made.Inner", ".made.Inner", ".made.Empty", *SCALARS, *_WELL_KNOWN],
+        ".made.Outer",
+    )
+    return file
+
+
+def _fill(message: Any, chance: random.Random, kinds: list[str], full_name: str) -> None:
+    for number in chance.sample(range(1, 40), chance.randint(1, 7)):
+        name = f"f{number}"
+        shape = chance.choice(["plain", "plain", "optional", "oneof", "repeated", "map"])
+        field = message.field.add(name=name, number=number, label=FieldDescriptorProto.LABEL_OPTIONAL)
+        target = field
+        if shape == "map":
+            entry = message.nested_type.add(name=f"F{number}Entry")
+            entry.options.map_entry = True
+            key = entry.field.add(name="key", number=1, label=FieldDescriptorProto.LABEL_OPTIONAL)
+            key.type = _TYPES[chance.choice(["string", "int32", "int64", "bool"])]
+            target = entry.field.add(name="value", number=2, label=FieldDescriptorProto.LABEL_OPTIONAL)
+            field.type, field.type_name = FieldDescriptorProto.TYPE_MESSAGE, f"{full_name}.F{number}Entry"
+        if shape in ("map", "repeated"):
+            field.label = FieldDescriptorProto.LABEL_REPEATED
+        if shape in ("optional", "oneof"):
+            field.oneof_index = len(message.oneof_decl)
+            message.oneof_decl.add(name=f"_{name}")
+            field.proto3_optional = shape == "optional"
+        _give_type(target, chance.choice(kinds))
+    # Those that only the compiler makes stand last.
+    message.oneof_decl.sort(key=lambda each: _is_made(message, each.name))
+    order = {f"_{each.name}": each for each in message.field}
+    for position, each in enumerate(message.oneof_decl):
+        order[each.name].oneof_index = position
+
+
+def _is_made(message: Any, oneof: str) -> bool:
+    return next(each.proto3_optional for each in message.field if f"_{each.name}" == oneof)
+
+
+def _give_type(field: Any, kind: str) -> None:
+    if kind in _TYPES:
+        field.type = _TYPES[kind]
+    elif kind == "enum":
+        field.type, field.type_name = FieldDescriptorProto.TYPE_ENUM, ".made.Kind"
+    else:
+        name = kind if kind.startswith(".") else f".google.protobuf.{kind}"
+        field.type, field.type_name = FieldDescriptorProto.TYPE_MESSAGE, name
+
+
+def fill(message: Any, chance: random.Random) -> Any:
+    """Return the message with some of its fields set, at any depth."""
+    for field in message.DESCRIPTOR.fields:
+        if chance.random() < 0.3:
+            continue
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            _fill_map(getattr(message, field.name), field.message_type, chance)
+        elif field.is_repeated:
+            items = getattr(message, field.name)
+            for _ in range(chance.randint(0, 3)):
+                if field.message_type is not None:
+                    fill(items.add(), chance)
+                else:
+                    items.append(_scalar(field, chance))
+        elif field.message_type is not None:
+            getattr(message, field.name).SetInParent()
+            fill(getattr(message, field.name), chance)
+        else:
+            setattr(message, field.name, _scalar(field, chance))
+    if message.DESCRIPTOR.full_name == "google.protobuf.Timestamp" and chance.random() < 0.8:
+        message.seconds, message.nanos = chance.randint(-(10**10), 10**10), chance.randint(0, 999_999) * 1000
+    return message
+
+
+def _fill_map(items: Any, entry: Any, chance: random.Random) -> None:
+    value = entry.fields_by_name["value"]
+    for _ in range(chance.randint(0, 3)):
+        key = _scalar(entry.fields_by_name["key"], chance)
+        if value.message_type is not None:
+            fill(items[key], chance)
+        else:
+            items[key] = _scalar(value, chance)
+
+
+def _scalar(field: Any, chance: random.Random) -> Any:
+    makers: dict[int, Callable[[], Any]] = {
+        **dict.fromkeys((Of.TYPE_INT32, Of.TYPE_SINT32, Of.TYPE_SFIXED32), lambda: _number(chance, 31, -1)),
+        **dict.fromkeys((Of.TYPE_INT64, Of.TYPE_SINT64, Of.TYPE_SFIXED64), lambda: _number(chance, 63, -1)),
+        **dict.fromkeys((Of.TYPE_UINT32, Of.TYPE_FIXED32), lambda: _number(chance, 32, 0)),
+        **dict.fromkeys((Of.TYPE_UINT64, Of.TYPE_FIXED64), lambda: _number(chance, 64, 0)),
+        Of.TYPE_FLOAT: lambda: float(chance.choice([0, -0.0, 1.5, float("inf"), 2.0**-140])),
+        Of.TYPE_DOUBLE: lambda: chance.choice([0.0, -0.0, 0.1, float("-inf"), chance.random()]),
+        Of.TYPE_BOOL: lambda: chance.random() < 0.5,
+        Of.TYPE_STRING: lambda: "".join(chance.choices("aé\0😀 ", k=chance.randint(0, 4))),
+        Of.TYPE_BYTES: lambda: chance.randbytes(chance.randint(0, 4)),
+        Of.TYPE_ENUM: lambda: chance.choice([0, 1, -5, 7]),
+    }
+    return makers[field.type]()
+
+
+def _number(chance: random.Random, bits: int, sign: int) -> int:
+    edge = (1 << bits) - 1
+    return chance.choice([0, 1, edge, sign * edge + sign, chance.randint(sign * edge, edge)])

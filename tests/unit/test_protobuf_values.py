@@ -1,0 +1,147 @@
+"""Protobuf values: every one a right row or none, whatever its bytes, in bounded time."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from spark_jobs.protobuf.schema import ProtobufSchema
+from spark_jobs.schema.writer_schema import UnreadableValueError
+from tests.unit.test_protobuf_schema import schema_of
+
+BODY = """
+message M {
+  int32 i = 1; uint32 u = 2; optional int64 l = 3; uint64 big = 4; bool ok = 5; string s = 6; Kind kind = 7;
+  google.protobuf.Timestamp at = 8; google.protobuf.Duration took = 9; map<string, M2> m = 10;
+  repeated int32 many = 11; google.protobuf.StringValue w = 12; M2 inner = 13; bytes b = 14;
+}
+message M2 { int32 x = 1; }
+enum Kind { NONE = 0; GOOD = 1; }
+"""
+NODE = (
+    "message Node { string name = 1; Node next = 2; map<string, Node> by = 3; bytes raw = 4; uint64 n = 5; }"
+)
+SCHEMA = schema_of(BODY, "M")
+
+
+def one(value: bytes, schema: ProtobufSchema = SCHEMA) -> dict[str, Any] | str:
+    """Return what of a value is not as it is by default, or why it is no row; both readers agree."""
+    read = schema.read([value])
+    if read.unread:
+        with pytest.raises(UnreadableValueError) as refused:
+            schema.read_plain(value)
+        assert (str(refused.value), refused.value.field) == (read.unread[0].error, read.unread[0].field)
+        return f"{read.unread[0].field}: {read.unread[0].error}"
+    (row,), (empty,) = read.table.to_pylist(), schema.read([b""]).table.to_pylist()
+    assert read.table.to_pylist() == schema.read([value] * 3).table.slice(1, 1).to_pylist()
+    return {name: item for name, item in row.items() if item != empty[name]}
+
+
+@pytest.mark.parametrize(
+    ("value", "row"),
+    [
+        (b"", {}),
+        (b"\x08\x01\x08\x02", {"i": 2}),
+        (b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", {"i": -1}),
+        (b"\x08\x81\x80\x80\x80\x00", {"i": 1}),
+        (b"\x18\x00", {"l": 0}),
+        (b"\x20\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", {"big": Decimal(2**64 - 1)}),
+        (b"\x28\x05", {"ok": True}),
+        (b"\x38\x01", {"kind": "GOOD"}),
+        (b"\x38\x07", {"kind": "7"}),
+        (b"\x42\x02\x08\x01", {"at": datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)}),
+        (b"\x4a\x02\x10\x64", "took: 100 nanoseconds are not whole microseconds"),
+        (b"\x52\x03\x0a\x01k", {"m": [("k", {"x": 0})]}),
+        (b"\x52\x07\x0a\x01k\x12\x02\x08\x01\x52\x07\x0a\x01k\x12\x02\x08\x02", {"m": [("k", {"x": 2})]}),
+        (b"\x58\x01\x5a\x02\x02\x03", {"many": [1, 2, 3]}),
+        (b"\x62\x00", {"w": ""}),
+        (b"\x62\x02\x0a\x00", {"w": ""}),
+        (b"\x6a\x02\x08\x01\x6a\x00", {"inner": {"x": 1}}),
+    ],
+)
+def test_every_way_to_write_a_value_is_that_value(value: bytes, row: Any) -> None:
+    """The last of two wins, messages are merged, numbers may be longer than they need to be."""
+    assert one(value) == row
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (b"\x08\x80\x80\x80\x80\x10", "i: 4294967296 is more than the column holds"),
+        (b"\x10\x80\x80\x80\x80\x10", "u: 4294967296 is more than the column holds"),
+        (b"\x38\x80\x80\x80\x80\x10", "kind: 4294967296 is more"),
+        (b"\x42\x0b\x08\xff\xff\xff\xff\xff\xff\xff\xff\x3f", "not a value of the message"),
+        (b"\x42\x0a\x08\xff\xff\xff\xff\xff\xff\xff\xff\x3f", "at: "),
+        (b"\x4a\x0a\x08\xff\xff\xff\xff\xff\xff\xff\xff\x3f", "took: "),
+        (b"\x32\x01\xff", "not a value of the message"),
+        (b"\x9a\x06\x01a", "fields that the schema does not know, by number: 99"),
+        (b"\x6a\x04\x9a\x06\x01a", "by number: 13.99"),
+        (b"\x52\x09\x0a\x01k\x12\x04\x9a\x06\x01a", "by number: 10.value.99"),
+        (b"\x0a\x01a", "by number: 1"),
+        (b"\x00\x01", "not a value of the message"),
+        (b"\x08", "not a value of the message"),
+        (b"\x72\xff\xff\xff\xff\xff\xff\xff\xff\x0f", "not a value of the message"),
+    ],
+)
+def test_what_the_schema_does_not_say_is_no_row(value: bytes, why: str) -> None:
+    """Nothing is cut, clamped or dropped; the reason names the field."""
+    assert why in str(one(value))
+
+
+def test_unknown_fields_are_counted_where_they_may_be_passed_over() -> None:
+    """By their number path; the rest of the value is its row."""
+    schema = schema_of(BODY, "M", ignores=True)
+    read = schema.read([b"\x08\x01", b"\x08\x02\x9a\x06\x01a", b"\x6a\x04\x9a\x06\x01a"])
+    assert [row["i"] for row in read.table.to_pylist()] == [1, 2, 0]
+    assert dict(read.ignored) == {"99": 1, "13.99": 1}
+
+
+def test_a_message_in_itself_is_json_from_there() -> None:
+    """All that it says, nested as it is; what JSON cannot say is no row."""
+    schema = schema_of(NODE, "Node")
+    inner = b"\x0a\x01b\x22\x01\xff\x28\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x1a\x05\x0a\x01k\x12\x00"
+    value = b"\x0a\x01a\x12" + bytes([len(inner)]) + inner
+    row = schema.read([value]).table.to_pylist()[0]
+    empty = {"name": "", "next": None, "by": {}, "raw": "", "n": 0}
+    assert json.loads(row["next"]) == {
+        "name": "b", "next": None, "by": {"k": empty}, "raw": "/w==", "n": 2**64 - 1
+    }  # fmt: skip
+    free = schema_of("message F { google.protobuf.Struct s = 1; google.protobuf.Value v = 2; }", "F")
+    number = b"\x11\x00\x00\x00\x00\x00\x00\xf8\x3f"
+    read = free.read(
+        [b"\x12\x09" + number, b"\x12\x02\x08\x00", b"\x12\x09\x11\x00\x00\x00\x00\x00\x00\xf8\x7f"]
+    )
+    assert [row["v"] for row in read.table.to_pylist()] == ["1.5", "null"]
+    assert read.unread[0].field == "v"
+
+
+def test_bombs_cost_no_more_than_their_bytes() -> None:
+    """Depth of thousands, lengths past all memory, groups in groups: bounded time, one reason each."""
+    deep = b""
+    for _ in range(10_000):
+        size, length = len(deep), b""
+        while size > 127:
+            length, size = length + bytes([size & 127 | 128]), size >> 7
+        deep = b"\x12" + length + bytes([size]) + deep
+    groups = b"\x9b\x06" * 10_000
+    started = time.process_time()
+    node = schema_of(NODE, "Node")
+    assert len(node.read([deep, b"", groups, groups + b"\x9c\x06" * 10_000]).unread) == 3
+    assert len(SCHEMA.read([groups, b"", groups + b"\x9c\x06" * 10_000]).unread) == 2
+    assert len(SCHEMA.read([b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x0f"] * 1000).unread) == 1000
+    assert time.process_time() - started < 10
+
+
+def test_rows_in_doubt_stand_where_they_were() -> None:
+    """Among thousands that are read at once."""
+    values = [b"\x08\x01\x08\x02" if n % 10 == 3 else b"\x08" + bytes([n % 100 + 1]) for n in range(1000)]
+    values[500] = b"\x08"
+    read = SCHEMA.read(values)
+    wanted = [2 if n % 10 == 3 else n % 100 + 1 for n in range(1000) if n != 500]
+    assert [row["i"] for row in read.table.select(["i"]).to_pylist()] == wanted
+    assert [each.index for each in read.unread] == [500]
