@@ -8,7 +8,7 @@ from typing import Annotated
 
 from spark_jobs.config.frozen import Frozen, key
 from spark_jobs.config.problems import Finding
-from spark_jobs.config.values import FileBelow, RegistryName, choice
+from spark_jobs.config.values import FileBelow, OneOrMany, RegistryName, choice
 
 
 class ValueFormat(StrEnum):
@@ -16,13 +16,21 @@ class ValueFormat(StrEnum):
 
     JSON = "json"
     AVRO = "avro"
+    PROTOBUF = "protobuf"
     STRING = "string"
     RAW = "raw"
 
     @property
     def has_schema(self) -> bool:
         """True if nobody can read such a value without the schema it was written with."""
-        return self is ValueFormat.AVRO
+        return self in (ValueFormat.AVRO, ValueFormat.PROTOBUF)
+
+
+class UnknownFields(StrEnum):
+    """What becomes of a value with fields that its schema does not know."""
+
+    DEAD_LETTER = "dead_letter"
+    IGNORE = "ignore"
 
 
 class ValueSettings(Frozen):
@@ -30,8 +38,8 @@ class ValueSettings(Frozen):
 
     format: Annotated[ValueFormat, choice(ValueFormat)] = key(
         "json",
-        "`json` objects; `avro`, by a schema; or one column `value` of all there is: `string` (UTF-8), `raw`"
-        " (bytes).",
+        "`json` objects; `avro` or `protobuf`, by a schema; or one column `value` of all there is: `string`"
+        " (UTF-8), `raw` (bytes).",
     )
     registry: RegistryName | None = key(
         None,
@@ -42,6 +50,19 @@ class ValueSettings(Frozen):
         None,
         "A file with the schema of all values, which then have no id: a path below the folder of"
         " `sluice.yaml`.",
+    )
+    message: str | None = key(
+        None,
+        "Protobuf: the message in that file, by its full name or the last part of it.",
+        shown="the only one",
+    )
+    include: OneOrMany[FileBelow] = key(
+        (), "Protobuf: folders below that of `sluice.yaml` whose files it may import.", shown="none"
+    )
+    unknown_fields: Annotated[UnknownFields, choice(UnknownFields)] = key(
+        "dead_letter",
+        "Protobuf: what becomes of a value with fields that its schema does not know: a `dead_letter`, or a"
+        " row (`ignore`), the fields being counted by number and kept nowhere.",
     )
 
     @property

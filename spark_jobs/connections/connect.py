@@ -18,7 +18,6 @@ from spark_jobs.connections.writer_schemas import WriterSchemas, schema_sources
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.lake.catalog import open_catalog
 from spark_jobs.protocol.fail_points import FailPoints, NoFailPoints
-from spark_jobs.registry.kept_schemas import KeptSchemas
 from spark_jobs.txlog.store import TxlogStore
 
 if TYPE_CHECKING:
@@ -33,8 +32,8 @@ class Connections:
     ``kafka`` are resolved librdkafka properties, ``open_catalog`` holds the catalog's: they have secrets and
     never reach a log. It gives a new catalog object every time (after an exception the old one may show what
     never committed).
-    ``registry`` gives the schemas of the registry of a name; its secrets are resolved when it is first asked
-    for, and it never reaches a task. ``schemas`` gives those of a pipeline's values, and remembers them.
+    ``schemas`` gives those of a pipeline's values, and remembers them; a registry's secrets are resolved when
+    it is first asked, and it never reaches a task.
     ``spark`` connects on first use. ``task_memory_bytes`` bounds what one Spark task may use and
     ``parallelism`` is how many tasks run at once. ``interrupt`` stops Spark work tagged with an attempt,
     best effort. ``now_us`` is microseconds since the epoch.
@@ -52,7 +51,6 @@ class Connections:
     run_id: str
     now_us: Callable[[], int]
     new_attempt: Callable[[], str]
-    registry: Callable[[str], KeptSchemas] = field(repr=False)
     schemas: Callable[[ValueSettings], WriterSchemas] = field(repr=False)
     fail_points: FailPoints = field(default_factory=NoFailPoints)
 
@@ -75,7 +73,6 @@ def connect(
     kafka = resolve_kafka_properties(config) if needs_kafka else {}
     catalog = resolve(config.catalog.properties)
     txlog = TxlogStore(config.state, catalog)
-    registry = cache(partial(open_registry, config.registries, txlog.store))
     return Connections(
         kafka=kafka,
         admin=KafkaAdmin(kafka),
@@ -89,6 +86,5 @@ def connect(
         run_id=run_id,
         now_us=lambda: time.time_ns() // 1000,
         new_attempt=lambda: str(uuid.uuid4()),
-        registry=registry,
-        schemas=schema_sources(config, registry),
+        schemas=schema_sources(config, cache(partial(open_registry, config.registries, txlog.store))),
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 
 from spark_jobs.avro.schema import avro_schema
 from spark_jobs.config.settings import SluiceConfig
-from spark_jobs.config.value_format import ValueFormat, ValueSettings
+from spark_jobs.config.value_format import UnknownFields, ValueFormat, ValueSettings
+from spark_jobs.protobuf.schema import protobuf_schema
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.registry.kept_schemas import KeptSchemas
@@ -18,7 +19,7 @@ from spark_jobs.schema.whole_value import WholeValue
 from spark_jobs.schema.writer_schema import Language, SchemaText, WriterSchema
 
 _log = logging.getLogger(__name__)
-_LANGUAGES = {ValueFormat.AVRO: Language.AVRO}
+_LANGUAGES = {ValueFormat.AVRO: Language.AVRO, ValueFormat.PROTOBUF: Language.PROTOBUF}
 
 
 class WriterSchemas:
@@ -42,7 +43,7 @@ class WriterSchemas:
             self._by_key[None] = WholeValue(is_text=self._value.format is ValueFormat.STRING)
         if kept and self._value.is_framed:
             self._ask(kept.keys(), {key.schema_id: digest for key, digest in kept.items()})
-        return KnownSchemas(dict(self._by_key))
+        return KnownSchemas(dict(self._by_key), self._value.format is ValueFormat.PROTOBUF)
 
     def learn(self, keys: Iterable[SchemaKey], kept: Mapping[SchemaKey, str]) -> KnownSchemas:
         """Ask the registry for those of ``keys``, all that some values name, that are not known yet.
@@ -82,18 +83,33 @@ class WriterSchemas:
                 hint="Correct `value: {format: …}` of the pipeline.",
                 registry=self._value.registry,
             )
-        return avro_schema(text)
+        if wanted is Language.AVRO:
+            return avro_schema(text)
+        return protobuf_schema(
+            text,
+            message=self._value.message,
+            indexes=key.indexes if key else (),
+            ignores=self._value.unknown_fields is UnknownFields.IGNORE,
+        )
 
     def _read_file(self, name: str) -> SchemaText:
         try:
             text = (self._folder / name).read_text(encoding="utf-8")
+            imports = tuple(self._importable())
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(
                 f"the schema file {name} cannot be read: {error}",
                 code="schema-unreadable",
                 hint="`value: {file: …}` is a path below the folder of sluice.yaml.",
             ) from error
-        return SchemaText(_LANGUAGES[self._value.format], text)
+        return SchemaText(_LANGUAGES[self._value.format], text, imports)
+
+    def _importable(self) -> Iterator[tuple[str, str]]:
+        """Return the files that a schema may import, by the name it does so."""
+        for each in self._value.include:
+            folder = self._folder / each
+            for file in sorted(folder.rglob("*.proto")):
+                yield file.relative_to(folder).as_posix(), file.read_text(encoding="utf-8")
 
     def _refuse_emptied(self, named: Iterable[SchemaKey], kept: Mapping[SchemaKey, str]) -> None:
         name = str(self._value.registry)

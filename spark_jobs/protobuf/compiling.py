@@ -75,7 +75,7 @@ def _compile(texts: dict[str, str], known: Iterable[FileDescriptorProto]) -> Ite
         command += [f"--descriptor_set_in={folder / 'known'}"] if any(known) else []
         try:
             done = subprocess.run(
-                [*command, *texts],
+                [*command, *([MAIN] if MAIN in texts else texts)],
                 capture_output=True,
                 text=True,
                 timeout=_SECONDS,

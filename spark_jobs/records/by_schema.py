@@ -102,7 +102,9 @@ class SchemaDecoder:
 def framed_values(records: Chunk, schemas: KnownSchemas) -> Framed:
     """Return the values, none of which is None, by the schema they name."""
     values = cast("Sequence[bytes]", records.values)
-    return unframe(values, records.headers) if schemas.only is None else bare(values)
+    if schemas.only is not None:
+        return bare(values)
+    return unframe(values, records.headers, has_indexes=schemas.has_indexes)
 
 
 def _seen(framed: Framed) -> Evidence:

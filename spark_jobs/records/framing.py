@@ -1,13 +1,15 @@
 """Which schema a value names: an id before it, or in a header, as Confluent's serializers write it.
 
 Prefix: a zero byte, the id in four, then the value. Header ``__value_schema_id``: a byte 1, a GUID in
-sixteen; the value is then bare, and what a header says wins.
+sixteen; the value is then bare, and what a header says wins. In Protobuf indexes follow the id, which of the
+schema's messages it is: how many, then each, as zigzag varints; a zero alone is the first message.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from uuid import UUID
 
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
@@ -16,6 +18,10 @@ VALUE_HEADER = "__value_schema_id"
 _PREFIX_BYTES = 5
 _BY_NUMBER, _BY_GUID = b"\x00", b"\x01"
 _GUID_BYTES = 17
+_FIRST_MESSAGE = b"\x00"
+_MOST_INDEXES, _VARINT_BYTES = 32, 5
+_LONGEST_BYTES = _PREFIX_BYTES + _VARINT_BYTES * (_MOST_INDEXES + 1)
+_KEYS_KEPT = 1024
 
 
 class UnframedError(ValueError):
@@ -41,21 +47,19 @@ class Framed:
 Headers = Sequence[tuple[str, bytes | None]] | None
 
 
-def unframe(values: Sequence[bytes], headers: Sequence[Headers]) -> Framed:
+def unframe(values: Sequence[bytes], headers: Sequence[Headers], *, has_indexes: bool = False) -> Framed:
     """Sort values by the schema they name."""
-    if not any(headers) and (prefix := _one_prefix(values)) is not None:
-        key = _by_number(prefix)
-        return Framed({key: [*range(len(values))]}, {key: [value[_PREFIX_BYTES:] for value in values]})
+    if not any(headers) and (prefix := _one_prefix(values, has_indexes=has_indexes)) is not None:
+        key, size = _by_number(prefix, has_indexes=has_indexes)
+        return Framed({key: [*range(len(values))]}, {key: [value[size:] for value in values]})
     framed = Framed()
-    keys: dict[bytes, SchemaKey] = {}
     for index, (value, beside) in enumerate(zip(values, headers, strict=True)):
         try:
             if (header := _header(beside)) is not None:
-                framed.add(_by_guid(header), index, value)
+                framed.add(_by_guid(header, has_indexes=has_indexes), index, value)
             else:
-                prefix = value[:_PREFIX_BYTES]
-                key = keys.get(prefix) or keys.setdefault(prefix, _by_number(prefix))
-                framed.add(key, index, value[_PREFIX_BYTES:])
+                key, size = _by_number(_beginning(value, has_indexes=has_indexes), has_indexes=has_indexes)
+                framed.add(key, index, value[size:])
         except UnframedError as error:
             framed.unframed[index] = str(error)
     return framed
@@ -66,25 +70,65 @@ def bare(values: Sequence[bytes]) -> Framed:
     return Framed({None: [*range(len(values))]}, {None: list(values)})
 
 
-def _one_prefix(values: Sequence[bytes]) -> bytes | None:
-    """Return what all values begin with, None where they differ or one is no frame."""
-    prefixes = {value[:_PREFIX_BYTES] for value in values}
+def _one_prefix(values: Sequence[bytes], *, has_indexes: bool) -> bytes | None:
+    """Return what all values begin with, None where they differ or one is no frame of the usual length."""
+    size = _PREFIX_BYTES + has_indexes
+    prefixes = {value[:size] for value in values}
     if len(prefixes) != 1:
         return None
     (prefix,) = prefixes
-    return prefix if len(prefix) == _PREFIX_BYTES and prefix.startswith(_BY_NUMBER) else None
+    is_usual = not has_indexes or prefix.endswith(_FIRST_MESSAGE)
+    return prefix if len(prefix) == size and prefix.startswith(_BY_NUMBER) and is_usual else None
 
 
-def _by_number(prefix: bytes) -> SchemaKey:
-    if len(prefix) < _PREFIX_BYTES or not prefix.startswith(_BY_NUMBER):
+def _beginning(value: bytes, *, has_indexes: bool) -> bytes:
+    """Return what may be its frame, and no more where it is one of the usual length: few are many's."""
+    usual = value[: _PREFIX_BYTES + has_indexes]
+    return usual if not has_indexes or usual.endswith(_FIRST_MESSAGE) else value[:_LONGEST_BYTES]
+
+
+@lru_cache(_KEYS_KEPT)
+def _by_number(begin: bytes, *, has_indexes: bool) -> tuple[SchemaKey, int]:
+    """Return what a value that begins so names, and how long the frame is."""
+    if len(begin) < _PREFIX_BYTES or not begin.startswith(_BY_NUMBER):
         raise UnframedError("names no schema: neither a zero byte and an id before it, nor a header")
-    return SchemaKey(SchemaId(int.from_bytes(prefix[1:])))
+    schema_id = SchemaId(int.from_bytes(begin[1:_PREFIX_BYTES]))
+    if not has_indexes:
+        return SchemaKey(schema_id), _PREFIX_BYTES
+    indexes, size = _indexes(begin, _PREFIX_BYTES)
+    return SchemaKey(schema_id, indexes), size
 
 
-def _by_guid(header: bytes) -> SchemaKey:
-    if len(header) != _GUID_BYTES or not header.startswith(_BY_GUID):
+def _by_guid(header: bytes, *, has_indexes: bool) -> SchemaKey:
+    if len(header) < _GUID_BYTES or not header.startswith(_BY_GUID):
         raise UnframedError(f"its header {VALUE_HEADER} is not a byte 1 and a GUID")
-    return SchemaKey(SchemaId(str(UUID(bytes=header[1:]))))
+    indexes, size = _indexes(header, _GUID_BYTES) if has_indexes else ((), _GUID_BYTES)
+    if size != len(header):
+        raise UnframedError(f"its header {VALUE_HEADER} has more than it should")
+    return SchemaKey(SchemaId(str(UUID(bytes=header[1:_GUID_BYTES]))), indexes)
+
+
+def _indexes(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
+    """Return which message a frame says, and where it ends."""
+    count, at = _varint(data, at)
+    if not 0 <= count <= _MOST_INDEXES:
+        raise UnframedError(f"says {count} indexes of a message")
+    indexes = []
+    for _ in range(count):
+        index, at = _varint(data, at)
+        if index < 0:
+            raise UnframedError(f"says an index of {index}")
+        indexes.append(index)
+    return tuple(indexes) or (0,), at
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for position, byte in enumerate(data[at : at + _VARINT_BYTES]):
+        value |= (byte & 0x7F) << 7 * position
+        if byte < 0x80:  # noqa: PLR2004
+            return (value >> 1) ^ -(value & 1), at + position + 1
+    raise UnframedError("ends in the indexes of a message")
 
 
 def _header(headers: Headers) -> bytes | None:

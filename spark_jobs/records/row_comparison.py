@@ -25,8 +25,17 @@ def equal_values(left: pa.ChunkedArray, right: pa.ChunkedArray) -> NDArray[np.bo
     return same
 
 
+def _is_map(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], tuple)
+
+
 def _is_alike(left: Any, right: Any) -> bool:
-    """Equal but for lists that are null or empty: PyIceberg reads a null list of structs as an empty one."""
+    """Equal but for lists that are null or empty, and for the order of a map's entries.
+
+    PyIceberg reads a null list of structs as an empty one; not every reader keeps entries in their order.
+    """
+    if _is_map(left) and _is_map(right):
+        left, right = dict(left), dict(right)
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(_is_alike(left[name], right[name]) for name in left)
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):

@@ -14,9 +14,11 @@ class KnownSchemas:
     """Schemas by what values name them by; None of one that the registry says it does not have.
 
     Where values name none, the schema of all of them is under the key None, and is the only one.
+    ``has_indexes``: they name a message of it as well.
     """
 
     by_key: Mapping[SchemaKey | None, WriterSchema | None] = field(default_factory=dict)
+    has_indexes: bool = False
 
     @property
     def only(self) -> WriterSchema | None:

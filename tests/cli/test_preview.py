@@ -71,7 +71,7 @@ def test_check_finds_a_partitioning_that_the_table_could_not_be_made_with(
     kafka.produce(topic_name, [Record(b'{"at": "2026-01-01T00:00:00Z"}'), Record(None)])
     nowhere = "spark: {remote: 'sc://127.0.0.1:1'}\n"
     for term, line in (
-        ("at", "day(at), by 2 records"),
+        ("at", "day(at), by 1 record"),
         ("no_such", "there is no column no_such; there are: at,"),
     ):
         config = configuration(tmp_path, kafka, topic_name, f"    partition_by: [day({term})]\n{nowhere}")

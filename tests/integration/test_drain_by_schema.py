@@ -12,7 +12,10 @@ import fastavro
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf import descriptor_pool, message_factory
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from prove.lab.http_proxy import Response
 from prove.lab.pipeline_lab import by_offset, configure, progress
@@ -158,6 +161,65 @@ def test_what_a_schema_does_not_say_is_a_dead_letter(new_lab: NewLab, stand_in: 
     }
     assert letters[4][1] == "the registry has no schema 99"
     assert lab.audit().is_clean
+
+
+def test_messages_of_confluents_serializer(new_lab: NewLab, registry: str) -> None:
+    """Two messages of one file in one topic, each by its place in the file; a new field is a column."""
+    producer = SchemaRegistryClient({"url": registry})
+    lab = new_lab([], value={"format": "protobuf", "registry": "main"})
+    configure(lab, "", {"registries": {"main": {"url": registry}}})
+    context = SerializationContext(lab.pipeline.topic, MessageField.VALUE)
+    package = lab.pipeline.topic.replace("-", "_")
+    produced = []
+    for more in ("", "note"):
+        for kind in message_classes(package, more):
+            message = kind(id=len(produced) + 1)
+            if more:
+                message.note = "gift"
+            produced.append(ProtobufSerializer(kind, producer)(message, context))
+    new_lab.produce(lab, [*produced, produced[0][:-1]])
+    lab.drain()
+    found = {at[1]: (row["id"], row["note"]) for at, row in values_of(lab).items()}
+    assert found == {0: (1, None), 1: (2, None), 2: (3, "gift"), 3: (4, "gift")}
+    assert [row["phase"] for row in by_offset(lab, DEAD_LETTERS).values()] == ["decode"]
+    assert sorted(key.indexes for key in progress(lab).schemas) == [(0,), (0,), (1,), (1,)]
+    assert lab.audit().is_clean
+
+
+def test_messages_of_a_file(new_lab: NewLab) -> None:
+    """With what it imports; unknown fields are letters, or counted where they may be passed over."""
+    value = {"format": "protobuf", "file": "protos/order.proto", "message": "Order", "include": ["protos"]}
+    lab = new_lab([b"\x08\x01\x12\x02\x08\x05", b"\x08\x02\x18\x01"], value=value)
+    folder = lab.path.parent / "protos"
+    (folder / "common").mkdir(parents=True)
+    (folder / "common" / "money.proto").write_text('syntax = "proto3"; message Money { int64 units = 1; }')
+    (folder / "order.proto").write_text(
+        'syntax = "proto3"; import "common/money.proto"; message Order { int32 id = 1; Money total = 2; }'
+        " message Other { int32 id = 1; }"
+    )
+    lab.drain()
+    assert values_of(lab) == {(0, 0): {"id": 1, "total": {"units": 5}}}
+    assert [row["error"] for row in by_offset(lab, DEAD_LETTERS).values()] == [
+        "fields that the schema does not know, by number: 3"
+    ]
+    configure(lab, f"pipelines/{lab.pipeline.name}/value", {"unknown_fields": "ignore"})
+    lab.replay(OffsetRange(0, 0, 2))
+    assert values_of(lab)[(0, 1)] == {"id": 2, "total": None}
+    assert lab.audit().is_clean
+
+
+def message_classes(package: str, more: str) -> list[Any]:
+    """Return two messages of one file with an id, and one more field."""
+    file = FileDescriptorProto(name=f"{package}{more}.proto", package=package, syntax="proto3")
+    for name in ("First", "Second"):
+        message = file.message_type.add(name=name)
+        message.field.add(name="id", number=1, type=3, label=1)
+        if more:
+            message.field.add(name=more, number=2, type=9, label=1, proto3_optional=True, oneof_index=0)
+            message.oneof_decl.add(name=f"_{more}")
+    pool = descriptor_pool.DescriptorPool()
+    found = pool.AddSerializedFile(file.SerializeToString())
+    return [message_factory.GetMessageClass(each) for each in found.message_types_by_name.values()]
 
 
 def test_a_registry_that_is_away_holds_up_only_what_is_new(

@@ -76,7 +76,7 @@ def scene_of(folder: Path, **table: Any) -> Scene:
     connections = Connections(
         kafka={}, admin=admin, open_catalog=lake.open, txlog=TxlogStore(f"{folder}/log", {}), spark=None,
         interrupt=lambda _: None, task_memory_bytes=1 << 28, parallelism=1, actor="me", run_id="r",
-        now_us=lambda: int(time.time() * 1e6), new_attempt=lambda: uuid.uuid4().hex, registry=None,
+        now_us=lambda: int(time.time() * 1e6), new_attempt=lambda: uuid.uuid4().hex, schemas=None,
     )  # fmt: skip
     return Scene(lake, PipelineConfig(name="p", topic="flights", table="lake.t"), connections, admin)
 

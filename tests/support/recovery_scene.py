@@ -134,16 +134,16 @@ def make_scene(lake: Lake, state: str) -> Scene:
         run_id="run-recover",
         now_us=lambda: SOON_US,
         new_attempt=lambda: uuid.uuid4().hex,
-        registry=no_registry,
+        schemas=no_schemas,
     )
     return Scene(
         lake, connections, PipelineConfig(name="p", topic=TOPIC, table=lake.name()), source, interrupted
     )
 
 
-def no_registry(name: str) -> Any:
-    """Recovery asks no registry."""
-    raise AssertionError(f"recovery asked the registry {name}")
+def no_schemas(_value: object) -> Any:
+    """Recovery reads no value."""
+    raise AssertionError("recovery asked for schemas")
 
 
 def no_spark() -> Any:

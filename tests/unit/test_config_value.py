@@ -33,7 +33,7 @@ def read(tmp_path: Path, value: str, defaults: str = "") -> ConfigReading:
         ("{format: avro, registry: other}", "value.registry", "names no registry: other"),
         ("{format: avro, file: /etc/passwd}", "value.file", "not a path below the folder"),
         ("{format: avro, file: a/../../b}", "value.file", "not a path below the folder"),
-        ("{format: xml}", "value.format", "must be 'json', 'avro', 'string' or 'raw'"),
+        ("{format: xml}", "value.format", "must be 'json', 'avro', 'protobuf', 'string' or 'raw'"),
         ("{fmt: avro}", "value.fmt", "Did you mean format"),
     ],
 )

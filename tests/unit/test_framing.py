@@ -74,3 +74,34 @@ def test_a_key_is_read_back_from_its_text(name: int | str, indexes: list[int]) -
     """Numbers and GUIDs, with the place of a message or without."""
     key = SchemaKey(SchemaId(name), tuple(indexes))
     assert SchemaKey.parse(str(key)) == key
+
+
+@pytest.mark.parametrize(
+    ("indexes", "written"),
+    [
+        ((0,), b"\0"),
+        ((0,), b"\x02\0"),
+        ((1,), b"\x02\x02"),
+        ((1, 0), b"\x04\x02\0"),
+        ((300,), b"\x02\xd8\x04"),
+    ],
+)
+def test_a_frame_says_which_message_it_is(indexes: tuple[int, ...], written: bytes) -> None:
+    """Before the value, and at the end of the header; alone and among others."""
+    value = b"\0\0\0\0\x07" + written + b"xyz"
+    key = SchemaKey(SchemaId(7), indexes)
+    assert unframe([value], [None], has_indexes=True).values == {key: [b"xyz"]}
+    assert unframe([value, b""], [None] * 2, has_indexes=True).values == {key: [b"xyz"]}
+    header = [(VALUE_HEADER, b"\x01" + GUID.bytes + written)]
+    by_header = unframe([b"xyz"], [header], has_indexes=True)
+    assert by_header.values == {SchemaKey(SchemaId(str(GUID)), indexes): [b"xyz"]}
+
+
+@pytest.mark.parametrize(
+    "written", [b"", b"\x02", b"\x01", b"\x80\x80\x80\x80\x80\x01", b"\x02\x01", b"\x7e" + b"\0" * 9]
+)
+def test_a_message_that_is_not_said_right_is_a_reason(written: bytes) -> None:
+    """Cut short, below zero, more than there can be: in front of the value, and in the header."""
+    assert unframe([b"\0\0\0\0\x07" + written], [None], has_indexes=True).unframed
+    header = [(VALUE_HEADER, b"\x01" + GUID.bytes + written)]
+    assert unframe([b"x"], [header], has_indexes=True).unframed

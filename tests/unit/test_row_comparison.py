@@ -28,3 +28,19 @@ def test_a_null_list_inside_is_an_empty_one(written: Any, read: Any, is_same: bo
     """At any depth a null list of structs, which the scan shows as an empty one, is no difference."""
     left, right = (pa.chunked_array([pa.array([value], POINT)]) for value in (read, written))
     assert equal_values(left, right).tolist() == [is_same]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "is_same"),
+    [
+        ([("a", 1), ("b", 2)], [("b", 2), ("a", 1)], True),
+        ([("a", 1), ("b", 2)], [("b", 1), ("a", 2)], False),
+        ([("a", 1)], [("a", 1), ("b", None)], False),
+        ([], [("a", None)], False),
+    ],
+)
+def test_a_map_is_its_entries_in_whatever_order(left: Any, right: Any, is_same: bool) -> None:
+    """Nothing says which comes first."""
+    kind = pa.map_(pa.string(), pa.int64())
+    columns = (pa.chunked_array([pa.array([value], kind)]) for value in (left, right))
+    assert equal_values(*columns).tolist() == [is_same]
