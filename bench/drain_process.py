@@ -16,7 +16,7 @@ from itertools import pairwise  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 from bench.drains import TIMEOUT_SECONDS, DrainProcess, MeasuredDrain  # noqa: E402
-from bench.processor_time import tree_cpu_seconds  # noqa: E402
+from bench.processor_time import TreeClock  # noqa: E402
 
 
 def measure_drains(asked_at: float, started_at: float, spark_pid: int, paths: list[Path]) -> DrainProcess:
@@ -35,18 +35,19 @@ def measure_drains(asked_at: float, started_at: float, spark_pid: int, paths: li
             config, pipeline.name, kind="drain", actor="bench", run_id="bench"
         ) as connections:
             connections.spark()
-            laps, cpu_before = [time.monotonic()], _cpu_seconds(spark_pid)
+            laps, ours, theirs = [time.monotonic()], time.process_time(), TreeClock(spark_pid)
             connect_seconds += laps[0] - opening
             on_progress = partial(_lap, laps)
             result = drain(pipeline, connections, budget_seconds=TIMEOUT_SECONDS, on_progress=on_progress)
-            seconds, cpu_after = time.monotonic() - laps[0], _cpu_seconds(spark_pid)
+            seconds = time.monotonic() - laps[0]
+            cpu_seconds = time.process_time() - ours + theirs.seconds()
             table = load_fresh(connections, pipeline.table)
         snapshot = table.current_snapshot() if table is not None else None
         held = snapshot.summary if snapshot is not None else None
         drains.append(
             MeasuredDrain(
                 seconds=seconds,
-                cpu_seconds=cpu_after - cpu_before,
+                cpu_seconds=cpu_seconds,
                 rows=result.balance.rows,
                 table_rows=int(held["total-records"] or 0) if held else 0,
                 batches=result.batches,
@@ -58,10 +59,6 @@ def measure_drains(asked_at: float, started_at: float, spark_pid: int, paths: li
 
 def _lap(laps: list[float], _batch: object) -> None:
     laps.append(time.monotonic())
-
-
-def _cpu_seconds(spark_pid: int) -> float:
-    return tree_cpu_seconds(spark_pid) + time.process_time()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from dagster._core.scheduler.instigation import TickStatus
 
-from bench.processor_time import tree_cpu_seconds
+from bench.processor_time import TreeClock
 from spark_jobs.config.file import load_config
 from spark_jobs.monitoring.survey import Surveyor, table_state
 
@@ -56,9 +56,9 @@ def measure_empty_ticks(
     instance: DagsterInstance, sensor: str, pids: Sequence[int], config: Path, ticks: int
 ) -> EmptyTicks:
     """Wait for so many ticks that ask for nothing, then look as the sensor does."""
-    since, cpu_before = time.time(), sum(map(tree_cpu_seconds, pids))
+    since, clock = time.time(), TreeClock(*pids)
     seconds = _skipped(instance, sensor, since, ticks)
-    idle_cores = (sum(map(tree_cpu_seconds, pids)) - cpu_before) / (time.time() - since)
+    idle_cores = clock.seconds() / (time.time() - since)
     surveyor = Surveyor(load_config(config))
     return EmptyTicks(
         seconds=seconds,

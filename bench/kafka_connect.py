@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from bench.connect_worker import ConnectWorker, open_worker
 from bench.drains import run_drains
 from bench.lab import Lab
-from bench.processor_time import tree_cpu_seconds
+from bench.processor_time import TreeClock
 from bench.records import JSON_SCHEMA, fill, generate
 from prove.lab.kafka_server import KafkaBroker
 from spark_jobs.commit.birth import TABLE_PROPERTIES
@@ -166,10 +166,10 @@ class Sink:
 
     def measure(self, records: int) -> Sunk:
         """Let it read the rest of the topic, and stop it."""
-        began, cpu_before = time.time(), tree_cpu_seconds(self.worker.pid)
+        began, clock = time.time(), TreeClock(self.worker.pid)
         self.worker.resume(self.name)
         commits = [one for one in self._wait_for(FIRST_RECORDS + records) if one[0] > began]
-        cpu_us = (tree_cpu_seconds(self.worker.pid) - cpu_before) * 1e6
+        cpu_us = clock.seconds() * 1e6
         self.worker.remove(self.name)
         shutil.rmtree(self.home, ignore_errors=True)  # its coordinator may be ending yet
         busy = commits[:-1]

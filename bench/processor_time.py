@@ -6,7 +6,7 @@ import math
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,8 +51,24 @@ def tree(root: int) -> Iterator[LiveProcess]:
         waiting += children[process.pid]
 
 
-def tree_cpu_seconds(root: int) -> float:
-    """User and system time of ``root`` and its descendants, ended children included; nan off Linux."""
-    if sys.platform != "linux":
-        return math.nan
-    return sum(process.cpu_seconds + process.ended_cpu_seconds for process in tree(root))
+class TreeClock:
+    """User and system time of processes and their descendants from now on; nan off Linux.
+
+    By process: Spark's workers are nobody's ended children. What one took is gone with it, and a sum of those
+    that live could run backwards.
+    """
+
+    def __init__(self, *roots: int) -> None:
+        self._roots = roots
+        self._before = _by_process(roots)
+
+    def seconds(self) -> float:
+        """Return what they took since; of a process that ended, what it took before the last look is lost."""
+        if sys.platform != "linux":
+            return math.nan
+        now = _by_process(self._roots)
+        return sum(seconds - self._before.get(pid, 0.0) for pid, seconds in now.items())
+
+
+def _by_process(roots: Iterable[int]) -> dict[int, float]:
+    return {each.pid: each.cpu_seconds + each.ended_cpu_seconds for root in roots for each in tree(root)}

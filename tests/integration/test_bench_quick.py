@@ -96,7 +96,7 @@ def test_bench_partitions_drain_a_narrow_and_a_wide_topic(lab: Lab) -> None:
     """A topic of few partitions and one of many are drained whole, and a small batch after each."""
     result = measure_partitions(lab, 2_048, widths=(2, 16), rounds=1)
     assert {width: one.rows for width, one in result.by_width.items()} == {2: 2_048, 16: 2_048}
-    assert min(result.cpu_ratio, result.small_ratio) > 0
+    assert result.small_ratio > 0
     assert partitions_rows(result)
 
 
