@@ -14,6 +14,7 @@ import click
 from bench.catch_up import measure_catch_up
 from bench.cold_start import measure_cold_start
 from bench.footprint import measure_footprint
+from bench.formats import measure_formats
 from bench.kafka_connect import measure_kafka_connect
 from bench.lab import open_lab
 from bench.many_commits import measure_many_commits
@@ -25,6 +26,7 @@ from bench.report import (
     catch_up_rows,
     cold_start_rows,
     footprint_rows,
+    formats_rows,
     kafka_connect_rows,
     machine,
     many_commits_rows,
@@ -85,6 +87,13 @@ PARTS = {
         shapes_rows,
         full=(2_000_000,),
         quick=(200_000,),
+    ),
+    "formats": Part(
+        "orders as JSON, Avro and Protobuf: decoding, and a drain of each",
+        measure_formats,
+        formats_rows,
+        full=(300_000,),
+        quick=(30_000,),
     ),
     "memory": Part(
         "a task's memory by backlog and by partitions written",

@@ -16,6 +16,7 @@ from rich.table import Table
 from bench.catch_up import GOAL_AUDIT_RATIO, GOAL_CPU_US_PER_ROW, GOAL_RATIO, CatchUpResult
 from bench.cold_start import ColdStartResult
 from bench.footprint import Footprint, FootprintResult, Usage
+from bench.formats import GOAL_DRAIN, GOALS, FormatsResult
 from bench.kafka_connect import KafkaConnectResult, Sunk, cpu_us_per_row
 from bench.many_commits import GOAL_RATIO as MANY_COMMITS_GOAL_RATIO
 from bench.many_commits import ManyCommitsResult
@@ -102,6 +103,20 @@ def partitions_rows(result: PartitionsResult) -> list[Row]:
         (f"{of}, CPU a row", _ratio(result.cpu_ratio), f"<= {GOAL_CPU_RATIO}"),
         (f"{of}, a small batch", f"{result.small_ratio:.2f}", f"<= {GOAL_SMALL_RATIO:g}"),
     ]
+
+
+def formats_rows(result: FormatsResult) -> list[Row]:
+    """Each format's decoding and drain beside JSON's."""
+    rows: list[Row] = [
+        (f"decode, CPU µs a record: {name}", f"{us:.2f}", "") for name, us in result.decode_us.items()
+    ]
+    for name, ratio in result.ratios.items():
+        rows.append((name if " / " in name else f"{name} / json", f"{ratio:.2f}", f"<= {GOALS[name]:g}"))
+    for name, us in result.drain_us.items():
+        part = us / result.drain_us["json"]
+        goal = "" if name == "json" else f"<= {GOAL_DRAIN:g} of json"
+        rows.append((f"drain, tasks' CPU µs a row: {name}", f"{us:.2f}, {part:.2f} of json", goal))
+    return rows
 
 
 def shapes_rows(results: Mapping[str, CatchUpResult]) -> list[Row]:

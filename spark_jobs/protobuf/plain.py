@@ -53,6 +53,14 @@ class PlainReader:
         self._root = tree(name)
         self._ignores = ignores
 
+    def is_message(self, value: bytes) -> bool:
+        """True if a value can be parsed, whatever it says."""
+        try:
+            self._class.FromString(value)
+        except (DecodeError, UnicodeDecodeError):
+            return False
+        return True
+
     def read(self, value: bytes) -> tuple[dict[str, Any], dict[str, int]]:
         """Return a value by column, and its unknown fields by number path; or ``UnreadableValueError``."""
         try:

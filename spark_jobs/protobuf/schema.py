@@ -136,12 +136,11 @@ class _Readers:
 
     def read(self, values: Sequence[bytes]) -> ReadValues:
         """Return all at once; else in blocks, of which what is in doubt is read value by value."""
-        parts: list[tuple[int, Sequence[bytes], tuple[pa.Table, np.ndarray] | None]]
-        parts = [(0, values, self._block.read(values))]
+        parts = [(0, values, self._at_once(values))]
         if parts[0][2] is None and len(values) > _BLOCK_VALUES:
             starts = range(0, len(values), _BLOCK_VALUES)
             blocks = [(start, values[start : start + _BLOCK_VALUES]) for start in starts]
-            parts = [(start, block, self._block.read(block)) for start, block in blocks]
+            parts = [(start, block, self._at_once(block)) for start, block in blocks]
         tables: list[pa.Table] = [no_rows(self._arrow)]
         unread: list[Unread] = []
         ignored: Counter[str] = Counter()
@@ -150,6 +149,22 @@ class _Readers:
         bad = {each.index for each in unread}
         rows = [index for index in range(len(values)) if index not in bad] if bad else None
         return ReadValues(pa.concat_tables(tables), rows, tuple(unread), ignored)
+
+    def _at_once(self, values: Sequence[bytes]) -> tuple[pa.Table, np.ndarray] | None:
+        """Return rows and which to believe; of values of which one makes the whole call fail, the others'."""
+        if (read := self._block.read(values)) is not None or len(values) == 1:
+            return read
+        is_message = np.fromiter(map(self.plain.is_message, values), bool, len(values))
+        if is_message.all() or not is_message.any():
+            return None
+        there = np.flatnonzero(is_message)
+        read = self._block.read([values[index] for index in there.tolist()])
+        if read is None:
+            return None
+        is_sure = np.zeros(len(values), bool)
+        is_sure[there] = read[1]
+        # A row for each value, whichever: nobody believes those that are none.
+        return read[0].take(np.cumsum(is_message).clip(1) - 1), is_sure
 
     def _settled(
         self,

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
+import numpy as np
 import pyarrow as pa
 
 from spark_jobs.config.new_fields import GROWTH, Growth
@@ -23,11 +25,14 @@ from spark_jobs.schema.arrow_schema import fields_of, no_rows
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.known_schemas import KnownSchemas
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
+from spark_jobs.schema.writer_schema import WriterSchema
 from spark_jobs.schema.written_columns import missing_columns
 
 if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk
     from spark_jobs.protocol.kept_columns import KeptColumn
+
+_MOST_LOOKED_AT = 1024  # as many as a task may be given schemas, and more
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +72,8 @@ class SchemaDecoder:
     def _asks_for_more(self, framed: Framed, columns: pa.Schema) -> bool:
         if not framed.indices.keys() <= self.schemas.by_key.keys():
             return True
-        if not self.growth.room:
-            return False
-        known = fields_of(columns)
-        return any(
-            any(missing_columns(known, schema.columns.struct, max_columns=self.growth.room))
-            for schema in self.schemas.of(_seen(framed).schemas)
-        )
+        schemas = self.schemas.of(_seen(framed).schemas)
+        return any(_lacks(columns, schema, self.growth.room) for schema in schemas)
 
     def _of_one_schema(self, key: SchemaKey | None, framed: Framed, columns: pa.Schema) -> Decoded:
         """Return the rows of the values of one schema; indices are those of the records."""
@@ -99,6 +99,12 @@ class SchemaDecoder:
         return len(values) if schema is None else len(schema.read(values).unread)
 
 
+@lru_cache(_MOST_LOOKED_AT)
+def _lacks(columns: pa.Schema, schema: WriterSchema, room: int) -> bool:
+    """True if columns can be added for what the schema has."""
+    return bool(room) and any(missing_columns(fields_of(columns), schema.columns.struct, max_columns=room))
+
+
 def framed_values(records: Chunk, schemas: KnownSchemas) -> Framed:
     """Return the values, none of which is None, by the schema they name."""
     values = cast("Sequence[bytes]", records.values)
@@ -117,9 +123,10 @@ def _in_order(parts: Sequence[Decoded], bad: Sequence[BadValue], count: int, col
     ignored: Counter[str] = Counter()
     for part in parts:
         ignored.update(part.ignored)
-    table = pa.concat_tables([no_rows(columns), *(part.table for part in parts)])
+    table = pa.concat_tables([part.table for part in parts] or [no_rows(columns)])
     rows = [row for part in parts for row in part.indices]
     if len(parts) > 1:
-        order = sorted(range(len(rows)), key=rows.__getitem__)
-        table, rows = table.take(pa.array(order, pa.int64())), sorted(rows)
+        places = np.array(rows, np.int64)
+        order = np.argsort(places)
+        table, rows = table.take(order), places[order].tolist()
     return Decoded(table, None if len(rows) == count else rows, tuple(every_bad), ignored=ignored)

@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import itemgetter
 from uuid import UUID
+
+import numpy as np
 
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 
@@ -22,6 +25,7 @@ _FIRST_MESSAGE = b"\x00"
 _MOST_INDEXES, _VARINT_BYTES = 32, 5
 _LONGEST_BYTES = _PREFIX_BYTES + _VARINT_BYTES * (_MOST_INDEXES + 1)
 _KEYS_KEPT = 1024
+_FEW_FRAMES = 8
 
 
 class UnframedError(ValueError):
@@ -49,9 +53,8 @@ Headers = Sequence[tuple[str, bytes | None]] | None
 
 def unframe(values: Sequence[bytes], headers: Sequence[Headers], *, has_indexes: bool = False) -> Framed:
     """Sort values by the schema they name."""
-    if not any(headers) and (prefix := _one_prefix(values, has_indexes=has_indexes)) is not None:
-        key, size = _by_number(prefix, has_indexes=has_indexes)
-        return Framed({key: [*range(len(values))]}, {key: [value[size:] for value in values]})
+    if not any(headers) and (framed := _by_few_frames(values, has_indexes=has_indexes)) is not None:
+        return framed
     framed = Framed()
     for index, (value, beside) in enumerate(zip(values, headers, strict=True)):
         try:
@@ -70,15 +73,31 @@ def bare(values: Sequence[bytes]) -> Framed:
     return Framed({None: [*range(len(values))]}, {None: list(values)})
 
 
-def _one_prefix(values: Sequence[bytes], *, has_indexes: bool) -> bytes | None:
-    """Return what all values begin with, None where they differ or one is no frame of the usual length."""
+def _by_few_frames(values: Sequence[bytes], *, has_indexes: bool) -> Framed | None:
+    """Sort values out at once where few frames, all of the usual length, are all that they begin with."""
     size = _PREFIX_BYTES + has_indexes
-    prefixes = {value[:size] for value in values}
-    if len(prefixes) != 1:
+    begins = [*map(itemgetter(slice(size)), values)]
+    frames = {begin: number for number, begin in enumerate(dict.fromkeys(begins))}
+    if len(frames) > _FEW_FRAMES or not all(_is_usual(frame, size, has_indexes) for frame in frames):
         return None
-    (prefix,) = prefixes
-    is_usual = not has_indexes or prefix.endswith(_FIRST_MESSAGE)
-    return prefix if len(prefix) == size and prefix.startswith(_BY_NUMBER) and is_usual else None
+    bare_values = [*map(itemgetter(slice(size, None)), values)]
+    if len(frames) == 1:
+        at = {0: [*range(len(values))]}
+        parts = {0: bare_values}
+    else:
+        numbers = np.fromiter(map(frames.__getitem__, begins), np.intp, len(begins))
+        at = {number: np.flatnonzero(numbers == number).tolist() for number in frames.values()}
+        parts = {number: [bare_values[index] for index in indices] for number, indices in at.items()}
+    keys = {_by_number(frame, has_indexes=has_indexes)[0]: number for frame, number in frames.items()}
+    return Framed(
+        {key: at[number] for key, number in keys.items()},
+        {key: parts[number] for key, number in keys.items()},
+    )
+
+
+def _is_usual(frame: bytes, size: int, has_indexes: bool) -> bool:
+    is_whole = len(frame) == size and frame.startswith(_BY_NUMBER)
+    return is_whole and (not has_indexes or frame.endswith(_FIRST_MESSAGE))
 
 
 def _beginning(value: bytes, *, has_indexes: bool) -> bytes:

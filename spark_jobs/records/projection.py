@@ -35,7 +35,7 @@ def project(rows: pa.Table, columns: pa.Schema, growth: Growth) -> Projected:
     What has no column makes a row a misfit or is counted, as ``growth`` says; nulls, empty lists and empty
     maps are passed over.
     """
-    tables: list[pa.Table] = [no_rows(columns)]
+    tables: list[pa.Table] = []
     misfits: dict[int, MisfitError] = {}
     for first, part in _fitting(rows.combine_chunks(), columns, growth, 0):
         if isinstance(part, MisfitError):
@@ -44,7 +44,7 @@ def project(rows: pa.Table, columns: pa.Schema, growth: Growth) -> Projected:
             tables.append(part)
     left = [position for position in range(rows.num_rows) if position not in misfits] if misfits else None
     ignored = dict(_beside(rows if left is None else rows.take(left), columns)) if growth.ignores else {}
-    return Projected(pa.concat_tables(tables), left, misfits, ignored)
+    return Projected(pa.concat_tables(tables or [no_rows(columns)]), left, misfits, ignored)
 
 
 def _fitting(

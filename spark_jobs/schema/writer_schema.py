@@ -95,6 +95,9 @@ class ReadValues:
 class WriterSchema(Protocol):
     """One schema that values were written with. It travels pickled to Spark's tasks: a frozen dataclass."""
 
+    def __hash__(self) -> int:
+        """Return the same for two that read every value alike."""
+
     @property
     def columns(self) -> WriterColumns:
         """Return its fields as columns; a schema that is no record has one, ``value``."""
