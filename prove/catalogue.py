@@ -44,6 +44,8 @@ QUICK = (
     "sqlite/retype/kill-change.after-swap",
     "sqlite/retype/kill-retype.*-swap",
     "sqlite/rollback/kill-dead-letters.before-swap",
+    "sqlite/new-schema/kill-commit.before-swap",
+    "sqlite/new-schema/killed-after-commit",
     "sqlite/drain/locked-at-commit",
     "sqlite/drain/disk-full",
     "sqlite/first-batch/killed-after-commit",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -60,11 +60,12 @@ class Testbed:
 
 @dataclass(slots=True)
 class Contents:
-    """How many records of each kind the topic holds: what the checker expects."""
+    """How many records of each kind the topic holds, for the checker; ``orders`` writes good ones."""
 
     rows: int = 0
     dead_letters: int = 0
     tombstones: int = 0
+    orders: Callable[[int, int], list[bytes]] = orders
 
     @property
     def records(self) -> int:
@@ -96,7 +97,7 @@ class Workload:
 
     def produce_batch(self) -> None:
         """Produce one batch: forty orders, three records that cannot be decoded, a tombstone."""
-        self.produce(orders(0, 40), [b"not json", b"null", b"\xff\xfe", None])
+        self.produce(self.contents.orders(0, 40), [b"not json", b"null", b"\xff\xfe", None])
 
     def produce_long_batch(self) -> None:
         """Produce one that a task reads range by range: too long to be read together."""

@@ -21,12 +21,13 @@ from prove.crash.promises import Outcomes, Promise
 from prove.crash.removal import Removal, remove_left
 from prove.crash.replacement import arrival_times
 from prove.crash.restart import Restart
+from prove.crash.schema_jobs import NEW_SCHEMA
 from prove.crash.upkeep_jobs import COMPACTION, EXPIRY, SPARK_JOBS, UNKNOWING_COMPACTION
 from prove.lab.fault_proxy import Fault
 from prove.scenario import Findings, Scenario, scenario_on
 from prove.workload import NESSIE, REST, SQLITE, Testbed, Workload
 
-JOBS = (*DATA_JOBS, PUBLISH, DISCARD, ACCEPT, RETYPE)
+JOBS = (*DATA_JOBS, PUBLISH, DISCARD, ACCEPT, RETYPE, NEW_SCHEMA)
 GATES = (GATED_DRAIN, HELD_DRAIN, REJECTING_DRAIN)
 # Of the commit that Iceberg's own code makes on the Spark server: it takes these for refusals, and deletes
 # what it wrote. What a landed 401 makes of it is a case of the hostile lakes: it deletes what it committed.

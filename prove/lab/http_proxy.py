@@ -49,7 +49,9 @@ class HttpProxy(ABC):
         self._upstream = urlsplit(upstream)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"proxy": self}))
         self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        )
         address = f"127.0.0.1:{self._server.server_address[1]}"
         parts = self._upstream._replace(netloc=address)
         if tls is not None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench import catch_up, cold_start, kafka_connect, memory, partitions, splits
+from bench import catch_up, cold_start, formats, kafka_connect, memory, partitions, splits
 from bench.catch_up import measure_catch_up
 from bench.cold_start import STARTS, measure_cold_start
+from bench.formats import GOALS, measure_formats
 from bench.kafka_connect import measure_kafka_connect
 from bench.lab import Lab, open_lab
 from bench.many_commits import measure_many_commits
@@ -21,6 +22,7 @@ from bench.pipelines import GOAL_GROWTH, measure_pipelines
 from bench.report import (
     catch_up_rows,
     cold_start_rows,
+    formats_rows,
     kafka_connect_rows,
     many_commits_rows,
     memory_rows,
@@ -60,7 +62,7 @@ class SmallLab(Lab):
 @pytest.fixture(autouse=True)
 def warm_drains(monkeypatch: pytest.MonkeyPatch) -> None:
     """Imports are most of what a drain of so few records takes; small batches alone measure them."""
-    for part in (catch_up, cold_start, kafka_connect, memory, partitions, splits):
+    for part in (catch_up, cold_start, formats, kafka_connect, memory, partitions, splits):
         monkeypatch.setattr(part, "run_drains", run_warm_drains)
 
 
@@ -98,6 +100,14 @@ def test_bench_partitions_drain_a_narrow_and_a_wide_topic(lab: Lab) -> None:
     assert {width: one.rows for width, one in result.by_width.items()} == {2: 2_048, 16: 2_048}
     assert result.small_ratio > 0
     assert partitions_rows(result)
+
+
+def test_bench_formats_are_decoded_and_drained(lab: Lab) -> None:
+    """Each format's records all become rows, as JSON's do."""
+    result = measure_formats(lab, 10_000, rounds=1)
+    assert result.drain_us.keys() == {"json", "avro", "protobuf"}
+    assert set(result.ratios) <= {*result.decode_us, *GOALS}
+    assert formats_rows(result)
 
 
 def test_bench_shapes_read_everything_both_ways(lab: Lab) -> None:

@@ -1,0 +1,62 @@
+"""A drain that meets a schema nobody has seen: the registry is asked, the table gets a column, rows come."""
+
+from __future__ import annotations
+
+import io
+import json
+from functools import cache
+from typing import Any
+
+import fastavro
+
+from prove.crash.jobs import DRAIN, Job
+from prove.lab.pipeline_lab import configure, orders
+from prove.lab.registry_stand_in import RegistryStandIn
+from prove.workload import Workload
+
+_FIELDS = [{"name": "id", "type": "long"}, {"name": "price", "type": "double"}]
+_EARLIER = {"type": "record", "name": "Order", "fields": _FIELDS}
+_LATER = {**_EARLIER, "fields": [*_FIELDS, {"name": "customer", "type": ["null", "string"]}]}
+
+
+def _drain_one_schema_and_produce_two(workload: Workload) -> None:
+    """Bring a batch of one schema into the table; of the next one every other value is of a new one."""
+    configure(workload.lab, "", {"registries": {"main": {"url": _registry().url}}})
+    workload.contents.orders = _earlier
+    workload.drain_batches()
+    workload.contents.orders = _both
+    workload.produce_batch()
+
+
+def _earlier(first: int, count: int) -> list[bytes]:
+    return [_framed(json.loads(order), _EARLIER) for order in orders(first, count)]
+
+
+def _both(first: int, count: int) -> list[bytes]:
+    return [
+        _framed(json.loads(order), _LATER if number % 2 else _EARLIER)
+        for number, order in enumerate(orders(first, count))
+    ]
+
+
+def _framed(order: dict[str, Any], schema: dict[str, Any]) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), order)
+    schema_id = _registry().register("orders", json.dumps(schema))
+    return b"\0" + schema_id.to_bytes(4) + out.getvalue()
+
+
+@cache
+def _registry() -> RegistryStandIn:
+    """Return the registry of all scenarios of this process, which ends with it."""
+    return RegistryStandIn().__enter__()
+
+
+NEW_SCHEMA = Job(
+    "new-schema",
+    "a drain that meets a new schema",
+    DRAIN.points,
+    DRAIN.outcome,
+    prepare=_drain_one_schema_and_produce_two,
+    settings={"value": {"format": "avro", "registry": "main"}},
+)
