@@ -48,10 +48,7 @@ class BlockReader:
             again = self._handler.record_batch_to_array(rows)
             is_sure = pc.equal(again, pa.array(values, again.type)).to_numpy(zero_copy_only=False)
             sure = _Sure(is_sure)
-            arrays = [
-                sure.column(array, each.type, column.type)
-                for each, array, column in zip(self._root.fields, rows.columns, self._columns, strict=True)
-            ]
+            arrays = sure.columns(rows.to_struct_array(), self._root.fields, self._columns)
             return pa.Table.from_arrays(arrays, schema=self._columns), sure.rows
         except (DoubtError, pa.ArrowException, ValueError, TypeError):
             return None
@@ -121,9 +118,11 @@ def _is_alone(kind: Type) -> bool:
 
 def _is_alike(fields: Sequence[Field], columns: Sequence[pa.Field]) -> bool:
     """True if each field is a column of its name, and a null there says what presence says."""
-    if [each.name for each in fields] != [each.name for each in columns]:
+    by_name = {column.name: column for column in columns}
+    if {each.name for each in fields} != by_name.keys():
         return False
-    for each, column in zip(fields, columns, strict=True):
+    for each in fields:
+        column = by_name[each.name]
         if isinstance(each.type, Leaf) and column.nullable is not each.has_presence:
             return False
         inner, kind = each.type, column.type
@@ -141,9 +140,27 @@ class _Sure:
     def __init__(self, rows: np.ndarray) -> None:
         self.rows = rows.copy()
 
-    def column(self, array: pa.Array, kind: Type, target: pa.DataType) -> pa.Array:
-        """Return a top-level column."""
-        return self._of(array, kind, target, np.arange(len(array)))
+    def columns(self, rows: pa.Array, fields: Sequence[Field], columns: pa.Schema) -> list[pa.Array]:
+        """Return the columns of a message's rows."""
+        return self._parts(rows, fields, list(columns), np.arange(len(rows)))
+
+    def _parts(
+        self, array: pa.Array, fields: Sequence[Field], targets: Sequence[pa.Field], rows: np.ndarray
+    ) -> list[pa.Array]:
+        """Return a message's fields; rows that say two of a oneof are in doubt: ptars knows no last one."""
+        by_name = dict(zip((each.name for each in array.type), array.flatten(), strict=True))
+        said: dict[str, np.ndarray] = {}
+        for each in fields:
+            if each.oneof is not None:
+                is_there = by_name[each.name].is_valid().to_numpy(zero_copy_only=False)
+                before = said.get(each.oneof)
+                if before is not None:
+                    self.rows[rows[before & is_there]] = False
+                said[each.oneof] = is_there if before is None else before | is_there
+        return [
+            self._of(by_name[each.name], each.type, target.type, rows)
+            for each, target in zip(fields, targets, strict=True)
+        ]
 
     def _of(self, array: pa.Array, kind: Type, target: pa.DataType, rows: np.ndarray) -> pa.Array:
         """Return an array whose items are in these rows."""
@@ -164,10 +181,7 @@ class _Sure:
                 )
                 return pa.MapArray.from_arrays(_offsets(entries), *made, type=target, mask=array.is_null())
             case Message(fields):
-                parts = [
-                    self._of(part, each.type, column.type, rows)
-                    for each, part, column in zip(fields, array.flatten(), target, strict=True)
-                ]
+                parts = self._parts(array, fields, list(target), rows)
                 return pa.StructArray.from_arrays(parts, fields=list(target), mask=array.is_null())
 
     def _leaf(self, array: pa.Array, leaf: Leaf, target: pa.DataType, rows: np.ndarray) -> pa.Array:

@@ -15,6 +15,7 @@ from typing import Any
 
 from google.protobuf import descriptor_pool, json_format
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorSet
+from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as Parsed
 from google.protobuf.message_factory import GetMessageClass
@@ -24,6 +25,8 @@ from spark_jobs.protobuf.types import WELL_KNOWN, Field, Kind, Leaf, Map, Messag
 from spark_jobs.schema.writer_schema import UnreadableValueError
 
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999
+# As functions: a field may have the name of a method.
+_has, _list_fields = Empty.HasField, Empty.ListFields
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT, _UINT, _LONG = 1 << 31, 1 << 32, 1 << 63
 _NANOS = 1_000_000_000
@@ -93,7 +96,7 @@ class _Reading:
         self._count_unknown(message, numbers)
         row: dict[str, Any] = {}
         for each in fields:
-            if each.has_presence and not message.HasField(each.name):
+            if each.has_presence and not _has(message, each.name):
                 row[each.name] = None
             else:
                 item, known = getattr(message, each.name), (*numbers, str(each.number))
@@ -129,11 +132,15 @@ class _Reading:
         return inside if was else _json_text(inside, path)
 
     def _count_unknown(self, message: Any, numbers: tuple[str, ...], *, is_deep: bool = False) -> None:
+        known_numbers = type(message).DESCRIPTOR.fields_by_number
         for each in UnknownFieldSet(message):
             name = ".".join((*numbers, str(each.field_number)))
+            if each.field_number in known_numbers:
+                # Of another type than it should be, or a map's entry with more than a key and a value.
+                raise UnreadableValueError(f"not as the schema says, field number {name}")
             self.unknown[name] = self.unknown.get(name, 0) + 1
         if is_deep:
-            for known, item in message.ListFields():
+            for known, item in _list_fields(message):
                 for inner in _messages(item) if known.message_type is not None else ():
                     self._count_unknown(inner, (*numbers, str(known.number)), is_deep=True)
 
@@ -204,15 +211,15 @@ def _widened(file: Any) -> Any:
     """Return the same file, read alike, with numbers that hold what a value says."""
     wider = type(file)()
     wider.CopyFrom(file)
+    wider.ClearField("extension")  # no column is made of them: they are unknown fields
     for message in wider.message_type:
         _widen(message)
-    for each in wider.extension:
-        _widen_field(each)
     return wider
 
 
 def _widen(message: DescriptorProto) -> None:
-    for each in (*message.field, *message.extension):
+    message.ClearField("extension")
+    for each in message.field:
         _widen_field(each)
     for inner in message.nested_type:
         _widen(inner)

@@ -75,13 +75,17 @@ Type: TypeAlias = Leaf | Message | Repeated | Map
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """``has_presence``: a value tells whether the field is there; where not, it has its default."""
+    """``has_presence``: a value tells whether the field is there; where not, it has its default.
+
+    Of those of one ``oneof`` the last that a value says is there, and no other.
+    """
 
     name: str
     number: int
     type: Type
     has_presence: bool
     doc: str | None = None
+    oneof: str | None = None
 
 
 _OF = FieldDescriptor
@@ -131,9 +135,9 @@ def _fields(message: Descriptor, docs: Mapping[str, str], inside: tuple[str, ...
     for each in message.fields:
         if each.type == _OF.TYPE_GROUP:
             raise refused(f"{each.full_name} is a group", "Make it a message, or keep the values as `raw`.")
-        yield Field(
-            each.name, each.number, _type(each, docs, inside), each.has_presence, docs.get(each.full_name)
-        )
+        oneof = each.containing_oneof.name if each.containing_oneof else None
+        kind = _type(each, docs, inside)
+        yield Field(each.name, each.number, kind, each.has_presence, docs.get(each.full_name), oneof)
 
 
 def _type(field_: FieldDescriptor, docs: Mapping[str, str], inside: tuple[str, ...]) -> Type:

@@ -94,9 +94,10 @@ def random_file(chance: random.Random) -> FileDescriptorProto:
 
 
 def _fill(message: Any, chance: random.Random, kinds: list[str], full_name: str) -> None:
+    shapes: dict[str, str] = {}
     for number in chance.sample(range(1, 40), chance.randint(1, 7)):
         name = f"f{number}"
-        shape = chance.choice(["plain", "plain", "optional", "oneof", "repeated", "map"])
+        shape = chance.choice(["plain", "plain", "optional", "oneof", "oneof", "repeated", "map"])
         field = message.field.add(name=name, number=number, label=FieldDescriptorProto.LABEL_OPTIONAL)
         target = field
         if shape == "map":
@@ -108,20 +109,18 @@ def _fill(message: Any, chance: random.Random, kinds: list[str], full_name: str)
             field.type, field.type_name = FieldDescriptorProto.TYPE_MESSAGE, f"{full_name}.F{number}Entry"
         if shape in ("map", "repeated"):
             field.label = FieldDescriptorProto.LABEL_REPEATED
-        if shape in ("optional", "oneof"):
-            field.oneof_index = len(message.oneof_decl)
-            message.oneof_decl.add(name=f"_{name}")
-            field.proto3_optional = shape == "optional"
         _give_type(target, chance.choice(kinds))
+        shapes[name] = shape
     # Those that only the compiler makes stand last.
-    message.oneof_decl.sort(key=lambda each: _is_made(message, each.name))
-    order = {f"_{each.name}": each for each in message.field}
-    for position, each in enumerate(message.oneof_decl):
-        order[each.name].oneof_index = position
-
-
-def _is_made(message: Any, oneof: str) -> bool:
-    return next(each.proto3_optional for each in message.field if f"_{each.name}" == oneof)
+    if "oneof" in shapes.values():
+        message.oneof_decl.add(name="how")
+    for field in message.field:
+        if shapes[field.name] == "optional":
+            field.proto3_optional = True
+            field.oneof_index = len(message.oneof_decl)
+            message.oneof_decl.add(name=f"_{field.name}")
+        elif shapes[field.name] == "oneof":
+            field.oneof_index = 0
 
 
 def _give_type(field: Any, kind: str) -> None:

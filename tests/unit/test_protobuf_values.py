@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.protobuf.schema import ProtobufSchema
-from spark_jobs.schema.writer_schema import UnreadableValueError
+from spark_jobs.protobuf.schema import ProtobufSchema, protobuf_schema
+from spark_jobs.schema.writer_schema import Language, SchemaText, UnreadableValueError
 from tests.unit.test_protobuf_schema import schema_of
 
 BODY = """
@@ -82,7 +82,7 @@ def test_every_way_to_write_a_value_is_that_value(value: bytes, row: Any) -> Non
         (b"\x9a\x06\x01a", "fields that the schema does not know, by number: 99"),
         (b"\x6a\x04\x9a\x06\x01a", "by number: 13.99"),
         (b"\x52\x09\x0a\x01k\x12\x04\x9a\x06\x01a", "by number: 10.value.99"),
-        (b"\x0a\x01a", "by number: 1"),
+        (b"\x0a\x01a", "not as the schema says, field number 1"),
         (b"\x00\x01", "not a value of the message"),
         (b"\x08", "not a value of the message"),
         (b"\x72\xff\xff\xff\xff\xff\xff\xff\xff\x0f", "not a value of the message"),
@@ -91,6 +91,49 @@ def test_every_way_to_write_a_value_is_that_value(value: bytes, row: Any) -> Non
 def test_what_the_schema_does_not_say_is_no_row(value: bytes, why: str) -> None:
     """Nothing is cut, clamped or dropped; the reason names the field."""
     assert why in str(one(value))
+
+
+ONEOF = "message O { oneof one { int32 x = 13; string y = 14; M2 m = 15; } map<string, M2> by = 6; }"
+ONEOF += " message M2 { int32 x = 1; }"
+
+
+@pytest.mark.parametrize(
+    ("value", "row"),
+    [
+        (b"\x68\x01\x72\x00", {"y": ""}),
+        (b"\x72\x00\x68\x00", {"x": 0}),
+        (b"\x7a\x00\x68\x01", {"x": 1}),
+        (b"\x68\x01\x7a\x00", {"m": {"x": 0}}),
+    ],
+)
+def test_of_a_oneof_the_last_is_there_alone(value: bytes, row: Any) -> None:
+    """At once and by itself."""
+    assert one(value, schema_of(ONEOF, "O")) == row
+
+
+def test_a_known_field_of_another_kind_is_no_row_whatever_may_be_passed_over() -> None:
+    """Nor is a map's entry that says more than it should: it would be lost."""
+    schema = schema_of(ONEOF, "O", ignores=True)
+    for value in (b"\x32\x02\x18\x01", b"\x69\0\0\0\0\0\0\0\0", b"\x32\x05\x0a\x01k\x18\x01"):
+        assert "not as the schema says" in str(one(value, schema))
+
+
+def test_extensions_are_unknown_fields() -> None:
+    """No column is made of them."""
+    text = 'syntax = "proto2"; message A { optional int32 a = 1; extensions 5 to 9; }'
+    text += " extend A { optional int32 b = 5; }"
+    schema = protobuf_schema(SchemaText(Language.PROTOBUF, text))
+    assert "by number: 5" in str(one(b"\x08\x01\x28\x01", schema))
+
+
+def test_fields_may_be_called_as_methods_are() -> None:
+    """In whatever order their numbers are."""
+    body = "message A { optional int32 HasField = 9; int32 DESCRIPTOR = 2; int32 ListFields = 1;"
+    body += " M2 FromString = 4; } message M2 { optional int32 HasField = 1; }"
+    schema = schema_of(body, "A")
+    assert one(b"\x48\x00\x10\x02\x22\x02\x08\x03", schema) == {
+        "HasField": 0, "DESCRIPTOR": 2, "FromString": {"HasField": 3}
+    }  # fmt: skip
 
 
 def test_unknown_fields_are_counted_where_they_may_be_passed_over() -> None:
