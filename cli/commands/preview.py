@@ -70,10 +70,11 @@ def _print_columns(seen: Preview) -> None:
     from spark_jobs.schema.iceberg_types import iceberg_type, type_text
 
     added = {name.split(".")[0] for name in seen.added}
+    unseen = "by the schema" if seen.evidence.records and not seen.evidence.fields else "not seen"
     rows = []
     for column in seen.columns:
         evidence = seen.evidence.fields.get(column.name)
-        kinds, example = _told(evidence) if evidence else ("not seen", "")
+        kinds, example = _told(evidence) if evidence else (unseen, "")
         note = "new" if column.name in added else ""
         kind = type_text(iceberg_type(column.type))
         kind = kind if len(kind) <= MOST_CHARACTERS else f"{kind[:MOST_CHARACTERS]}…"

@@ -63,6 +63,25 @@ def test_preview_shows_types_partitions_and_dead_letters(
 
 
 @pytest.mark.kafka
+def test_preview_and_check_read_by_a_schema(
+    sluice: Sluice, tmp_path: Path, kafka: KafkaBroker, topic_name: str
+) -> None:
+    """Columns are the schema's, and what it does not say is named; without the file both say what to do."""
+    kafka.create_topic(topic_name)
+    kafka.produce(topic_name, [Record(b"\x08\x07"), Record(b"\x08")])
+    value = "    value: {format: protobuf, file: click.proto}\nspark: {remote: 'sc://127.0.0.1:1'}\n"
+    config = configuration(tmp_path, kafka, topic_name, value)
+    missing = sluice("preview", "one", "--config", config)
+    assert (missing.returncode, "click.proto cannot be read" in missing.stderr) == (78, True)
+    (tmp_path / "click.proto").write_text('syntax = "proto3"; message Click { int64 id = 1; }')
+    seen = sluice("preview", "one", "--config", config)
+    assert "2 records read, 1 row, 1 dead letter" in seen.stdout
+    (line,) = [line for line in seen.stdout.splitlines() if line.startswith("id ")]
+    assert line.split()[1:] == ["long", "by", "the", "schema"]
+    assert "1 of 2 values read as protobuf" in sluice("check", "one", "--config", config).stdout
+
+
+@pytest.mark.kafka
 def test_check_finds_a_partitioning_that_the_table_could_not_be_made_with(
     sluice: Sluice, tmp_path: Path, kafka: KafkaBroker, topic_name: str
 ) -> None:
