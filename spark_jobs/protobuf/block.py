@@ -49,13 +49,15 @@ class BlockReader:
             is_sure = pc.equal(again, pa.array(values, again.type)).to_numpy(zero_copy_only=False)
             sure = _Sure(is_sure)
             arrays = sure.columns(rows.to_struct_array(), self._root.fields, self._columns)
-            return pa.Table.from_arrays(arrays, schema=self._columns), sure.rows
+            table = pa.Table.from_arrays(arrays, schema=self._columns)
+            table.validate(full=True)
         except (DoubtError, pa.ArrowException, ValueError, TypeError):
             return None
         except BaseException as error:  # a panic of Rust's is no Exception: a map entry without value
             if type(error).__name__ != "PanicException":
                 raise
             return None
+        return table, sure.rows
 
     def _can_read(self) -> bool:
         if self._is_known is None:

@@ -148,6 +148,8 @@ class _Reading:
 def leaf(item: Any, kind: Leaf, path: tuple[str, ...]) -> Any:  # noqa: PLR0911  (a line for each kind)
     """Return a field's value as its column holds it; raises ``UnreadableValueError`` where it cannot."""
     match kind.kind:
+        case Kind.STRING if isinstance(item, bytes):  # as proto2 gives what is no text
+            raise UnreadableValueError("the text is not UTF-8", ".".join(path))
         case Kind.INT:
             return _within(item, -_INT, _INT, path)
         case Kind.UINT32:
@@ -157,9 +159,11 @@ def leaf(item: Any, kind: Leaf, path: tuple[str, ...]) -> Any:  # noqa: PLR0911 
         case Kind.ENUM:
             return kind.symbols.get(_within(item, -_INT, _INT, path), str(item))
         case Kind.TIMESTAMP:
-            return _EPOCH + timedelta(microseconds=_within(_micros(item, path), FIRST_US, LAST_US + 1, path))
+            return _EPOCH + timedelta(
+                microseconds=_within(_micros(item, 1, path), FIRST_US, LAST_US + 1, path)
+            )
         case Kind.DURATION:
-            return _within(_micros(item, path), -_LONG, _LONG, path)
+            return _within(_micros(item, item.seconds, path), -_LONG, _LONG, path)
         case Kind.JSON:
             return _json_text(_as_dict(item, path), path)
         case Kind.EMPTY:
@@ -173,10 +177,13 @@ def _within(number: Any, first: int, end: int, path: tuple[str, ...]) -> int:
     return int(number)
 
 
-def _micros(item: Any, path: tuple[str, ...]) -> int:
+def _micros(item: Any, sign: int, path: tuple[str, ...]) -> int:
+    """Return seconds and nanoseconds, which may not be of another sign, as microseconds."""
     micros, rest = divmod(int(item.nanos), 1000)
     if rest or abs(item.nanos) >= _NANOS:
         raise UnreadableValueError(f"{item.nanos} nanoseconds are not whole microseconds", ".".join(path))
+    if sign * item.nanos < 0:
+        raise UnreadableValueError("its nanoseconds are of another sign than its seconds", ".".join(path))
     return int(item.seconds) * 1_000_000 + micros
 
 

@@ -62,7 +62,7 @@ def _one(item: Any, field: Any) -> Any:
 
 
 def _time(item: Any, *, is_moment: bool) -> Any:
-    if item.nanos % 1000 or abs(item.nanos) >= 10**9:
+    if item.nanos % 1000 or abs(item.nanos) >= 10**9 or (1 if is_moment else item.seconds) * item.nanos < 0:
         raise NoRowError
     micros = item.seconds * 10**6 + item.nanos // 1000
     if not is_moment:

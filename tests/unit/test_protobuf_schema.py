@@ -173,6 +173,7 @@ def test_groups_are_refused_and_proto2_tells_what_is_there() -> None:
         {"a": 0, "b": None},
         {"a": 1, "b": ""},
     ]
+    assert schema.read([b"\x08\x01\x12\x01\xff"]).unread[0].field == "b"
     group = 'syntax = "proto2"; message A { optional group B = 1 { optional int32 c = 2; } }'
     with pytest.raises(ConfigError, match="is a group"):
         protobuf_schema(SchemaText(Language.PROTOBUF, group))

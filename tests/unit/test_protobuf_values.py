@@ -78,6 +78,7 @@ def test_every_way_to_write_a_value_is_that_value(value: bytes, row: Any) -> Non
         (b"\x42\x0b\x08\xff\xff\xff\xff\xff\xff\xff\xff\x3f", "not a value of the message"),
         (b"\x42\x0a\x08\xff\xff\xff\xff\xff\xff\xff\xff\x3f", "at: "),
         (b"\x4a\x0a\x08\xff\xff\xff\xff\xff\xff\xff\xff\x3f", "took: "),
+        (b"\x4a\x0d\x08\x01\x10\x98\xf8" + b"\xff" * 7 + b"\x01", "another sign"),
         (b"\x32\x01\xff", "not a value of the message"),
         (b"\x9a\x06\x01a", "fields that the schema does not know, by number: 99"),
         (b"\x6a\x04\x9a\x06\x01a", "by number: 13.99"),
