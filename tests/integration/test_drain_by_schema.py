@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-# Otherwise the serializers ask first for what Apicurio does not have, and once waited for ever for the answer.
+# Otherwise the serializers ask first for what Apicurio does not have, and once waited for an answer for ever.
 BY_TOPIC = {"subject.name.strategy": topic_subject_name_strategy}
 FIRST = [{"name": "id", "type": "long"}, {"name": "total", "type": ["null", "double"], "default": None}]
 SECOND = [
