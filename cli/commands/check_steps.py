@@ -232,9 +232,8 @@ def _values(
     config: SluiceConfig, kafka: dict[str, str], pipeline: PipelineConfig, source: SourceState
 ) -> tuple[tuple[Format, Evidence], str]:
     chunks = read_sample(kafka, source, source.low, max_records=RECORDS_OBSERVED)
-    schemas = schema_sources(config, partial(open_registry, config.registries, open_log(config).store))(
-        pipeline.value
-    )
+    registry = partial(open_registry, config.registries, open_log(config).store)
+    schemas = schema_sources(config, registry)(pipeline)
     found, evidence = look_at(pipeline, schemas, chunks, {})
     values = values_of(chunks)
     if is_unreadable(evidence):

@@ -13,7 +13,7 @@ from spark_jobs.books.entries import BookEntry, books_of
 from spark_jobs.books.history import HistoryLine, State, line_of
 from spark_jobs.books.table import covering
 from spark_jobs.checks.facts import Removal
-from spark_jobs.config.settings import KeyFormat, PipelineConfig
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_drained, load_fresh
 from spark_jobs.kafka.reader import open_reader
 from spark_jobs.lake.row_filters import equals, is_in_range
@@ -95,7 +95,7 @@ def trace_key(
     Only the tables are searched: tombstones, and records that are not drained yet, are found by offset.
     """
     facts = _gather(pipeline, connections)
-    wanted = key.encode() if pipeline.key_format is KeyFormat.BINARY else key
+    wanted = key.encode() if pipeline.key_is_binary else key
     spots = spots_of(facts.table, equals(KEY, wanted))
     if facts.dead_letters is not None:
         spots |= spots_of(facts.dead_letters, equals("key", key.encode()))

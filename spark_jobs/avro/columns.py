@@ -83,7 +83,12 @@ _DURATION_FIELDS = tuple(Field(part, Leaf(Kind.LONG, "long")) for part in DURATI
 
 def top_fields(root: Type) -> tuple[Field, ...]:
     """Return what the columns are made of: a record's fields, else one of all of it."""
-    return root.fields if isinstance(root, Record) and has_columns(root) else (Field(VALUE, root),)
+    return root.fields if isinstance(root, Record) and not is_whole(root) else (Field(VALUE, root),)
+
+
+def is_whole(root: Type) -> bool:
+    """True if one column holds all of it."""
+    return not isinstance(root, Record) or not has_columns(root)
 
 
 def has_columns(kind: Type) -> bool:
@@ -114,7 +119,8 @@ def columns_of(root: Type) -> WriterColumns:
         index_by_name(Schema(*struct.fields))
     except ValueError as error:
         raise _unnamed(str(error)) from error
-    return WriterColumns(struct, build.identities, build.aliases, tuple(build.as_text))
+    as_text = tuple(build.as_text)
+    return WriterColumns(struct, build.identities, build.aliases, as_text, is_whole=is_whole(root))
 
 
 class _Columns:

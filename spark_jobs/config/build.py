@@ -20,7 +20,7 @@ from spark_jobs.config.settings import (
 )
 from spark_jobs.config.templates import first_clash, safe_name, table_of
 from spark_jobs.config.validation import validate
-from spark_jobs.config.value_format import check_value
+from spark_jobs.config.value_format import check_place
 from spark_jobs.config.written import WrittenCatalog, WrittenFile, WrittenTeamFile
 from spark_jobs.storage.paths import is_inside
 
@@ -135,9 +135,13 @@ def _clashes(document: Document, placed: list[_Placed], before: list[_Placed]) -
 def _unreadable(
     document: Document, placed: list[_Placed], registries: Collection[str]
 ) -> list[ConfigProblem]:
-    found = {each.path: check_value(each.entry.value, registries) for each in placed}
+    found = {
+        (*each.path, part): check_place(settings, registries)
+        for each in placed
+        for part, settings in (("value", each.entry.value), ("key", each.entry.keys))
+    }
     return [
-        document.locate(replace(finding, path=(*path, "value", *finding.path)))
+        document.locate(replace(finding, path=(*path, *finding.path)))
         for path, finding in found.items()
         if finding is not None
     ]

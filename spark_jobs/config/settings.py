@@ -22,7 +22,7 @@ from spark_jobs.config.problems import ConfigProblem
 from spark_jobs.config.redaction import redact_properties, redact_urls
 from spark_jobs.config.start import StartText
 from spark_jobs.config.suites import Suite, Suites, When
-from spark_jobs.config.value_format import ValueSettings
+from spark_jobs.config.value_format import KeySettings, ValueSettings
 from spark_jobs.config.values import (
     AbsolutePath,
     Columns,
@@ -263,7 +263,10 @@ class PipelineSettings(Frozen):
     )
     owners: OneOrMany[Owner] = key((), "Owners shown in Dagster: an e-mail address or `team:name`.")
     value: ValueSettings = key(ValueSettings(), "What the records' values are written in.")
-    key_format: Annotated[KeyFormat, choice(KeyFormat)] = key("string", "Type of the column `_kafka_key`.")
+    keys: KeySettings = key(KeySettings(), "What the records' keys are written in.", alias="key")
+    key_format: Annotated[KeyFormat, choice(KeyFormat)] = key(
+        "string", "Type of the column `_kafka_key`: short for `key: {format: string}` or `{format: raw}`."
+    )
     encoding: Annotated[Encoding, choice(Encoding)] = key(
         "compatible",
         "How files hold integers and times that mostly differ: `compatible`, as any reader takes them, or"
@@ -287,6 +290,11 @@ class PipelineConfig(PipelineSettings):
     topic: str
     table: str
     template: str | None = None
+
+    @property
+    def key_is_binary(self) -> bool:
+        """True if ``_kafka_key`` holds bytes, not text."""
+        return self.keys.is_binary or self.key_format is KeyFormat.BINARY
 
     @property
     def dead_letter_table(self) -> str:

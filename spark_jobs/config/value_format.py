@@ -1,4 +1,4 @@
-"""``value``: what the records' values are written in, and where their schemas come from. Pure."""
+"""``value`` and ``key``: what records are written in, and where their schemas come from. Pure."""
 
 from __future__ import annotations
 
@@ -33,23 +33,18 @@ class UnknownFields(StrEnum):
     IGNORE = "ignore"
 
 
-class ValueSettings(Frozen):
-    """What the records' values are written in, and where their schemas are."""
+class SchemaPlace(Frozen):
+    """Where the schemas are that something is written with."""
 
-    format: Annotated[ValueFormat, choice(ValueFormat)] = key(
-        "json",
-        "`json` objects; `avro` or `protobuf`, by a schema; or one column `value` of all there is: `string`"
-        " (UTF-8), `raw` (bytes).",
-    )
+    format: ValueFormat
     registry: RegistryName | None = key(
         None,
-        "The registry, by its name under `registries`. Values say which schema they were written with, as"
-        " Confluent's serializers do: an id before the value, or a header `__value_schema_id`.",
+        "The registry, by its name under `registries`. Which schema was written with stands in an id before"
+        " the bytes, or in a header `__value_schema_id` (`__key_schema_id`), as Confluent's serializers do.",
     )
     file: FileBelow | None = key(
         None,
-        "A file with the schema of all values, which then have no id: a path below the folder of"
-        " `sluice.yaml`.",
+        "A file with the one schema, where there are no ids: a path below the folder of `sluice.yaml`.",
     )
     message: str | None = key(
         None,
@@ -71,8 +66,36 @@ class ValueSettings(Frozen):
         return self.registry is not None
 
 
-def check_value(value: ValueSettings, registries: Collection[str]) -> Finding | None:
+class ValueSettings(SchemaPlace):
+    """What the records' values are written in, and where their schemas are."""
+
+    format: Annotated[ValueFormat, choice(ValueFormat)] = key(
+        "json",
+        "`json` objects; `avro` or `protobuf`, by a schema; or one column `value` of all there is: `string`"
+        " (UTF-8), `raw` (bytes).",
+    )
+
+
+class KeySettings(SchemaPlace):
+    """What the records' keys are written in, and where their schemas are."""
+
+    format: Annotated[ValueFormat, choice(ValueFormat)] = key(
+        "string",
+        "`string` (UTF-8), as which `_kafka_key` holds it; `raw` bytes; or, by a schema, `avro` or"
+        " `protobuf`: `_kafka_key` then holds the bytes, and a column of its own what they say.",
+    )
+    column: str = key("key", "The column of what a key with a schema says.", alias="as")
+
+    @property
+    def is_binary(self) -> bool:
+        """True if ``_kafka_key`` holds bytes."""
+        return self.format is not ValueFormat.STRING
+
+
+def check_place(value: SchemaPlace, registries: Collection[str]) -> Finding | None:
     """Return what a pipeline's settings contradict, defaults and all."""
+    if isinstance(value, KeySettings) and (finding := _check_key(value)) is not None:
+        return finding
     if not value.format.has_schema:
         return None
     if value.registry is not None and value.file is not None:
@@ -83,4 +106,16 @@ def check_value(value: ValueSettings, registries: Collection[str]) -> Finding | 
     if value.registry is not None and value.registry not in registries:
         known = ", ".join(sorted(registries)) or "none"
         return Finding(("registry",), f"names no registry: {value.registry}", f"`registries` has {known}.")
+    return None
+
+
+def _check_key(key: KeySettings) -> Finding | None:
+    if key.format is ValueFormat.JSON:
+        hint = "Keep it as `string`, or say where its schema is."
+        return Finding(("format",), "keys are not read as json", hint)
+    if not key.format.has_schema and "column" in key.model_fields_set:
+        hint = "Leave it out: the column is `_kafka_key`."
+        return Finding(("as",), f"a key of {key.format} has no column of its own", hint)
+    if key.column.startswith("_"):
+        return Finding(("as",), "names that begin so are Sluice's own", "Call it otherwise.")
     return None

@@ -10,11 +10,10 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from spark_jobs.config.secrets import resolve
-from spark_jobs.config.settings import SluiceConfig
-from spark_jobs.config.value_format import ValueSettings
+from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.connections.endpoints import resolve_kafka_properties
 from spark_jobs.connections.registry import open_registry
-from spark_jobs.connections.writer_schemas import WriterSchemas, schema_sources
+from spark_jobs.connections.writer_schemas import RecordSchemas, schema_sources
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.lake.catalog import open_catalog
 from spark_jobs.protocol.fail_points import FailPoints, NoFailPoints
@@ -32,8 +31,8 @@ class Connections:
     ``kafka`` are resolved librdkafka properties, ``open_catalog`` holds the catalog's: they have secrets and
     never reach a log. It gives a new catalog object every time (after an exception the old one may show what
     never committed).
-    ``schemas`` gives those of a pipeline's values, and remembers them; a registry's secrets are resolved when
-    it is first asked, and it never reaches a task.
+    ``schemas`` gives those of a pipeline's records, and remembers them; a registry's secrets are resolved
+    when it is first asked, and it never reaches a task.
     ``spark`` connects on first use. ``task_memory_bytes`` bounds what one Spark task may use and
     ``parallelism`` is how many tasks run at once. ``interrupt`` stops Spark work tagged with an attempt,
     best effort. ``now_us`` is microseconds since the epoch.
@@ -51,7 +50,7 @@ class Connections:
     run_id: str
     now_us: Callable[[], int]
     new_attempt: Callable[[], str]
-    schemas: Callable[[ValueSettings], WriterSchemas] = field(repr=False)
+    schemas: Callable[[PipelineConfig], RecordSchemas] = field(repr=False)
     fail_points: FailPoints = field(default_factory=NoFailPoints)
 
 

@@ -1,20 +1,28 @@
-"""The schemas of one pipeline's values: read from a file, or learned from a registry as values name them."""
+"""The schemas of one pipeline's records: read from files, or learned from a registry as records name them."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
 from spark_jobs.avro.schema import avro_schema
-from spark_jobs.config.settings import SluiceConfig
-from spark_jobs.config.value_format import UnknownFields, ValueFormat, ValueSettings
+from spark_jobs.config.settings import PipelineConfig, SluiceConfig
+from spark_jobs.config.value_format import (
+    KeySettings,
+    SchemaPlace,
+    UnknownFields,
+    ValueFormat,
+    ValueSettings,
+)
 from spark_jobs.protobuf.schema import protobuf_schema
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.registry.kept_schemas import KeptSchemas
 from spark_jobs.schema.known_schemas import KnownSchemas
+from spark_jobs.schema.one_column import OneColumn
 from spark_jobs.schema.whole_value import WholeValue
 from spark_jobs.schema.writer_schema import Language, SchemaText, WriterSchema
 
@@ -22,44 +30,89 @@ _log = logging.getLogger(__name__)
 _LANGUAGES = {ValueFormat.AVRO: Language.AVRO, ValueFormat.PROTOBUF: Language.PROTOBUF}
 
 
-class WriterSchemas:
+class RecordSchemas:
     """What is known of a pipeline's schemas; it grows, and what is handed out of it does not."""
 
-    def __init__(self, value: ValueSettings, registry: Callable[[str], KeptSchemas], folder: Path) -> None:
-        self._value = value
-        self._registry = registry
-        self._folder = folder
-        self._by_key: dict[SchemaKey | None, WriterSchema | None] = {}
-        self._texts: dict[SchemaKey, SchemaText] = {}
+    def __init__(
+        self,
+        value: ValueSettings,
+        keys: KeySettings,
+        *,
+        registry: Callable[[str], KeptSchemas],
+        folder: Path,
+    ) -> None:
+        self._values = _Schemas(value, registry, folder)
+        self._keys = _Schemas(keys, registry, folder, keys.column) if keys.format.has_schema else None
 
     def known(self, kept: Mapping[SchemaKey, str] | None = None) -> KnownSchemas:
         """Return the schemas that are known by now, with those that the table ``kept``, by key with digests.
 
         Raises ``ConfigError`` for a file or schema that cannot be read, and as ``KeptSchemas.schemas_of``.
         """
-        if self._value.file is not None and None not in self._by_key:
-            self._by_key[None] = self._made(self._read_file(self._value.file))
-        if self._value.format in {ValueFormat.STRING, ValueFormat.RAW}:
-            self._by_key[None] = WholeValue(is_text=self._value.format is ValueFormat.STRING)
-        if kept and self._value.is_framed:
-            self._ask(kept.keys(), {key.schema_id: digest for key, digest in kept.items()})
-        return KnownSchemas(dict(self._by_key), self._value.format is ValueFormat.PROTOBUF)
+        values = self._values.known(kept or {})
+        return values if self._keys is None else replace(values, keys=self._keys.known(kept or {}))
 
     def learn(self, keys: Iterable[SchemaKey], kept: Mapping[SchemaKey, str]) -> KnownSchemas:
-        """Ask the registry for those of ``keys``, all that some values name, that are not known yet.
+        """Ask the registry for those of ``keys``, all that some records name, that are not known yet.
 
         Raises ``ConfigError`` (``registry-knows-none``) when it has none of them, nor the newest that the
         table ``kept``: then it is empty, or another one. Others as ``known``.
         """
         named = set(keys)
-        self._ask(named, {})
-        if named and not any(self._by_key[key] for key in named):
-            self._refuse_emptied(named, kept)
+        for each in filter(None, (self._values, self._keys)):
+            each.learn(named, kept)
         return self.known()
 
     def digests(self) -> dict[SchemaKey, str]:
         """Return the digests of the schemas that were learned, as a table keeps them."""
+        return self._values.digests() | (self._keys.digests() if self._keys else {})
+
+
+class _Schemas:
+    """Those of the values, or, as one column, of the keys."""
+
+    def __init__(
+        self,
+        value: SchemaPlace,
+        registry: Callable[[str], KeptSchemas],
+        folder: Path,
+        key_column: str | None = None,
+    ) -> None:
+        self._value = value
+        self._key_column = key_column
+        self._registry = registry
+        self._folder = folder
+        self._by_key: dict[SchemaKey | None, WriterSchema | None] = {}
+        self._texts: dict[SchemaKey, SchemaText] = {}
+
+    def known(self, kept: Mapping[SchemaKey, str]) -> KnownSchemas:
+        if self._value.file is not None and None not in self._by_key:
+            self._by_key[None] = self._made(self._read_file(self._value.file))
+        if self._value.format in {ValueFormat.STRING, ValueFormat.RAW}:
+            self._by_key[None] = WholeValue(is_text=self._value.format is ValueFormat.STRING)
+        if self._value.is_framed:
+            own = {key: digest for key, digest in kept.items() if key.of_key is self._is_of_keys}
+            self._ask(own.keys(), {key.schema_id: digest for key, digest in own.items()})
+        return KnownSchemas(
+            dict(self._by_key), self._value.format is ValueFormat.PROTOBUF, of_key=self._is_of_keys
+        )
+
+    def learn(self, keys: Collection[SchemaKey], kept: Mapping[SchemaKey, str]) -> None:
+        named = {key for key in keys if key.of_key is self._is_of_keys}
+        self._ask(named, {})
+        if named and not any(self._by_key[key] for key in named):
+            self._refuse_emptied(named, {k: v for k, v in kept.items() if k.of_key is self._is_of_keys})
+
+    def digests(self) -> dict[SchemaKey, str]:
         return {key: text.digest for key, text in sorted(self._texts.items())}
+
+    @property
+    def _section(self) -> str:
+        return "key" if self._is_of_keys else "value"
+
+    @property
+    def _is_of_keys(self) -> bool:
+        return self._key_column is not None
 
     def _ask(self, keys: Iterable[SchemaKey], expected: Mapping[SchemaId, str]) -> None:
         new = sorted(set(keys) - self._by_key.keys())
@@ -75,12 +128,16 @@ class WriterSchemas:
                     _log.info("learned schema %s of the registry %s", key, self._value.registry)
 
     def _made(self, text: SchemaText, key: SchemaKey | None = None) -> WriterSchema:
+        schema = self._read(text, key)
+        return schema if self._key_column is None else OneColumn(schema, self._key_column)
+
+    def _read(self, text: SchemaText, key: SchemaKey | None) -> WriterSchema:
         wanted = _LANGUAGES[self._value.format]
         if text.language is not wanted:
             raise ConfigError(
-                f"schema {key} is {text.language.title()}, and the values are said to be {wanted.title()}",
+                f"schema {key} is {text.language.title()}, not {wanted.title()} as is said",
                 code="schema-of-another-format",
-                hint="Correct `value: {format: …}` of the pipeline.",
+                hint=f"Correct `{self._section}: {{format: …}}` of the pipeline.",
                 registry=self._value.registry,
             )
         if wanted is Language.AVRO:
@@ -100,7 +157,7 @@ class WriterSchemas:
             raise ConfigError(
                 f"the schema file {name} cannot be read: {error}",
                 code="schema-unreadable",
-                hint="`value: {file: …}` is a path below the folder of sluice.yaml.",
+                hint=f"`{self._section}: {{file: …}}` is a path below the folder of sluice.yaml.",
             ) from error
         return SchemaText(_LANGUAGES[self._value.format], text, imports)
 
@@ -118,7 +175,7 @@ class WriterSchemas:
             return
         told = ", ".join(str(key.schema_id) for key in sorted(named)[:5])
         raise ConfigError(
-            f"the registry {name} has none of the schemas that the values name ({told})",
+            f"the registry {name} has none of the schemas that the {self._section}s name ({told})",
             code="registry-knows-none",
             hint="It is empty, or not the one that the producers use: correct `registries`. Nothing was"
             " committed.",
@@ -127,7 +184,8 @@ class WriterSchemas:
 
 def schema_sources(
     config: SluiceConfig, registry: Callable[[str], KeptSchemas]
-) -> Callable[[ValueSettings], WriterSchemas]:
-    """Return what gives the schemas of a pipeline's values; the same for the same settings."""
+) -> Callable[[PipelineConfig], RecordSchemas]:
+    """Return what gives the schemas of a pipeline's records; the same for the same settings."""
     folder = Path(config.source).parent if config.source else Path()
-    return cache(partial(WriterSchemas, registry=registry, folder=folder))
+    source = cache(partial(RecordSchemas, registry=registry, folder=folder))
+    return lambda pipeline: source(pipeline.value, pipeline.keys)

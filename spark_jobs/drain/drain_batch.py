@@ -228,7 +228,7 @@ def _task(
 ) -> SplitTask:
     batch, connections, dead_letters = run.batch, run.connections, run.tables.dead_letters
     progress = progress_of(table)
-    schemas = connections.schemas(run.pipeline.value).known(progress.schemas)
+    schemas = connections.schemas(run.pipeline).known(progress.schemas)
     decoder = format_of(run.pipeline, schemas).decoder.under(growth)
     return SplitTask(
         source=SplitSource(connections.kafka, batch.topic, connections.task_memory_bytes),

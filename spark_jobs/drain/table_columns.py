@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.commit.birth import create_dead_letter_table, create_table
 from spark_jobs.config.new_fields import Growth
-from spark_jobs.config.settings import KeyFormat, PipelineConfig
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.start import StartKind
 from spark_jobs.drain.batch_run import Tables
 from spark_jobs.drain.first_batch import has_no_row, refuse_unreadable
@@ -86,7 +86,7 @@ def ensure_tables(pipeline: PipelineConfig, connections: Connections, source: So
                     starts=starts,
                 ),
                 dead_letters=True,
-                key_is_binary=pipeline.key_format is KeyFormat.BINARY,
+                key_is_binary=pipeline.key_is_binary,
             )
             connections.fail_points.reach("drain.after-table-made")
         check_declared(pipeline, table)
@@ -101,7 +101,7 @@ def add_observed_columns(
 ) -> Table:
     """Give the table columns for the new fields that splits reported; the table as it is then, or itself."""
     evidence = _merged(observed, pipeline.table_schema.growth)
-    schemas = connections.schemas(pipeline.value).learn(evidence.schemas, progress_of(table).schemas)
+    schemas = connections.schemas(pipeline).learn(evidence.schemas, progress_of(table).schemas)
     additions, sentences = format_of(pipeline, schemas).columns.additions(table.schema(), evidence)
     _tell(pipeline, sentences)
     return evolve_table(connections.open_catalog, pipeline.table, additions)
@@ -109,7 +109,7 @@ def add_observed_columns(
 
 def _first_columns(pipeline: PipelineConfig, connections: Connections, evidence: Evidence) -> Schema:
     """The columns of a new table, and a word on those that few records decided."""
-    known = connections.schemas(pipeline.value).known()
+    known = connections.schemas(pipeline).known()
     columns, sentences = format_of(pipeline, known).columns.first(evidence, declared_fields(pipeline.columns))
     _tell(pipeline, sentences)
     return columns
@@ -155,14 +155,14 @@ def _observe(pipeline: PipelineConfig, connections: Connections, ranges: OffsetR
     )
     source = SplitSource(connections.kafka, pipeline.topic, connections.task_memory_bytes)
     tag = f"observe-{pipeline.name}"
-    schemas = connections.schemas(pipeline.value)
+    schemas = connections.schemas(pipeline)
     known = schemas.known()
     for _ in range(MAX_ROUNDS):
         observe = partial(observe_split, source, format_of(pipeline, known).decoder)
         observed = run_on_spark(connections.spark(), observe, splits, tag=tag)
         evidence = _merged(observed, pipeline.table_schema.growth)
         before, known = known, schemas.learn(evidence.schemas, {})
-        if known.by_key.keys() == before.by_key.keys():
+        if known.names == before.names:
             break
     return evidence
 

@@ -81,7 +81,7 @@ def summary_of(run: BatchRun, written: Written) -> dict[str, str]:
 
 def _new_schemas(run: BatchRun) -> dict[SchemaKey, str]:
     known = progress_of(run.tables.data).schemas
-    learned = run.connections.schemas(run.pipeline.value).digests()
+    learned = run.connections.schemas(run.pipeline).digests()
     return {key: digest for key, digest in learned.items() if key not in known}
 
 

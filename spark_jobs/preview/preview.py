@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.config.settings import KeyFormat, PipelineConfig
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.start import StartKind
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.drain.first_batch import is_unreadable
@@ -114,7 +114,7 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
     starts = _starts(pipeline, connections, source, table, max_records)
     chunks = read_sample(connections.kafka, source, starts, max_records=max_records)
     kept = progress_of(table).schemas if table is not None else {}
-    found, evidence = look_at(pipeline, connections.schemas(pipeline.value), chunks, kept)
+    found, evidence = look_at(pipeline, connections.schemas(pipeline), chunks, kept)
     decoder = found.decoder
     schema, added, notes = _schema(pipeline, found.columns, table, evidence)
     if table is None and is_unreadable(evidence):
@@ -185,8 +185,7 @@ def new_table_schema(
 ) -> tuple[Schema, tuple[str, ...]]:
     """Return the schema of a table that is made of these records, and notes."""
     schema, notes = columns.first(evidence, declared_fields(pipeline.columns))
-    is_binary = pipeline.key_format is KeyFormat.BINARY
-    return with_metadata_columns(schema, key_is_binary=is_binary), notes
+    return with_metadata_columns(schema, key_is_binary=pipeline.key_is_binary), notes
 
 
 def _proposals(pipeline: PipelineConfig, columns: Sequence[Field], evidence: Evidence) -> Proposals:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.writer_schemas import WriterSchemas
+from spark_jobs.connections.writer_schemas import RecordSchemas
 from spark_jobs.drain.first_batch import is_unreadable
 from spark_jobs.drain.planning import FIRST_GUESS_BYTES_PER_RECORD, plan_ranges
 from spark_jobs.kafka.admin import KafkaAdmin
@@ -95,7 +95,7 @@ def observe_sample(decoder: Decoder, chunks: Iterable[Chunk]) -> Evidence:
 
 def look_at(
     pipeline: PipelineConfig,
-    schemas: WriterSchemas,
+    schemas: RecordSchemas,
     chunks: Sequence[Chunk],
     kept: Mapping[SchemaKey, str],
 ) -> tuple[Format, Evidence]:
@@ -105,7 +105,7 @@ def look_at(
         found = format_of(pipeline, known)
         evidence = observe_sample(found.decoder, chunks)
         before, known = known, schemas.learn(evidence.schemas, kept)
-        if known.by_key.keys() == before.by_key.keys():
+        if known.names == before.names:
             return found, evidence
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from spark_jobs.protocol.json_codec import stored_as
 
 _END_OF_NUMBERS = 1 << 32
+_OF_KEY = "key/"
 _GUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -49,26 +50,30 @@ class SchemaId:
 @stored_as(str, write=str, read=lambda text: SchemaKey.parse(text))  # noqa: PLW0108  (is not there yet)
 @dataclass(frozen=True, slots=True)
 class SchemaKey:
-    """What a value names as its schema: an id, and in Protobuf which message of it, by index at each level.
+    """What a value, or a record's key, names as its schema.
 
-    Its text is that of the id, with indexes ``7:0.1``.
+    An id, and in Protobuf which message of it, by index at each level. Its text is that of the id, with
+    indexes ``7:0.1``, of a record's key ``key/7``. Those of values come first in order.
     """
 
     schema_id: SchemaId
     indexes: tuple[int, ...] = ()
+    of_key: bool = False
 
     @classmethod
     def parse(cls, text: str) -> SchemaKey:
         """Read ``str`` back; raises ``ValueError`` for any other text."""
-        name, _, indexes = text.partition(":")
-        found = cls(SchemaId.parse(name), tuple(map(int, indexes.split("."))) if indexes else ())
+        name, _, indexes = text.removeprefix(_OF_KEY).partition(":")
+        numbers = tuple(map(int, indexes.split("."))) if indexes else ()
+        found = cls(SchemaId.parse(name), numbers, of_key=text.startswith(_OF_KEY))
         if str(found) != text:
             raise ValueError(f"not a schema and a message in it: {text!r}")
         return found
 
     def __lt__(self, other: SchemaKey) -> bool:
-        return (self.schema_id, self.indexes) < (other.schema_id, other.indexes)
+        return (self.of_key, self.schema_id, self.indexes) < (other.of_key, other.schema_id, other.indexes)
 
     def __str__(self) -> str:
         indexes = ".".join(map(str, self.indexes))
-        return f"{self.schema_id}:{indexes}" if indexes else str(self.schema_id)
+        whose = _OF_KEY if self.of_key else ""
+        return f"{whose}{self.schema_id}:{indexes}" if indexes else f"{whose}{self.schema_id}"

@@ -18,7 +18,7 @@ import pyarrow as pa
 from spark_jobs.config.new_fields import GROWTH, Growth
 from spark_jobs.protocol.schema_id import SchemaKey
 from spark_jobs.records.decoder import BadValue, Decoded, Phase
-from spark_jobs.records.framing import Framed, bare, unframe
+from spark_jobs.records.framing import Framed, Headers, Naming, bare, unframe
 from spark_jobs.records.projection import project
 from spark_jobs.records.shape import add_keys_and_headers
 from spark_jobs.schema.arrow_schema import fields_of, no_rows
@@ -53,26 +53,37 @@ class SchemaDecoder:
     def decode(self, records: Chunk, columns: pa.Schema) -> Decoded:
         """See ``Decoder``."""
         of_values = pa.schema([column for column in columns if column.name not in METADATA_COLUMNS])
-        framed = framed_values(records, self.schemas)
-        if self._asks_for_more(framed, of_values):
-            return Decoded(no_rows(columns), [], new_fields=_seen(framed))
-        parts = [self._of_one_schema(key, framed, of_values) for key in framed.indices]
-        bad = [BadValue(index, Phase.SCHEMA, None, why) for index, why in framed.unframed.items()]
-        decoded = _in_order(parts, bad, len(records.values), of_values)
+        decoded = self.read(cast("Sequence[bytes]", records.values), records.headers, of_values)
+        if decoded.new_fields is not None:
+            return replace(decoded, table=no_rows(columns))
         return add_keys_and_headers(decoded, records, columns)
+
+    def read(self, values: Sequence[bytes], headers: Sequence[Headers], columns: pa.Schema) -> Decoded:
+        """Return what ``decode`` does, of values, or keys, and columns for what is in them alone."""
+        framed = framed_values(values, headers, self.schemas)
+        if self._asks_for_more(framed, columns):
+            return Decoded(no_rows(columns), [], new_fields=Evidence(schemas=_named(framed)))
+        parts = [self._of_one_schema(key, framed, columns) for key in framed.indices]
+        bad = [BadValue(index, Phase.SCHEMA, None, why) for index, why in framed.unframed.items()]
+        return _in_order(parts, bad, len(values), columns)
 
     def observe(self, records: Chunk) -> Evidence:
         """See ``Decoder``: what is read by no schema, and which schemas there are."""
         there = [index for index, value in enumerate(records.values) if value is not None]
-        framed = framed_values(records.take(there), self.schemas)
+        values = [cast("bytes", records.values[index]) for index in there]
+        framed = framed_values(values, [records.headers[index] for index in there], self.schemas)
         unread = sum(self._count_unread(key, values) for key, values in framed.values.items())
         unread += len(framed.unframed)
-        return replace(_seen(framed), records=len(there) - unread, undecodable=unread)
+        return Evidence(records=len(there) - unread, undecodable=unread, schemas=_named(framed))
+
+    def seen(self, values: Sequence[bytes], headers: Sequence[Headers]) -> tuple[SchemaKey, ...]:
+        """Return which schemas the values, or keys, name."""
+        return _named(framed_values(values, headers, self.schemas))
 
     def _asks_for_more(self, framed: Framed, columns: pa.Schema) -> bool:
         if not framed.indices.keys() <= self.schemas.by_key.keys():
             return True
-        schemas = self.schemas.of(_seen(framed).schemas)
+        schemas = self.schemas.of(_named(framed))
         return any(_lacks(columns, schema, self.growth.room) for schema in schemas)
 
     def _of_one_schema(self, key: SchemaKey | None, framed: Framed, columns: pa.Schema) -> Decoded:
@@ -105,16 +116,15 @@ def _lacks(columns: pa.Schema, schema: WriterSchema, room: int) -> bool:
     return bool(room) and any(missing_columns(fields_of(columns), schema.columns.struct, max_columns=room))
 
 
-def framed_values(records: Chunk, schemas: KnownSchemas) -> Framed:
-    """Return the values, none of which is None, by the schema they name."""
-    values = cast("Sequence[bytes]", records.values)
+def framed_values(values: Sequence[bytes], headers: Sequence[Headers], schemas: KnownSchemas) -> Framed:
+    """Return the values by the schema they name."""
     if schemas.only is not None:
         return bare(values)
-    return unframe(values, records.headers, has_indexes=schemas.has_indexes)
+    return unframe(values, headers, Naming(schemas.has_indexes, schemas.of_key))
 
 
-def _seen(framed: Framed) -> Evidence:
-    return Evidence(schemas=tuple(sorted(key for key in framed.indices if key is not None)))
+def _named(framed: Framed) -> tuple[SchemaKey, ...]:
+    return tuple(sorted(key for key in framed.indices if key is not None))
 
 
 def _in_order(parts: Sequence[Decoded], bad: Sequence[BadValue], count: int, columns: pa.Schema) -> Decoded:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -17,6 +17,7 @@ from spark_jobs.schema.writer_schema import UnreadableValueError
 
 if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk
+    from spark_jobs.records.framing import Headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,21 +28,22 @@ class PlainSchemaDecoder:
 
     def decode(self, records: Chunk, columns: pa.Schema) -> PlainRows:
         """See ``PlainDecoder``."""
-        read = self._read(records)
+        read = self.read(cast("Sequence[bytes]", records.values), records.headers)
         of_values = [column for column in columns if column.name not in METADATA_COLUMNS]
         items: dict[int, dict[str, Any]] = {}
         for index in sorted(read):
             row = {column.name: read[index].get(column.name) for column in of_values}
             row[KEY], row[HEADERS] = records.keys[index], records.headers[index]
-            if _is_storable(row, columns):
+            if is_storable(row, columns):
                 items[index] = row
         made = [column_of([row[column.name] for row in items.values()], column.type) for column in columns]
         kinds = {column.name: column.type for column in of_values}
-        more = [index for index in items if _says_more(read[index], kinds)]
+        more = [index for index in items if says_more(read[index], kinds)]
         return PlainRows(pa.Table.from_arrays(made, schema=columns), list(items), more)
 
-    def _read(self, records: Chunk) -> dict[int, Mapping[str, Any]]:
-        framed = framed_values(records, self.schemas)
+    def read(self, values: Sequence[bytes], headers: Sequence[Headers]) -> dict[int, Mapping[str, Any]]:
+        """Return what can be read, by index."""
+        framed = framed_values(values, headers, self.schemas)
         read = {}
         for key, indices in framed.indices.items():
             schema = self.schemas.by_key.get(key)
@@ -54,7 +56,8 @@ class PlainSchemaDecoder:
         return read
 
 
-def _is_storable(row: Mapping[str, Any], columns: pa.Schema) -> bool:
+def is_storable(row: Mapping[str, Any], columns: pa.Schema) -> bool:
+    """True if each column holds what is under its name."""
     try:
         for column in columns:
             column_of([row[column.name]], column.type)
@@ -63,7 +66,7 @@ def _is_storable(row: Mapping[str, Any], columns: pa.Schema) -> bool:
     return True
 
 
-def _says_more(value: Mapping[str, Any], kinds: Mapping[str, pa.DataType]) -> bool:
+def says_more(value: Mapping[str, Any], kinds: Mapping[str, pa.DataType]) -> bool:
     """True if a field without a column, at any depth, holds something."""
     return any(
         _says_something(item) if name not in kinds else _has_more_inside(item, kinds[name])
@@ -75,7 +78,7 @@ def _has_more_inside(item: Any, kind: pa.DataType) -> bool:
     if item is None:
         return False
     if pa.types.is_struct(kind):
-        return _says_more(item, {field.name: field.type for field in kind})
+        return says_more(item, {field.name: field.type for field in kind})
     if pa.types.is_list(kind):
         return any(_has_more_inside(each, kind.value_type) for each in item)
     if pa.types.is_map(kind):

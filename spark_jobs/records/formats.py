@@ -16,7 +16,8 @@ from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
 from spark_jobs.records.decoder import Decoder, PlainDecoder
 from spark_jobs.records.json import JsonDecoder
 from spark_jobs.records.json_plain import PlainJsonDecoder
-from spark_jobs.schema.column_source import ColumnSource, SeenColumns, WrittenColumns
+from spark_jobs.records.keyed import KeyedDecoder, PlainKeyedDecoder
+from spark_jobs.schema.column_source import ColumnSource, KeyedColumns, SeenColumns, WrittenColumns
 from spark_jobs.schema.known_schemas import KnownSchemas
 
 
@@ -36,7 +37,15 @@ def format_of(pipeline: PipelineConfig, schemas: KnownSchemas) -> Format:
     """Return the format of the pipeline's records, of which these schemas are known."""
     growth = pipeline.table_schema.growth
     if pipeline.value.format is ValueFormat.JSON:
-        return Format(JSON.decoder.under(growth), JSON.plain, SeenColumns(growth))
+        values = Format(JSON.decoder.under(growth), JSON.plain, SeenColumns(growth))
+    else:
+        columns = WrittenColumns(schemas, growth)
+        values = Format(SchemaDecoder(schemas, growth), PlainSchemaDecoder(schemas), columns)
+    if schemas.keys is None:
+        return values
+    name = pipeline.keys.column
     return Format(
-        SchemaDecoder(schemas, growth), PlainSchemaDecoder(schemas), WrittenColumns(schemas, growth)
+        KeyedDecoder(values.decoder, SchemaDecoder(schemas.keys, growth), name),
+        PlainKeyedDecoder(values.plain, PlainSchemaDecoder(schemas.keys), name),
+        KeyedColumns(values.columns, WrittenColumns(schemas.keys, growth), name),
     )

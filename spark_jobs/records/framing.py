@@ -1,8 +1,9 @@
-"""Which schema a value names: an id before it, or in a header, as Confluent's serializers write it.
+"""Which schema a value, or a key, names: an id before it or in a header, as Confluent's serializers write.
 
 Prefix: a zero byte, the id in four, then the value. Header ``__value_schema_id``: a byte 1, a GUID in
-sixteen; the value is then bare, and what a header says wins. In Protobuf indexes follow the id, which of the
-schema's messages it is: how many, then each, as zigzag varints; a zero alone is the first message.
+sixteen; the value is then bare, and what a header says wins (a key's is ``__key_schema_id``). In Protobuf
+indexes follow the id, which of the schema's messages it is: how many, then each, as zigzag varints; a zero
+alone is the first message.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 
-VALUE_HEADER = "__value_schema_id"
+VALUE_HEADER, KEY_HEADER = "__value_schema_id", "__key_schema_id"
 _PREFIX_BYTES = 5
 _BY_NUMBER, _BY_GUID = b"\x00", b"\x01"
 _GUID_BYTES = 17
@@ -51,17 +52,33 @@ class Framed:
 Headers = Sequence[tuple[str, bytes | None]] | None
 
 
-def unframe(values: Sequence[bytes], headers: Sequence[Headers], *, has_indexes: bool = False) -> Framed:
-    """Sort values by the schema they name."""
-    if not any(headers) and (framed := _by_few_frames(values, has_indexes=has_indexes)) is not None:
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """How values name their schemas: with indexes of a message, as keys of records do."""
+
+    has_indexes: bool = False
+    of_key: bool = False
+
+    @property
+    def header(self) -> str:
+        """Return the header that may say it."""
+        return KEY_HEADER if self.of_key else VALUE_HEADER
+
+
+VALUES = Naming()
+
+
+def unframe(values: Sequence[bytes], headers: Sequence[Headers], naming: Naming = VALUES) -> Framed:
+    """Sort values, or keys, by the schema they name."""
+    if not any(headers) and (framed := _by_few_frames(values, naming)) is not None:
         return framed
     framed = Framed()
     for index, (value, beside) in enumerate(zip(values, headers, strict=True)):
         try:
-            if (header := _header(beside)) is not None:
-                framed.add(_by_guid(header, has_indexes=has_indexes), index, value)
+            if (header := _header(beside, naming.header)) is not None:
+                framed.add(_by_guid(header, naming), index, value)
             else:
-                key, size = _by_number(_beginning(value, has_indexes=has_indexes), has_indexes=has_indexes)
+                key, size = _by_number(_beginning(value, naming), naming)
                 framed.add(key, index, value[size:])
         except UnframedError as error:
             framed.unframed[index] = str(error)
@@ -73,12 +90,12 @@ def bare(values: Sequence[bytes]) -> Framed:
     return Framed({None: [*range(len(values))]}, {None: list(values)})
 
 
-def _by_few_frames(values: Sequence[bytes], *, has_indexes: bool) -> Framed | None:
+def _by_few_frames(values: Sequence[bytes], naming: Naming) -> Framed | None:
     """Sort values out at once where few frames, all of the usual length, are all that they begin with."""
-    size = _PREFIX_BYTES + has_indexes
+    size = _PREFIX_BYTES + naming.has_indexes
     begins = [*map(itemgetter(slice(size)), values)]
     frames = {begin: number for number, begin in enumerate(dict.fromkeys(begins))}
-    if len(frames) > _FEW_FRAMES or not all(_is_usual(frame, size, has_indexes) for frame in frames):
+    if len(frames) > _FEW_FRAMES or not all(_is_usual(frame, size, naming) for frame in frames):
         return None
     bare_values = [*map(itemgetter(slice(size, None)), values)]
     if len(frames) == 1:
@@ -88,43 +105,41 @@ def _by_few_frames(values: Sequence[bytes], *, has_indexes: bool) -> Framed | No
         numbers = np.fromiter(map(frames.__getitem__, begins), np.intp, len(begins))
         at = {number: np.flatnonzero(numbers == number).tolist() for number in frames.values()}
         parts = {number: [bare_values[index] for index in indices] for number, indices in at.items()}
-    keys = {_by_number(frame, has_indexes=has_indexes)[0]: number for frame, number in frames.items()}
+    keys = {_by_number(frame, naming)[0]: number for frame, number in frames.items()}
     return Framed(
         {key: at[number] for key, number in keys.items()},
         {key: parts[number] for key, number in keys.items()},
     )
 
 
-def _is_usual(frame: bytes, size: int, has_indexes: bool) -> bool:
+def _is_usual(frame: bytes, size: int, naming: Naming) -> bool:
     is_whole = len(frame) == size and frame.startswith(_BY_NUMBER)
-    return is_whole and (not has_indexes or frame.endswith(_FIRST_MESSAGE))
+    return is_whole and (not naming.has_indexes or frame.endswith(_FIRST_MESSAGE))
 
 
-def _beginning(value: bytes, *, has_indexes: bool) -> bytes:
+def _beginning(value: bytes, naming: Naming) -> bytes:
     """Return what may be its frame, and no more where it is one of the usual length: few are many's."""
-    usual = value[: _PREFIX_BYTES + has_indexes]
-    return usual if not has_indexes or usual.endswith(_FIRST_MESSAGE) else value[:_LONGEST_BYTES]
+    usual = value[: _PREFIX_BYTES + naming.has_indexes]
+    return usual if not naming.has_indexes or usual.endswith(_FIRST_MESSAGE) else value[:_LONGEST_BYTES]
 
 
 @lru_cache(_KEYS_KEPT)
-def _by_number(begin: bytes, *, has_indexes: bool) -> tuple[SchemaKey, int]:
+def _by_number(begin: bytes, naming: Naming) -> tuple[SchemaKey, int]:
     """Return what a value that begins so names, and how long the frame is."""
     if len(begin) < _PREFIX_BYTES or not begin.startswith(_BY_NUMBER):
         raise UnframedError("names no schema: neither a zero byte and an id before it, nor a header")
     schema_id = SchemaId(int.from_bytes(begin[1:_PREFIX_BYTES]))
-    if not has_indexes:
-        return SchemaKey(schema_id), _PREFIX_BYTES
-    indexes, size = _indexes(begin, _PREFIX_BYTES)
-    return SchemaKey(schema_id, indexes), size
+    indexes, size = _indexes(begin, _PREFIX_BYTES) if naming.has_indexes else ((), _PREFIX_BYTES)
+    return SchemaKey(schema_id, indexes, naming.of_key), size
 
 
-def _by_guid(header: bytes, *, has_indexes: bool) -> SchemaKey:
+def _by_guid(header: bytes, naming: Naming) -> SchemaKey:
     if len(header) < _GUID_BYTES or not header.startswith(_BY_GUID):
-        raise UnframedError(f"its header {VALUE_HEADER} is not a byte 1 and a GUID")
-    indexes, size = _indexes(header, _GUID_BYTES) if has_indexes else ((), _GUID_BYTES)
+        raise UnframedError(f"its header {naming.header} is not a byte 1 and a GUID")
+    indexes, size = _indexes(header, _GUID_BYTES) if naming.has_indexes else ((), _GUID_BYTES)
     if size != len(header):
-        raise UnframedError(f"its header {VALUE_HEADER} has more than it should")
-    return SchemaKey(SchemaId(str(UUID(bytes=header[1:_GUID_BYTES]))), indexes)
+        raise UnframedError(f"its header {naming.header} has more than it should")
+    return SchemaKey(SchemaId(str(UUID(bytes=header[1:_GUID_BYTES]))), indexes, naming.of_key)
 
 
 def _indexes(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
@@ -150,5 +165,5 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     raise UnframedError("ends in the indexes of a message")
 
 
-def _header(headers: Headers) -> bytes | None:
-    return next((value or b"" for name, value in headers or () if name == VALUE_HEADER), None)
+def _header(headers: Headers, wanted: str) -> bytes | None:
+    return next((value or b"" for name, value in headers or () if name == wanted), None)

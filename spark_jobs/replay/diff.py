@@ -119,7 +119,7 @@ class _Differ:
         self._dead_letters = dead_letters
         self._schema = table.schema()
         self._pipeline = pipeline
-        self._schemas = connections.schemas(pipeline.value)
+        self._schemas = connections.schemas(pipeline)
         progress = progress_of(table)
         decoder = format_of(pipeline, self._schemas.known(progress.schemas)).decoder
         self._decoder = decoder.keeping(progress.kept_columns, progress.generation)
@@ -163,11 +163,11 @@ class _Differ:
     def _add_columns_for(self, chunk: Chunk) -> None:
         evidence = self._decoder.observe(chunk)
         progress = progress_of(self._table)
-        known = self._schemas.known().by_key.keys()
+        known = self._schemas.known().names
         found = format_of(self._pipeline, self._schemas.learn(evidence.schemas, progress.schemas))
         additions, _ = found.columns.additions(self._schema, evidence)
         self._add_columns(additions)
-        is_new = additions or self._schemas.known().by_key.keys() != known
+        is_new = additions or self._schemas.known().names != known
         growth = self._decoder.growth if is_new else self._decoder.growth.ended()
         self._decoder = found.decoder.under(growth).keeping(progress.kept_columns, progress.generation)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pyiceberg.types import IcebergType
 
-from spark_jobs.config.settings import KeyFormat, PipelineConfig
+from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.kept_columns import unfinished
@@ -32,8 +32,7 @@ ColumnAddition: TypeAlias = tuple[tuple[str, ...], IcebergType]
 
 def check_declared(pipeline: PipelineConfig, table: Table) -> None:
     """Raise ``ConfigError`` (``column-clash``): of other types than declared, or two of one name in files."""
-    is_binary = pipeline.key_format is KeyFormat.BINARY
-    check_columns(table, pipeline.columns, key_is_binary=is_binary, pipeline=pipeline.name)
+    check_columns(table, pipeline.columns, key_is_binary=pipeline.key_is_binary, pipeline=pipeline.name)
 
 
 def declared_additions(pipeline: PipelineConfig, schema: Schema) -> list[ColumnAddition]:

@@ -26,7 +26,7 @@ class WholeValue:
         """See ``WriterSchema``."""
         kind = StringType() if self.is_text else BinaryType()
         column = NestedField(1, VALUE, kind, required=False, doc="the record's value")
-        return WriterColumns(StructType(column), {1: VALUE})
+        return WriterColumns(StructType(column), {1: VALUE}, is_whole=True)
 
     def read(self, values: Sequence[bytes]) -> ReadValues:
         """See ``WriterSchema``."""

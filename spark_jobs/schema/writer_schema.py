@@ -52,12 +52,14 @@ class WriterColumns:
     among schemas of its kind: its path of names (Avro, JSON Schema) or numbers (Protobuf), dotted, with
     ``element``, ``key`` or ``value`` where it passes a list or a map. ``aliases`` are other paths that it was
     known by. ``as_text`` are dotted names of columns that hold JSON text, because a type meets itself there.
+    With ``is_whole`` the values are no records, and the one column is all of them.
     """
 
     struct: StructType
     identities: Mapping[int, str]
     aliases: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     as_text: tuple[str, ...] = ()
+    is_whole: bool = False
 
 
 class UnreadableValueError(ValueError):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
-from spark_jobs.records.framing import VALUE_HEADER, bare, unframe
+from spark_jobs.records.framing import VALUE_HEADER, Naming, bare, unframe
 
 GUID = uuid.UUID("89791762-2336-4186-9674-299b90a802e2")
 IDS = st.integers(0, (1 << 32) - 1)
@@ -90,10 +90,10 @@ def test_a_frame_says_which_message_it_is(indexes: tuple[int, ...], written: byt
     """Before the value, and at the end of the header; alone and among others."""
     value = b"\0\0\0\0\x07" + written + b"xyz"
     key = SchemaKey(SchemaId(7), indexes)
-    assert unframe([value], [None], has_indexes=True).values == {key: [b"xyz"]}
-    assert unframe([value, b""], [None] * 2, has_indexes=True).values == {key: [b"xyz"]}
+    assert unframe([value], [None], Naming(has_indexes=True)).values == {key: [b"xyz"]}
+    assert unframe([value, b""], [None] * 2, Naming(has_indexes=True)).values == {key: [b"xyz"]}
     header = [(VALUE_HEADER, b"\x01" + GUID.bytes + written)]
-    by_header = unframe([b"xyz"], [header], has_indexes=True)
+    by_header = unframe([b"xyz"], [header], Naming(has_indexes=True))
     assert by_header.values == {SchemaKey(SchemaId(str(GUID)), indexes): [b"xyz"]}
 
 
@@ -102,6 +102,6 @@ def test_a_frame_says_which_message_it_is(indexes: tuple[int, ...], written: byt
 )
 def test_a_message_that_is_not_said_right_is_a_reason(written: bytes) -> None:
     """Cut short, below zero, more than there can be: in front of the value, and in the header."""
-    assert unframe([b"\0\0\0\0\x07" + written], [None], has_indexes=True).unframed
+    assert unframe([b"\0\0\0\0\x07" + written], [None], Naming(has_indexes=True)).unframed
     header = [(VALUE_HEADER, b"\x01" + GUID.bytes + written)]
-    assert unframe([b"x"], [header], has_indexes=True).unframed
+    assert unframe([b"x"], [header], Naming(has_indexes=True)).unframed

@@ -1,0 +1,70 @@
+"""All that a schema says as one column, behind the seam of ``writer_schema``: a key beside its value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, StructType
+
+from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.writer_schema import ReadValues, WriterColumns, WriterSchema
+
+
+@dataclass(frozen=True, slots=True)
+class OneColumn:
+    """A record is a struct of that name, any other value the column itself."""
+
+    schema: WriterSchema
+    name: str
+
+    @property
+    def columns(self) -> WriterColumns:
+        """See ``WriterSchema``; identities begin with the column's name."""
+        return _inside(self.schema, self.name)
+
+    def read(self, values: Sequence[bytes]) -> ReadValues:
+        """See ``WriterSchema``."""
+        read = self.schema.read(values)
+        (kind,) = arrow_schema(Schema(*self.columns.struct.fields)).types
+        if self.schema.columns.is_whole:
+            column = read.table.column(0)
+        else:
+            parts = read.table.combine_chunks()
+            arrays = [_array(part) for part in parts.columns]
+            column = pa.StructArray.from_arrays(arrays, fields=list(kind))
+        return ReadValues(pa.table({self.name: column}), read.rows, read.unread, read.ignored)
+
+    def read_plain(self, value: bytes) -> Mapping[str, Any]:
+        """See ``WriterSchema``."""
+        row = self.schema.read_plain(value)
+        return {self.name: next(iter(row.values())) if self.schema.columns.is_whole else row}
+
+
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    return (
+        column.chunk(0)
+        if column.num_chunks == 1
+        else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
+    )
+
+
+@lru_cache(256)
+def _inside(schema: WriterSchema, name: str) -> WriterColumns:
+    columns = schema.columns
+    if columns.is_whole:
+        (only,) = columns.struct.fields
+        field = NestedField(only.field_id, name, only.field_type, required=False, doc=only.doc)
+    else:
+        top = Schema(*columns.struct.fields).highest_field_id + 1
+        field = NestedField(top, name, columns.struct, required=False)
+    return WriterColumns(
+        StructType(field),
+        {key: f"{name}.{path}" for key, path in columns.identities.items()} | {field.field_id: name},
+        {key: tuple(f"{name}.{path}" for path in paths) for key, paths in columns.aliases.items()},
+        tuple(f"{name}.{path}" for path in columns.as_text),
+    )
