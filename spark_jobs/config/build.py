@@ -138,7 +138,7 @@ def _unreadable(
     found = {
         (*each.path, part): check_place(settings, registries)
         for each in placed
-        for part, settings in (("value", each.entry.value), ("key", each.entry.keys))
+        for part, settings in (("value", each.entry.value), ("key", each.entry.record_key))
     }
     return [
         document.locate(replace(finding, path=(*path, *finding.path)))

@@ -263,7 +263,7 @@ class PipelineSettings(Frozen):
     )
     owners: OneOrMany[Owner] = key((), "Owners shown in Dagster: an e-mail address or `team:name`.")
     value: ValueSettings = key(ValueSettings(), "What the records' values are written in.")
-    keys: KeySettings = key(KeySettings(), "What the records' keys are written in.", alias="key")
+    record_key: KeySettings = key(KeySettings(), "What the records' keys are written in.", alias="key")
     key_format: Annotated[KeyFormat, choice(KeyFormat)] = key(
         "string", "Type of the column `_kafka_key`: short for `key: {format: string}` or `{format: raw}`."
     )
@@ -294,7 +294,7 @@ class PipelineConfig(PipelineSettings):
     @property
     def key_is_binary(self) -> bool:
         """True if ``_kafka_key`` holds bytes, not text."""
-        return self.keys.is_binary or self.key_format is KeyFormat.BINARY
+        return self.record_key.is_binary or self.key_format is KeyFormat.BINARY
 
     @property
     def dead_letter_table(self) -> str:

@@ -188,4 +188,4 @@ def schema_sources(
     """Return what gives the schemas of a pipeline's records; the same for the same settings."""
     folder = Path(config.source).parent if config.source else Path()
     source = cache(partial(RecordSchemas, registry=registry, folder=folder))
-    return lambda pipeline: source(pipeline.value, pipeline.keys)
+    return lambda pipeline: source(pipeline.value, pipeline.record_key)

@@ -43,7 +43,7 @@ def format_of(pipeline: PipelineConfig, schemas: KnownSchemas) -> Format:
         values = Format(SchemaDecoder(schemas, growth), PlainSchemaDecoder(schemas), columns)
     if schemas.keys is None:
         return values
-    name = pipeline.keys.column
+    name = pipeline.record_key.column
     return Format(
         KeyedDecoder(values.decoder, SchemaDecoder(schemas.keys, growth), name),
         PlainKeyedDecoder(values.plain, PlainSchemaDecoder(schemas.keys), name),

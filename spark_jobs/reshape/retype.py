@@ -291,8 +291,9 @@ def _refuse(
 ) -> None:
     """Raise ``ConfigError`` where the column cannot be given the type."""
     columns = {field.name: field for field in table.schema().fields}
-    kept = {each.kept for each in progress_of(table).kept_columns}
-    changeable = [name for name in columns if name not in METADATA_COLUMNS and name not in kept]
+    others = {each.kept for each in progress_of(table).kept_columns}
+    others |= {pipeline.record_key.column} if pipeline.record_key.format.has_schema else set()
+    changeable = [name for name in columns if name not in METADATA_COLUMNS and name not in others]
     declared = pipeline.columns.get(column)
     written = pipeline.value.format
     if written is not ValueFormat.JSON:

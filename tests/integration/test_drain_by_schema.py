@@ -18,6 +18,7 @@ from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from prove.lab.http_proxy import Response
+from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import by_offset, configure, progress
 from prove.lab.registry_stand_in import RegistryStandIn
 from spark_jobs.preview.preview import preview
@@ -306,3 +307,39 @@ def test_a_drain_says_which_schemas_it_learned(
     new_lab.produce(lab, [value])
     lab.drain()
     assert len(stand_in.asked) == asked
+
+
+def test_keys_by_their_schemas(new_lab: NewLab, registry: str) -> None:
+    """Each beside its bytes, in two versions and as none; a key that cannot be read is a dead letter."""
+    producer = SchemaRegistryClient({"url": registry, "timeout": 30})
+    by_key = {"format": "avro", "registry": "main", "as": "order_key"}
+    lab = new_lab([], value={"format": "string"}, key=by_key)
+    configure(lab, "", {"registries": {"main": {"url": registry}}})
+    context = SerializationContext(lab.pipeline.topic, MessageField.KEY)
+    number, shop = {"name": "number", "type": "long"}, {"name": "shop", "type": ["null", "string"]}
+    keys = [([number], {"number": 7}), ([number, shop], {"number": 8, "shop": "Ulm"})]
+    written = [AvroSerializer(producer, order(fields), conf=BY_TOPIC)(key, context) for fields, key in keys]
+    records = [
+        Record(b"a", key=written[0]),
+        Record(b"b"),
+        Record(None, key=written[0]),
+        Record(b"c", key=b"x"),
+    ]
+    new_lab.produce(lab, records)
+    lab.drain()
+    new_lab.produce(lab, [Record(b"d", key=key) for key in written])
+    lab.drain()
+    rows = by_offset(lab)
+    assert {at: (row["value"], row["order_key"]) for (_, at), row in rows.items()} == {
+        0: ("a", {"number": 7, "shop": None}),
+        1: ("b", None),
+        4: ("d", {"number": 7, "shop": None}),
+        5: ("d", {"number": 8, "shop": "Ulm"}),
+    }
+    assert rows[0, 5]["_kafka_key"] == written[1]
+    (letter,) = lab.table(DEAD_LETTERS).scan().to_arrow().to_pylist()
+    assert (letter["phase"], letter["field"]) == ("schema", "order_key")
+    assert [str(key)[:4] for key in progress(lab).schemas] == ["key/", "key/"]
+    lab.replay(OffsetRange(0, 0, 6))
+    assert by_offset(lab).keys() == rows.keys()
+    assert lab.audit().is_clean

@@ -45,6 +45,23 @@ def test_what_cannot_be_meant_is_one_clear_line(tmp_path: Path, value: str, wron
 
 
 @pytest.mark.parametrize(
+    ("written", "wrong", "told"),
+    [
+        ("key: {format: avro}", "key", "cannot be read without a schema"),
+        ("key: {format: json}", "key.format", "keys are not read as json"),
+        ("key: {format: string, as: k}", "key.as", "has no column of its own"),
+        ("key: {format: avro, registry: main, as: _kafka_key}", "key.as", "Sluice's own"),
+        ("key: {format: raw}, key_format: string", "key_format", "is there beside key"),
+    ],
+)
+def test_what_keys_cannot_be_is_one_clear_line(tmp_path: Path, written: str, wrong: str, told: str) -> None:
+    """As that of values is."""
+    (problem,) = read(tmp_path, f"{{}}, {written}").problems
+    assert f"pipelines.a.{wrong}" in str(problem)
+    assert told in str(problem)
+
+
+@pytest.mark.parametrize(
     ("value", "defaults", "written"),
     [
         ("{}", "", (ValueFormat.JSON, None, None)),
