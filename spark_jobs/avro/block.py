@@ -1,140 +1,336 @@
-"""Many values at once: joined they are an Avro file of one block, which DataFusion reads into columns.
+"""Many values at once, side by side: each step of the schema is taken by all of them, in arrays of NumPy.
 
-Why the guard is enough: the reader sees no boundaries, so each value is followed by the same random bytes,
-which the file's schema has as its last field. Read where they are expected as often as there are values, they
-were met where the values end, for no value can hold them: each was consumed exactly.
-
-Of a block with bytes behind its last row the reader never comes back. So the block claims more rows than
-there can be, and a batch has as many as there are values: there the reader stops, and bytes left over are
-another row or an error.
+A value is believed when every step was one that its own bytes allow, and the last ended where it ends: what
+another value holds does not matter to it. The others are in doubt, and read by themselves; so are those with
+a type inside itself, and the few that go on in a long list when the others have ended.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import secrets
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from spark_jobs.avro.columns import top_fields
-from spark_jobs.avro.conversion import DoubtError, plain_record, to_columns, with_names
-from spark_jobs.avro.parsing import Type
+from spark_jobs.avro.columns import has_columns, only_member, top_fields
+from spark_jobs.avro.lanes import Lanes
+from spark_jobs.avro.leaves import Rows, number_column, piece_column
+from spark_jobs.avro.parsing import Again, Array, Field, Kind, Leaf, Map, Record, Type, Union, is_null
 from spark_jobs.schema.arrow_schema import no_rows
+from spark_jobs.schema.packed_values import MOST_BYTES, PackedValues
 
-if TYPE_CHECKING:
-    from datafusion import SessionContext
-
-# A call costs as much as so many values read by themselves.
-FEWEST_VALUES = 120
-_MANY_ROWS = 1 << 40
-_MARK, _MARK_BYTES = "mark", 16
-_SYNC = bytes(16)
+# So many values take as long read by themselves.
+FEWEST_VALUES = 60
+_FEWEST_LANES = 16
+_NUMBERS = frozenset({"int", "long", "enum"})
+_SIZES = {"boolean": 1, "float": 4, "double": 8}
 
 
 class BlockReader:
-    """Reads values of one schema at once; nothing is called before the first of them."""
+    """Reads values of one schema at once."""
 
     def __init__(self, root: Type, columns: pa.Schema) -> None:
         self._fields = top_fields(root)
         self._columns = columns
-        self._header = b""
-        self._file_schema: pa.Schema | None = None
-        self._is_known: bool | None = None
 
-    def read(self, values: Sequence[bytes]) -> pa.Table | None:
-        """Return values as rows, None when there is any doubt about one of them."""
-        if not self._can_read():
-            return None
-        try:
-            return self._read(values)
-        except (DoubtError, pa.ArrowException):
-            return None
-
-    def _can_read(self) -> bool:
-        """False where a call would never return, and of a schema that DataFusion does not know."""
-        if not _is_callable_here():
-            return False
-        if self._is_known is None:
-            try:
-                self._header = _header(plain_record(self._fields, _MARK, _MARK_BYTES))
-                with _file((self._header,)) as path:
-                    self._file_schema = with_names(_session(1).read_avro(path).schema())
-                self._read(())
-            except Exception:  # noqa: BLE001  (DataFusion's have no class of their own)
-                self._is_known = False
-            else:
-                self._is_known = True
-        return self._is_known
-
-    def _read(self, values: Sequence[bytes]) -> pa.Table:
-        mark = secrets.token_bytes(_MARK_BYTES)
-        tables = []
-        for batch in self._batches(values, mark):
-            *arrays, marks = batch.columns
-            if not pc.all(pc.equal(marks, pa.scalar(mark, marks.type))).as_py():
-                raise DoubtError("a value was not consumed exactly")
-            tables.append(to_columns(self._fields, arrays, batch.num_rows, self._columns))
-        table = pa.concat_tables([no_rows(self._columns), *tables])
-        if table.num_rows != len(values):
-            raise DoubtError("not a row for each value")
-        table.validate(full=True)
-        return table
-
-    def _batches(self, values: Sequence[bytes], mark: bytes) -> list[pa.RecordBatch]:
-        parts = [self._header]
-        if values:
-            body = mark.join(values)
-            parts += [_long(_MANY_ROWS), _long(len(body) + len(mark)), body, mark, _SYNC]
-        with _file(parts) as path:
-            try:
-                rows = _session(len(values)).read_avro(path, schema=self._file_schema).collect()
-            except Exception as error:  # what it raises has no class of its own
-                raise DoubtError(str(error)) from error
-        return list(rows)
+    def read(self, values: PackedValues) -> tuple[pa.Table, np.ndarray]:
+        """Return rows, and which values they are of: those in doubt have none."""
+        is_sure = np.zeros(len(values), bool)
+        if len(values.data) > MOST_BYTES:
+            return no_rows(self._columns), is_sure
+        lanes = Lanes(values)
+        steps = [_step(each.type) for each in self._fields]
+        for step in steps:
+            step.take(lanes)
+        lanes.finish()
+        is_sure = lanes.is_sure
+        while True:
+            there = np.flatnonzero(is_sure)
+            arrays = _columns(self._fields, steps, Rows(values.data, is_sure, there, there), self._columns)
+            # What no column holds is known when columns are made: again without it, once.
+            if is_sure[there].all():
+                return pa.Table.from_arrays(arrays, schema=self._columns), is_sure
 
 
-def _header(schema: object) -> bytes:
-    text = json.dumps(schema).encode()
-    meta = (b"avro.schema", text, b"avro.codec", b"null")
-    return b"".join(
-        (b"Obj\x01", _long(2), *(part for each in meta for part in (_long(len(each)), each)), b"\0", _SYNC)
-    )
+class _Step(ABC):
+    """One type: what was read of it so far, in the order in which it was read."""
+
+    @abstractmethod
+    def take(self, lanes: Lanes) -> None:
+        """Read one more of each lane."""
+
+    @abstractmethod
+    def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
+        """Return some of what was read as a column."""
 
 
-def _long(number: int) -> bytes:
-    """Return a number that is not negative as Avro writes it."""
-    rest, written = number << 1, bytearray()
-    while rest > 0x7F:  # noqa: PLR2004
-        written.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    return bytes((*written, rest))
+def _step(kind: Type) -> _Step:
+    match kind:
+        case Leaf(Kind.NULL | Kind.EMPTY):
+            return _Nothing()
+        case Leaf() if kind.base in _NUMBERS:
+            return _Number(kind)
+        case Leaf() if kind.base in ("bytes", "string"):
+            return _Text(kind)
+        case Leaf():
+            return _Piece(kind, _SIZES.get(kind.base, kind.size))
+        case Array(items):
+            return _List(_step(items))
+        case Map(values):
+            return _Map(_step(values))
+        case Union():
+            return _Union(kind, [_step(branch.type) for branch in kind.branches])
+        case Record(fields):
+            return _Record(kind, [_step(each.type) for each in fields])
+    return _Again()
 
 
-@contextmanager
-def _file(parts: Sequence[bytes]) -> Iterator[str]:
-    with tempfile.NamedTemporaryFile(prefix="sluice-", suffix=".avro", buffering=0) as file:
-        for part in parts:
-            file.write(part)
-        yield file.name
+def _columns(
+    fields: Sequence[Field], steps: Sequence[_Step], rows: Rows, targets: Any
+) -> list[pa.Array]:
+    written = [(each, step) for each, step in zip(fields, steps, strict=True) if not is_null(each.type)]
+    return [step.column(rows, target.type) for (_, step), target in zip(written, targets, strict=True)]
 
 
-def _session(rows: int) -> SessionContext:
-    from datafusion import SessionConfig, SessionContext  # noqa: PLC0415  (who reads JSON alone needs it not)
+class _Nothing(_Step):
+    def take(self, lanes: Lanes) -> None:
+        """Read nothing: it takes no bytes."""
 
-    _called_in.add(os.getpid())
-    # One partition: rows come in the order of the values.
-    return SessionContext(SessionConfig().with_target_partitions(1).with_batch_size(max(rows, 1)))
-
-
-_called_in: set[int] = set()
+    def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
+        return rows.array(np.ones(len(rows.values), bool), target)
 
 
-def _is_callable_here() -> bool:
-    """False in a process forked from one that called DataFusion: its threads are gone, a call never ends."""
-    return not _called_in or os.getpid() in _called_in
+class _Again(_Nothing):
+    """A type in itself, which is for who reads values by themselves."""
+
+    def take(self, lanes: Lanes) -> None:
+        lanes.doubt(np.ones(len(lanes), bool))
+
+    def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
+        return pa.nulls(len(rows.values), target)
+
+
+@dataclass
+class _Number(_Step):
+    leaf: Leaf
+    numbers: list[np.ndarray] = field(default_factory=list)
+
+    def take(self, lanes: Lanes) -> None:
+        self.numbers.append(lanes.longs())
+
+    def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
+        return number_column(self.leaf, rows.taken(self.numbers), rows, target)
+
+
+@dataclass
+class _Piece(_Step):
+    """Bytes of which there are always as many."""
+
+    leaf: Leaf
+    size: int
+    begins: list[np.ndarray] = field(default_factory=list)
+
+    def take(self, lanes: Lanes) -> None:
+        self.begins.append(lanes.pieces(self.size))
+
+    def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
+        begins = rows.taken(self.begins)
+        return piece_column(self.leaf, begins, np.full(len(begins), self.size), rows, target)
+
+
+@dataclass
+class _Text(_Step):
+    """Bytes, and before them how many there are."""
+
+    leaf: Leaf
+    begins: list[np.ndarray] = field(default_factory=list)
+    sizes: list[np.ndarray] = field(default_factory=list)
+
+    def take(self, lanes: Lanes) -> None:
+        self.sizes.append(lanes.longs())
+        self.begins.append(lanes.pieces(self.sizes[-1]))
+
+    def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
+        return piece_column(self.leaf, rows.taken(self.begins), rows.taken(self.sizes), rows, target)
+
+
+@dataclass
+class _Record(_Step):
+    record: Record
+    steps: Sequence[_Step]
+
+    def take(self, lanes: Lanes) -> None:
+        for step in self.steps:
+            step.take(lanes)
+
+    def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
+        if not has_columns(self.record):
+            return rows.array(np.ones(len(rows.values), bool), target)
+        inside = _columns(self.record.fields, self.steps, rows, target)
+        return pa.StructArray.from_arrays(inside, fields=list(target), mask=_mask(rows.is_null))
+
+
+@dataclass
+class _Union(_Step):
+    """``at`` has by branch where in what was read of it each value is, -1 where that is of another."""
+
+    union: Union
+    steps: Sequence[_Step]
+    chosen: list[np.ndarray] = field(default_factory=list)
+    at: list[list[np.ndarray]] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.at = [[] for _ in self.steps]
+        self.counts = [0] * len(self.steps)
+
+    def take(self, lanes: Lanes) -> None:
+        chosen = lanes.longs()
+        lanes.doubt((chosen < 0) | (chosen >= len(self.steps)))
+        self.chosen.append(chosen)
+        for branch, step in enumerate(self.steps):
+            is_here = chosen == branch
+            here = np.flatnonzero(is_here)
+            at = np.full(len(lanes), -1)
+            at[here] = np.arange(self.counts[branch], self.counts[branch] + len(here))
+            self.at[branch].append(at)
+            self.counts[branch] += len(here)
+            if len(here) == len(lanes):
+                step.take(lanes)
+            elif len(here):
+                some = lanes.of(here)
+                step.take(some)
+                lanes.put(here, some)
+
+    def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
+        only = only_member(self.union)
+        if only is not None:
+            return self._member(self.union.branches.index(only), rows, target)
+        members = [
+            branch for branch, each in enumerate(self.union.branches) if not is_null(each.type)
+        ]
+        inside = [self._member(branch, rows, each.type) for branch, each in zip(members, target, strict=True)]
+        is_null_here = ~np.isin(rows.taken(self.chosen), members)
+        if rows.is_null is not None:
+            is_null_here |= rows.is_null
+        return pa.StructArray.from_arrays(inside, fields=list(target), mask=pa.array(is_null_here))
+
+    def _member(self, branch: int, rows: Rows, target: pa.DataType) -> pa.Array:
+        at = rows.taken(self.at[branch])
+        if rows.is_null is not None:
+            at = np.where(rows.is_null, -1, at)
+        return self.steps[branch].column(rows.of(at), target)
+
+
+@dataclass
+class _List(_Step):
+    """``owners`` say of each item which of the lists read so far it is of."""
+
+    item: _Step
+    owners: list[np.ndarray] = field(default_factory=list)
+    read: int = 0
+
+    def take(self, lanes: Lanes) -> None:
+        going = np.arange(len(lanes))
+        for block in count():
+            blocks = lanes.of(going)
+            items = self._block_of(blocks)
+            for number in range(int(items.max(initial=0))):
+                having = np.flatnonzero((items > number) & blocks.is_sure)
+                if not len(having):
+                    break
+                if number and _left_alone(blocks, having):
+                    break
+                some = blocks.of(having)
+                self.item.take(some)
+                some.doubt(some.at > some.end)
+                blocks.put(having, some)
+                self.owners.append(self.read + going[having])
+            lanes.put(going, blocks)
+            going = going[(items > 0) & blocks.is_sure]
+            if not len(going) or (block and _left_alone(lanes, going)):
+                break
+        self.read += len(lanes)
+
+    @staticmethod
+    def _block_of(lanes: Lanes) -> np.ndarray:
+        """Read how many items follow; more than there are bytes is in doubt."""
+        numbers = lanes.longs()
+        with_size = np.flatnonzero(numbers < 0)
+        if len(with_size):
+            some = lanes.of(with_size)
+            some.longs()  # the block's bytes, for those who pass over it
+            lanes.put(with_size, some)
+        left = lanes.end - lanes.at
+        lanes.doubt((numbers > left) | (numbers < -left))
+        return np.where(lanes.is_sure, np.abs(numbers), 0)
+
+    def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
+        offsets, inside = self._inside(rows)
+        items = self.item.column(inside, target.value_type)
+        return pa.ListArray.from_arrays(offsets, items, type=target, mask=_mask(rows.is_null))
+
+    def _inside(self, rows: Rows) -> tuple[pa.Array, Rows]:
+        """Return where each row's items begin, and the items, row by row."""
+        owners = np.concatenate(self.owners) if self.owners else np.empty(0, np.int64)
+        place = np.full(self.read, -1)
+        is_list = rows.values >= 0
+        place[rows.values[is_list]] = np.flatnonzero(is_list)
+        of_row = place[owners]
+        wanted = np.flatnonzero(of_row >= 0)
+        ordered = wanted[np.argsort(of_row[wanted], kind="stable")]
+        counts = np.bincount(of_row[wanted], minlength=len(rows.values))
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        return pa.array(offsets), rows.of(ordered, np.repeat(rows.lanes, counts))
+
+
+def _left_alone(lanes: Lanes, rows: np.ndarray) -> bool:
+    """True if they are too few to go on side by side, and are in doubt."""
+    if len(rows) >= _FEWEST_LANES:
+        return False
+    lanes.is_sure[rows] = False
+    return True
+
+
+class _Map(_List):
+    def __init__(self, value: _Step) -> None:
+        self.key = _Text(Leaf(Kind.STRING, "string"))
+        self.value = value
+        super().__init__(_Entry(self.key, value))
+
+    def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
+        offsets, inside = self._inside(rows)
+        keys = self.key.column(inside, target.key_type)
+        self._doubt_repeated(keys, np.repeat(np.arange(len(rows.values)), np.diff(offsets)), inside)
+        items = self.value.column(inside, target.item_type)
+        keys = keys.fill_null("")  # of a row in doubt
+        return pa.MapArray.from_arrays(offsets, keys, items, type=target, mask=_mask(rows.is_null))
+
+    @staticmethod
+    def _doubt_repeated(keys: pa.Array, of_row: np.ndarray, inside: Rows) -> None:
+        """Doubt maps with a key twice."""
+        encoded = keys.dictionary_encode()
+        entries = of_row * (len(encoded.dictionary) + 1) + encoded.indices.fill_null(-1).to_numpy()
+        _, first, counts = np.unique(entries, return_index=True, return_counts=True)
+        inside.doubt(first[counts > 1])
+
+
+@dataclass
+class _Entry(_Step):
+    key: _Step
+    value: _Step
+
+    def take(self, lanes: Lanes) -> None:
+        self.key.take(lanes)
+        self.value.take(lanes)
+
+    def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
+        raise NotImplementedError  # a map makes both columns itself
+
+
+def _mask(is_null_: np.ndarray | None) -> pa.Array | None:
+    return None if is_null_ is None else pa.array(is_null_)

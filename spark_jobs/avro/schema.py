@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
@@ -14,7 +15,8 @@ from spark_jobs.avro.block import FEWEST_VALUES, BlockReader
 from spark_jobs.avro.columns import columns_of
 from spark_jobs.avro.parsing import parse
 from spark_jobs.avro.plain import PlainReader
-from spark_jobs.schema.arrow_schema import arrow_schema, column_of, no_rows
+from spark_jobs.schema.arrow_schema import arrow_schema, column_of
+from spark_jobs.schema.packed_values import PackedValues
 from spark_jobs.schema.writer_schema import (
     ReadValues,
     SchemaText,
@@ -23,7 +25,6 @@ from spark_jobs.schema.writer_schema import (
     WriterColumns,
 )
 
-_BLOCK_VALUES = 250
 _MOST_SCHEMAS = 256
 
 
@@ -73,28 +74,35 @@ class _Readers:
         self._block = BlockReader(parsed.root, self._arrow)
 
     def read(self, values: Sequence[bytes]) -> ReadValues:
-        """Return all at once; else in blocks, each of which is read value by value when it is in doubt."""
-        if (table := self._at_once(values)) is not None:
+        """Return all at once; those in doubt, or all where they are few, each by itself."""
+        if len(values) < FEWEST_VALUES:
+            return self._one_by_one(values, range(len(values)))
+        values = PackedValues.of(values)
+        table, is_sure = self._block.read(values)
+        if is_sure.all():
             return ReadValues(table)
-        tables: list[pa.Table] = [no_rows(self._arrow)]
-        unread: list[Unread] = []
-        for start in range(0, len(values), _BLOCK_VALUES):
-            block = values[start : start + _BLOCK_VALUES]
-            table = self._at_once(block) if len(block) < len(values) else None
-            tables.append(self._one_by_one(block, start, unread) if table is None else table)
-        bad = {each.index for each in unread}
-        rows = [index for index in range(len(values)) if index not in bad] if bad else None
-        return ReadValues(pa.concat_tables(tables), rows, tuple(unread))
+        alone = self._one_by_one(values, np.flatnonzero(~is_sure).tolist())
+        return _together(ReadValues(table, np.flatnonzero(is_sure).tolist()), alone)
 
-    def _at_once(self, values: Sequence[bytes]) -> pa.Table | None:
-        return self._block.read(values) if len(values) >= FEWEST_VALUES else None
-
-    def _one_by_one(self, values: Sequence[bytes], start: int, unread: list[Unread]) -> pa.Table:
-        rows = []
-        for index, value in enumerate(values, start):
+    def _one_by_one(self, values: Sequence[bytes], indices: Iterable[int]) -> ReadValues:
+        rows, read, unread = [], [], []
+        for index in indices:
             try:
-                rows.append(self.plain.read(value))
+                rows.append(self.plain.read(values[index]))
+                read.append(index)
             except UnreadableValueError as error:
                 unread.append(Unread(index, error.field, str(error)))
         columns = [column_of([row.get(column.name) for row in rows], column.type) for column in self._arrow]
-        return pa.Table.from_arrays(columns, schema=self._arrow)
+        table = pa.Table.from_arrays(columns, schema=self._arrow)
+        return ReadValues(table, read if len(read) < len(values) else None, tuple(unread))
+
+
+def _together(some: ReadValues, others: ReadValues) -> ReadValues:
+    """Return both in the order of the values; each of them has rows of its own."""
+    if not others.rows:
+        return replace(some, unread=others.unread)
+    rows = np.array([*(some.rows or ()), *others.rows])
+    order = np.argsort(rows)
+    table = pa.concat_tables([some.table, others.table]).take(order)
+    is_all = not others.unread
+    return ReadValues(table, None if is_all else rows[order].tolist(), others.unread)

@@ -136,7 +136,8 @@ def _in_order(parts: Sequence[Decoded], bad: Sequence[BadValue], count: int, col
     table = pa.concat_tables([part.table for part in parts] or [no_rows(columns)])
     rows = [row for part in parts for row in part.indices]
     if len(parts) > 1:
-        places = np.array(rows, np.int64)
-        order = np.argsort(places)
-        table, rows = table.take(order), places[order].tolist()
+        at = np.full(count, -1)
+        at[rows] = np.arange(len(rows))
+        places = np.flatnonzero(at >= 0)
+        table, rows = table.take(at[places]), places.tolist()
     return Decoded(table, None if len(rows) == count else rows, tuple(every_bad), ignored=ignored)

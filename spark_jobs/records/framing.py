@@ -11,22 +11,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from operator import itemgetter
 from uuid import UUID
 
 import numpy as np
+import pyarrow as pa
 
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
+from spark_jobs.schema.packed_values import PackedValues, words_of
 
 VALUE_HEADER, KEY_HEADER = "__value_schema_id", "__key_schema_id"
 _PREFIX_BYTES = 5
 _BY_NUMBER, _BY_GUID = b"\x00", b"\x01"
 _GUID_BYTES = 17
-_FIRST_MESSAGE = b"\x00"
+_FIRST_BYTE = np.uint64(0xFF)
+_ONE, _LONG_INDEX = 2, 0x80  # as they are written
+_UNUSUAL = np.uint64((1 << 64) - 1)  # which no frame is: they begin with a zero
 _MOST_INDEXES, _VARINT_BYTES = 32, 5
 _LONGEST_BYTES = _PREFIX_BYTES + _VARINT_BYTES * (_MOST_INDEXES + 1)
 _KEYS_KEPT = 1024
-_FEW_FRAMES = 8
 
 
 class UnframedError(ValueError):
@@ -38,15 +40,8 @@ class Framed:
     """Values by the schema they name: their indices, and each bare; ``unframed`` say by index why not."""
 
     indices: dict[SchemaKey | None, list[int]] = field(default_factory=dict)
-    values: dict[SchemaKey | None, list[bytes]] = field(default_factory=dict)
+    values: dict[SchemaKey | None, PackedValues] = field(default_factory=dict)
     unframed: dict[int, str] = field(default_factory=dict)
-
-    def add(self, key: SchemaKey, index: int, value: bytes) -> None:
-        """Put a bare value beside those of its schema."""
-        if key not in self.indices:
-            self.indices[key], self.values[key] = [], []
-        self.indices[key].append(index)
-        self.values[key].append(value)
 
 
 Headers = Sequence[tuple[str, bytes | None]] | None
@@ -70,57 +65,74 @@ VALUES = Naming()
 
 def unframe(values: Sequence[bytes], headers: Sequence[Headers], naming: Naming = VALUES) -> Framed:
     """Sort values, or keys, by the schema they name."""
-    if not any(headers) and (framed := _by_few_frames(values, naming)) is not None:
-        return framed
-    framed = Framed()
-    for index, (value, beside) in enumerate(zip(values, headers, strict=True)):
+    packed = PackedValues.of(values)
+    usual, sizes = _usual_frames(packed, headers, naming)
+    encoded = pa.array(usual).dictionary_encode()
+    keys: dict[SchemaKey, int] = {}
+    unframed: dict[int, str] = {}
+    numbers = [
+        -1
+        if frame == _UNUSUAL
+        else keys.setdefault(_by_number(frame.to_bytes(8, "little"), naming)[0], len(keys))
+        for frame in encoded.dictionary.to_pylist()
+    ]
+    which = np.array(numbers, np.int32)[encoded.indices.to_numpy()]
+    for index in np.flatnonzero(usual == _UNUSUAL).tolist():
         try:
-            if (header := _header(beside, naming.header)) is not None:
-                framed.add(_by_guid(header, naming), index, value)
-            else:
-                key, size = _by_number(_beginning(value, naming), naming)
-                framed.add(key, index, value[size:])
+            key, sizes[index] = _named(packed[index], headers[index], naming)
         except UnframedError as error:
-            framed.unframed[index] = str(error)
-    return framed
+            unframed[index] = str(error)
+        else:
+            which[index] = keys.setdefault(key, len(keys))
+    bare_values = PackedValues(packed.data, packed.starts + sizes, packed.ends)
+    at = _positions(which, len(keys))
+    return Framed(
+        {key: at[number].tolist() for key, number in keys.items()},
+        {key: bare_values.take(at[number]) for key, number in keys.items()},
+        unframed,
+    )
 
 
 def bare(values: Sequence[bytes]) -> Framed:
     """Return values that name no schema, as there is but one."""
-    return Framed({None: [*range(len(values))]}, {None: list(values)})
+    return Framed({None: [*range(len(values))]}, {None: PackedValues.of(values)})
 
 
-def _by_few_frames(values: Sequence[bytes], naming: Naming) -> Framed | None:
-    """Sort values out at once where few frames, all of the usual length, are all that they begin with."""
-    size = _PREFIX_BYTES + naming.has_indexes
-    begins = [*map(itemgetter(slice(size)), values)]
-    frames = {begin: number for number, begin in enumerate(dict.fromkeys(begins))}
-    if len(frames) > _FEW_FRAMES or not all(_is_usual(frame, size, naming) for frame in frames):
-        return None
-    bare_values = [*map(itemgetter(slice(size, None)), values)]
-    if len(frames) == 1:
-        at = {0: [*range(len(values))]}
-        parts = {0: bare_values}
-    else:
-        numbers = np.fromiter(map(frames.__getitem__, begins), np.intp, len(begins))
-        at = {number: np.flatnonzero(numbers == number).tolist() for number in frames.values()}
-        parts = {number: [bare_values[index] for index in indices] for number, indices in at.items()}
-    keys = {_by_number(frame, naming)[0]: number for frame, number in frames.items()}
-    return Framed(
-        {key: at[number] for key, number in keys.items()},
-        {key: parts[number] for key, number in keys.items()},
-    )
+def _usual_frames(
+    packed: PackedValues, headers: Sequence[Headers], naming: Naming
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return what each value begins with, as a number, where it is a frame of a usual length, and the length.
+
+    Usual is the file's first message, or one index below 64.
+    """
+    begins = words_of(packed.data)[packed.starts]
+    sizes = np.full(len(packed), _PREFIX_BYTES)
+    is_usual = begins & _FIRST_BYTE == 0
+    if naming.has_indexes:
+        count, index = begins >> np.uint64(40) & _FIRST_BYTE, begins >> np.uint64(48) & _FIRST_BYTE
+        is_usual &= (count == 0) | ((count == _ONE) & (index < _LONG_INDEX) & (index % 2 == 0))
+        sizes += 1 + (count == _ONE)
+    if any(headers):
+        is_bare = (not each or _header(each, naming.header) is None for each in headers)
+        is_usual &= np.fromiter(is_bare, bool, len(headers))
+    is_usual &= packed.ends - packed.starts >= sizes
+    frames = begins & ((np.uint64(1) << (8 * sizes).astype(np.uint64)) - np.uint64(1))
+    return np.where(is_usual, frames, _UNUSUAL), sizes
 
 
-def _is_usual(frame: bytes, size: int, naming: Naming) -> bool:
-    is_whole = len(frame) == size and frame.startswith(_BY_NUMBER)
-    return is_whole and (not naming.has_indexes or frame.endswith(_FIRST_MESSAGE))
+def _positions(which: np.ndarray, count: int) -> list[np.ndarray]:
+    """Return where each number below ``count`` stands."""
+    # Few bits are sorted in one go.
+    order = np.argsort(which.astype(np.min_scalar_type(-count - 1)), kind="stable")
+    ends = np.cumsum(np.bincount(which + 1, minlength=count + 1))
+    return np.split(order, ends[:-1])[1:]
 
 
-def _beginning(value: bytes, naming: Naming) -> bytes:
-    """Return what may be its frame, and no more where it is one of the usual length: few are many's."""
-    usual = value[: _PREFIX_BYTES + naming.has_indexes]
-    return usual if not naming.has_indexes or usual.endswith(_FIRST_MESSAGE) else value[:_LONGEST_BYTES]
+def _named(value: bytes, headers: Headers, naming: Naming) -> tuple[SchemaKey, int]:
+    """Return what a value names, and how many bytes of it say so."""
+    if (header := _header(headers, naming.header)) is not None:
+        return _by_guid(header, naming), 0
+    return _by_number(value[: _LONGEST_BYTES if naming.has_indexes else _PREFIX_BYTES], naming)
 
 
 @lru_cache(_KEYS_KEPT)

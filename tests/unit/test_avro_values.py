@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
-import sys
 import time
 import tracemalloc
 from typing import Any
@@ -182,35 +180,6 @@ def test_hostile_lengths_cost_neither_time_nor_memory() -> None:
     tracemalloc.stop()
     assert time.monotonic() - began < 20
     assert peak < 50_000_000
-
-
-_FORK = """
-import json, multiprocessing
-import spark_jobs.avro.schema, datafusion
-from spark_jobs.schema.writer_schema import Language, SchemaText
-schema = spark_jobs.avro.schema.avro_schema(SchemaText(Language.AVRO, json.dumps("long")))
-def read(answers):
-    answers.put(sum(schema.read([b"\\2"] * 5000).table["value"].to_pylist()))
-def forked():
-    context = multiprocessing.get_context("fork")
-    answers = context.Queue()
-    process = context.Process(target=read, args=(answers,), daemon=True)
-    process.start()
-    print(answers.get(timeout=30), flush=True)
-assert not spark_jobs.avro.block._called_in, "an import called DataFusion"
-forked()
-schema.read([b"\\2"] * 5000)
-assert spark_jobs.avro.block._called_in
-forked()
-"""
-
-
-def test_a_forked_process_reads() -> None:
-    """After an import by DataFusion; after a call, which would hang it for ever, value by value."""
-    done = subprocess.run(
-        [sys.executable, "-c", _FORK], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.stdout.split() == ["5000", "5000"], done.stderr
 
 
 def test_good_values_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

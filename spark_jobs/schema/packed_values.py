@@ -1,0 +1,77 @@
+"""Values one after the other in one piece of memory, as readers that take many at once want them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import overload
+
+import numpy as np
+import pyarrow as pa
+
+# Behind the last value there are as many zero bytes, so that words may be read wherever a value ends.
+PADDING = 32
+MOST_BYTES = (1 << 31) - 1 - PADDING  # Arrow counts those of a column in 32 bits
+
+
+class PackedValues(Sequence[bytes]):
+    """``data`` has the values from ``starts`` to ``ends``, in their order, with any bytes between them."""
+
+    def __init__(self, data: bytes, starts: np.ndarray, ends: np.ndarray) -> None:
+        self.data = data
+        self.starts = starts
+        self.ends = ends
+
+    @classmethod
+    def of(cls, values: Sequence[bytes]) -> PackedValues:
+        """Return values packed; those that are already as they are."""
+        if isinstance(values, PackedValues):
+            return values
+        ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))
+        starts = np.zeros(len(values), np.int64)
+        starts[1:] = ends[:-1]
+        return cls(b"".join(chain(values, (bytes(PADDING),))), starts, ends)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+    @overload
+    def __getitem__(self, index: slice) -> PackedValues: ...
+    def __getitem__(self, index: int | slice) -> bytes | PackedValues:
+        if isinstance(index, slice):
+            return PackedValues(self.data, self.starts[index], self.ends[index])
+        return self.data[self.starts[index] : self.ends[index]]
+
+    def take(self, indices: np.ndarray) -> PackedValues:
+        """Return those at these positions, which ascend."""
+        return PackedValues(self.data, self.starts[indices], self.ends[indices])
+
+    def array(self) -> pa.Array:
+        """Return them as a column."""
+        return binary_column(self.data, self.starts, self.ends)
+
+
+def words_of(data: bytes) -> np.ndarray:
+    """Return the eight bytes from each byte on, as numbers, without a copy."""
+    return np.ndarray(len(data) - 7, np.dtype("<u8"), data, strides=(1,))
+
+
+def binary_column(
+    data: bytes, starts: np.ndarray, ends: np.ndarray, is_null: np.ndarray | None = None
+) -> pa.Array:
+    """Return pieces of ``data`` as a column; those that are not null ascend and do not overlap.
+
+    Arrow takes every second value of a column that has what lies between them, too.
+    """
+    if not len(starts):
+        return pa.array([], pa.binary())
+    if is_null is not None:
+        ends = np.maximum.accumulate(np.where(is_null, 0, ends))
+        starts = np.where(is_null, ends, starts)
+    bounds = np.empty(2 * len(starts), np.int32)
+    bounds[0::2], bounds[1::2] = starts, ends
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
+    pieces = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, buffers)
+    return pieces.take(pa.array(np.arange(0, len(bounds), 2), mask=is_null))
