@@ -11,6 +11,7 @@ import numpy as np
 from spark_jobs.schema.packed_values import PADDING, PackedValues, words_of
 
 LOW = np.uint64(0xFF)
+_HIGH_BIT = np.uint64(0x80)
 _HIGH_BITS = np.uint64(0x8080808080808080)
 # Groups of seven bits, side by side in steps of 1, 2 and 4 bytes: those that stay, those that move down.
 _GROUPS = tuple(
@@ -64,11 +65,11 @@ class Lanes:
     def longs(self) -> np.ndarray:
         """Read an integer of each."""
         words = self._words[self.at]
-        stops = ~words & _HIGH_BITS
-        if (stops & LOW).all():
+        if not np.bitwise_or.reduce(words) & _HIGH_BIT:
             self._move(1)
             small = (words & LOW).view(np.int64)
             return (small >> 1) ^ -(small & 1)
+        stops = ~words & _HIGH_BITS
         lowest = stops & (~stops + _ONE)
         below = lowest - _ONE
         sizes = (np.bitwise_count(below).astype(np.int64) + 1) >> 3

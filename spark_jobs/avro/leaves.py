@@ -110,10 +110,10 @@ def piece_column(
             return _durations(begins, rows, target)
         case Kind.DECIMAL if leaf.precision <= MOST_DIGITS and sizes.max(initial=0) <= _LONG_BYTES:
             return _decimals(leaf, begins, sizes, rows)
+        case Kind.STRING:
+            return _texts(begins, begins + sizes, rows)
     pieces = binary_column(rows.data, begins, begins + sizes, rows.is_null)
     match leaf.kind:
-        case Kind.STRING:
-            return _texts(pieces, rows)
         case Kind.UUID if leaf.base == "string":
             return _uuids(begins, sizes, rows, target)
         case Kind.DECIMAL:
@@ -142,11 +142,13 @@ def _decimals(leaf: Leaf, begins: np.ndarray, sizes: np.ndarray, rows: Rows) -> 
     return pa.Array.from_buffers(kind, len(numbers), [valid, pa.py_buffer(np.ascontiguousarray(both))])
 
 
-def _texts(pieces: pa.Array, rows: Rows) -> pa.Array:
+def _texts(begins: np.ndarray, ends: np.ndarray, rows: Rows) -> pa.Array:
+    texts = binary_column(rows.data, begins, ends, rows.is_null, pa.string())
     try:
-        return pieces.cast(pa.string())
+        texts.validate(full=True)
     except pa.ArrowInvalid:
-        return _looked_at(pieces, rows, bytes.decode, pa.string())
+        return _looked_at(texts.view(pa.binary()), rows, bytes.decode, pa.string())
+    return texts
 
 
 def _looked_at(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
@@ -86,24 +86,26 @@ class SchemaDecoder:
         schemas = self.schemas.of(_named(framed))
         return any(_lacks(columns, schema, self.growth.room) for schema in schemas)
 
-    def _of_one_schema(self, key: SchemaKey | None, framed: Framed, columns: pa.Schema) -> Decoded:
+    def _of_one_schema(self, key: SchemaKey | None, framed: Framed, columns: pa.Schema) -> _Part:
         """Return the rows of the values of one schema; indices are those of the records."""
         indices, values = framed.indices[key], framed.values[key]
         schema = self.schemas.by_key[key]
         if schema is None:
             why = f"the registry has no schema {key}"
-            return Decoded(no_rows(columns), [], tuple(BadValue(i, Phase.SCHEMA, None, why) for i in indices))
+            bad = [BadValue(index, Phase.SCHEMA, None, why) for index in indices.tolist()]
+            return _Part(no_rows(columns), indices[:0], bad)
         read = schema.read(values)
         made = project(read.table, columns, self.growth)
-        of_read = indices if read.rows is None else [indices[row] for row in read.rows]
-        rows = of_read if made.rows is None else [of_read[row] for row in made.rows]
-        bad = [BadValue(indices[each.index], Phase.DECODE, each.field, each.error) for each in read.unread]
+        of_read = indices if read.rows is None else indices[read.rows]
+        rows = of_read if made.rows is None else of_read[made.rows]
+        bad = [
+            BadValue(int(indices[each.index]), Phase.DECODE, each.field, each.error) for each in read.unread
+        ]
         bad += [
-            BadValue(of_read[row], Phase.DECODE, ".".join(misfit.path) or None, misfit.message)
+            BadValue(int(of_read[row]), Phase.DECODE, ".".join(misfit.path) or None, misfit.message)
             for row, misfit in made.misfits.items()
         ]
-        ignored = Counter(read.ignored) + Counter(made.ignored)
-        return Decoded(made.table, rows, tuple(bad), ignored=ignored)
+        return _Part(made.table, rows, bad, Counter(read.ignored) + Counter(made.ignored))
 
     def _count_unread(self, key: SchemaKey | None, values: Sequence[bytes]) -> int:
         schema = self.schemas.by_key.get(key)
@@ -127,17 +129,28 @@ def _named(framed: Framed) -> tuple[SchemaKey, ...]:
     return tuple(sorted(key for key in framed.indices if key is not None))
 
 
-def _in_order(parts: Sequence[Decoded], bad: Sequence[BadValue], count: int, columns: pa.Schema) -> Decoded:
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The rows of one schema's values, in the order of their records, and what became of the others."""
+
+    table: pa.Table
+    rows: np.ndarray
+    bad: Sequence[BadValue]
+    ignored: Counter[str] = field(default_factory=Counter)
+
+
+def _in_order(parts: Sequence[_Part], bad: Sequence[BadValue], count: int, columns: pa.Schema) -> Decoded:
     """Return the rows of all schemas in the order of their records."""
     every_bad = sorted([*bad, *(each for part in parts for each in part.bad)], key=lambda each: each.index)
     ignored: Counter[str] = Counter()
     for part in parts:
         ignored.update(part.ignored)
     table = pa.concat_tables([part.table for part in parts] or [no_rows(columns)])
-    rows = [row for part in parts for row in part.indices]
+    rows = np.concatenate([part.rows for part in parts] or [np.empty(0, np.int64)])
     if len(parts) > 1:
         at = np.full(count, -1)
         at[rows] = np.arange(len(rows))
-        places = np.flatnonzero(at >= 0)
-        table, rows = table.take(at[places]), places.tolist()
-    return Decoded(table, None if len(rows) == count else rows, tuple(every_bad), ignored=ignored)
+        rows = np.flatnonzero(at >= 0)
+        table = table.take(at[rows])
+    is_all = len(rows) == count
+    return Decoded(table, None if is_all else rows.tolist(), tuple(every_bad), ignored=ignored)

@@ -47,7 +47,7 @@ class PlainSchemaDecoder:
         read = {}
         for key, indices in framed.indices.items():
             schema = self.schemas.by_key.get(key)
-            for index, value in zip(indices, framed.values[key], strict=True):
+            for index, value in zip(indices.tolist(), framed.values[key], strict=True):
                 if schema is not None:
                     try:
                         read[index] = schema.read_plain(value)

@@ -39,7 +39,7 @@ class UnframedError(ValueError):
 class Framed:
     """Values by the schema they name: their indices, and each bare; ``unframed`` say by index why not."""
 
-    indices: dict[SchemaKey | None, list[int]] = field(default_factory=dict)
+    indices: dict[SchemaKey | None, np.ndarray] = field(default_factory=dict)
     values: dict[SchemaKey | None, PackedValues] = field(default_factory=dict)
     unframed: dict[int, str] = field(default_factory=dict)
 
@@ -87,7 +87,7 @@ def unframe(values: Sequence[bytes], headers: Sequence[Headers], naming: Naming 
     bare_values = PackedValues(packed.data, packed.starts + sizes, packed.ends)
     at = _positions(which, len(keys))
     return Framed(
-        {key: at[number].tolist() for key, number in keys.items()},
+        {key: at[number] for key, number in keys.items()},
         {key: bare_values.take(at[number]) for key, number in keys.items()},
         unframed,
     )
@@ -95,7 +95,7 @@ def unframe(values: Sequence[bytes], headers: Sequence[Headers], naming: Naming 
 
 def bare(values: Sequence[bytes]) -> Framed:
     """Return values that name no schema, as there is but one."""
-    return Framed({None: [*range(len(values))]}, {None: PackedValues.of(values)})
+    return Framed({None: np.arange(len(values))}, {None: PackedValues.of(values)})
 
 
 def _usual_frames(

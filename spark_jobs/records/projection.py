@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -35,6 +35,8 @@ def project(rows: pa.Table, columns: pa.Schema, growth: Growth) -> Projected:
     What has no column makes a row a misfit or is counted, as ``growth`` says; nulls, empty lists and empty
     maps are passed over.
     """
+    if rows.schema.names == columns.names and _are_plain_alike(rows.schema.types, columns.types):
+        return Projected(pa.Table.from_arrays(rows.columns, schema=columns))
     tables: list[pa.Table] = []
     misfits: dict[int, MisfitError] = {}
     for first, part in _fitting(rows.combine_chunks(), columns, growth, 0):
@@ -45,6 +47,11 @@ def project(rows: pa.Table, columns: pa.Schema, growth: Growth) -> Projected:
     left = [position for position in range(rows.num_rows) if position not in misfits] if misfits else None
     ignored = dict(_beside(rows if left is None else rows.take(left), columns)) if growth.ignores else {}
     return Projected(pa.concat_tables(tables or [no_rows(columns)]), left, misfits, ignored)
+
+
+def _are_plain_alike(have: Sequence[pa.DataType], columns: Sequence[pa.DataType]) -> bool:
+    # In nested ones Arrow keeps the ids of fields, which differ.
+    return have == columns and not any(map(pa.types.is_nested, columns))
 
 
 def _fitting(

@@ -12,6 +12,7 @@ import pyarrow as pa
 # Behind the last value there are as many zero bytes, so that words may be read wherever a value ends.
 PADDING = 32
 MOST_BYTES = (1 << 31) - 1 - PADDING  # Arrow counts those of a column in 32 bits
+_BINARY = pa.binary()
 
 
 class PackedValues(Sequence[bytes]):
@@ -59,19 +60,24 @@ def words_of(data: bytes) -> np.ndarray:
 
 
 def binary_column(
-    data: bytes, starts: np.ndarray, ends: np.ndarray, is_null: np.ndarray | None = None
+    data: bytes,
+    starts: np.ndarray,
+    ends: np.ndarray,
+    is_null: np.ndarray | None = None,
+    kind: pa.DataType = _BINARY,
 ) -> pa.Array:
     """Return pieces of ``data`` as a column; those that are not null ascend and do not overlap.
 
-    Arrow takes every second value of a column that has what lies between them, too.
+    Whether they are UTF-8 is not looked at. Arrow takes every second value of a column that has what lies
+    between them, too.
     """
     if not len(starts):
-        return pa.array([], pa.binary())
+        return pa.array([], kind)
     if is_null is not None:
         ends = np.maximum.accumulate(np.where(is_null, 0, ends))
         starts = np.where(is_null, ends, starts)
     bounds = np.empty(2 * len(starts), np.int32)
     bounds[0::2], bounds[1::2] = starts, ends
     buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
-    pieces = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, buffers)
-    return pieces.take(pa.array(np.arange(0, len(bounds), 2), mask=is_null))
+    pieces = pa.Array.from_buffers(kind, len(bounds) - 1, buffers)
+    return pieces.take(pa.array(np.arange(0, len(bounds), 2, dtype=np.int32), mask=is_null))
