@@ -19,7 +19,7 @@ import pyarrow as pa
 from spark_jobs.avro.columns import has_columns, only_member, top_fields
 from spark_jobs.avro.lanes import Lanes
 from spark_jobs.avro.leaves import Rows, number_column, piece_column
-from spark_jobs.avro.parsing import Again, Array, Field, Kind, Leaf, Map, Record, Type, Union, is_null
+from spark_jobs.avro.parsing import Array, Field, Kind, Leaf, Map, Record, Type, Union, is_null
 from spark_jobs.schema.arrow_schema import no_rows
 from spark_jobs.schema.packed_values import MOST_BYTES, PackedValues
 
@@ -68,7 +68,7 @@ class _Step(ABC):
         """Return some of what was read as a column."""
 
 
-def _step(kind: Type) -> _Step:
+def _step(kind: Type) -> _Step:  # noqa: PLR0911  (a line for each type)
     match kind:
         case Leaf(Kind.NULL | Kind.EMPTY):
             return _Nothing()
@@ -89,9 +89,7 @@ def _step(kind: Type) -> _Step:
     return _Again()
 
 
-def _columns(
-    fields: Sequence[Field], steps: Sequence[_Step], rows: Rows, targets: Any
-) -> list[pa.Array]:
+def _columns(fields: Sequence[Field], steps: Sequence[_Step], rows: Rows, targets: Any) -> list[pa.Array]:
     written = [(each, step) for each, step in zip(fields, steps, strict=True) if not is_null(each.type)]
     return [step.column(rows, target.type) for (_, step), target in zip(written, targets, strict=True)]
 
@@ -136,6 +134,16 @@ class _Piece(_Step):
 
     def take(self, lanes: Lanes) -> None:
         self.begins.append(lanes.pieces(self.size))
+
+    def take_many(self, lanes: Lanes, counts: np.ndarray) -> np.ndarray:
+        """Read so many of each lane, and return how many there were."""
+        begins = lanes.pieces(counts * self.size)
+        counts = np.where(lanes.is_sure, counts, 0)
+        firsts = np.cumsum(counts) - counts
+        self.begins.append(
+            np.repeat(begins - firsts * self.size, counts) + np.arange(counts.sum()) * self.size
+        )
+        return counts
 
     def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
         begins = rows.taken(self.begins)
@@ -210,9 +218,7 @@ class _Union(_Step):
         only = only_member(self.union)
         if only is not None:
             return self._member(self.union.branches.index(only), rows, target)
-        members = [
-            branch for branch, each in enumerate(self.union.branches) if not is_null(each.type)
-        ]
+        members = [branch for branch, each in enumerate(self.union.branches) if not is_null(each.type)]
         inside = [self._member(branch, rows, each.type) for branch, each in zip(members, target, strict=True)]
         is_null_here = ~np.isin(rows.taken(self.chosen), members)
         if rows.is_null is not None:
@@ -239,22 +245,26 @@ class _List(_Step):
         for block in count():
             blocks = lanes.of(going)
             items = self._block_of(blocks)
-            for number in range(int(items.max(initial=0))):
-                having = np.flatnonzero((items > number) & blocks.is_sure)
-                if not len(having):
-                    break
-                if number and _left_alone(blocks, having):
-                    break
-                some = blocks.of(having)
-                self.item.take(some)
-                some.doubt(some.at > some.end)
-                blocks.put(having, some)
-                self.owners.append(self.read + going[having])
+            if isinstance(self.item, _Piece):
+                self.owners.append(self.read + np.repeat(going, self.item.take_many(blocks, items)))
+            else:
+                self._take_items(blocks, items, self.read + going)
             lanes.put(going, blocks)
             going = going[(items > 0) & blocks.is_sure]
             if not len(going) or (block and _left_alone(lanes, going)):
                 break
         self.read += len(lanes)
+
+    def _take_items(self, lanes: Lanes, counts: np.ndarray, owners: np.ndarray) -> None:
+        for number in range(int(counts.max(initial=0))):
+            having = np.flatnonzero((counts > number) & lanes.is_sure)
+            if not len(having) or (number and _left_alone(lanes, having)):
+                break
+            some = lanes.of(having)
+            self.item.take(some)
+            some.doubt(some.at > some.end)
+            lanes.put(having, some)
+            self.owners.append(owners[having])
 
     @staticmethod
     def _block_of(lanes: Lanes) -> np.ndarray:
@@ -282,8 +292,10 @@ class _List(_Step):
         place[rows.values[is_list]] = np.flatnonzero(is_list)
         of_row = place[owners]
         wanted = np.flatnonzero(of_row >= 0)
-        ordered = wanted[np.argsort(of_row[wanted], kind="stable")]
-        counts = np.bincount(of_row[wanted], minlength=len(rows.values))
+        of_row = of_row[wanted]
+        is_ordered = (of_row[1:] >= of_row[:-1]).all()
+        ordered = wanted if is_ordered else wanted[np.argsort(of_row, kind="stable")]
+        counts = np.bincount(of_row, minlength=len(rows.values))
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
         return pa.array(offsets), rows.of(ordered, np.repeat(rows.lanes, counts))
 

@@ -45,7 +45,7 @@ class Lanes:
     def of(self, rows: np.ndarray) -> Lanes:
         """Return some of the lanes, to be read on and ``put`` back."""
         some: Lanes = object.__new__(Lanes)
-        some._words, some._last = self._words, self._last  # noqa: SLF001
+        some._words, some._last = self._words, self._last
         some.at, some.end, some.ids = self.at[rows], self.end[rows], self.ids[rows]
         some.is_sure = self.is_sure[rows]
         return some
@@ -67,8 +67,7 @@ class Lanes:
         words = self._words[self.at]
         if not np.bitwise_or.reduce(words) & _HIGH_BIT:
             self._move(1)
-            small = (words & LOW).view(np.int64)
-            return (small >> 1) ^ -(small & 1)
+            return _signed(words & LOW)
         stops = ~words & _HIGH_BITS
         lowest = stops & (~stops + _ONE)
         below = lowest - _ONE
@@ -79,7 +78,7 @@ class Lanes:
         if not stops.all():
             self._add_tails(np.flatnonzero(stops == 0), numbers, sizes)
         self._move(sizes)
-        return ((numbers >> _ONE) ^ -(numbers & _ONE)).view(np.int64)
+        return _signed(numbers)
 
     def _add_tails(self, rows: np.ndarray, numbers: np.ndarray, sizes: np.ndarray) -> None:
         """Add the ninth and tenth bytes of integers that have them."""
@@ -103,3 +102,9 @@ class Lanes:
 
     def _move(self, sizes: np.ndarray | int) -> None:
         self.at = np.minimum(self.at + sizes, self._last)
+
+
+def _signed(numbers: np.ndarray) -> np.ndarray:
+    """Return the numbers that these stand for: 0, -1, 1, -2, and so on."""
+    made: np.ndarray = ((numbers >> _ONE) ^ -(numbers & _ONE)).view(np.int64)
+    return made

@@ -47,7 +47,8 @@ class Rows:
         """Return what was read of each row, zero where it is null."""
         read = parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.empty(0, np.int64)
         if self.is_null is None:
-            return read[self.values]
+            all_of_them: np.ndarray = read[self.values]
+            return all_of_them
         if not len(read):
             return np.zeros(len(self.values), read.dtype)
         return np.where(self.is_null, read.dtype.type(0), read[self.values])
@@ -71,7 +72,9 @@ class Rows:
         return pa.array(numbers, kind, mask=self.is_null)
 
 
-def number_column(leaf: Leaf, numbers: np.ndarray, rows: Rows, target: pa.DataType) -> pa.Array:
+def number_column(  # noqa: PLR0911  (a line for each kind)
+    leaf: Leaf, numbers: np.ndarray, rows: Rows, target: pa.DataType
+) -> pa.Array:
     """Return what is written as an integer."""
     match leaf.kind:
         case Kind.LONG:
@@ -94,7 +97,7 @@ def number_column(leaf: Leaf, numbers: np.ndarray, rows: Rows, target: pa.DataTy
     return rows.array(rows.within(numbers, FIRST_US, LAST_US)).cast(target)
 
 
-def piece_column(
+def piece_column(  # noqa: PLR0911  (a line for each kind)
     leaf: Leaf, begins: np.ndarray, sizes: np.ndarray, rows: Rows, target: pa.DataType
 ) -> pa.Array:
     """Return what is written as bytes, from ``begins`` on."""

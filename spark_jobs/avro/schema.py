@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -15,8 +15,9 @@ from spark_jobs.avro.block import FEWEST_VALUES, BlockReader
 from spark_jobs.avro.columns import columns_of
 from spark_jobs.avro.parsing import parse
 from spark_jobs.avro.plain import PlainReader
-from spark_jobs.schema.arrow_schema import arrow_schema, column_of
+from spark_jobs.schema.arrow_schema import arrow_schema, column_of, no_rows
 from spark_jobs.schema.packed_values import PackedValues
+from spark_jobs.schema.reading import in_order
 from spark_jobs.schema.writer_schema import (
     ReadValues,
     SchemaText,
@@ -75,16 +76,16 @@ class _Readers:
 
     def read(self, values: Sequence[bytes]) -> ReadValues:
         """Return all at once; those in doubt, or all where they are few, each by itself."""
-        if len(values) < FEWEST_VALUES:
-            return self._one_by_one(values, range(len(values)))
         values = PackedValues.of(values)
-        table, is_sure = self._block.read(values)
-        if is_sure.all():
-            return ReadValues(table)
+        table, is_sure = no_rows(self._arrow), np.zeros(len(values), bool)
+        if len(values) >= FEWEST_VALUES:
+            table, is_sure = self._block.read(values)
+            if is_sure.all():
+                return ReadValues(table)
         alone = self._one_by_one(values, np.flatnonzero(~is_sure).tolist())
-        return _together(ReadValues(table, np.flatnonzero(is_sure).tolist()), alone)
+        return in_order(ReadValues(table, np.flatnonzero(is_sure).tolist()), alone, len(values))
 
-    def _one_by_one(self, values: Sequence[bytes], indices: Iterable[int]) -> ReadValues:
+    def _one_by_one(self, values: Sequence[bytes], indices: Sequence[int]) -> ReadValues:
         rows, read, unread = [], [], []
         for index in indices:
             try:
@@ -93,16 +94,4 @@ class _Readers:
             except UnreadableValueError as error:
                 unread.append(Unread(index, error.field, str(error)))
         columns = [column_of([row.get(column.name) for row in rows], column.type) for column in self._arrow]
-        table = pa.Table.from_arrays(columns, schema=self._arrow)
-        return ReadValues(table, read if len(read) < len(values) else None, tuple(unread))
-
-
-def _together(some: ReadValues, others: ReadValues) -> ReadValues:
-    """Return both in the order of the values; each of them has rows of its own."""
-    if not others.rows:
-        return replace(some, unread=others.unread)
-    rows = np.array([*(some.rows or ()), *others.rows])
-    order = np.argsort(rows)
-    table = pa.concat_tables([some.table, others.table]).take(order)
-    is_all = not others.unread
-    return ReadValues(table, None if is_all else rows[order].tolist(), others.unread)
+        return ReadValues(pa.Table.from_arrays(columns, schema=self._arrow), read, tuple(unread))

@@ -17,6 +17,7 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto,
 
 from spark_jobs.protobuf.plain import FIRST_US, LAST_US
 from spark_jobs.protobuf.types import Field, Kind, Leaf, Map, Message, Repeated, Type
+from spark_jobs.schema.packed_values import MOST_BYTES, PackedValues
 
 _WRAPPERS = "google/protobuf/wrappers.proto"
 _OWN, _OWN_PACKAGE = "own/wrappers.proto", "own.wrappers"
@@ -39,14 +40,15 @@ class BlockReader:
         self._handler: Any = None
         self._is_known: bool | None = None
 
-    def read(self, values: Sequence[bytes]) -> tuple[pa.Table, np.ndarray] | None:
+    def read(self, values: PackedValues) -> tuple[pa.Table, np.ndarray] | None:
         """Return rows, and which of them to believe; None when none can be read so."""
-        if not self._can_read():
+        if not self._can_read() or len(values.data) > MOST_BYTES:
             return None
+        written = values.array()
         try:
-            rows = self._handler.list_to_record_batch(list(values))
+            rows = self._handler.array_to_record_batch(written)
             again = self._handler.record_batch_to_array(rows)
-            is_sure = pc.equal(again, pa.array(values, again.type)).to_numpy(zero_copy_only=False)
+            is_sure = pc.equal(again, written).to_numpy(zero_copy_only=False)
             sure = _Sure(is_sure)
             arrays = sure.columns(rows.to_struct_array(), self._root.fields, self._columns)
             table = pa.Table.from_arrays(arrays, schema=self._columns)

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from operator import length_hint
 from typing import Any
 
+import numpy as np
 from google.protobuf import descriptor_pool, json_format
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorSet
 from google.protobuf.empty_pb2 import Empty
@@ -56,13 +59,18 @@ class PlainReader:
         self._root = tree(name)
         self._ignores = ignores
 
-    def is_message(self, value: bytes) -> bool:
-        """True if a value can be parsed, whatever it says."""
-        try:
-            self._class.FromString(value)
-        except (DecodeError, UnicodeDecodeError):
-            return False
-        return True
+    def are_messages(self, values: Sequence[bytes]) -> np.ndarray:
+        """Return of each value if it can be parsed, whatever it says."""
+        can_be = np.ones(len(values), bool)
+        rest = iter([*values])
+        while True:
+            try:
+                # Nothing is kept of them, and no Python is run between two.
+                deque(map(self._class.FromString, rest), maxlen=0)
+            except (DecodeError, UnicodeDecodeError):
+                can_be[len(values) - length_hint(rest) - 1] = False
+            else:
+                return can_be
 
     def read(self, value: bytes) -> tuple[dict[str, Any], dict[str, int]]:
         """Return a value by column, and its unknown fields by number path; or ``UnreadableValueError``."""

@@ -21,6 +21,8 @@ from spark_jobs.protobuf.plain import PlainReader
 from spark_jobs.protobuf.types import comments, tree_of
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.schema.arrow_schema import arrow_schema, column_of, no_rows
+from spark_jobs.schema.packed_values import PackedValues
+from spark_jobs.schema.reading import in_order, joined
 from spark_jobs.schema.writer_schema import (
     ReadValues,
     SchemaText,
@@ -135,63 +137,48 @@ class _Readers:
         self._block = BlockReader(files, schema.message, root, self._arrow)
 
     def read(self, values: Sequence[bytes]) -> ReadValues:
-        """Return all at once; else in blocks, of which what is in doubt is read value by value."""
-        parts = [(0, values, self._at_once(values))]
-        if parts[0][2] is None and len(values) > _BLOCK_VALUES:
-            starts = range(0, len(values), _BLOCK_VALUES)
-            blocks = [(start, values[start : start + _BLOCK_VALUES]) for start in starts]
-            parts = [(start, block, self._at_once(block)) for start, block in blocks]
-        tables: list[pa.Table] = [no_rows(self._arrow)]
-        unread: list[Unread] = []
-        ignored: Counter[str] = Counter()
-        for start, block, read in parts:
-            tables.append(self._settled(start, block, read, unread, ignored))
-        bad = {each.index for each in unread}
-        rows = [index for index in range(len(values)) if index not in bad] if bad else None
-        return ReadValues(pa.concat_tables(tables), rows, tuple(unread), ignored)
+        """Return all at once, and those in doubt one by one; of many that fail together, in blocks."""
+        packed = PackedValues.of(values)
+        blocks = [packed]
+        read = self._at_once(packed)
+        if read is None and len(packed) > _BLOCK_VALUES:
+            starts = range(0, len(packed), _BLOCK_VALUES)
+            blocks = [packed[start : start + _BLOCK_VALUES] for start in starts]
+        parts = [self._settled(block, read or self._at_once(block)) for block in blocks]
+        return parts[0] if len(parts) == 1 else joined(parts, [*map(len, blocks)])
 
-    def _at_once(self, values: Sequence[bytes]) -> tuple[pa.Table, np.ndarray] | None:
-        """Return rows and which to believe; of values of which one makes the whole call fail, the others'."""
-        if (read := self._block.read(values)) is not None or len(values) == 1:
-            return read
-        is_message = np.fromiter(map(self.plain.is_message, values), bool, len(values))
-        if is_message.all() or not is_message.any():
-            return None
-        there = np.flatnonzero(is_message)
-        read = self._block.read([values[index] for index in there.tolist()])
+    def _at_once(self, values: PackedValues) -> tuple[pa.Table, np.ndarray] | None:
+        """Return rows, and which values they are of; of those of which one fails all, the others' rows."""
+        there = np.arange(len(values))
+        read = self._block.read(values)
+        if read is None and len(values) > 1:
+            there = there[self.plain.are_messages(values)]
+            read = self._block.read(values.take(there)) if 0 < len(there) < len(values) else None
         if read is None:
             return None
-        is_sure = np.zeros(len(values), bool)
-        is_sure[there] = read[1]
-        # A row for each value, whichever: nobody believes those that are none.
-        return read[0].take(np.cumsum(is_message).clip(1) - 1), is_sure
+        table, is_sure = read
+        return (table, there) if is_sure.all() else (table.filter(pa.array(is_sure)), there[is_sure])
 
-    def _settled(
-        self,
-        start: int,
-        values: Sequence[bytes],
-        read: tuple[pa.Table, np.ndarray] | None,
-        unread: list[Unread],
-        ignored: Counter[str],
-    ) -> pa.Table:
-        """Return the rows of a block, in order, those in doubt read by themselves."""
-        if read is not None and read[1].all():
-            return read[0]
-        doubtful = range(len(values)) if read is None else np.flatnonzero(~read[1]).tolist()
-        rows, places = [], []
-        for index in doubtful:
+    def _settled(self, values: PackedValues, read: tuple[pa.Table, np.ndarray] | None) -> ReadValues:
+        """Return all values, those that were not read by themselves."""
+        table, rows = read or (no_rows(self._arrow), np.arange(0))
+        if len(rows) == len(values):
+            return ReadValues(table)
+        alone = self._one_by_one(values, np.delete(np.arange(len(values)), rows).tolist())
+        return in_order(ReadValues(table, rows.tolist()), alone, len(values))
+
+    def _one_by_one(self, values: PackedValues, indices: Sequence[int]) -> ReadValues:
+        rows, read, unread = [], [], []
+        ignored: Counter[str] = Counter()
+        for index in indices:
             try:
                 row, unknown = self.plain.read(values[index])
             except UnreadableValueError as error:
-                unread.append(Unread(start + index, error.field, str(error)))
+                unread.append(Unread(index, error.field, str(error)))
             else:
                 rows.append(row)
-                places.append(index)
+                read.append(index)
                 ignored.update(unknown)
         columns = [column_of([row[column.name] for row in rows], column.type) for column in self._arrow]
-        alone = pa.Table.from_arrays(columns, schema=self._arrow)
-        if read is None:
-            return alone
-        sure = np.flatnonzero(read[1])
-        order = np.argsort(np.concatenate([sure, np.array(places, np.int64)]), kind="stable")
-        return pa.concat_tables([read[0].take(sure), alone]).take(order)
+        table = pa.Table.from_arrays(columns, schema=self._arrow)
+        return ReadValues(table, read, tuple(unread), ignored)

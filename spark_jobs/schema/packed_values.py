@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import overload
 
@@ -35,6 +35,9 @@ class PackedValues(Sequence[bytes]):
 
     def __len__(self) -> int:
         return len(self.starts)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return map(self.data.__getitem__, map(slice, self.starts.tolist(), self.ends.tolist()))
 
     @overload
     def __getitem__(self, index: int) -> bytes: ...

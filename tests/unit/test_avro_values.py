@@ -96,13 +96,13 @@ def _at(logical: str, base: str = "long") -> dict[str, str]:
     ids=str,
 )
 def test_what_the_schema_does_not_say_is_unread(kind: Any, good: bytes, bad: bytes) -> None:
-    """Values that fastavro or DataFusion takes for others, or hangs at, are one unread each."""
+    """Values that other readers take for others, or hang at, are one unread each."""
     assert _assert_unread(_of(kind), good, bad)
 
 
 @pytest.mark.parametrize("left", [b"\0", b"abcdef", b"\2\2a", bytes(16), bytes(160)])
 def test_bytes_left_over_at_the_end_of_a_block_are_unread(left: bytes) -> None:
-    """DataFusion never comes back from a block with bytes behind its last row; here it does."""
+    """Other readers never come back from joined values with bytes behind the last; here it does."""
     schema = _schema({"type": "record", "name": "r", "fields": [{"name": "a", "type": "long"}]})
     read = schema.read([b"\2"] * _MANY + [b"\2" + left])
     assert [each.index for each in read.unread] == [_MANY]
