@@ -105,6 +105,5 @@ def row_check(pipeline: PipelineConfig, connections: Connections, table: Table) 
     undone = {each.column for each in progress.kept_columns if not each.is_done}
     ignores_more = pipeline.table_schema.growth.ignores
     kept = kept_names(progress.kept_columns) | undone
-    return RowCheck(
-        format_of(pipeline, schemas).plain, origin, arrow_schema(table.schema()), ignores_more, kept
-    )
+    read_as = format_of(pipeline, schemas, table.schema(), progress.columns)
+    return RowCheck(read_as.plain, origin, arrow_schema(table.schema()), ignores_more, kept)

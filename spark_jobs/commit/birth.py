@@ -105,6 +105,7 @@ def create_dead_letter_table(
             pending_dead_letters=None,
             last_drain_offsets=None,
             replay_epoch=0,
+            columns={},
         )
         schema = assign_fresh_schema_ids(dead_letter_schema())
         table = give_birth(

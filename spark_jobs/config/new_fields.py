@@ -14,6 +14,14 @@ class NewFields(StrEnum):
     DEAD_LETTER = "dead_letter"
 
 
+class Incompatible(StrEnum):
+    """What becomes of a schema's field whose values its column does not hold."""
+
+    NEW_COLUMN = "new_column"
+    DEAD_LETTER = "dead_letter"
+    STOP = "stop"
+
+
 @dataclass(frozen=True, slots=True)
 class Growth:
     """How a table takes new fields; fields inside structs are counted, Sluice's own columns are not."""

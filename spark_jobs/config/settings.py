@@ -16,13 +16,13 @@ from pydantic import Field
 
 from spark_jobs.config.clock import next_tick_ms
 from spark_jobs.config.frozen import Frozen, key
-from spark_jobs.config.new_fields import Growth, NewFields
+from spark_jobs.config.new_fields import Growth, Incompatible, NewFields
 from spark_jobs.config.parquet_codecs import Encoding
 from spark_jobs.config.problems import ConfigProblem
 from spark_jobs.config.redaction import redact_properties, redact_urls
 from spark_jobs.config.start import StartText
 from spark_jobs.config.suites import Suite, Suites, When
-from spark_jobs.config.value_format import KeySettings, ValueSettings
+from spark_jobs.config.value_format import KeySettings, ValueFormat, ValueSettings
 from spark_jobs.config.values import (
     AbsolutePath,
     Columns,
@@ -179,6 +179,13 @@ class SchemaSettings(Frozen):
         " field is a dead letter that names it.",
     )
 
+    incompatible: Annotated[Incompatible, choice(Incompatible)] = key(
+        "new_column",
+        "What becomes of a field that a new schema has in a type which its column does not hold and cannot be"
+        " widened to: `new_column`, `name_2` beside it; its values are a `dead_letter` each, but for those"
+        " that fit; or drains `stop`. A field of JSON, which has no schema, is always the second.",
+    )
+
     @property
     def growth(self) -> Growth:
         """Return the same as decoders take it."""
@@ -290,6 +297,11 @@ class PipelineConfig(PipelineSettings):
     topic: str
     table: str
     template: str | None = None
+
+    @property
+    def has_schemas(self) -> bool:
+        """True if values or keys are read by schemas."""
+        return self.value.format is not ValueFormat.JSON or self.record_key.format.has_schema
 
     @property
     def key_is_binary(self) -> bool:

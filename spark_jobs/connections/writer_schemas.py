@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 from spark_jobs.avro.schema import avro_schema
@@ -185,7 +185,11 @@ class _Schemas:
 def schema_sources(
     config: SluiceConfig, registry: Callable[[str], KeptSchemas]
 ) -> Callable[[PipelineConfig], RecordSchemas]:
-    """Return what gives the schemas of a pipeline's records; the same for the same settings."""
+    """Return what gives the schemas of a pipeline's records, for each what it has learned by now."""
     folder = Path(config.source).parent if config.source else Path()
-    source = cache(partial(RecordSchemas, registry=registry, folder=folder))
-    return lambda pipeline: source(pipeline.value, pipeline.record_key)
+
+    @cache
+    def source(_table: str, value: ValueSettings, keys: KeySettings) -> RecordSchemas:
+        return RecordSchemas(value, keys, registry=registry, folder=folder)
+
+    return lambda pipeline: source(pipeline.table, pipeline.value, pipeline.record_key)

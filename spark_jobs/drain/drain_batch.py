@@ -229,7 +229,8 @@ def _task(
     batch, connections, dead_letters = run.batch, run.connections, run.tables.dead_letters
     progress = progress_of(table)
     schemas = connections.schemas(run.pipeline).known(progress.schemas)
-    decoder = format_of(run.pipeline, schemas).decoder.under(growth)
+    read_as = format_of(run.pipeline, schemas, table.schema(), progress.columns)
+    decoder = read_as.decoder.under(growth)
     return SplitTask(
         source=SplitSource(connections.kafka, batch.topic, connections.task_memory_bytes),
         rows=RowMaker(

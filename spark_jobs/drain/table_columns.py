@@ -9,6 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from spark_jobs.commit.birth import create_dead_letter_table, create_table
+from spark_jobs.commit.columns_commit import commit_columns
 from spark_jobs.config.new_fields import Growth
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.start import StartKind
@@ -31,6 +32,7 @@ from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.formats import format_of
 from spark_jobs.schema.additions import check_declared, declared_additions, table_notes
 from spark_jobs.schema.evidence import Evidence
+from spark_jobs.schema.evolution import Evolution
 from spark_jobs.schema.iceberg_types import declared_fields
 from spark_jobs.spark.outcomes import SplitOutcome
 from spark_jobs.spark.tasks import run_on_spark
@@ -92,6 +94,8 @@ def ensure_tables(pipeline: PipelineConfig, connections: Connections, source: So
         check_declared(pipeline, table)
         _tell(pipeline, table_notes(pipeline, table, progress_of(table)))
         table = _add_declared_columns(pipeline, connections, table)
+        if pipeline.has_schemas:
+            table = _with_columns_for(pipeline, connections, Evidence())
         dead_letters = create_dead_letter_table(catalog, pipeline.table, {}, progress_of(table))
         return Tables(table, dead_letters)
 
@@ -101,10 +105,26 @@ def add_observed_columns(
 ) -> Table:
     """Give the table columns for the new fields that splits reported; the table as it is then, or itself."""
     evidence = _merged(observed, pipeline.table_schema.growth)
-    schemas = connections.schemas(pipeline).learn(evidence.schemas, progress_of(table).schemas)
-    additions, sentences = format_of(pipeline, schemas).columns.additions(table.schema(), evidence)
-    _tell(pipeline, sentences)
-    return evolve_table(connections.open_catalog, pipeline.table, additions)
+    connections.schemas(pipeline).learn(evidence.schemas, progress_of(table).schemas)
+    return _with_columns_for(pipeline, connections, evidence)
+
+
+def _with_columns_for(pipeline: PipelineConfig, connections: Connections, evidence: Evidence) -> Table:
+    """Give the table what it lacks for what was seen, and for the schemas that are known."""
+    told: list[str] = []
+
+    def lacks(table: Table) -> Evolution:
+        progress = progress_of(table)
+        known = connections.schemas(pipeline).known(progress.schemas)
+        columns = format_of(pipeline, known).columns
+        evolution, sentences = columns.evolution(table.schema(), progress.columns, evidence)
+        told[:] = told or sentences
+        return evolution
+
+    table = commit_columns(connections.open_catalog, pipeline.table, lacks)
+    _tell(pipeline, told)
+    connections.fail_points.reach("drain.after-columns")
+    return table
 
 
 def _first_columns(pipeline: PipelineConfig, connections: Connections, evidence: Evidence) -> Schema:

@@ -41,26 +41,31 @@ def evolve_table(
         with released(open_catalog()) as catalog:
             table = load_table(catalog, identifier)
             if table is None:
-                raise SourceChanged(
-                    "the table is gone", code="table-gone", hint="Restore it, or run again.", table=identifier
-                )
+                raise table_gone(identifier)
             missing = _missing(table, additions)
             if not missing:
                 return table
             failure = _try_add(catalog, table, missing)
     if failure is None:
-        raise RetryableError(
-            "the table's new columns were added and are not to be seen",
-            code="evolution-not-seen",
-            hint="The catalog shows an earlier state; the next run tries again.",
-            table=identifier,
-        )
+        raise not_seen(identifier)
     raise catalog_error(failure, "would not take the table's new columns", table=identifier) from failure
 
 
-def evolved_schema(table: Table, additions: Sequence[ColumnAddition]) -> Schema:
-    """Return the schema the table would have with these columns; nothing is sent to the catalog."""
-    return _staged(table, _missing(table, additions)).table_metadata.schema()
+def table_gone(identifier: str) -> SourceChanged:
+    """Return what to say of a table that was there when the work began."""
+    return SourceChanged(
+        "the table is gone", code="table-gone", hint="Restore it, or run again.", table=identifier
+    )
+
+
+def not_seen(identifier: str) -> RetryableError:
+    """Return what to say when a change was taken, and the table is as before."""
+    return RetryableError(
+        "the table's new columns were added and are not to be seen",
+        code="evolution-not-seen",
+        hint="The catalog shows an earlier state; the next run tries again.",
+        table=identifier,
+    )
 
 
 def _try_add(catalog: Catalog, table: Table, missing: Sequence[ColumnAddition]) -> Exception | None:

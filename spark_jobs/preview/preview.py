@@ -18,18 +18,19 @@ from spark_jobs.config.start import StartKind
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.drain.first_batch import is_unreadable
 from spark_jobs.drain.planning import resolve_start, water_fill
-from spark_jobs.lake.evolution import evolved_schema
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.preview.sample import look_at, read_sample, values_of
 from spark_jobs.protocol.batch import Balance, total
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.appearance import first_batch_unreadable
+from spark_jobs.records.formats import format_of
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
 from spark_jobs.schema.additions import check_declared, declared_additions, table_notes
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import ColumnSource
 from spark_jobs.schema.evidence import Evidence
+from spark_jobs.schema.evolution import Evolution, evolved
 from spark_jobs.schema.iceberg_types import declared_fields, known_fields
 from spark_jobs.schema.inference import Field
 from spark_jobs.schema.metadata_columns import (
@@ -115,8 +116,9 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
     chunks = read_sample(connections.kafka, source, starts, max_records=max_records)
     kept = progress_of(table).schemas if table is not None else {}
     found, evidence = look_at(pipeline, connections.schemas(pipeline), chunks, kept)
-    decoder = found.decoder
     schema, added, notes = _schema(pipeline, found.columns, table, evidence)
+    bound = progress_of(table).columns if table is not None else {}
+    decoder = format_of(pipeline, connections.schemas(pipeline).known(kept), schema, bound).decoder
     if table is None and is_unreadable(evidence):
         values = values_of(chunks)
         refused = first_batch_unreadable(pipeline, len(values), values)
@@ -172,12 +174,11 @@ def _schema(
     if table is None:
         schema, notes = new_table_schema(pipeline, columns, evidence)
         return schema, (), notes
-    additions = declared_additions(pipeline, table.schema())
-    observed, told = columns.additions(evolved_schema(table, additions), evidence)
-    additions += observed
-    added = tuple(".".join(path) for path, _ in additions)
-    notes = table_notes(pipeline, table, progress_of(table))
-    return evolved_schema(table, additions), added, (*told, *notes)
+    declared = Evolution([(*each, None) for each in declared_additions(pipeline, table.schema())])
+    schema, progress = evolved(table.schema(), declared), progress_of(table)
+    lacks, told = columns.evolution(schema, progress.columns, evidence)
+    notes = table_notes(pipeline, table, progress)
+    return evolved(schema, lacks), (*declared.told, *lacks.told), (*told, *notes)
 
 
 def new_table_schema(

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from typing import Any, get_type_hints
+from typing import Any, TypeAlias, get_type_hints
 
 from spark_jobs.protocol.batch import ActState, Batch, WrittenFile
 from spark_jobs.protocol.errors import CorruptLog
@@ -14,7 +14,7 @@ from spark_jobs.protocol.json_codec import JsonCodec, stored_as
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
 from spark_jobs.protocol.schema_id import SchemaKey
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # the newest that is read; what is written is the oldest that can say it
 LAST_COMMITS_KEPT = 20
 
 PREFIX = "sluice."  # of table properties and of the words of a snapshot's summary
@@ -26,6 +26,10 @@ _IDS = ("cluster_id", "topic_id", "anchor")
 _NOT_BY_NAME = {"topic", "generation", "next_offsets", "earlier", *_IDS}
 # The first version wrote them; a table that was last committed to before there were the others has none.
 _ALWAYS = ("last_commits", "pending_dead_letters")
+
+
+# By a schema's field's identity and kind of type, the id of its column.
+ColumnMap: TypeAlias = dict[str, dict[str, int]]
 
 
 @stored_as(
@@ -99,6 +103,7 @@ class Progress(ActState):
     latest leader epoch that a record below it can have: when the log of that epoch ends below the offset by
     now, Kafka has lost records that the table has (KIP-320). ``schemas`` are digests of the schemas that its
     values were read by: they are kept under ``state:``, and can be known again where that is lost.
+    ``columns`` say by a schema's field's identity and kind of type which column, by its id, takes it.
     """
 
     topic: str
@@ -117,6 +122,7 @@ class Progress(ActState):
     leader_epochs: dict[int, tuple[int, int]] = field(default_factory=dict)
     last_drain_offsets: CommitRecord | None = None
     schemas: dict[SchemaKey, str] = field(default_factory=dict)
+    columns: ColumnMap = field(default_factory=dict)
 
     def has_landed(self, attempt: str) -> bool:
         """True if this attempt's commit is among the last ones of the table."""
@@ -186,11 +192,16 @@ class Progress(ActState):
         """Return the progress under which no drain and no replay lands that was planned before."""
         return replace(self, rollbacks=self.rollbacks + 1, replay_epoch=self.replay_epoch + 1)
 
+    @property
+    def format_version(self) -> int:
+        """Return the oldest format that can say it: a version before would forget which columns are whose."""
+        return 2 if self.columns else 1
+
     def to_properties(self) -> dict[str, str]:
         """Return the table properties; every key is written every time, but for ids that are None."""
         generations = {**self.earlier, self.generation: self.next_offsets}
         properties = {
-            PROPERTY_FORMAT_VERSION: str(FORMAT_VERSION),
+            PROPERTY_FORMAT_VERSION: str(self.format_version),
             PROPERTY_OFFSETS: _dumps({self.topic: generations}),
         }
         for name, codec in _codecs().items():

@@ -60,7 +60,7 @@ def is_storable(row: Mapping[str, Any], columns: pa.Schema) -> bool:
     """True if each column holds what is under its name."""
     try:
         for column in columns:
-            column_of([row[column.name]], column.type)
+            column_of([row.get(column.name)], column.type)
     except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeDecodeError, OverflowError):
         return False
     return True

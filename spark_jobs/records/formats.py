@@ -7,6 +7,7 @@ Nobody else imports the modules of one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from spark_jobs.config.new_fields import GROWTH
 from spark_jobs.config.settings import PipelineConfig
@@ -19,6 +20,12 @@ from spark_jobs.records.json_plain import PlainJsonDecoder
 from spark_jobs.records.keyed import KeyedDecoder, PlainKeyedDecoder
 from spark_jobs.schema.column_source import ColumnSource, KeyedColumns, SeenColumns, WrittenColumns
 from spark_jobs.schema.known_schemas import KnownSchemas
+from spark_jobs.schema.placing import Rules
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+
+    from spark_jobs.protocol.progress import ColumnMap
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +40,34 @@ class Format:
 JSON = Format(JsonDecoder(), PlainJsonDecoder(), SeenColumns(GROWTH))
 
 
-def format_of(pipeline: PipelineConfig, schemas: KnownSchemas) -> Format:
-    """Return the format of the pipeline's records, of which these schemas are known."""
+def format_of(
+    pipeline: PipelineConfig,
+    schemas: KnownSchemas,
+    table: Schema | None = None,
+    bound: ColumnMap | None = None,
+) -> Format:
+    """Return the format of the pipeline's records, of which these schemas are known.
+
+    Rows of a ``table`` can be decoded only by the format for it and for what it keeps of its columns'
+    fields, ``bound``.
+    """
     growth = pipeline.table_schema.growth
-    if pipeline.value.format is ValueFormat.JSON:
-        values = Format(JSON.decoder.under(growth), JSON.plain, SeenColumns(growth))
-    else:
-        columns = WrittenColumns(schemas, growth)
+    rules = Rules(growth.room, pipeline.table_schema.incompatible, frozenset(pipeline.columns))
+    columns = WrittenColumns(schemas, growth, rules)
+    if table is not None:
+        schemas = schemas.placed(table, bound or {}, rules)
+    if pipeline.value.format is not ValueFormat.JSON:
         values = Format(SchemaDecoder(schemas, growth), PlainSchemaDecoder(schemas), columns)
+    elif schemas.keys is None:
+        return Format(JSON.decoder.under(growth), JSON.plain, SeenColumns(growth))
+    else:
+        both = KeyedColumns(SeenColumns(growth), columns)
+        values = Format(JSON.decoder.under(growth), JSON.plain, both)
     if schemas.keys is None:
         return values
-    name = pipeline.record_key.column
+    names = frozenset(field.name for each in schemas.keys.every for field in each.columns.struct.fields)
     return Format(
-        KeyedDecoder(values.decoder, SchemaDecoder(schemas.keys, growth), name),
-        PlainKeyedDecoder(values.plain, PlainSchemaDecoder(schemas.keys), name),
-        KeyedColumns(values.columns, WrittenColumns(schemas.keys, growth), name),
+        KeyedDecoder(values.decoder, SchemaDecoder(schemas.keys, growth), names),
+        PlainKeyedDecoder(values.plain, PlainSchemaDecoder(schemas.keys), names),
+        values.columns,
     )

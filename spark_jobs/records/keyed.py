@@ -18,6 +18,7 @@ from spark_jobs.records.by_schema_plain import PlainSchemaDecoder, is_storable, 
 from spark_jobs.records.decoder import BadValue, Decoded, Decoder, Phase, PlainDecoder, PlainRows
 from spark_jobs.schema.arrow_schema import column_of, no_rows
 from spark_jobs.schema.evidence import Evidence
+from spark_jobs.schema.metadata_columns import KEY
 
 if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KeyedDecoder:
-    """Keys by their schemas in ``column``, null where a record has none; values by ``values``."""
+    """Keys by their schemas in their ``columns``, null where a record has none; values by ``values``."""
 
     values: Decoder
     keys: SchemaDecoder
-    column: str
+    columns: frozenset[str]
 
     @property
     def growth(self) -> Growth:
@@ -47,7 +48,7 @@ class KeyedDecoder:
 
     def decode(self, records: Chunk, columns: pa.Schema) -> Decoded:
         """See ``Decoder``."""
-        own, others = _split(columns, self.column)
+        own, others = _split(columns, self.columns)
         values = self.values.decode(records, others)
         if values.new_fields is not None:
             return Decoded(no_rows(columns), [], new_fields=values.new_fields.merge(self._observe(records)))
@@ -55,14 +56,14 @@ class KeyedDecoder:
         keys = self.keys.read(*_keys_at(records, keyed), own)
         if keys.new_fields is not None:
             return Decoded(no_rows(columns), [], new_fields=keys.new_fields)
-        rows = values.without(_bad_keys(keys, keyed, self.column)) if keys.bad else values
+        rows = values.without(_bad_keys(keys, keyed)) if keys.bad else values
         rows = replace(rows, ignored=Counter(rows.ignored) + Counter(keys.ignored))
         if not own:
             return rows
         place = {keyed[index]: position for position, index in enumerate(keys.indices)}
         taken = pa.array([place.get(row) for row in rows.indices], pa.int64())
-        column = keys.table.column(0).take(taken).combine_chunks()
-        return rows.beside({self.column: column}, columns)
+        made = {field.name: keys.table.column(field.name).take(taken).combine_chunks() for field in own}
+        return rows.beside(made, columns)
 
     def observe(self, records: Chunk) -> Evidence:
         """See ``Decoder``; how many can be read is said of the values."""
@@ -79,11 +80,11 @@ class PlainKeyedDecoder:
 
     values: PlainDecoder
     keys: PlainSchemaDecoder
-    column: str
+    columns: frozenset[str]
 
     def decode(self, records: Chunk, columns: pa.Schema) -> PlainRows:
         """See ``PlainDecoder``."""
-        own, others = _split(columns, self.column)
+        own, others = _split(columns, self.columns)
         plain = self.values.decode(records, others)
         keyed = [row for row in plain.rows if records.keys[row] is not None]
         read = {keyed[at]: row for at, row in self.keys.read(*_keys_at(records, keyed)).items()}
@@ -108,10 +109,10 @@ class PlainKeyedDecoder:
         )
 
 
-def _split(columns: pa.Schema, name: str) -> tuple[pa.Schema, pa.Schema]:
-    """Return the column of that name, as far as there is one, and the others."""
-    own = [column for column in columns if column.name == name]
-    return pa.schema(own), pa.schema([column for column in columns if column.name != name])
+def _split(columns: pa.Schema, names: frozenset[str]) -> tuple[pa.Schema, pa.Schema]:
+    """Return the columns of these names, as far as there are any, and the others."""
+    own = [column for column in columns if column.name in names]
+    return pa.schema(own), pa.schema([column for column in columns if column.name not in names])
 
 
 def _keys_at(records: Chunk, rows: Sequence[int]) -> tuple[list[Any], list[Any]]:
@@ -119,15 +120,13 @@ def _keys_at(records: Chunk, rows: Sequence[int]) -> tuple[list[Any], list[Any]]
     return [records.keys[row] for row in rows], [records.headers[row] for row in rows]
 
 
-def _bad_keys(keys: Decoded, keyed: Sequence[int], column: str) -> list[BadValue]:
+def _bad_keys(keys: Decoded, keyed: Sequence[int]) -> list[BadValue]:
     phase = {Phase.DECODE: Phase.KEY}
     return [
-        BadValue(
-            keyed[bad.index], phase.get(bad.phase, bad.phase), bad.field or column, f"the key: {bad.error}"
-        )
+        BadValue(keyed[bad.index], phase.get(bad.phase, bad.phase), bad.field or KEY, f"the key: {bad.error}")
         for bad in keys.bad
     ]
 
 
 def _of(row: Any, field: pa.Field) -> Any:
-    return None if row is None else row[field.name]
+    return None if row is None else row.get(field.name)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from spark_jobs.config.new_fields import Growth
 from spark_jobs.records.fitting import MisfitError
 from spark_jobs.schema.arrow_schema import no_rows
+from spark_jobs.schema.nested_arrays import entries_of, list_of, map_of
 
 _INTEGERS = (pa.types.is_int32, pa.types.is_int64)
 
@@ -130,23 +131,16 @@ def _struct(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _list(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    items = _named("element", pa.chunked_array([values.flatten()]), kind.value_type)
-    return pa.ListArray.from_arrays(_offsets(values), items, type=kind, mask=values.is_null())
+    return list_of(values, _named("element", pa.chunked_array([values.flatten()]), kind.value_type), kind)
 
 
 def _map(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    entries = values.cast(pa.list_(pa.struct([values.type.key_field, values.type.item_field])))
-    keys, items = entries.flatten().flatten()
+    keys, items = entries_of(values)
     made = (
         _named("key", pa.chunked_array([keys]), kind.key_type),
         _named("value", pa.chunked_array([items]), kind.item_type),
     )
-    return pa.MapArray.from_arrays(_offsets(entries), *made, type=kind, mask=values.is_null())
-
-
-def _offsets(values: pa.Array) -> pa.Array:
-    lengths = pc.fill_null(pc.list_value_length(values), 0)
-    return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths).cast(pa.int32())])
+    return map_of(values, *made, kind)
 
 
 def _may_hold(kind: pa.DataType, column: pa.DataType) -> bool:

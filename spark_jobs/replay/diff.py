@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.kafka.reader import RangeReader, open_reader
-from spark_jobs.lake.evolution import evolved_schema
 from spark_jobs.lake.row_filters import offsets_in, rows_in
 from spark_jobs.lake.tables import dead_letters_of, progress_of
 from spark_jobs.protocol.kept_columns import kept_names
@@ -24,6 +23,7 @@ from spark_jobs.records.row_maker import NewFieldsSeen, RowMaker
 from spark_jobs.records.shape import Origin
 from spark_jobs.schema.additions import check_declared, declared_additions
 from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.evolution import Evolution, bind, evolved
 from spark_jobs.schema.metadata_columns import (
     GENERATION,
     INGESTED_AT,
@@ -38,13 +38,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyiceberg.table import Table
 
+    from spark_jobs.config.new_fields import Growth
     from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
     from spark_jobs.kafka.reader import Chunk
     from spark_jobs.protocol.offsets import OffsetRange
+    from spark_jobs.records.decoder import Decoder
     from spark_jobs.records.row_maker import ChunkRows
     from spark_jobs.replay.plan import ReplayPlan
-    from spark_jobs.schema.additions import ColumnAddition
 
     Offsets: TypeAlias = NDArray[np.int64]
 
@@ -120,12 +121,11 @@ class _Differ:
         self._schema = table.schema()
         self._pipeline = pipeline
         self._schemas = connections.schemas(pipeline)
-        progress = progress_of(table)
-        decoder = format_of(pipeline, self._schemas.known(progress.schemas)).decoder
-        self._decoder = decoder.keeping(progress.kept_columns, progress.generation)
-        self._not_compared = _NOT_COMPARED | kept_names(progress.kept_columns)
-        self._additions: list[ColumnAddition] = []
-        self._add_columns(declared_additions(pipeline, self._schema))
+        self._bound = progress_of(table).columns
+        self._not_compared = _NOT_COMPARED | kept_names(progress_of(table).kept_columns)
+        declared = Evolution([(*each, None) for each in declared_additions(pipeline, self._schema)])
+        self._add_columns(declared)
+        self._decoder = self._decoder_of(pipeline.table_schema.growth)
 
     def compare(self, reader: RangeReader, window: OffsetRange) -> None:
         """Compare one window of one partition."""
@@ -165,11 +165,16 @@ class _Differ:
         progress = progress_of(self._table)
         known = self._schemas.known().names
         found = format_of(self._pipeline, self._schemas.learn(evidence.schemas, progress.schemas))
-        additions, _ = found.columns.additions(self._schema, evidence)
-        self._add_columns(additions)
-        is_new = additions or self._schemas.known().names != known
-        growth = self._decoder.growth if is_new else self._decoder.growth.ended()
-        self._decoder = found.decoder.under(growth).keeping(progress.kept_columns, progress.generation)
+        lacks, _ = found.columns.evolution(self._schema, self._bound, evidence)
+        self._add_columns(lacks)
+        is_new = lacks or self._schemas.known().names != known
+        self._decoder = self._decoder_of(self._decoder.growth if is_new else self._decoder.growth.ended())
+
+    def _decoder_of(self, growth: Growth) -> Decoder:
+        progress = progress_of(self._table)
+        known = self._schemas.known(progress.schemas)
+        decoder = format_of(self._pipeline, known, self._schema, self._bound).decoder
+        return decoder.under(growth).keeping(progress.kept_columns, progress.generation)
 
     def _maker(self) -> RowMaker:
         progress = progress_of(self._table)
@@ -177,11 +182,11 @@ class _Differ:
         schemas = arrow_schema(self._schema), arrow_schema(dead_letter_schema())
         return RowMaker(self._decoder, origin, "", *schemas)
 
-    def _add_columns(self, additions: list[ColumnAddition]) -> None:
-        if additions:
-            self._additions += additions
-            self._schema = evolved_schema(self._table, self._additions)
-            self.found.columns_added += [f"{'.'.join(path)}: {kind}" for path, kind in additions]
+    def _add_columns(self, lacks: Evolution) -> None:
+        if lacks:
+            self._schema = evolved(self._schema, lacks)
+            self._bound = bind(self._bound, lacks.bindings, self._schema)
+            self.found.columns_added += [f"{'.'.join(path)}: {kind}" for path, kind, _ in lacks.additions]
 
     def _compare_rows(self, held: pa.Table, made: pa.Table) -> None:
         before, after = _offsets(held), _offsets(made)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyiceberg.types import IcebergType
@@ -18,7 +17,7 @@ from spark_jobs.schema.iceberg_types import (
     known_fields,
     type_text,
 )
-from spark_jobs.schema.inference import Addition, by_lower_case, name_clash
+from spark_jobs.schema.inference import by_lower_case, name_clash
 from spark_jobs.schema.partitioning import partition_spec, partition_terms
 
 if TYPE_CHECKING:
@@ -74,8 +73,3 @@ def _partition_note(pipeline: PipelineConfig, table: Table) -> str | None:
     return (
         f"partitioned by {', '.join(there) or 'nothing'}, declared {', '.join(wanted) or 'nothing'}: {mend}"
     )
-
-
-def observed_additions(additions: Iterable[Addition]) -> list[ColumnAddition]:
-    """Return the columns for fields that were seen in records and that the table has none for."""
-    return [(addition.path, iceberg_type(addition.type)) for addition in additions]

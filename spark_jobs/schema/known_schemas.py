@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from spark_jobs.protocol.schema_id import SchemaKey
+from spark_jobs.schema.placed import placed
+from spark_jobs.schema.placing import Rules, place
 from spark_jobs.schema.writer_schema import WriterSchema
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+
+    from spark_jobs.protocol.progress import ColumnMap
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +46,24 @@ class KnownSchemas:
         if self.only is not None:
             return [self.only]
         return [schema for key in sorted(set(keys)) if (schema := self.by_key.get(key)) is not None]
+
+    @property
+    def every(self) -> list[WriterSchema]:
+        """Return those of keys, then those of values, each in the order of their ids."""
+        own = self.of(key for key in self.by_key if key is not None)
+        return own if self.keys is None else [*self.keys.every, *own]
+
+    def placed(self, table: Schema, bound: ColumnMap, rules: Rules) -> KnownSchemas:
+        """Return the same under the names that their fields have, or are to get, in the table."""
+        every = self.every
+        _, names = place([schema.columns for schema in every], table, bound, rules)
+        # By the object: two ids of one schema have the same names.
+        named = {id(schema): placed(schema, each) for schema, each in zip(every, names, strict=True)}
+        keys = self.keys and replace(self.keys, by_key=_named(self.keys.by_key, named))
+        return replace(self, by_key=_named(self.by_key, named), keys=keys)
+
+
+def _named(
+    by_key: Mapping[SchemaKey | None, WriterSchema | None], named: Mapping[int, WriterSchema]
+) -> dict[SchemaKey | None, WriterSchema | None]:
+    return {key: schema and named[id(schema)] for key, schema in by_key.items()}

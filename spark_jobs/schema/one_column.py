@@ -14,6 +14,8 @@ from pyiceberg.types import NestedField, StructType
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.writer_schema import ReadValues, WriterColumns, WriterSchema
 
+OF_KEY = "key/"
+
 
 @dataclass(frozen=True, slots=True)
 class OneColumn:
@@ -24,7 +26,7 @@ class OneColumn:
 
     @property
     def columns(self) -> WriterColumns:
-        """See ``WriterSchema``; identities begin with the column's name."""
+        """See ``WriterSchema``; identities begin with ``key/``, so that none is a value's."""
         return _inside(self.schema, self.name)
 
     def read(self, values: Sequence[bytes]) -> ReadValues:
@@ -64,7 +66,7 @@ def _inside(schema: WriterSchema, name: str) -> WriterColumns:
         field = NestedField(top, name, columns.struct, required=False)
     return WriterColumns(
         StructType(field),
-        {key: f"{name}.{path}" for key, path in columns.identities.items()} | {field.field_id: name},
-        {key: tuple(f"{name}.{path}" for path in paths) for key, paths in columns.aliases.items()},
+        {key: f"{OF_KEY}{path}" for key, path in columns.identities.items()} | {field.field_id: OF_KEY},
+        {key: tuple(f"{OF_KEY}{path}" for path in paths) for key, paths in columns.aliases.items()},
         tuple(f"{name}.{path}" for path in columns.as_text),
     )

@@ -10,11 +10,15 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.types import StructType
+
+
+# Of a struct's fields in order: the field's name, that of its column, and the same of the struct inside it.
+Names: TypeAlias = "tuple[tuple[str, str, Names], ...]"
 
 
 class Language(StrEnum):

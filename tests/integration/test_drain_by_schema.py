@@ -338,7 +338,7 @@ def test_keys_by_their_schemas(new_lab: NewLab, registry: str) -> None:
     }
     assert rows[0, 5]["_kafka_key"] == written[1]
     (letter,) = lab.table(DEAD_LETTERS).scan().to_arrow().to_pylist()
-    assert (letter["phase"], letter["field"]) == ("schema", "order_key")
+    assert (letter["phase"], letter["field"]) == ("schema", "_kafka_key")
     assert [str(key)[:4] for key in progress(lab).schemas] == ["key/", "key/"]
     lab.replay(OffsetRange(0, 0, 6))
     assert by_offset(lab).keys() == rows.keys()

@@ -23,9 +23,11 @@ from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import WrittenColumns
 from spark_jobs.schema.evidence import Evidence
+from spark_jobs.schema.evolution import bind
 from spark_jobs.schema.inference import Field, Primitive
 from spark_jobs.schema.known_schemas import KnownSchemas
 from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS, with_metadata_columns
+from spark_jobs.schema.placing import Rules
 from spark_jobs.schema.writer_schema import Language, SchemaText
 
 GROWTH = Growth()
@@ -130,7 +132,7 @@ def test_evidence_counts_what_can_be_read() -> None:
 
 def test_columns_come_in_the_order_of_ids_whatever_came_first() -> None:
     """Declared ones first, as they are declared; a second look at the same adds nothing."""
-    source = WrittenColumns(KNOWN, GROWTH)
+    source = WrittenColumns(KNOWN, GROWTH, Rules(9, declared=frozenset({"id"})))
     seen = Evidence(schemas=KEYS)
     schema, _ = source.first(seen, ())
     assert [(each.name, str(each.field_type)) for each in schema.fields] == [
@@ -139,9 +141,11 @@ def test_columns_come_in_the_order_of_ids_whatever_came_first() -> None:
     ]
     declared, _ = source.first(seen, (Field("id", Primitive.DOUBLE),))
     assert declared.find_type("id") == DoubleType()
-    assert source.additions(schema, seen) == ([], ())
-    assert source.additions(Schema(ID), seen) == ([(("note",), StringType())], ())
-    assert WrittenColumns(KNOWN, Growth(max_columns=1)).additions(Schema(ID), seen) == ([], ())
+    lacks, _ = source.evolution(schema, {}, seen)
+    assert not source.evolution(schema, bind({}, lacks.bindings, schema), seen)[0]
+    assert list(source.evolution(Schema(ID), {}, seen)[0].told) == ["note"]
+    narrow, _ = WrittenColumns(KNOWN, GROWTH, Rules(1)).evolution(Schema(ID), {}, seen)
+    assert not narrow.additions
 
 
 def test_schemas_travel_to_tasks() -> None:

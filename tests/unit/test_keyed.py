@@ -28,6 +28,7 @@ from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.known_schemas import KnownSchemas
 from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS, with_metadata_columns
 from spark_jobs.schema.one_column import OneColumn
+from spark_jobs.schema.placing import Rules
 from spark_jobs.schema.whole_value import WholeValue
 from spark_jobs.schema.writer_schema import Language, SchemaText
 
@@ -35,8 +36,8 @@ NUMBER = {"type": "record", "name": "K", "fields": [{"name": "number", "type": "
 FIRST, GONE, NEW = (SchemaKey(SchemaId(number), of_key=True) for number in (1, 2, 3))
 SCHEMA = OneColumn(avro_schema(SchemaText(Language.AVRO, json.dumps(NUMBER))), "order_key")
 KNOWN = KnownSchemas({FIRST: SCHEMA, GONE: None}, of_key=True)
-DECODER = KeyedDecoder(JsonDecoder(), SchemaDecoder(KNOWN), "order_key")
-PLAIN = PlainKeyedDecoder(PlainJsonDecoder(), PlainSchemaDecoder(KNOWN), "order_key")
+DECODER = KeyedDecoder(JsonDecoder(), SchemaDecoder(KNOWN), frozenset({"order_key"}))
+PLAIN = PlainKeyedDecoder(PlainJsonDecoder(), PlainSchemaDecoder(KNOWN), frozenset({"order_key"}))
 ID = NestedField(1, "id", LongType(), False)
 KEY = NestedField(2, "order_key", StructType(NestedField(3, "number", LongType(), False)), False)
 
@@ -86,9 +87,9 @@ def test_a_row_has_its_own_key_and_every_other_record_is_a_bad_value(records: li
 @pytest.mark.parametrize(
     ("key", "phase", "field", "error"),
     [
-        (b"x", "schema", "order_key", "the key: names no schema"),
-        (b"\0\0\0\0\x02x", "schema", "order_key", "the key: the registry has no schema key/2"),
-        (key_of(1) + b"!", "key", "order_key", "the key: "),
+        (b"x", "schema", "_kafka_key", "the key: names no schema"),
+        (b"\0\0\0\0\x02x", "schema", "_kafka_key", "the key: the registry has no schema key/2"),
+        (key_of(1) + b"!", "key", "_kafka_key", "the key: "),
     ],
 )
 def test_a_key_that_cannot_be_read_says_so(key: bytes, phase: str, field: str, error: str) -> None:
@@ -118,12 +119,12 @@ def test_a_key_that_is_no_record_is_the_column_itself() -> None:
 
 def test_the_keys_column_is_never_that_of_a_value() -> None:
     """A new table is refused, an old one's field of that name gets no column."""
-    source = KeyedColumns(SeenColumns(GROWTH), WrittenColumns(KNOWN, GROWTH), "order_key")
+    source = KeyedColumns(SeenColumns(GROWTH), WrittenColumns(KNOWN, GROWTH, Rules(9)))
     seen = JsonDecoder().observe(chunk_of([(None, b'{"order_key": {"x": 1}, "id": 1}')]))
     evidence = seen.merge(Evidence(schemas=(FIRST,)))
     with pytest.raises(ConfigError, match="order_key"):
         source.first(evidence, ())
-    additions, _ = source.additions(Schema(KEY), evidence)
-    assert [path for path, _ in additions] == [("id",)]
-    made, _ = source.first(Evidence(schemas=(FIRST,)), ())
+    lacks, _ = source.evolution(Schema(KEY), {}, evidence)
+    assert [path for path, _, _ in lacks.additions] == [("id",)]
+    made, _ = source.first(Evidence(), ())
     assert [field.name for field in made.fields] == ["order_key"]

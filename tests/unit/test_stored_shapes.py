@@ -112,10 +112,11 @@ def test_a_tables_progress_is_written_and_read_as_ever() -> None:
         leader_epochs={10: (4, 1), 2: (9, 3)},
         last_drain_offsets=CommitRecord("a", ranges),
         kept_columns=(KeptColumn("id", "_id_was_double", 1, {2: 9}, {2: 5}),),
-        schemas={SchemaKey.parse("7"): "ab", SchemaKey.parse("12:0.1"): "cd"},
+        schemas={SchemaKey.parse("7"): "ab", SchemaKey.parse("key/12:0.1"): "cd"},
+        columns={"3.1": {"int": 4, "string": 9}, "key/": {"struct": 2}},
     )
     first = {
-        "sluice.format-version": "1",
+        "sluice.format-version": "2",
         "sluice.offsets": '{"t":{"0":{"0":3},"1":{"2":9,"10":4}}}',
         "sluice.cluster-id": "c",
         "sluice.topic-id": "i",
@@ -136,7 +137,8 @@ def test_a_tables_progress_is_written_and_read_as_ever() -> None:
         "sluice.last-drain-offsets": '["a",{"2":5,"10":0},{"2":9,"10":4}]',
         "sluice.kept-columns": '[{"column":"id","generation":1,"is_done":false,"kept":"_id_was_double",'
         '"next_offsets":{"2":5},"until":{"2":9}}]',
-        "sluice.schemas": '{"12:0.1":"cd","7":"ab"}',
+        "sluice.schemas": '{"7":"ab","key/12:0.1":"cd"}',
+        "sluice.columns": '{"3.1":{"int":4,"string":9},"key/":{"struct":2}}',
     }
     assert progress.to_properties() == first | later
     assert progress_from_properties(first | later, table="a.b") == progress
@@ -149,6 +151,7 @@ def test_a_tables_progress_is_written_and_read_as_ever() -> None:
         "sluice.kept-columns": "[]",
         "sluice.leader-epochs": "{}",
         "sluice.schemas": "{}",
+        "sluice.columns": "{}",
         **dict.fromkeys(
             (
                 "sluice.pending-dead-letters",

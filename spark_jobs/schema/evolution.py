@@ -1,0 +1,102 @@
+"""What a table lacks for the records that are to be rows of it, and how it is once it has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+
+from spark_jobs.protocol.progress import ColumnMap
+
+Path = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Evolution:
+    """Changes by paths from the top, through lists by ``element``, through maps by ``value``.
+
+    ``bindings`` say which columns a schema's fields go into that the table does not know yet: by identity and
+    kind of type.
+    """
+
+    additions: Sequence[tuple[Path, IcebergType, str | None]] = ()
+    widenings: dict[Path, IcebergType] = field(default_factory=dict)
+    docs: dict[Path, str] = field(default_factory=dict)
+    bindings: dict[str, dict[str, Path]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        """Return whether there is anything to do."""
+        return bool(self.additions or self.widenings or self.docs or self.bindings)
+
+    @property
+    def told(self) -> Iterator[str]:
+        """Yield what a person may want to know of it, by dotted names."""
+        yield from (".".join(path) for path, _, _ in self.additions)
+        yield from (f"{'.'.join(path)} as {kind}" for path, kind in self.widenings.items())
+
+
+def evolved(schema: Schema, evolution: Evolution) -> Schema:
+    """Return the schema with these changes; the ids of new columns are provisional."""
+    ids = count(schema.highest_field_id + 1)
+    return Schema(*_evolved(schema.as_struct(), (), evolution, ids).fields)
+
+
+def bind(bound: ColumnMap, bindings: Mapping[str, Mapping[str, Path]], table: Schema) -> ColumnMap:
+    """Return the map with bindings to columns that the table has by now."""
+    ids = dict(_ids(table.as_struct(), ()))
+    made = {identity: dict(kinds) for identity, kinds in bound.items()}
+    for identity, kinds in bindings.items():
+        for kind, path in kinds.items():
+            if path in ids:
+                made.setdefault(identity, {})[kind] = ids[path]
+    return made
+
+
+def innermost(kind: IcebergType, path: Path) -> tuple[IcebergType, Path]:
+    """Return what lists and maps hold in the end, and its path."""
+    while isinstance(kind, ListType | MapType):
+        step, kind = (
+            ("element", kind.element_type) if isinstance(kind, ListType) else ("value", kind.value_type)
+        )
+        path = (*path, step)
+    return kind, path
+
+
+def _evolved(struct: StructType, path: Path, evolution: Evolution, ids: Iterator[int]) -> StructType:
+    fields = [*struct.fields]
+    for added, kind, doc in evolution.additions:
+        if added[:-1] == path:
+            # The ids inside it are anew as well.
+            new = Schema(NestedField(0, added[-1], kind, required=False, doc=doc))
+            fields += assign_fresh_schema_ids(new, lambda: next(ids)).fields
+    return StructType(*(_changed(each, (*path, each.name), evolution, ids) for each in fields))
+
+
+def _changed(of: NestedField, path: Path, evolution: Evolution, ids: Iterator[int]) -> NestedField:
+    kind = _widened(of.field_type, path, evolution, ids)
+    doc = evolution.docs.get(path, of.doc)
+    return NestedField(of.field_id, of.name, kind, required=of.required, doc=doc)
+
+
+def _widened(kind: IcebergType, path: Path, evolution: Evolution, ids: Iterator[int]) -> IcebergType:
+    if isinstance(kind, StructType):
+        return _evolved(kind, path, evolution, ids)
+    if isinstance(kind, ListType):
+        element = _widened(kind.element_type, (*path, "element"), evolution, ids)
+        return ListType(kind.element_id, element, element_required=kind.element_required)
+    if isinstance(kind, MapType):
+        value = _widened(kind.value_type, (*path, "value"), evolution, ids)
+        return MapType(kind.key_id, kind.key_type, kind.value_id, value, value_required=kind.value_required)
+    return evolution.widenings.get(path, kind)
+
+
+def _ids(struct: StructType, path: Path) -> Iterator[tuple[Path, int]]:
+    for each in struct.fields:
+        here = (*path, each.name)
+        yield here, each.field_id
+        inner, inner_path = innermost(each.field_type, here)
+        if isinstance(inner, StructType):
+            yield from _ids(inner, inner_path)

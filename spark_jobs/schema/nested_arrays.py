@@ -1,0 +1,35 @@
+"""Lists and maps made anew around other items, wherever an array was cut out of a longer one."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def list_of(values: pa.Array, items: pa.Array, kind: pa.DataType | None = None) -> pa.Array:
+    """Return a list array like ``values`` with these instead of ``values.flatten()``."""
+    kind = kind or pa.list_(values.type.value_field.with_type(items.type))
+    return pa.ListArray.from_arrays(_offsets(values), items, type=kind, mask=values.is_null())
+
+
+def entries_of(values: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Return the keys and the items of all of an array's maps, one after the other."""
+    keys, items = _as_lists(values).flatten().flatten()
+    return keys, items
+
+
+def map_of(values: pa.Array, keys: pa.Array, items: pa.Array, kind: pa.DataType | None = None) -> pa.Array:
+    """Return a map array like ``values`` with these instead of its ``entries_of``."""
+    kind = kind or pa.map_(
+        values.type.key_field.with_type(keys.type), values.type.item_field.with_type(items.type)
+    )
+    return pa.MapArray.from_arrays(_offsets(_as_lists(values)), keys, items, type=kind, mask=values.is_null())
+
+
+def _as_lists(values: pa.Array) -> pa.Array:
+    return values.cast(pa.list_(pa.struct([values.type.key_field, values.type.item_field])))
+
+
+def _offsets(values: pa.Array) -> pa.Array:
+    lengths = pc.fill_null(pc.list_value_length(values), 0)
+    return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths).cast(pa.int32())])

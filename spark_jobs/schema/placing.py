@@ -1,0 +1,276 @@
+"""Which column of a table each field of a schema goes into, and what the table lacks for it.
+
+A field is known by its identity (``WriterColumns``), not by its name: one that was renamed goes on in its
+column. A column takes what it holds without loss, and is widened where Iceberg can; anything else gets one of
+its own, ``name_2``. What was once decided is kept in the table, by identity and kind of type, so that every
+run, replay and audit decides alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count, islice
+from typing import TYPE_CHECKING
+
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+
+from spark_jobs.config.new_fields import Incompatible
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.progress import ColumnMap
+from spark_jobs.schema.evolution import Evolution, Path, innermost
+from spark_jobs.schema.iceberg_types import type_text
+from spark_jobs.schema.inference import Field, Primitive, by_lower_case, name_clash
+from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
+from spark_jobs.schema.widening import holds, may_hold, widened
+from spark_jobs.schema.writer_schema import Names, WriterColumns
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+
+_MOST_TRIES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How a table takes fields: at most so many columns, those ``declared`` in the types that they have."""
+
+    max_columns: int
+    incompatible: Incompatible = Incompatible.NEW_COLUMN
+    declared: frozenset[str] = frozenset()
+
+
+def place(
+    schemas: Sequence[WriterColumns], table: Schema, bound: ColumnMap, rules: Rules
+) -> tuple[Evolution, list[Names]]:
+    """Return what the table lacks for schemas, one after the other, and each one's names in it.
+
+    Raises ``ConfigError`` (``schema-incompatible``) where the rules say stop.
+    """
+    placing = _Placing(table, bound, rules)
+    names = [placing.place(columns) for columns in schemas]
+    return placing.evolution(), names
+
+
+@dataclass(slots=True)
+class _Node:
+    """A column, or a field of one: ``inside`` are those of the struct that it is, or is a list or map of."""
+
+    name: str
+    path: Path
+    kind: IcebergType
+    doc: str | None
+    field_id: int | None
+    inside: dict[str, _Node]
+
+    @property
+    def inner_path(self) -> Path:
+        """Return the path of that struct."""
+        return innermost(self.kind, self.path)[1]
+
+
+def _nodes(struct: StructType, path: Path, *, is_new: bool = False) -> dict[str, _Node]:
+    return {each.name: _node(each, (*path, each.name), is_new=is_new) for each in struct.fields}
+
+
+def _node(of: NestedField, path: Path, *, is_new: bool) -> _Node:
+    inner, inner_path = innermost(of.field_type, path)
+    inside = _nodes(inner, inner_path, is_new=is_new) if isinstance(inner, StructType) else {}
+    return _Node(path[-1], path, of.field_type, of.doc, None if is_new else of.field_id, inside)
+
+
+def _every(nodes: Mapping[str, _Node]) -> Iterator[_Node]:
+    for node in nodes.values():
+        yield node
+        yield from _every(node.inside)
+
+
+def _kind_text(kind: IcebergType) -> str:
+    """Return the type without the fields of structs, which are decided one by one."""
+    if isinstance(kind, StructType):
+        return "struct"
+    if isinstance(kind, ListType):
+        return f"list<{_kind_text(kind.element_type)}>"
+    if isinstance(kind, MapType):
+        return f"map<{_kind_text(kind.key_type)}, {_kind_text(kind.value_type)}>"
+    return str(kind)
+
+
+class _Placing:
+    """A table as it will be; schemas are placed in it one after the other."""
+
+    def __init__(self, table: Schema, bound: ColumnMap, rules: Rules) -> None:
+        own = StructType(*(each for each in table.fields if each.name not in METADATA_COLUMNS))
+        self._rules = rules
+        self._top = _nodes(own, ())
+        self._at = {node.path: node for node in _every(self._top)}
+        self._room = rules.max_columns - len(self._at)
+        paths = {node.field_id: path for path, node in self._at.items()}
+        self._bound = {
+            identity: {kind: paths[field_id] for kind, field_id in kinds.items() if field_id in paths}
+            for identity, kinds in bound.items()
+        }
+        self._owned = {path for kinds in self._bound.values() for path in kinds.values()}
+        self._new = Evolution()
+        self._additions: list[tuple[Path, IcebergType, str | None]] = []
+
+    def evolution(self) -> Evolution:
+        """Return what the table lacks by now."""
+        is_said = {path for path, doc in self._new.docs.items() if self._at[path].doc == doc}
+        docs = {path: doc for path, doc in self._new.docs.items() if path not in is_said}
+        return replace(self._new, additions=tuple(self._additions), docs=docs)
+
+    def place(self, columns: WriterColumns) -> Names:
+        """Return the names of a schema's fields in the table."""
+        here = set(columns.identities.values())
+        aliases = {
+            each: tuple(path for path in paths if path not in here) for each, paths in columns.aliases.items()
+        }
+        return self._level(columns.struct, self._top, (), columns.identities, aliases)
+
+    def _level(
+        self,
+        written: StructType,
+        nodes: dict[str, _Node],
+        path: Path,
+        identities: Mapping[int, str],
+        aliases: Mapping[int, tuple[str, ...]],
+    ) -> Names:
+        names: list[tuple[str, str, Names]] = []
+        taken: set[Path] = set()
+        for each in written.fields:
+            known_by = (identities[each.field_id], *aliases.get(each.field_id, ()))
+            node = self._found(each, nodes, known_by, taken) or self._added(each, nodes, path, identities)
+            if node is None:  # no room for it: a name that nothing has
+                names.append((each.name, _free_name(each.name, nodes, is_top=not path) or each.name, ()))
+                continue
+            taken.add(node.path)
+            self._tell_of_name(each, node)
+            inner, _ = innermost(each.field_type, ())
+            inside: Names = ()
+            if isinstance(inner, StructType) and node.inside:
+                inside = self._level(inner, node.inside, node.inner_path, identities, aliases)
+            names.append((each.name, node.name, inside))
+        return tuple(names)
+
+    def _found(
+        self,
+        written: NestedField,
+        nodes: Mapping[str, _Node],
+        known_by: Sequence[str],
+        taken: Collection[Path],
+    ) -> _Node | None:
+        """Return the column that the field goes into, None when there is none for it."""
+        identity, kind = known_by[0], _kind_text(written.field_type)
+        here = {node.path: node for node in nodes.values() if node.path not in taken}
+        decided = self._bound.get(identity, {}).get(kind)
+        if decided in here:
+            return here[decided]
+        candidates = [
+            here[path] for path in self._candidates(known_by, nodes.get(written.name)) if path in here
+        ]
+        for node in candidates:
+            changes = self._fit(node.kind, written.field_type, node.path)
+            if changes is not None:
+                self._new.widenings.update(changes)
+                self._bind(identity, kind, node.path)
+                return node
+        if not candidates or self._rules.incompatible is Incompatible.NEW_COLUMN:
+            return None
+        if self._rules.incompatible is Incompatible.STOP:
+            raise _incompatible(written, candidates[0])
+        return candidates[0]
+
+    def _candidates(self, known_by: Sequence[str], named: _Node | None) -> list[Path]:
+        """Return columns of the field's, else of one that it was once known by, else nobody's of its name."""
+        for identity in known_by:
+            if kinds := self._bound.get(identity):
+                return sorted(set(kinds.values()), key=self._age)
+        return [named.path] if named is not None and named.path not in self._owned else []
+
+    def _age(self, path: Path) -> tuple[bool, int]:
+        field_id = self._at[path].field_id
+        return field_id is None, field_id or 0
+
+    def _fit(self, column: IcebergType, written: IcebergType, path: Path) -> dict[Path, IcebergType] | None:
+        """Return what has to be widened for the column to hold all there can be, None where nothing helps."""
+        if isinstance(column, StructType) and isinstance(written, StructType):
+            return {}
+        if isinstance(column, ListType) and isinstance(written, ListType):
+            return self._fit(column.element_type, written.element_type, (*path, "element"))
+        if isinstance(column, MapType) and isinstance(written, MapType):
+            if not holds(column.key_type, written.key_type):
+                return None
+            return self._fit(column.value_type, written.value_type, (*path, "value"))
+        if not column.is_primitive or not written.is_primitive:
+            return None
+        return self._fit_primitive(self._new.widenings.get(path, column), written, path)
+
+    def _fit_primitive(
+        self, column: IcebergType, written: IcebergType, path: Path
+    ) -> dict[Path, IcebergType] | None:
+        """Do the same; a declared type stays, and takes those values that it holds."""
+        if path[0] in self._rules.declared:
+            return {} if may_hold(column, written) else None
+        if holds(column, written):
+            return {}
+        wider = widened(column, written)
+        return None if wider is None else {path: wider}
+
+    def _added(
+        self, written: NestedField, nodes: dict[str, _Node], path: Path, identities: Mapping[int, str]
+    ) -> _Node | None:
+        """Return a new column for the field, None when there is no room for it, or no name."""
+        name = _free_name(written.name, nodes, is_top=not path)
+        if name is None:
+            return None
+        node = _node(written, (*path, name), is_new=True)
+        new = {each.path: each for each in (node, *_every(node.inside))}
+        if len(new) > self._room:
+            return None
+        self._room -= len(new)
+        self._at |= new
+        nodes[name] = node
+        self._additions.append((node.path, written.field_type, written.doc))
+        self._bind_all(written, node, identities)
+        return node
+
+    def _bind_all(self, written: NestedField, node: _Node, identities: Mapping[int, str]) -> None:
+        self._bind(identities[written.field_id], _kind_text(written.field_type), node.path)
+        inner, _ = innermost(written.field_type, ())
+        if isinstance(inner, StructType):
+            for each in inner.fields:
+                self._bind_all(each, node.inside[each.name], identities)
+
+    def _bind(self, identity: str, kind: str, path: Path) -> None:
+        self._bound.setdefault(identity, {})[kind] = path
+        self._new.bindings.setdefault(identity, {})[kind] = path
+        self._owned.add(path)
+
+    def _tell_of_name(self, written: NestedField, node: _Node) -> None:
+        """Have the column's text say what its field is called by now; the newest schema comes last."""
+        if node.field_id is None or node.name.startswith(f"{written.name}_"):
+            return
+        if node.name != written.name:
+            self._new.docs[node.path] = written.name + (f": {written.doc}" if written.doc else "")
+        else:
+            self._new.docs.pop(node.path, None)
+
+
+def _free_name(name: str, nodes: Mapping[str, _Node], *, is_top: bool) -> str | None:
+    """Return the name, or the first with a number behind it, that can stand beside these."""
+    siblings = by_lower_case(Field(each, Primitive.STRING) for each in nodes)
+    tries = (name, *(f"{name}_{number}" for number in islice(count(2), _MOST_TRIES)))
+    free = (each for each in tries if each not in nodes and name_clash(each, siblings, is_top=is_top) is None)
+    return next(free, None)
+
+
+def _incompatible(written: NestedField, node: _Node) -> ConfigError:
+    column = ".".join(node.path)
+    return ConfigError(
+        f"a schema has {written.name} as {type_text(written.field_type)}, and the column {column} is"
+        f" {type_text(node.kind)}",
+        code="schema-incompatible",
+        hint="Nothing was committed. Have the producers go back, or say"
+        " `schema: {incompatible: new_column}` (or dead_letter).",
+    )
