@@ -1,4 +1,7 @@
-"""A drain that meets a schema nobody has seen: the registry is asked, the table gets a column, rows come."""
+"""A drain that meets a schema nobody has seen: the registry is asked, the table's columns change, rows come.
+
+A field of it is new, one has another name, one is wider than its column, one is of a type that it cannot be.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,16 @@ from prove.lab.pipeline_lab import configure, orders
 from prove.lab.registry_stand_in import RegistryStandIn
 from prove.workload import Workload
 
-_FIELDS = [{"name": "id", "type": "long"}, {"name": "price", "type": "double"}]
-_EARLIER = {"type": "record", "name": "Order", "fields": _FIELDS}
-_LATER = {**_EARLIER, "fields": [*_FIELDS, {"name": "customer", "type": ["null", "string"]}]}
+_ID, _PRICE = {"name": "id", "type": "long"}, {"name": "price", "type": "float"}
+_CODE = {"name": "code", "type": "int", "default": 0}
+_EARLIER = {"type": "record", "name": "Order", "fields": [_ID, _PRICE, _CODE]}
+_LATER_FIELDS = [
+    _ID,
+    {"name": "amount", "aliases": ["price"], "type": "double"},
+    {"name": "code", "type": "string", "default": "x"},
+    {"name": "customer", "type": ["null", "string"]},
+]
+_LATER = {**_EARLIER, "fields": _LATER_FIELDS}
 
 
 def _drain_one_schema_and_produce_two(workload: Workload) -> None:
@@ -40,6 +50,7 @@ def _both(first: int, count: int) -> list[bytes]:
 
 
 def _framed(order: dict[str, Any], schema: dict[str, Any]) -> bytes:
+    order["amount"] = order["price"]
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(schema), order)
     schema_id = _registry().register("orders", json.dumps(schema))
@@ -55,7 +66,7 @@ def _registry() -> RegistryStandIn:
 NEW_SCHEMA = Job(
     "new-schema",
     "a drain that meets a new schema",
-    DRAIN.points,
+    {**DRAIN.points, "drain.after-columns": DRAIN.points["split.after-chunk"]},
     DRAIN.outcome,
     prepare=_drain_one_schema_and_produce_two,
     settings={"value": {"format": "avro", "registry": "main"}},

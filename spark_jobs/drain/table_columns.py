@@ -106,7 +106,9 @@ def add_observed_columns(
     """Give the table columns for the new fields that splits reported; the table as it is then, or itself."""
     evidence = _merged(observed, pipeline.table_schema.growth)
     connections.schemas(pipeline).learn(evidence.schemas, progress_of(table).schemas)
-    return _with_columns_for(pipeline, connections, evidence)
+    table = _with_columns_for(pipeline, connections, evidence)
+    connections.fail_points.reach("drain.after-columns")
+    return table
 
 
 def _with_columns_for(pipeline: PipelineConfig, connections: Connections, evidence: Evidence) -> Table:
@@ -123,7 +125,6 @@ def _with_columns_for(pipeline: PipelineConfig, connections: Connections, eviden
 
     table = commit_columns(connections.open_catalog, pipeline.table, lacks)
     _tell(pipeline, told)
-    connections.fail_points.reach("drain.after-columns")
     return table
 
 

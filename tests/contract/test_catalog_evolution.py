@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, ListType, LongType, NestedField, StringType, StructType
 
+from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.birth import create_table
+from spark_jobs.commit.columns_commit import commit_columns
 from spark_jobs.lake.evolution import evolve_table
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import SourceChanged
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.schema.arrow_schema import arrow_schema, json_columns
+from spark_jobs.schema.placing import Rules, place
+from spark_jobs.schema.writer_schema import WriterColumns
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.types import IcebergType
+
+    from spark_jobs.schema.evolution import Evolution
     from tests.support.lake import Lake
 
 _STRUCT = StructType(NestedField(3, "a", LongType(), required=False))
@@ -87,3 +96,32 @@ def test_a_table_that_is_gone_is_a_named_error(sqlite_lake: Lake) -> None:
     """Evolving never makes a table."""
     with pytest.raises(SourceChanged):
         evolve_table(sqlite_lake.open, sqlite_lake.name(), [(("a",), LongType())])
+
+
+def test_two_runs_that_learn_different_schemas_at_once_leave_one_column_map(lake: Lake) -> None:
+    """Each field has one column, whichever run came first; asked again, nothing is lacking."""
+    lake.make_table()
+    kinds: list[IcebergType] = [LongType(), StringType(), DoubleType()]
+    schemas = [
+        WriterColumns(StructType(NestedField(1, "size", kind, required=False)), {1: "size"}) for kind in kinds
+    ]
+
+    def learn(schema: WriterColumns) -> Table:
+        def lacks(table: Table) -> Evolution:
+            return place([schema], table.schema(), progress_of(table).columns, Rules(99))[0]
+
+        return commit_columns(lake.open, lake.name(), lacks)
+
+    before = progress_of(lake.load())
+    with ThreadPoolExecutor(3) as pool:
+        for made in pool.map(learn, schemas):
+            assert "size" in made.schema().column_names
+    after = lake.load()
+    bound = progress_of(after).columns["size"]
+    types = {kind: str(after.schema().find_field(field_id).field_type) for kind, field_id in bound.items()}
+    assert types == {"long": "long", "string": "string", "double": "double"}
+    assert sorted(json_columns(after).names) == ["at", "id", "name", "size", "size_2", "size_3"]
+    assert replace(progress_of(after), columns={}, anchor=None) == replace(before, anchor=None)
+    check_anchor(after)
+    lake.drain(0, 10)
+    assert progress_of(learn(schemas[0])).columns == {"size": bound}

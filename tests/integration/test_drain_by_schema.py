@@ -343,3 +343,41 @@ def test_keys_by_their_schemas(new_lab: NewLab, registry: str) -> None:
     lab.replay(OffsetRange(0, 0, 6))
     assert by_offset(lab).keys() == rows.keys()
     assert lab.audit().is_clean
+
+
+def test_renamed_widened_and_incompatible_fields(new_lab: NewLab, stand_in: RegistryStandIn) -> None:
+    """Each goes on in its column, or in one of its own; the same for who is killed, replays and compacts."""
+    fields: list[list[dict[str, Any]]] = [
+        [{"name": "id", "type": "int"}, {"name": "name", "type": "string"}, {"name": "code", "type": "int"}],
+        [
+            {"name": "id", "type": "long"},
+            {"name": "title", "aliases": ["name"], "type": "string"},
+            {"name": "code", "type": "string"},
+        ],
+    ]
+    schemas = [order(each) for each in fields]
+    ids = [stand_in.register(f"s{number}", schema) for number, schema in enumerate(schemas)]
+    first = framed(ids[0], schemas[0], {"id": 1, "name": "a", "code": 7})
+    second = framed(ids[1], schemas[1], {"id": 1 << 40, "title": "b", "code": "x"})
+    lab = by_registry(new_lab, stand_in.url, [first])
+    lab.drain()
+    assert progress(lab).columns.keys() == {"id", "name", "code"}
+    new_lab.produce(lab, [second, first])
+    lab.kill_at("drain.after-columns")
+    lab.drain()
+    old, new = {"name": "a", "code": 7, "code_2": None}, {"name": "b", "code": None, "code_2": "x"}
+    wanted = {(0, 0): {"id": 1, **old}, (0, 1): {"id": 1 << 40, **new}, (0, 2): {"id": 1, **old}}
+    assert values_of(lab) == wanted
+    schema = lab.table().schema()
+    assert schema.find_field("name").doc == "title"
+    assert {kind for kinds in progress(lab).columns.values() for kind in kinds} == {"int", "long", "string"}
+    with lab.connections() as connections:
+        plan = plan_replay(lab.pipeline, connections, [OffsetRange(0, 0, 3)])
+        found = diff_replay(lab.pipeline, connections, plan)
+        assert (found.rows_same, found.columns_added) == (3, [])
+        seen = preview(lab.pipeline, connections, max_records=10)
+        assert seen.added == ()
+    lab.replay(OffsetRange(0, 0, 2))
+    assert values_of(lab) == wanted
+    assert lab.audit().is_clean
+    assert lab.table().metadata.properties["sluice.format-version"] == "2"
