@@ -155,7 +155,7 @@ def _check_first_values(
     """Look at what a table would be made from; what is there before another start decides nothing."""
     if OffsetRanges.between(source.low, source.end) and pipeline.start.kind is StartKind.EARLIEST:
         seen = checklist.run(f"{pipeline.name}: values", lambda: _values(config, kafka, pipeline, source))
-        if seen and pipeline.partition_by:
+        if seen and pipeline.table_partition_by:
             checklist.run(f"{pipeline.name}: partitions", lambda: _partitions(pipeline, *seen))
 
 
@@ -249,7 +249,7 @@ def _partitions(pipeline: PipelineConfig, found: Format, evidence: Evidence) -> 
     if not evidence.records:
         return True, "no record tells of columns yet"
     schema, _ = new_table_schema(pipeline, found.columns, evidence)
-    terms = partition_terms(schema, partition_spec(schema, pipeline.partition_by))
+    terms = partition_terms(schema, partition_spec(schema, pipeline.table_partition_by))
     return True, f"{', '.join(terms)}, by {output.count(evidence.records, 'record')}"
 
 

@@ -96,5 +96,5 @@ def _row(pipeline: PipelineConfig) -> tuple[str, ...]:
         str(pipeline.start.kind),
         pipeline.schedule or format_duration(pipeline.freshness_seconds),
         f"{pipeline.max_batch_records:,} records, {format_size(pipeline.max_batch_bytes)}",
-        ", ".join(pipeline.partition_by) or "-",
+        ", ".join(pipeline.table_partition_by) or "-",
     )

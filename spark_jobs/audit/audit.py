@@ -235,7 +235,10 @@ def _compare_chunk(
     check: RowCheck, chunk: Chunk, held_rows: pa.Table, every: Offsets
 ) -> tuple[AuditCounts, Offsets]:
     offsets = np.asarray(chunk.offsets)
-    is_tombstone = np.fromiter((value is None for value in chunk.values), dtype=bool, count=len(offsets))
+    is_counted = not check.decoder.takes_tombstones
+    is_tombstone = np.fromiter(
+        (is_counted and value is None for value in chunk.values), dtype=bool, count=len(offsets)
+    )
     missing = np.setdiff1d(offsets[~is_tombstone], every, assume_unique=False)
     differences = check.compare(chunk, held_rows)
     differing, rounded = differences.differing, differences.every_rounded

@@ -106,6 +106,7 @@ def create_dead_letter_table(
             last_drain_offsets=None,
             replay_epoch=0,
             columns={},
+            layout=None,
         )
         schema = assign_fresh_schema_ids(dead_letter_schema())
         table = give_birth(

@@ -20,7 +20,7 @@ from spark_jobs.config.settings import (
 )
 from spark_jobs.config.templates import first_clash, safe_name, table_of
 from spark_jobs.config.validation import validate
-from spark_jobs.config.value_format import check_place
+from spark_jobs.config.value_format import check_layout, check_place
 from spark_jobs.config.written import WrittenCatalog, WrittenFile, WrittenTeamFile
 from spark_jobs.storage.paths import is_inside
 
@@ -135,7 +135,8 @@ def _clashes(document: Document, placed: list[_Placed], before: list[_Placed]) -
 def _unreadable(
     document: Document, placed: list[_Placed], registries: Collection[str]
 ) -> list[ConfigProblem]:
-    found = {
+    shapes = {each.path: _check_layout(each.entry) for each in placed}
+    found = shapes | {
         (*each.path, part): check_place(settings, registries)
         for each in placed
         for part, settings in (("value", each.entry.value), ("key", each.entry.record_key))
@@ -145,6 +146,12 @@ def _unreadable(
         for path, finding in found.items()
         if finding is not None
     ]
+
+
+def _check_layout(entry: PipelineSettings) -> Finding | None:
+    return check_layout(
+        entry.layout, entry.record_key, columns=entry.columns, partition_by=entry.partition_by
+    )
 
 
 def _absolute(state: str, folder: str) -> str:

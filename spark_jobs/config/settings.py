@@ -22,7 +22,7 @@ from spark_jobs.config.problems import ConfigProblem
 from spark_jobs.config.redaction import redact_properties, redact_urls
 from spark_jobs.config.start import StartText
 from spark_jobs.config.suites import Suite, Suites, When
-from spark_jobs.config.value_format import KeySettings, ValueFormat, ValueSettings
+from spark_jobs.config.value_format import KeySettings, Layout, ValueFormat, ValueSettings
 from spark_jobs.config.values import (
     AbsolutePath,
     Columns,
@@ -270,6 +270,11 @@ class PipelineSettings(Frozen):
     )
     owners: OneOrMany[Owner] = key((), "Owners shown in Dagster: an e-mail address or `team:name`.")
     value: ValueSettings = key(ValueSettings(), "What the records' values are written in.")
+    layout: Annotated[Layout, choice(Layout)] = key(
+        "flat",
+        "What a row is: `flat`, the value's fields as columns; or `archive`, the whole record with its bytes,"
+        " tombstones and what cannot be read too.",
+    )
     record_key: KeySettings = key(KeySettings(), "What the records' keys are written in.", alias="key")
     key_format: Annotated[KeyFormat, choice(KeyFormat)] = key(
         "string", "Type of the column `_kafka_key`: short for `key: {format: string}` or `{format: raw}`."
@@ -299,6 +304,16 @@ class PipelineConfig(PipelineSettings):
     template: str | None = None
 
     @property
+    def is_archive(self) -> bool:
+        """True if rows are whole records."""
+        return self.layout is Layout.ARCHIVE
+
+    @property
+    def table_partition_by(self) -> tuple[str, ...]:
+        """Return the partition fields that its table has; an archive's files are of one Kafka partition."""
+        return ("_kafka_partition",) if self.is_archive else tuple(self.partition_by)
+
+    @property
     def has_schemas(self) -> bool:
         """True if values or keys are read by schemas."""
         return self.value.format is not ValueFormat.JSON or self.record_key.format.has_schema
@@ -306,7 +321,7 @@ class PipelineConfig(PipelineSettings):
     @property
     def key_is_binary(self) -> bool:
         """True if ``_kafka_key`` holds bytes, not text."""
-        return self.record_key.is_binary or self.key_format is KeyFormat.BINARY
+        return self.is_archive or self.record_key.is_binary or self.key_format is KeyFormat.BINARY
 
     @property
     def dead_letter_table(self) -> str:

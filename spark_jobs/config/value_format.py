@@ -26,6 +26,13 @@ class ValueFormat(StrEnum):
         return self in (ValueFormat.AVRO, ValueFormat.PROTOBUF)
 
 
+class Layout(StrEnum):
+    """What a row is of a record."""
+
+    FLAT = "flat"
+    ARCHIVE = "archive"
+
+
 class UnknownFields(StrEnum):
     """What becomes of a value with fields that its schema does not know."""
 
@@ -118,4 +125,20 @@ def _check_key(key: KeySettings) -> Finding | None:
         return Finding(("as",), f"a key of {key.format} has no column of its own", hint)
     if key.column.startswith("_"):
         return Finding(("as",), "names that begin so are Sluice's own", "Call it otherwise.")
+    return None
+
+
+def check_layout(
+    layout: Layout, key: KeySettings, *, columns: Collection[str], partition_by: Collection[str]
+) -> Finding | None:
+    """Return what an archive cannot have."""
+    if layout is not Layout.ARCHIVE:
+        return None
+    if columns:
+        return Finding(("columns",), "are not declared of an archive", "Leave them out, or layout: archive.")
+    if partition_by:
+        hint = "Leave it out: an archive is partitioned by _kafka_partition."
+        return Finding(("partition_by",), "is not said of an archive", hint)
+    if "column" in key.model_fields_set:
+        return Finding(("key", "as"), "is not said of an archive", "Leave it out: the column is `key`.")
     return None

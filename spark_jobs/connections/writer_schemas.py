@@ -12,6 +12,7 @@ from spark_jobs.avro.schema import avro_schema
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.config.value_format import (
     KeySettings,
+    Layout,
     SchemaPlace,
     UnknownFields,
     ValueFormat,
@@ -38,11 +39,16 @@ class RecordSchemas:
         value: ValueSettings,
         keys: KeySettings,
         *,
+        is_archive: bool,
         registry: Callable[[str], KeptSchemas],
         folder: Path,
     ) -> None:
         self._values = _Schemas(value, registry, folder)
-        self._keys = _Schemas(keys, registry, folder, keys.column) if keys.format.has_schema else None
+        self._keys = (
+            _Schemas(keys, registry, folder, keys.column, is_struct=is_archive)
+            if keys.format.has_schema
+            else None
+        )
 
     def known(self, kept: Mapping[SchemaKey, str] | None = None) -> KnownSchemas:
         """Return the schemas that are known by now, with those that the table ``kept``, by key with digests.
@@ -77,9 +83,12 @@ class _Schemas:
         registry: Callable[[str], KeptSchemas],
         folder: Path,
         key_column: str | None = None,
+        *,
+        is_struct: bool = False,
     ) -> None:
         self._value = value
         self._key_column = key_column
+        self._is_struct = is_struct
         self._registry = registry
         self._folder = folder
         self._by_key: dict[SchemaKey | None, WriterSchema | None] = {}
@@ -94,7 +103,10 @@ class _Schemas:
             own = {key: digest for key, digest in kept.items() if key.of_key is self._is_of_keys}
             self._ask(own.keys(), {key.schema_id: digest for key, digest in own.items()})
         return KnownSchemas(
-            dict(self._by_key), self._value.format is ValueFormat.PROTOBUF, of_key=self._is_of_keys
+            dict(self._by_key),
+            self._value.format is ValueFormat.PROTOBUF,
+            is_framed=self._value.is_framed and self._value.format.has_schema,
+            of_key=self._is_of_keys,
         )
 
     def learn(self, keys: Collection[SchemaKey], kept: Mapping[SchemaKey, str]) -> None:
@@ -129,7 +141,7 @@ class _Schemas:
 
     def _made(self, text: SchemaText, key: SchemaKey | None = None) -> WriterSchema:
         schema = self._read(text, key)
-        return schema if self._key_column is None else OneColumn(schema, self._key_column)
+        return schema if self._key_column is None else OneColumn(schema, self._key_column, self._is_struct)
 
     def _read(self, text: SchemaText, key: SchemaKey | None) -> WriterSchema:
         wanted = _LANGUAGES[self._value.format]
@@ -189,7 +201,8 @@ def schema_sources(
     folder = Path(config.source).parent if config.source else Path()
 
     @cache
-    def source(_table: str, value: ValueSettings, keys: KeySettings) -> RecordSchemas:
-        return RecordSchemas(value, keys, registry=registry, folder=folder)
+    def source(_table: str, value: ValueSettings, keys: KeySettings, layout: Layout) -> RecordSchemas:
+        is_archive = layout is Layout.ARCHIVE
+        return RecordSchemas(value, keys, is_archive=is_archive, registry=registry, folder=folder)
 
-    return lambda pipeline: source(pipeline.table, pipeline.value, pipeline.record_key)
+    return lambda pipeline: source(pipeline.table, pipeline.value, pipeline.record_key, pipeline.layout)

@@ -82,7 +82,7 @@ def plan_of(
         generation=progress.generation,
         ranges=ranges,
         attempt=connections.new_attempt(),
-        ingested_at_us=connections.now_us(),
+        ingested_at_us=max(connections.now_us(), _last_commit_us(progress)),
         kind=kind,
         epoch=progress.replay_epoch if kind is BatchKind.REPLAY else progress.rollbacks,
         cluster_id=source.cluster_id,
@@ -96,6 +96,11 @@ def plan_of(
         parallelism=connections.parallelism,
     )
     return BatchRun(pipeline, connections, batch, splits, source, tables, record_bytes, reason)
+
+
+def _last_commit_us(progress: Progress) -> int:
+    """Return a time that no row of the table was ingested after, so that clocks may be set back."""
+    return progress.last_drain.committed_at_ms * 1000 if progress.last_drain else 0
 
 
 def cut_below(

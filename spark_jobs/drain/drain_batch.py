@@ -273,7 +273,8 @@ def _log_written(run: BatchRun, written: Written, verdict: GateVerdict) -> Parqu
 
 def _commit(run: BatchRun, logged: ParquetWritten) -> Committed:
     connections = run.connections
-    at_ms = connections.now_us() // 1000
+    # Not before any of its rows was ingested, to the millisecond.
+    at_ms = -(-max(connections.now_us(), run.batch.ingested_at_us) // 1000)
     committed = land(connections, commit_of(run.table_uuid, run.batch, logged, committed_at_ms=at_ms))
     run.reach("after-commit")
     run.log(

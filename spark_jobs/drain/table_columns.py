@@ -77,7 +77,7 @@ def ensure_tables(pipeline: PipelineConfig, connections: Connections, source: So
                 catalog,
                 pipeline.table,
                 _first_columns(pipeline, connections, evidence),
-                partition_by=pipeline.partition_by,
+                partition_by=pipeline.table_partition_by,
                 properties=pipeline.table_properties,
                 progress=Progress(
                     pipeline.topic,
@@ -86,6 +86,7 @@ def ensure_tables(pipeline: PipelineConfig, connections: Connections, source: So
                     cluster_id=source.cluster_id,
                     topic_id=source.topic_id,
                     starts=starts,
+                    layout=pipeline.layout.value if pipeline.is_archive else None,
                 ),
                 dead_letters=True,
                 key_is_binary=pipeline.key_is_binary,

@@ -7,7 +7,7 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from confluent_kafka import Message
+from confluent_kafka import TIMESTAMP_CREATE_TIME, Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +25,8 @@ class Chunk:
     """Records of one partition in offset order, one list per column, all of one length.
 
     ``timestamps_ms`` since the epoch, -1 where the record has none. ``headers`` is None for a record without;
-    names may repeat and values may be None. ``record_bytes`` counts values, keys and headers. Short ranges
+    names may repeat and values may be None. ``timestamp_types`` are librdkafka's, a producer's where nothing
+    else is said. ``record_bytes`` counts values, keys and headers. Short ranges
     share a chunk: ``runs`` are then its partitions, one after the other, with how many records each has.
     """
 
@@ -35,19 +36,28 @@ class Chunk:
     keys: list[bytes | None] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
     headers: list[Headers | None] = field(default_factory=list)
+    timestamp_types: list[int] = field(default_factory=list)
     runs: tuple[tuple[int, int], ...] = field(default=(), kw_only=True)
     record_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
         headers = (header for each in filter(None, self.headers) for header in each)
         self.record_bytes = sum(len(name) + len(value or b"") for name, value in headers)
+        self.timestamp_types = self.timestamp_types or [TIMESTAMP_CREATE_TIME] * len(self.offsets)
         for column in (self.values, self.keys):
             self.record_bytes += sum(map(len, filter(None, column)))
 
     @property
     def columns(self) -> tuple[list[Any], ...]:
         """The columns in the order in which they are declared."""
-        return self.offsets, self.timestamps_ms, self.keys, self.values, self.headers
+        return (
+            self.offsets,
+            self.timestamps_ms,
+            self.keys,
+            self.values,
+            self.headers,
+            self.timestamp_types,
+        )
 
     @property
     def counts(self) -> dict[int, int]:
@@ -87,13 +97,15 @@ class Chunk:
 
 def chunk_of(partition: int, messages: list[Message], offsets: list[int]) -> Chunk:
     """Return columns of messages whose offsets the caller has at hand."""
+    types, timestamps_ms = zip(*map(Message.timestamp, messages), strict=True) if messages else ((), ())
     return Chunk(
         partition,
         offsets,
-        [timestamp for _, timestamp in map(Message.timestamp, messages)],
+        list(timestamps_ms),
         list(map(Message.key, messages)),
         list(map(Message.value, messages)),
         list(map(_headers, messages)),
+        list(types),
     )
 
 

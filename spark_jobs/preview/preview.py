@@ -133,7 +133,7 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
         arrow_schema(dead_letter_schema()),
     )
     made = [maker.make(chunk) for chunk in chunks]
-    spec = partition_spec(schema, pipeline.partition_by) if table is None else table.spec()
+    spec = partition_spec(schema, pipeline.table_partition_by) if table is None else table.spec()
     return Preview(
         topic=pipeline.topic,
         table=pipeline.table,
@@ -191,8 +191,10 @@ def new_table_schema(
 
 def _proposals(pipeline: PipelineConfig, columns: Sequence[Field], evidence: Evidence) -> Proposals:
     """Return what is not declared already."""
+    if pipeline.is_archive:
+        return NO_PROPOSALS
     found = propose(columns, evidence)
-    return replace(found, partition_by=None) if pipeline.partition_by else found
+    return replace(found, partition_by=None) if pipeline.table_partition_by else found
 
 
 def _dead_letters(rows: pa.Table) -> Iterator[DeadLetterExample]:

@@ -21,8 +21,8 @@ PREFIX = "sluice."  # of table properties and of the words of a snapshot's summa
 PROPERTY_FORMAT_VERSION = "sluice.format-version"
 PROPERTY_OFFSETS = "sluice.offsets"
 PROPERTY_ANCHOR = "sluice.anchor"
-# Every other field of a progress has a property of its own name; these three are text, left out when None.
-_IDS = ("cluster_id", "topic_id", "anchor")
+# Every other field of a progress has a property of its own name; these are text, left out when None.
+_IDS = ("cluster_id", "topic_id", "anchor", "layout")
 _NOT_BY_NAME = {"topic", "generation", "next_offsets", "earlier", *_IDS}
 # The first version wrote them; a table that was last committed to before there were the others has none.
 _ALWAYS = ("last_commits", "pending_dead_letters")
@@ -104,6 +104,7 @@ class Progress(ActState):
     now, Kafka has lost records that the table has (KIP-320). ``schemas`` are digests of the schemas that its
     values were read by: they are kept under ``state:``, and can be known again where that is lost.
     ``columns`` say by a schema's field's identity and kind of type which column, by its id, takes it.
+    ``layout`` is what rows are of records, None of the values' fields as columns.
     """
 
     topic: str
@@ -123,6 +124,7 @@ class Progress(ActState):
     last_drain_offsets: CommitRecord | None = None
     schemas: dict[SchemaKey, str] = field(default_factory=dict)
     columns: ColumnMap = field(default_factory=dict)
+    layout: str | None = None
 
     def has_landed(self, attempt: str) -> bool:
         """True if this attempt's commit is among the last ones of the table."""
@@ -195,7 +197,7 @@ class Progress(ActState):
     @property
     def format_version(self) -> int:
         """Return the oldest format that can say it: a version before would forget which columns are whose."""
-        return 2 if self.columns else 1
+        return 2 if self.columns or self.layout is not None else 1
 
     def to_properties(self) -> dict[str, str]:
         """Return the table properties; every key is written every time, but for ids that are None."""
@@ -253,6 +255,7 @@ def _parse(properties: Mapping[str, str]) -> Progress:
         earlier=generations,
         cluster_id=texts["cluster_id"],
         topic_id=texts["topic_id"],
+        layout=texts["layout"],
         anchor=None if texts["anchor"] is None else int(texts["anchor"]),
         **{name: _codecs()[name].from_json(text) for name, text in there.items()},
     )

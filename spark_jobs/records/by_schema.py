@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +41,7 @@ class SchemaDecoder:
 
     schemas: KnownSchemas
     growth: Growth = GROWTH
+    takes_tombstones: ClassVar[bool] = False
 
     def under(self, growth: Growth) -> SchemaDecoder:
         """See ``Decoder``."""
@@ -116,6 +117,14 @@ class SchemaDecoder:
 def _lacks(columns: pa.Schema, schema: WriterSchema, room: int) -> bool:
     """True if columns can be added for what the schema has."""
     return bool(room) and any(missing_columns(fields_of(columns), schema.columns.struct, max_columns=room))
+
+
+def schema_ids(values: Sequence[bytes], headers: Sequence[Headers], schemas: KnownSchemas) -> dict[int, str]:
+    """Return what values name as their schemas, by index; nothing of those that name none."""
+    framed = framed_values(values, headers, schemas) if schemas.is_framed else Framed()
+    return {
+        index: str(key) for key, indices in framed.indices.items() if key is not None for index in indices
+    }
 
 
 def framed_values(values: Sequence[bytes], headers: Sequence[Headers], schemas: KnownSchemas) -> Framed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import pyarrow as pa
 
@@ -44,7 +44,8 @@ class Decoded:
     ``rows`` are the indices of the records in ``table``, None when it is all of them; ``bad`` is in the
     records' order. With ``new_fields`` the chunk has fields that columns can be added for, or names schemas
     that are not known yet: ``table`` is empty, decode again with them. ``ignored`` fields have no column and
-    are in no row: by dotted name, how many values they have.
+    are in no row: by dotted name, how many values they have. Rows of an archive (``is_archive``) are to get
+    what Kafka says of each record.
     """
 
     table: pa.Table
@@ -52,6 +53,7 @@ class Decoded:
     bad: tuple[BadValue, ...] = ()
     new_fields: Evidence | None = None
     ignored: Mapping[str, int] = field(default_factory=dict)
+    is_archive: bool = False
 
     @property
     def indices(self) -> Sequence[int]:
@@ -79,6 +81,8 @@ class Decoded:
 class Decoder(Protocol):
     """What a record format can do. It travels pickled to Spark's tasks: a frozen dataclass, no secrets."""
 
+    takes_tombstones: ClassVar[bool]  # records without a value are rows too
+
     @property
     def growth(self) -> Growth:
         """Return how the table takes new fields."""
@@ -96,7 +100,8 @@ class Decoder(Protocol):
         """Return every record as a row of ``columns`` or as a bad value, none of them changed or left out.
 
         ``columns`` are a table's own but for those of the record's origin: the value's, ``_kafka_key`` and
-        ``_kafka_headers``. No value is None. With ``new_fields`` in the result nothing was decoded.
+        ``_kafka_headers``. No value is None, unless it ``takes_tombstones``. With ``new_fields`` in the
+        result nothing was decoded.
         """
 
     def observe(self, records: Chunk) -> Evidence:
@@ -115,10 +120,13 @@ class PlainRows:
     rows: list[int]
     has_more: list[int]
     rounded: Mapping[tuple[str, str], list[int]] = field(default_factory=dict)
+    is_archive: bool = False
 
 
 class PlainDecoder(Protocol):
     """Reads records again, slowly and by other means than the format's ``Decoder``."""
+
+    takes_tombstones: ClassVar[bool]
 
     def decode(self, records: Chunk, columns: pa.Schema) -> PlainRows:
         """Return what rows of ``columns`` must hold, the columns as ``Decoder`` takes them."""

@@ -6,18 +6,20 @@ Nobody else imports the modules of one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from spark_jobs.config.new_fields import GROWTH
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import ValueFormat
+from spark_jobs.records.archive import ArchiveDecoder, PlainArchiveDecoder
 from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
 from spark_jobs.records.decoder import Decoder, PlainDecoder
 from spark_jobs.records.json import JsonDecoder
 from spark_jobs.records.json_plain import PlainJsonDecoder
 from spark_jobs.records.keyed import KeyedDecoder, PlainKeyedDecoder
+from spark_jobs.schema.archive_columns import ArchiveColumns, inside_value, key_alone
 from spark_jobs.schema.column_source import ColumnSource, KeyedColumns, SeenColumns, WrittenColumns
 from spark_jobs.schema.known_schemas import KnownSchemas
 from spark_jobs.schema.placing import Rules
@@ -51,6 +53,8 @@ def format_of(
     Rows of a ``table`` can be decoded only by the format for it and for what it keeps of its columns'
     fields, ``bound``.
     """
+    if pipeline.is_archive:
+        return _archive(pipeline, schemas, table, bound or {})
     growth = pipeline.table_schema.growth
     rules = Rules(growth.room, pipeline.table_schema.incompatible, frozenset(pipeline.columns))
     columns = WrittenColumns(schemas, growth, rules)
@@ -70,4 +74,27 @@ def format_of(
         KeyedDecoder(values.decoder, SchemaDecoder(schemas.keys, growth), names),
         PlainKeyedDecoder(values.plain, PlainSchemaDecoder(schemas.keys), names),
         values.columns,
+    )
+
+
+def _archive(
+    pipeline: PipelineConfig, schemas: KnownSchemas, table: Schema | None, bound: ColumnMap
+) -> Format:
+    growth = pipeline.table_schema.growth
+    rules = Rules(growth.room, pipeline.table_schema.incompatible)
+    values, keys = replace(schemas, keys=None), schemas.keys
+    is_json = pipeline.value.format is ValueFormat.JSON
+    columns = ArchiveColumns(
+        SeenColumns(growth) if is_json else WrittenColumns(values, growth, rules),
+        None if keys is None else WrittenColumns(keys, growth, rules),
+    )
+    if table is not None:
+        values = values.placed(inside_value(table), bound, rules)
+        keys = None if keys is None else keys.placed(key_alone(table), bound, rules)
+    decoder = JSON.decoder if is_json else SchemaDecoder(values)
+    plain = JSON.plain if is_json else PlainSchemaDecoder(values)
+    return Format(
+        ArchiveDecoder(decoder, values, None if keys is None else SchemaDecoder(keys)).under(growth),
+        PlainArchiveDecoder(plain, values, None if keys is None else PlainSchemaDecoder(keys)),
+        columns,
     )

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pyarrow as pa
 
@@ -38,6 +38,7 @@ class JsonDecoder:
     """JSON objects as values; keys and headers are kept as they come."""
 
     growth: Growth = GROWTH
+    takes_tombstones: ClassVar[bool] = False
     kept: tuple[KeptColumn, ...] = ()
     generation: int = 0
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from math import isfinite
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import orjson
 import pyarrow as pa
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class PlainJsonDecoder:
     """JSON objects as values; a column of floating point holds the nearest of what was written."""
+
+    takes_tombstones: ClassVar[bool] = False
 
     def decode(self, records: Chunk, columns: pa.Schema) -> PlainRows:
         """See ``PlainDecoder``."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -32,6 +32,7 @@ class KeyedDecoder:
     values: Decoder
     keys: SchemaDecoder
     columns: frozenset[str]
+    takes_tombstones: ClassVar[bool] = False
 
     @property
     def growth(self) -> Growth:
@@ -81,6 +82,7 @@ class PlainKeyedDecoder:
     values: PlainDecoder
     keys: PlainSchemaDecoder
     columns: frozenset[str]
+    takes_tombstones: ClassVar[bool] = False
 
     def decode(self, records: Chunk, columns: pa.Schema) -> PlainRows:
         """See ``PlainDecoder``."""

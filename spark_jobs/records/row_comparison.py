@@ -25,6 +25,18 @@ def equal_values(left: pa.ChunkedArray, right: pa.ChunkedArray) -> NDArray[np.bo
     return same
 
 
+def without_field(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """Return a column of structs without one of their fields."""
+    kept = [field for field in column.type if field.name != name]
+    parts = [
+        pa.StructArray.from_arrays(
+            [pc.struct_field(chunk, field.name) for field in kept], fields=kept, mask=chunk.is_null()
+        )
+        for chunk in column.chunks
+    ]
+    return pa.chunked_array(parts, pa.struct(kept))
+
+
 def _is_map(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and isinstance(value[0], tuple)
 

@@ -56,11 +56,13 @@ class RowMaker:
     ) -> ChunkRows:
         """Return every record as a row, a dead letter, or, having no value, a tombstone that is only counted.
 
+        In an archive a tombstone is a row.
+
         ``step`` is entered around "decode" and "shape". Raises ``NewFieldsSeen``.
         """
         with step("decode"):
             # Truth is cheaper than equality, and nearly all values have it.
-            is_whole = all(chunk.values) or None not in chunk.values
+            is_whole = self.decoder.takes_tombstones or all(chunk.values) or None not in chunk.values
             records = chunk if is_whole else _with_values(chunk)
             columns = pa.schema([field for field in self.schema if field.name not in ORIGIN_COLUMNS])
             decoded = self.decoder.decode(records, columns)

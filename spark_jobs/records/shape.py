@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME
 
 from spark_jobs.records.decoder import BadValue, Decoded, Phase
-from spark_jobs.schema.metadata_columns import HEADERS, KEY, TIMESTAMP
+from spark_jobs.schema.archive_columns import INGEST_TIMESTAMP, KAFKA
+from spark_jobs.schema.metadata_columns import HEADERS, INGESTED_AT, KEY, OFFSET, TIMESTAMP
 
 if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk
@@ -21,6 +23,7 @@ _T = TypeVar("_T")
 FIRST_TIMESTAMP_MS = -62_135_596_800_000
 LAST_TIMESTAMP_MS = 253_402_300_799_999
 NO_TIMESTAMP = -1
+_TIMESTAMP_TYPES = {TIMESTAMP_CREATE_TIME: "create", TIMESTAMP_LOG_APPEND_TIME: "log_append"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +39,12 @@ def shape(decoded: Decoded, records: Chunk, origin: Origin, schema: pa.Schema) -
     """Return rows of ``schema``: the decoder's columns and those of the record's origin, found by name.
 
     ``records`` are the ones that were decoded. A timestamp outside the years 1 to 9999 makes its record a
-    bad value.
+    bad value; in an archive it is null, beside its number.
     """
     columns = origin_columns(records, decoded.rows, origin)
+    if decoded.is_archive:
+        columns[KAFKA] = kafka_column(records, decoded.rows, columns, schema.field(KAFKA).type)
+        return decoded.beside(columns, schema)
     # It is null there, as the time of a record without one is.
     if columns[TIMESTAMP].null_count:
         misplaced = is_unshowable(records.timestamps_ms)
@@ -114,6 +120,23 @@ def origin_columns(records: Chunk, rows: Sequence[int] | None, origin: Origin) -
         "_kafka_timestamp": _timestamps(pick(records.timestamps_ms, rows)),
         "_ingested_at": pa.repeat(pa.scalar(origin.ingested_at_us, pa.timestamp("us", "UTC")), count),
     }
+
+
+def kafka_column(
+    records: Chunk, rows: Sequence[int] | None, columns: Mapping[str, pa.Array], kind: pa.DataType
+) -> pa.Array:
+    """Return what an archive says of records beside their coordinates, found in ``columns`` by name."""
+    times = _integers(pick(records.timestamps_ms, rows))
+    types = [_TIMESTAMP_TYPES.get(each) for each in pick(records.timestamp_types, rows)]
+    parts = {
+        "offset": columns[OFFSET],
+        "event_timestamp": columns[TIMESTAMP],
+        "event_timestamp_ms": pa.array(times, pa.int64(), mask=times == NO_TIMESTAMP),
+        "timestamp_type": pa.array(types, pa.string()),
+        INGEST_TIMESTAMP: columns[INGESTED_AT],
+        "batch_start": pa.nulls(len(times), pa.int64()),
+    }
+    return pa.StructArray.from_arrays([parts[field.name] for field in kind], fields=list(kind))
 
 
 def _partitions(records: Chunk, rows: Sequence[int] | None, count: int) -> pa.Array:

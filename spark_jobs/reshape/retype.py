@@ -296,7 +296,12 @@ def _refuse(
     changeable = [name for name in columns if name not in METADATA_COLUMNS and name not in others]
     declared = pipeline.columns.get(column)
     written = pipeline.value.format
-    if written is not ValueFormat.JSON:
+    if pipeline.is_archive:
+        message, hint = (
+            "an archive keeps each record's bytes",
+            "Read the type that you want from a flat table.",
+        )
+    elif written is not ValueFormat.JSON:
         message = f"the values are {written}, and only columns of JSON's fields can be given another type"
         hint = "Add a column with your engine, or give the pipeline another `table`."
     elif waiting is not None:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, TypeAlias
 from pyiceberg.types import IcebergType
 
 from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.config.value_format import Layout
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.kept_columns import unfinished
+from spark_jobs.protocol.progress import progress_from_properties
 from spark_jobs.schema.iceberg_types import (
     check_columns,
     declared_fields,
@@ -31,7 +33,21 @@ ColumnAddition: TypeAlias = tuple[tuple[str, ...], IcebergType]
 
 def check_declared(pipeline: PipelineConfig, table: Table) -> None:
     """Raise ``ConfigError`` (``column-clash``): of other types than declared, or two of one name in files."""
+    _check_layout(pipeline, table)
     check_columns(table, pipeline.columns, key_is_binary=pipeline.key_is_binary, pipeline=pipeline.name)
+
+
+def _check_layout(pipeline: PipelineConfig, table: Table) -> None:
+    name = ".".join(table.name())
+    there = progress_from_properties(table.properties, table=name).layout or Layout.FLAT.value
+    if there != pipeline.layout.value:
+        raise ConfigError(
+            f"the table's layout is {there}, and the pipeline's {pipeline.layout.value}",
+            code="column-clash",
+            hint="Correct `layout`, or give the pipeline another `table`: rows cannot be both.",
+            pipeline=pipeline.name,
+            table=pipeline.table,
+        )
 
 
 def declared_additions(pipeline: PipelineConfig, schema: Schema) -> list[ColumnAddition]:
@@ -65,7 +81,7 @@ def table_notes(pipeline: PipelineConfig, table: Table, progress: Progress) -> t
 
 
 def _partition_note(pipeline: PipelineConfig, table: Table) -> str | None:
-    wanted = partition_terms(table.schema(), partition_spec(table.schema(), pipeline.partition_by))
+    wanted = partition_terms(table.schema(), partition_spec(table.schema(), pipeline.table_partition_by))
     there = partition_terms(table.schema(), table.spec())
     if wanted == there:
         return None

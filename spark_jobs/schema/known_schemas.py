@@ -22,12 +22,13 @@ class KnownSchemas:
     """Schemas by what values name them by; None of one that the registry says it does not have.
 
     Where values name none, the schema of all of them is under the key None, and is the only one.
-    ``has_indexes``: they name a message of it as well. ``of_key``: they are keys of records. ``keys`` are
-    those of the records' keys, each as one column; None where keys have none.
+    ``has_indexes``: they name a message of it as well. ``is_framed``: they name any. ``of_key``: they are
+    keys of records. ``keys`` are those of the records' keys, each as one column; None where keys have none.
     """
 
     by_key: Mapping[SchemaKey | None, WriterSchema | None] = field(default_factory=dict)
     has_indexes: bool = False
+    is_framed: bool = True
     of_key: bool = False
     keys: KnownSchemas | None = None
 

@@ -19,21 +19,26 @@ OF_KEY = "key/"
 
 @dataclass(frozen=True, slots=True)
 class OneColumn:
-    """A record is a struct of that name, any other value the column itself."""
+    """A record is a struct of that name, any other value the column itself; with ``is_struct`` in one."""
 
     schema: WriterSchema
     name: str
+    is_struct: bool = False
 
     @property
     def columns(self) -> WriterColumns:
         """See ``WriterSchema``; identities begin with ``key/``, so that none is a value's."""
-        return _inside(self.schema, self.name)
+        return _inside(self.schema, self.name, self._is_bare)
+
+    @property
+    def _is_bare(self) -> bool:
+        return self.schema.columns.is_whole and not self.is_struct
 
     def read(self, values: Sequence[bytes]) -> ReadValues:
         """See ``WriterSchema``."""
         read = self.schema.read(values)
         (kind,) = arrow_schema(Schema(*self.columns.struct.fields)).types
-        if self.schema.columns.is_whole:
+        if self._is_bare:
             column = read.table.column(0)
         else:
             parts = read.table.combine_chunks()
@@ -44,7 +49,7 @@ class OneColumn:
     def read_plain(self, value: bytes) -> Mapping[str, Any]:
         """See ``WriterSchema``."""
         row = self.schema.read_plain(value)
-        return {self.name: next(iter(row.values())) if self.schema.columns.is_whole else row}
+        return {self.name: next(iter(row.values())) if self._is_bare else row}
 
 
 def _array(column: pa.ChunkedArray) -> pa.Array:
@@ -56,9 +61,9 @@ def _array(column: pa.ChunkedArray) -> pa.Array:
 
 
 @lru_cache(256)
-def _inside(schema: WriterSchema, name: str) -> WriterColumns:
+def _inside(schema: WriterSchema, name: str, is_bare: bool) -> WriterColumns:
     columns = schema.columns
-    if columns.is_whole:
+    if is_bare:
         (only,) = columns.struct.fields
         field = NestedField(only.field_id, name, only.field_type, required=False, doc=only.doc)
     else:

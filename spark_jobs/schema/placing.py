@@ -64,6 +64,11 @@ class _Node:
     inside: dict[str, _Node]
 
     @property
+    def is_struct(self) -> bool:
+        """True if there can be anything inside."""
+        return isinstance(innermost(self.kind, ())[0], StructType)
+
+    @property
     def inner_path(self) -> Path:
         """Return the path of that struct."""
         return innermost(self.kind, self.path)[1]
@@ -148,7 +153,7 @@ class _Placing:
             self._tell_of_name(each, node)
             inner, _ = innermost(each.field_type, ())
             inside: Names = ()
-            if isinstance(inner, StructType) and node.inside:
+            if isinstance(inner, StructType) and node.is_struct:
                 inside = self._level(inner, node.inside, node.inner_path, identities, aliases)
             names.append((each.name, node.name, inside))
         return tuple(names)

@@ -62,6 +62,20 @@ def test_what_keys_cannot_be_is_one_clear_line(tmp_path: Path, written: str, wro
 
 
 @pytest.mark.parametrize(
+    ("written", "wrong"),
+    [
+        ("columns: {a: long}", "columns"),
+        ("partition_by: [a]", "partition_by"),
+        ("key: {format: avro, registry: main, as: k}", "key.as"),
+    ],
+)
+def test_an_archive_is_made_of_whole_records(tmp_path: Path, written: str, wrong: str) -> None:
+    """What is said of a flat table's columns cannot be said of it."""
+    (problem,) = read(tmp_path, f"{{}}, layout: archive, {written}").problems
+    assert f"pipelines.a.{wrong}" in str(problem)
+
+
+@pytest.mark.parametrize(
     ("value", "defaults", "written"),
     [
         ("{}", "", (ValueFormat.JSON, None, None)),

@@ -1,0 +1,142 @@
+"""The columns of an archive: the whole record as it came, and beside its bytes what they say.
+
+``key`` and ``value`` are structs of the bytes and of the fields that were read of them; ``headers`` and
+``kafka`` are the rest of the record. Sluice's own columns are there as in every table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.types import (
+    BinaryType,
+    IcebergType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
+
+from spark_jobs.schema.column_source import SeenColumns, WrittenColumns
+from spark_jobs.schema.evidence import Evidence
+from spark_jobs.schema.evolution import Evolution, Path
+from spark_jobs.schema.inference import Field
+
+if TYPE_CHECKING:
+    from spark_jobs.protocol.progress import ColumnMap
+
+KEY, VALUE, HEADERS, KAFKA = "key", "value", "headers", "kafka"
+RAW, SCHEMA_ID = "__raw__", "__schema_id__"
+INGEST_TIMESTAMP = "ingest_timestamp"
+_OWN = {RAW, SCHEMA_ID}
+_KAFKA: tuple[tuple[str, IcebergType, str], ...] = (
+    ("offset", LongType(), "Kafka offset"),
+    ("event_timestamp", TimestamptzType(), "the record's timestamp; null outside the years 1 to 9999"),
+    ("event_timestamp_ms", LongType(), "the same as Kafka has it: milliseconds, null when there is none"),
+    ("timestamp_type", StringType(), "create, or log_append when the broker set it"),
+    (INGEST_TIMESTAMP, TimestamptzType(), "when the batch was planned that brought the record"),
+    ("batch_start", LongType(), "always null: consumers do not see where a producer's batch begins"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveColumns:
+    """Columns for what was seen of values and keys, each inside its own struct."""
+
+    values: SeenColumns | WrittenColumns
+    keys: WrittenColumns | None = None
+
+    def first(self, evidence: Evidence, declared: Sequence[Field]) -> tuple[Schema, tuple[str, ...]]:
+        """See ``ColumnSource``; nothing can be declared of an archive."""
+        found, told = self.values.first(evidence, declared)
+        keys = self.keys.beside(key_alone(Schema())) if self.keys else key_alone(Schema())
+        return assign_fresh_schema_ids(_numbered(_fields(keys, KEY), found.fields)), told
+
+    def evolution(
+        self, table: Schema, bound: ColumnMap, evidence: Evidence
+    ) -> tuple[Evolution, tuple[str, ...]]:
+        """See ``ColumnSource``."""
+        of_values, told = self.values.evolution(inside_value(table), bound, evidence)
+        lacks = _inside_value(of_values)
+        if self.keys is not None:
+            of_keys, _ = self.keys.evolution(key_alone(table), bound, evidence)
+            lacks = _both(lacks, of_keys)
+        return _without_own(lacks), told
+
+
+def inside_value(table: Schema) -> Schema:
+    """Return the fields that are read of values, as if they were a table's columns."""
+    return Schema(*_fields(table, VALUE))
+
+
+def key_alone(table: Schema) -> Schema:
+    """Return the column of keys, without their bytes, as if it were a table's only one."""
+    field_id = next((each.field_id for each in table.fields if each.name == KEY), 0)
+    return Schema(NestedField(field_id, KEY, StructType(*_fields(table, KEY)), required=False))
+
+
+def _fields(table: Schema, name: str) -> list[NestedField]:
+    """Return what is in the struct of that name but for bytes and their schema's name; none without it."""
+    structs = [each.field_type for each in table.fields if each.name == name]
+    found = [each for struct in structs if isinstance(struct, StructType) for each in struct.fields]
+    return [each for each in found if each.name not in _OWN]
+
+
+def _inside_value(lacks: Evolution) -> Evolution:
+    return Evolution(
+        [((VALUE, *path), kind, doc) for path, kind, doc in lacks.additions],
+        {(VALUE, *path): kind for path, kind in lacks.widenings.items()},
+        {(VALUE, *path): doc for path, doc in lacks.docs.items()},
+        {
+            identity: {kind: (VALUE, *path) for kind, path in kinds.items()}
+            for identity, kinds in lacks.bindings.items()
+        },
+    )
+
+
+def _both(one: Evolution, other: Evolution) -> Evolution:
+    return Evolution(
+        [*one.additions, *other.additions],
+        {**one.widenings, **other.widenings},
+        {**one.docs, **other.docs},
+        {**one.bindings, **other.bindings},
+    )
+
+
+def _without_own(lacks: Evolution) -> Evolution:
+    """Leave out fields that are called as the bytes are: these stand in the bytes alone."""
+
+    def is_own(path: Path) -> bool:
+        return len(path) > 1 and path[1] in _OWN
+
+    bindings = {
+        identity: {kind: path for kind, path in kinds.items() if not is_own(path)}
+        for identity, kinds in lacks.bindings.items()
+    }
+    return replace(
+        lacks,
+        additions=[each for each in lacks.additions if not is_own(each[0])],
+        bindings={identity: kinds for identity, kinds in bindings.items() if kinds},
+    )
+
+
+def _numbered(key_fields: Sequence[NestedField], value_fields: Sequence[NestedField]) -> Schema:
+    raw = NestedField(0, RAW, BinaryType(), required=False, doc="the bytes as they came")
+    schema_id = NestedField(0, SCHEMA_ID, StringType(), required=False, doc="the schema that they name")
+    entry = StructType(
+        NestedField(0, "key", StringType(), required=False),
+        NestedField(0, "value", BinaryType(), required=False),
+    )
+    kafka = [NestedField(0, name, kind, required=False, doc=doc) for name, kind, doc in _KAFKA]
+    columns: tuple[tuple[str, IcebergType, str], ...] = (
+        (KEY, StructType(raw, *key_fields), "the record's key; null when it has none"),
+        (VALUE, StructType(raw, schema_id, *value_fields), "the record's value; null of a tombstone"),
+        (HEADERS, ListType(0, entry, element_required=False), "the record's headers in order"),
+        (KAFKA, StructType(*kafka), "what Kafka says of the record"),
+    )
+    return Schema(*(NestedField(0, name, kind, required=False, doc=doc) for name, kind, doc in columns))
