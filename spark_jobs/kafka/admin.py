@@ -19,6 +19,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public names that it does not list
     AdminClient,
     ConfigResource,
+    NewTopic,
     OffsetSpec,
 )
 
@@ -136,6 +137,16 @@ class KafkaAdmin:
         except KafkaException as error:
             raise self._error(error.args[0], "listing topics") from error
         return frozenset(name for name in names if not name.startswith("__"))
+
+    def make_topic(self, topic: str, partitions: int, settings: Mapping[str, str]) -> None:
+        """Make a topic, of as many replicas as the broker makes by default; one that is there stays.
+
+        Raises ``ConfigError`` where the broker refuses it, and as ``source_states``.
+        """
+        new = NewTopic(topic, num_partitions=partitions, config=dict(settings))
+        answer = self._ask(self._client.create_topics([new]), "making a topic")[topic]
+        if isinstance(answer, KafkaError) and answer.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise self._error(answer, "making a topic", topic=topic)
 
     def topic_config(self, topic: str) -> dict[str, str]:
         """The topic's settings, the broker's defaults included (``retention.ms``, ``cleanup.policy``)."""

@@ -48,6 +48,15 @@ _FAST = {
 }
 
 
+_DEFAULTS_OF_PRODUCERS = {"linger.ms": "50", "batch.size": str(KIB * KIB), "compression.type": "lz4"}
+_EXACT = {
+    "enable.idempotence": "true",
+    "enable.gapless.guarantee": "true",
+    "message.max.bytes": "1000000000",  # what a broker took once
+    "queue.buffering.max.kbytes": str(64 * KIB),
+}
+
+
 def consumer_properties(properties: Mapping[str, str], *, queue_bytes: int) -> dict[str, str]:
     """Return what a ``Consumer`` is made with.
 
@@ -68,6 +77,14 @@ def consumer_properties(properties: Mapping[str, str], *, queue_bytes: int) -> d
 def admin_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """Return what an ``AdminClient`` is made with. Raises ``ConfigError`` like ``consumer_properties``."""
     return _QUIET | _checked(properties)
+
+
+def producer_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return what a ``Producer`` is made with whose records arrive once, in order, or end it.
+
+    Raises ``ConfigError`` like ``consumer_properties``.
+    """
+    return _DEFAULTS_OF_PRODUCERS | _QUIET | _checked(properties) | _EXACT
 
 
 def new_client(

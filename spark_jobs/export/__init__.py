@@ -1,0 +1,7 @@
+"""The stream of an archive back into a topic.
+
+archived.py  records of the table, in order
+plan.py      which of them, and what Kafka cannot take
+target.py    the topic: made, looked at, compared with what it is to hold
+export.py    drives it: what the target lacks is produced
+"""

@@ -1,0 +1,126 @@
+"""Which records of an archive an export brings, and what Kafka cannot take of them, before it brings any."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyiceberg.expressions import And, Or
+
+from spark_jobs.connections.tables import load_drained
+from spark_jobs.export.archived import count_records
+from spark_jobs.lake.row_filters import equals, is_in_range
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.schema.archive_columns import KAFKA
+from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.table import Table
+
+    from spark_jobs.config.settings import PipelineConfig
+    from spark_jobs.connections.connect import Connections
+
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ExportPlan:
+    """One range of offsets for each partition, as the table stood; ``records`` of each by partition.
+
+    ``notes`` are what the target will not have as it was.
+    """
+
+    table: Table
+    generation: int
+    ranges: tuple[OffsetRange, ...]
+    records: dict[int, int]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def partitions(self) -> int:
+        """Return how many partitions the target needs."""
+        return max((each.partition for each in self.ranges), default=-1) + 1
+
+
+def plan_export(
+    pipeline: PipelineConfig, connections: Connections, wanted: Sequence[OffsetRange] = ()
+) -> ExportPlan:
+    """Return what is to be exported: ``wanted``, or all that was drained of the topic as it is now.
+
+    Raises ``ConfigError``: ``no-table-yet``, ``export-needs-archive``, ``export-range`` for what was not
+    drained, and ``not-exportable`` for records that no producer can write.
+    """
+    table = load_drained(pipeline, connections)
+    if not pipeline.is_archive:
+        raise ConfigError(
+            "only an archive holds whole records",
+            code="export-needs-archive",
+            hint="Give a pipeline of the topic `layout: archive` and a table of its own, and drain it first.",
+            pipeline=pipeline.name,
+        )
+    progress = progress_of(table)
+    drained = [
+        OffsetRange(p, progress.starts.get(p, 0), end) for p, end in sorted(progress.next_offsets.items())
+    ]
+    ranges = tuple(sorted(wanted, key=lambda each: each.partition)) or tuple(each for each in drained if each)
+    _check_ranges(pipeline, ranges, drained)
+    _refuse_unproducible(pipeline, table, ranges, progress.generation)
+    records = {each.partition: count_records(table, each, progress.generation) for each in ranges}
+    return ExportPlan(
+        table, progress.generation, ranges, records, tuple(_notes(table, ranges, progress.generation))
+    )
+
+
+def _check_ranges(
+    pipeline: PipelineConfig, ranges: Sequence[OffsetRange], drained: Sequence[OffsetRange]
+) -> None:
+    there = {each.partition: each for each in drained}
+    partitions = [each.partition for each in ranges]
+    for each in ranges:
+        whole = there.get(each.partition)
+        if whole is None or each.start < whole.start or each.end > whole.end:
+            held = f"{whole} is in the table" if whole else "nothing of the partition is in the table"
+            message, hint = f"{each} was not drained whole", f"Name a range within it: {held}."
+        elif partitions.count(each.partition) > 1:
+            message, hint = f"partition {each.partition} has two ranges", "Export them one after the other."
+        else:
+            continue
+        raise ConfigError(message, code="export-range", hint=hint, pipeline=pipeline.name)
+
+
+def _refuse_unproducible(
+    pipeline: PipelineConfig, table: Table, ranges: Sequence[OffsetRange], generation: int
+) -> None:
+    """Clients write the time at hand where a record's is 0."""
+    found = _where(table, ranges, generation, equals(f"{KAFKA}.event_timestamp_ms", 0))
+    if found:
+        raise ConfigError(
+            f"records with the timestamp 0 cannot be produced: {', '.join(found)}",
+            code="not-exportable",
+            hint="Export the ranges before and after them with --range.",
+            pipeline=pipeline.name,
+        )
+
+
+def _notes(table: Table, ranges: Sequence[OffsetRange], generation: int) -> list[str]:
+    found = _where(table, ranges, generation, equals(f"{KAFKA}.timestamp_type", "log_append"))
+    told = f"times that the broker had set are the same, and a producer's: {', '.join(found)}"
+    return [told] if found else []
+
+
+def _where(
+    table: Table, ranges: Sequence[OffsetRange], generation: int, which: BooleanExpression
+) -> list[str]:
+    """Return the coordinates of the first such records."""
+    if not ranges:
+        return []
+    inside = reduce(Or, (is_in_range(each, generation) for each in ranges))
+    scan = table.scan(And(inside, which), selected_fields=(PARTITION, OFFSET), limit=_MOST_NAMED + 1)
+    rows = scan.to_arrow().sort_by([(PARTITION, "ascending"), (OFFSET, "ascending")]).to_pylist()
+    told = [f"{row[PARTITION]}:{row[OFFSET]}" for row in rows[:_MOST_NAMED]]
+    return [*told, "…"] if len(rows) > _MOST_NAMED else told
