@@ -19,7 +19,7 @@ from spark_jobs.config.value_format import (
     ValueSettings,
 )
 from spark_jobs.protobuf.schema import protobuf_schema
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.registry.kept_schemas import KeptSchemas
 from spark_jobs.schema.known_schemas import KnownSchemas
@@ -69,6 +69,14 @@ class RecordSchemas:
             each.learn(named, kept)
         return self.known()
 
+    def ask_again(self, kept: Mapping[SchemaKey, str]) -> None:
+        """Raise ``ConfigError`` (``registry-changed``) where a registry says another thing than was ``kept``.
+
+        One that does not answer is left in peace: nobody needs it for what is known.
+        """
+        for each in filter(None, (self._values, self._keys)):
+            each.ask_again(kept)
+
     def digests(self) -> dict[SchemaKey, str]:
         """Return the digests of the schemas that were learned, as a table keeps them."""
         return self._values.digests() | (self._keys.digests() if self._keys else {})
@@ -114,6 +122,14 @@ class _Schemas:
         self._ask(named, {})
         if named and not any(self._by_key[key] for key in named):
             self._refuse_emptied(named, {k: v for k, v in kept.items() if k.of_key is self._is_of_keys})
+
+    def ask_again(self, kept: Mapping[SchemaKey, str]) -> None:
+        known = {key.schema_id: digest for key, digest in kept.items() if key.of_key is self._is_of_keys}
+        if known and self._value.registry is not None:
+            try:
+                self._registry(self._value.registry).check(known)
+            except RetryableError as error:
+                _log.info("what is kept was not compared with the registry: %s", error)
 
     def digests(self) -> dict[SchemaKey, str]:
         return {key: text.digest for key, text in sorted(self._texts.items())}

@@ -52,10 +52,12 @@ def audit_newest(home: str, pipeline: PipelineConfig, connections: Connections, 
     """Audit the files of new commits, by their footers, and the newest offsets; leave the note.
 
     Where one of the files compared cannot be read any more, every file of the metadata is looked at. Raises
-    what the audit raises.
+    what the audit raises, and ``ConfigError`` (``registry-changed``) where a registry says another thing of a
+    schema that rows were read by.
     """
     from spark_jobs.audit.metadata import audit_metadata, damage_since  # noqa: PLC0415  (pyiceberg, too)
 
+    _ask_registries_again(pipeline, connections)
     now_ms = int(time.time() * 1000)
     earlier = read_note(home, pipeline.name, table_uuid)
     # While there is damage nothing since then is known to be whole.
@@ -73,6 +75,15 @@ def audit_newest(home: str, pipeline: PipelineConfig, connections: Connections, 
     text = json.dumps({"table_uuid": table_uuid, **dataclasses.asdict(note)})
     write_whole(_path(home, pipeline.name), text)
     return note
+
+
+def _ask_registries_again(pipeline: PipelineConfig, connections: Connections) -> None:
+    from spark_jobs.connections.tables import load_drained  # noqa: PLC0415  (pyiceberg)
+    from spark_jobs.lake.tables import progress_of  # noqa: PLC0415  (pyiceberg)
+
+    if pipeline.has_schemas:
+        kept = progress_of(load_drained(pipeline, connections)).schemas
+        connections.schemas(pipeline).ask_again(kept)
 
 
 def _note_of_damage(found: Sequence[Finding], now_ms: int) -> AuditNote | None:

@@ -21,6 +21,7 @@ from prove.lab.http_proxy import Response
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import by_offset, configure, progress
 from prove.lab.registry_stand_in import RegistryStandIn
+from spark_jobs.monitoring.audit_notes import audit_newest
 from spark_jobs.preview.preview import preview
 from spark_jobs.protocol.errors import BadRecord, ConfigError, RetryableError
 from spark_jobs.protocol.offsets import OffsetRange
@@ -132,11 +133,21 @@ def test_who_adopts_a_batch_knows_its_schemas(new_lab: NewLab, stand_in: Registr
     assert str(kept[0]) == "1"
     assert lab.audit().is_clean
 
+    def audit_of_the_hour() -> None:
+        with lab.connections() as connections:
+            audit_newest(lab.config.home, lab.pipeline, connections, str(lab.table().metadata.table_uuid))
+
+    audit_of_the_hour()
     shutil.rmtree(lab.path.parent / "home" / "log" / "schemas")
     with pytest.raises(RetryableError, match="registry"):
         lab.audit()
     configure(lab, "registries/main", {"url": stand_in.url})
     assert lab.audit().is_clean
+    stand_in.answers["schemas/ids/1"] = Response(200, (), json.dumps({"schema": order(SECOND)}).encode())
+    with pytest.raises(ConfigError, match="registry-changed"):
+        audit_of_the_hour()
+    del stand_in.answers["schemas/ids/1"]
+    audit_of_the_hour()
     shutil.rmtree(lab.path.parent / "home" / "log" / "schemas")
     stand_in.answers["schemas/ids/1"] = Response(200, (), json.dumps({"schema": order(SECOND)}).encode())
     with pytest.raises(ConfigError) as changed:
