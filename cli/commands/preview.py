@@ -88,7 +88,8 @@ def _print_columns(seen: Preview) -> None:
         )
     if seen.ignored:
         counted = (f"{name} {values:,}" for name, values in seen.ignored.items())
-        output.say(f"ignored (schema.new_fields): {', '.join(counted)}")
+        told = "in the bytes alone" if seen.is_archive else "ignored (schema.new_fields)"
+        output.say(f"{told}: {', '.join(counted)}")
     for note in seen.notes:
         output.say(note)
 

@@ -86,7 +86,7 @@ def drain_batch(run: BatchRun) -> tuple[BatchResult, Committed]:
         owed = commit_dead_letters(run.connections, run.batch.table, committed.progress, logged.summary)
         run.reach("after-dead-letters")
     _warn_of_tombstones(run.batch, written.balance.tombstones)
-    _warn_of_ignored(run.batch, written.ignored)
+    _warn_of_ignored(run, written.ignored)
     _warn_of_memory(run, written.peak_task_rss_bytes)
     # Files that a replay wrote for a swap that another commit came before are strays as well.
     if written.has_strays or (run.batch.kind is BatchKind.REPLAY and committed.retries):
@@ -118,14 +118,17 @@ def _warn_of_tombstones(batch: Batch, tombstones: int) -> None:
         )
 
 
-def _warn_of_ignored(batch: Batch, ignored: Mapping[str, int]) -> None:
+def _warn_of_ignored(run: BatchRun, ignored: Mapping[str, int]) -> None:
     if ignored:
         told = ", ".join(f"{name} {values:,}" for name, values in ignored.items())
         _log.warning(
-            "values without a column were ignored (schema.new_fields), by field: %s (table %s, batch %s)",
+            "%s, by field: %s (table %s, batch %s)",
+            "what could not be read is in the bytes alone"
+            if run.pipeline.is_archive
+            else "values without a column were ignored (schema.new_fields)",
             told,
-            batch.table,
-            batch.batch_id,
+            run.batch.table,
+            run.batch.batch_id,
         )
 
 

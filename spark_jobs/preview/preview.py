@@ -95,6 +95,7 @@ class Preview:
     ignored: dict[str, int]
     notes: tuple[str, ...]
     proposals: Proposals
+    is_archive: bool = False
 
     @property
     def is_unreadable(self) -> bool:
@@ -147,6 +148,7 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
         ignored=reduce(add_ignored, (each.ignored for each in made), {}),
         notes=notes,
         proposals=_proposals(pipeline, known_fields(schema), evidence) if table is None else NO_PROPOSALS,
+        is_archive=pipeline.is_archive,
     )
 
 

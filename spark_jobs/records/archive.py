@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk
     from spark_jobs.protocol.kept_columns import KeptColumn
 
-UNREAD = "value, of which only __raw__ is kept"
-UNREAD_KEY = "key, of which only __raw__ is kept"
-
 
 @dataclass(frozen=True, slots=True)
 class ArchiveDecoder:
@@ -69,7 +66,7 @@ class ArchiveDecoder:
             KAFKA_KEY: pa.array(records.keys, pa.binary()),
             KAFKA_HEADERS: headers_column(records.headers, columns.field(KAFKA_HEADERS).type),
         }
-        unread = Counter({UNREAD: len(values.bad), UNREAD_KEY: len(keys.bad) if keys else 0})
+        unread = Counter({VALUE: len(values.bad), KEY: len(keys.bad) if keys else 0})
         ignored = Counter(values.ignored) + +unread
         return Decoded(pa.table(made), ignored=ignored, is_archive=True)
 
