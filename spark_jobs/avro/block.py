@@ -17,10 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.avro.columns import has_columns, only_member, top_fields
-from spark_jobs.avro.lanes import Lanes
-from spark_jobs.avro.leaves import Rows, number_column, piece_column
+from spark_jobs.avro.leaves import number_column, piece_column
 from spark_jobs.avro.parsing import Array, Field, Kind, Leaf, Map, Record, Type, Union, is_null
 from spark_jobs.schema.arrow_schema import no_rows
+from spark_jobs.schema.lane_rows import Rows
+from spark_jobs.schema.lanes import Lanes, signed
 from spark_jobs.schema.packed_values import MOST_BYTES, PackedValues
 
 # So many values take as long read by themselves.
@@ -120,6 +121,12 @@ class _Number(_Step):
     def take(self, lanes: Lanes) -> None:
         self.numbers.append(lanes.longs())
 
+    def take_many(self, lanes: Lanes, counts: np.ndarray) -> np.ndarray:
+        """Read so many of each lane, and return how many there were."""
+        numbers, counts = lanes.many_numbers(counts)
+        self.numbers.append(signed(numbers))
+        return counts
+
     def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
         return number_column(self.leaf, rows.taken(self.numbers), rows, target)
 
@@ -147,7 +154,10 @@ class _Piece(_Step):
 
     def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
         begins = rows.taken(self.begins)
-        return piece_column(self.leaf, begins, np.full(len(begins), self.size), rows, target)
+        sizes = np.full(len(begins), self.size)
+        if rows.is_null is not None:
+            sizes[rows.is_null] = 0
+        return piece_column(self.leaf, begins, sizes, rows, target)
 
 
 @dataclass
@@ -179,7 +189,7 @@ class _Record(_Step):
         if not has_columns(self.record):
             return rows.array(np.ones(len(rows.values), bool), target)
         inside = _columns(self.record.fields, self.steps, rows, target)
-        return pa.StructArray.from_arrays(inside, fields=list(target), mask=_mask(rows.is_null))
+        return pa.StructArray.from_arrays(inside, fields=list(target), mask=rows.nulls)
 
 
 @dataclass
@@ -245,7 +255,7 @@ class _List(_Step):
         for block in count():
             blocks = lanes.of(going)
             items = self._block_of(blocks)
-            if isinstance(self.item, _Piece):
+            if isinstance(self.item, _Number | _Piece):
                 self.owners.append(self.read + np.repeat(going, self.item.take_many(blocks, items)))
             else:
                 self._take_items(blocks, items, self.read + going)
@@ -282,7 +292,7 @@ class _List(_Step):
     def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
         offsets, inside = self._inside(rows)
         items = self.item.column(inside, target.value_type)
-        return pa.ListArray.from_arrays(offsets, items, type=target, mask=_mask(rows.is_null))
+        return pa.ListArray.from_arrays(offsets, items, type=target, mask=rows.nulls)
 
     def _inside(self, rows: Rows) -> tuple[pa.Array, Rows]:
         """Return where each row's items begin, and the items, row by row."""
@@ -320,7 +330,7 @@ class _Map(_List):
         self._doubt_repeated(keys, np.repeat(np.arange(len(rows.values)), np.diff(offsets)), inside)
         items = self.value.column(inside, target.item_type)
         keys = keys.fill_null("")  # of a row in doubt
-        return pa.MapArray.from_arrays(offsets, keys, items, type=target, mask=_mask(rows.is_null))
+        return pa.MapArray.from_arrays(offsets, keys, items, type=target, mask=rows.nulls)
 
     @staticmethod
     def _doubt_repeated(keys: pa.Array, of_row: np.ndarray, inside: Rows) -> None:
@@ -342,7 +352,3 @@ class _Entry(_Step):
 
     def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
         raise NotImplementedError  # a map makes both columns itself
-
-
-def _mask(is_null_: np.ndarray | None) -> pa.Array | None:
-    return None if is_null_ is None else pa.array(is_null_)

@@ -69,16 +69,17 @@ def binary_column(
     is_null: np.ndarray | None = None,
     kind: pa.DataType = _BINARY,
 ) -> pa.Array:
-    """Return pieces of ``data`` as a column; those that are not null ascend and do not overlap.
+    """Return pieces of ``data`` as a column; those of any bytes ascend and do not overlap.
 
-    Whether they are UTF-8 is not looked at. Arrow takes every second value of a column that has what lies
-    between them, too.
+    A null has none. Whether they are UTF-8 is not looked at. Arrow takes every second value of a column that
+    has what lies between them, too.
     """
     if not len(starts):
         return pa.array([], kind)
-    if is_null is not None:
-        ends = np.maximum.accumulate(np.where(is_null, 0, ends))
-        starts = np.where(is_null, ends, starts)
+    is_empty = ends == starts
+    if is_empty.any():  # as nulls are, wherever they were said to be
+        ends = np.maximum.accumulate(np.where(is_empty, 0, ends))
+        starts = np.where(is_empty, ends, starts)
     bounds = np.empty(2 * len(starts), np.int32)
     bounds[0::2], bounds[1::2] = starts, ends
     buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]

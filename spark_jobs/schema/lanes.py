@@ -1,0 +1,163 @@
+"""Many values side by side, each with a place up to which it was read: one step reads the next of all.
+
+A step that a value does not allow puts it in doubt and reads nothing of it that matters: no place is ever
+past its value's end but in doubt, or will be by ``finish``, and none past what may be looked at.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from spark_jobs.schema.packed_values import PADDING, PackedValues, words_of
+
+LOW = np.uint64(0xFF)
+_HIGH_BIT = np.uint64(0x80)
+_HIGH_BITS = np.uint64(0x8080808080808080)
+# Groups of seven bits, side by side in steps of 1, 2 and 4 bytes: those that stay, those that move down.
+_GROUPS = tuple(
+    (np.uint64(stay), np.uint64(move), np.uint64(by))
+    for stay, move, by in (
+        (0x007F007F007F007F, 0x7F007F007F007F00, 1),
+        (0x00003FFF00003FFF, 0x3FFF00003FFF0000, 2),
+        (0x000000000FFFFFFF, 0x0FFFFFFF00000000, 4),
+    )
+)
+_ONE, _EIGHT = np.uint64(1), np.uint64(8)
+
+
+class Lanes:
+    """``at`` and ``end`` are places in all bytes, ``ids`` which of the first lanes each is."""
+
+    __slots__ = ("_last", "_stops", "_words", "at", "data", "end", "is_sure")
+
+    def __init__(self, values: PackedValues) -> None:
+        self.data = values.data
+        self._words = words_of(values.data)
+        self._stops: list[np.ndarray] = []
+        self._last = len(values.data) - PADDING + 1
+        self.at = values.starts.copy()
+        self.end = values.ends
+        self.is_sure = np.ones(len(values), bool)
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def of(self, rows: np.ndarray) -> Lanes:
+        """Return some of the lanes, to be read on and ``put`` back."""
+        some: Lanes = object.__new__(Lanes)
+        some.data, some._words, some._stops, some._last = self.data, self._words, self._stops, self._last
+        some.at, some.end, some.is_sure = self.at[rows], self.end[rows], self.is_sure[rows]
+        return some
+
+    def put(self, rows: np.ndarray, some: Lanes) -> None:
+        """Take over how far some of the lanes were read."""
+        self.at[rows], self.is_sure[rows] = some.at, some.is_sure
+
+    def doubt(self, rows: np.ndarray) -> None:
+        """Leave these, a mask, to who reads values by themselves."""
+        self.is_sure &= ~rows
+
+    def finish(self) -> None:
+        """Doubt what was not read to its very end."""
+        self.is_sure &= self.at == self.end
+
+    def numbers(self) -> np.ndarray:
+        """Read an integer of seven bits a byte of each, unsigned."""
+        words = self._words[self.at]
+        if not np.bitwise_or.reduce(words) & _HIGH_BIT:
+            self._move(1)
+            small: np.ndarray = words & LOW
+            return small
+        numbers, sizes, is_one = _numbers(words, self.at, self._words)
+        if not is_one.all():
+            self.is_sure &= is_one
+        self._move(sizes)
+        return numbers
+
+    def longs(self) -> np.ndarray:
+        """Read a signed integer, zigzag, of each."""
+        return signed(self.numbers())
+
+    def many_numbers(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Read so many integers of each lane, and return them, and how many there were."""
+        first = np.searchsorted(self._ends_of_numbers(), self.at)
+        return self._numbers_between(first, first + counts)
+
+    def numbers_until(self, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Read integers of each lane up to these places, and return them, and how many there were."""
+        stops = self._ends_of_numbers()
+        first, last = np.searchsorted(stops, self.at), np.searchsorted(stops, ends)
+        read = self._numbers_between(first, last)
+        self.doubt(self.at != ends)
+        return read
+
+    def _ends_of_numbers(self) -> np.ndarray:
+        """Return where the bytes are with which an integer may end, which is known once for all lanes."""
+        if not self._stops:
+            self._stops.append(np.flatnonzero(np.frombuffer(self.data, np.uint8) < _HIGH_BIT))
+        return self._stops[0]
+
+    def _numbers_between(self, first: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        stops = self._ends_of_numbers()
+        last = np.where(self.is_sure, np.minimum(last, len(stops)), first)
+        ends = np.where(last > first, stops[last - 1] + 1, self.at)
+        self.doubt(ends > self.end)
+        counts = np.where(self.is_sure, last - first, 0)
+        offsets = np.cumsum(counts) - counts
+        begins = stops[np.repeat(first - offsets, counts) + np.arange(counts.sum()) - 1] + 1
+        begins[offsets[counts > 0]] = self.at[counts > 0]
+        numbers, _, is_one = _numbers(self._words[begins], begins, self._words)
+        if not is_one.all():
+            self.is_sure[np.repeat(np.arange(len(self)), counts)[~is_one]] = False
+        self.at = np.where(self.is_sure, ends, self.at)
+        return numbers, counts
+
+    def begin_with(self, mark: bytes) -> np.ndarray:
+        """Return which lanes go on with these bytes, at most eight."""
+        mask = np.uint64((1 << 8 * len(mark)) - 1)
+        is_here: np.ndarray = self._words[self.at] & mask == np.uint64(int.from_bytes(mark, "little"))
+        is_here &= self.end - self.at >= len(mark)
+        return is_here
+
+    def pieces(self, sizes: np.ndarray | int) -> np.ndarray:
+        """Pass over so many bytes of each, and return where they begin."""
+        begins = self.at
+        is_there = (sizes >= 0) & (sizes <= self.end - begins)
+        if not is_there.all():
+            self.is_sure &= is_there
+            sizes = np.where(is_there, sizes, 0)
+        self._move(sizes)
+        return begins
+
+    def _move(self, sizes: np.ndarray | int) -> None:
+        self.at = np.minimum(self.at + sizes, self._last)
+
+
+def _numbers(
+    words: np.ndarray, at: np.ndarray, every_word: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the integers that begin at these places, their sizes, and which are of 64 bits at most."""
+    stops = ~words & _HIGH_BITS
+    lowest = stops & (~stops + _ONE)
+    below = lowest - _ONE
+    sizes = (np.bitwise_count(below).astype(np.int64) + 1) >> 3
+    numbers = words & (lowest ^ below) & ~_HIGH_BITS
+    for stay, move, by in _GROUPS:
+        numbers = (numbers & stay) | ((numbers & move) >> by)
+    is_one = np.ones(len(words), bool)
+    if not stops.all():
+        rows = np.flatnonzero(stops == 0)
+        tails = every_word[at[rows] + 8]
+        ninth, tenth = tails & LOW, (tails >> _EIGHT) & LOW
+        is_nine = ninth & _HIGH_BIT == 0
+        numbers[rows] |= (ninth & np.uint64(0x7F)) << np.uint64(56)
+        numbers[rows] |= np.where(is_nine, np.uint64(0), (tenth & _ONE) << np.uint64(63))
+        sizes[rows] = np.where(is_nine, 9, 10)
+        is_one[rows] = is_nine | (tenth <= _ONE)
+    return numbers, sizes, is_one
+
+
+def signed(numbers: np.ndarray) -> np.ndarray:
+    """Return the numbers that these stand for in zigzag: 0, -1, 1, -2, and so on."""
+    made: np.ndarray = ((numbers >> _ONE) ^ -(numbers & _ONE)).view(np.int64)
+    return made
