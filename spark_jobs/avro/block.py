@@ -144,12 +144,8 @@ class _Piece(_Step):
 
     def take_many(self, lanes: Lanes, counts: np.ndarray) -> np.ndarray:
         """Read so many of each lane, and return how many there were."""
-        begins = lanes.pieces(counts * self.size)
-        counts = np.where(lanes.is_sure, counts, 0)
-        firsts = np.cumsum(counts) - counts
-        self.begins.append(
-            np.repeat(begins - firsts * self.size, counts) + np.arange(counts.sum()) * self.size
-        )
+        begins, counts = lanes.many_pieces(counts, self.size)
+        self.begins.append(begins)
         return counts
 
     def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
@@ -290,24 +286,9 @@ class _List(_Step):
         return np.where(lanes.is_sure, np.abs(numbers), 0)
 
     def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
-        offsets, inside = self._inside(rows)
+        offsets, inside = rows.items(self.owners, self.read)
         items = self.item.column(inside, target.value_type)
         return pa.ListArray.from_arrays(offsets, items, type=target, mask=rows.nulls)
-
-    def _inside(self, rows: Rows) -> tuple[pa.Array, Rows]:
-        """Return where each row's items begin, and the items, row by row."""
-        owners = np.concatenate(self.owners) if self.owners else np.empty(0, np.int64)
-        place = np.full(self.read, -1)
-        is_list = rows.values >= 0
-        place[rows.values[is_list]] = np.flatnonzero(is_list)
-        of_row = place[owners]
-        wanted = np.flatnonzero(of_row >= 0)
-        of_row = of_row[wanted]
-        is_ordered = (of_row[1:] >= of_row[:-1]).all()
-        ordered = wanted if is_ordered else wanted[np.argsort(of_row, kind="stable")]
-        counts = np.bincount(of_row, minlength=len(rows.values))
-        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-        return pa.array(offsets), rows.of(ordered, np.repeat(rows.lanes, counts))
 
 
 def _left_alone(lanes: Lanes, rows: np.ndarray) -> bool:
@@ -325,20 +306,12 @@ class _Map(_List):
         super().__init__(_Entry(self.key, value))
 
     def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
-        offsets, inside = self._inside(rows)
+        offsets, inside = rows.items(self.owners, self.read)
         keys = self.key.column(inside, target.key_type)
-        self._doubt_repeated(keys, np.repeat(np.arange(len(rows.values)), np.diff(offsets)), inside)
+        inside.doubt_repeated(keys, offsets)
         items = self.value.column(inside, target.item_type)
         keys = keys.fill_null("")  # of a row in doubt
         return pa.MapArray.from_arrays(offsets, keys, items, type=target, mask=rows.nulls)
-
-    @staticmethod
-    def _doubt_repeated(keys: pa.Array, of_row: np.ndarray, inside: Rows) -> None:
-        """Doubt maps with a key twice."""
-        encoded = keys.dictionary_encode()
-        entries = of_row * (len(encoded.dictionary) + 1) + encoded.indices.fill_null(-1).to_numpy()
-        _, first, counts = np.unique(entries, return_index=True, return_counts=True)
-        inside.doubt(first[counts > 1])
 
 
 @dataclass

@@ -1,239 +1,378 @@
-"""Many values at once, by ptars, each row believed where written again it is the value, byte by byte.
+"""Many values at once, side by side: each field of the message is looked for in all of them, by NumPy.
 
-What ptars loses or changes (unknown fields, numbers past 32 bits, times it cannot hold) is missing then; so
-are values that say the same in other bytes. Those rows are in doubt, and read by themselves.
+Fields are looked for in the order of their numbers, in which all serializers write them, each once. A value
+in which they are so, each as its own bytes allow, up to its end, is believed. Any other is in doubt and read
+by itself: one that says a field twice or in another order, has unknown fields, a message inside itself or
+free JSON, two members of a oneof; and the few that go on in a long list when the others have ended.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from google.protobuf import descriptor_pool, wrappers_pb2
-from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto, FileDescriptorSet
 
-from spark_jobs.protobuf.plain import FIRST_US, LAST_US
-from spark_jobs.protobuf.types import Field, Kind, Leaf, Map, Message, Repeated, Type
-from spark_jobs.schema.packed_values import MOST_BYTES, PackedValues
+from spark_jobs.protobuf.leaves import leaf_column, moment_column
+from spark_jobs.protobuf.types import Field, Kind, Leaf, Map, Message, Repeated, Type, Written
+from spark_jobs.schema.arrow_schema import no_rows
+from spark_jobs.schema.lane_rows import Rows
+from spark_jobs.schema.lanes import Lanes, signed
+from spark_jobs.schema.packed_values import MOST_BYTES, PackedValues, binary_column, words_of
 
-_WRAPPERS = "google/protobuf/wrappers.proto"
-_OWN, _OWN_PACKAGE = "own/wrappers.proto", "own.wrappers"
-_WRAPPER_NAMES = frozenset(wrappers_pb2.DESCRIPTOR.message_types_by_name)
+# So many values take as long read by themselves.
+FEWEST_VALUES = 30
+_FEWEST_LANES = 16
+_NUMBER, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
+_SIZES = {Written.FIXED_32: 4, Written.FIXED_64: 8}
 _ALONE = frozenset({Kind.JSON, Kind.AGAIN})  # their text is made by the plain reader
-
-
-class DoubtError(Exception):
-    """Values that have to be read by themselves."""
+_PARTS = ((1, "seconds"), (2, "nanos"))
+_MOMENTS = frozenset({Kind.TIMESTAMP, Kind.DURATION})
 
 
 class BlockReader:
-    """Reads values of one message at once; nothing is called before the first of them."""
+    """Reads values of one message at once."""
 
-    def __init__(self, files: FileDescriptorSet, message: str, root: Message, columns: pa.Schema) -> None:
-        self._files = files
-        self._message = message
+    def __init__(self, root: Message, columns: pa.Schema) -> None:
         self._root = root
         self._columns = columns
-        self._handler: Any = None
-        self._is_known: bool | None = None
 
-    def read(self, values: PackedValues) -> tuple[pa.Table, np.ndarray] | None:
-        """Return rows, and which of them to believe; None when none can be read so."""
-        if not self._can_read() or len(values.data) > MOST_BYTES:
-            return None
-        written = values.array()
-        try:
-            rows = self._handler.array_to_record_batch(written)
-            again = self._handler.record_batch_to_array(rows)
-            is_sure = pc.equal(again, written).to_numpy(zero_copy_only=False)
-            sure = _Sure(is_sure)
-            arrays = sure.columns(rows.to_struct_array(), self._root.fields, self._columns)
-            table = pa.Table.from_arrays(arrays, schema=self._columns)
-            table.validate(full=True)
-        except (DoubtError, pa.ArrowException, ValueError, TypeError):
-            return None
-        except BaseException as error:  # a panic of Rust's is no Exception: a map entry without value
-            if type(error).__name__ != "PanicException":
-                raise
-            return None
-        return table, sure.rows
-
-    def _can_read(self) -> bool:
-        if self._is_known is None:
-            self._is_known = not _is_alone(self._root) and self._opened()
-        return self._is_known
-
-    def _opened(self) -> bool:
-        """Open ptars' reader; False where its columns are others than the tree says."""
-        from ptars import HandlerPool, PtarsConfig  # noqa: PLC0415  (who reads JSON alone needs it not)
-
-        config = PtarsConfig(timestamp_unit="us", duration_unit="us")
-        try:
-            message = _with_own_wrappers(self._files).FindMessageTypeByName(self._message)
-            self._handler = HandlerPool([message.file], config).get_for_message(message)
-            schema = self._handler.list_to_record_batch([b""]).schema
-        except (ValueError, TypeError):
-            return False
-        return _is_alike(self._root.fields, list(schema))
+    def read(self, values: PackedValues) -> tuple[pa.Table, np.ndarray]:
+        """Return rows, and which values they are of: those in doubt have none."""
+        is_sure = np.zeros(len(values), bool)
+        if len(values.data) > MOST_BYTES:
+            return no_rows(self._columns), is_sure
+        lanes = Lanes(values)
+        message = _Message(self._root.fields)
+        message.take_all(lanes)
+        is_sure = lanes.is_sure
+        while True:
+            there = np.flatnonzero(is_sure)
+            arrays = message.columns(Rows(values.data, is_sure, there, there), self._columns)
+            # What no column holds is known when columns are made: again without it, once.
+            if is_sure[there].all():
+                return pa.Table.from_arrays(arrays, schema=self._columns), is_sure
 
 
-def _with_own_wrappers(files: FileDescriptorSet) -> descriptor_pool.DescriptorPool:
-    """Return the same files, with wrappers under another name.
+class _Step(ABC):
+    """A field's type: what was read of it so far, in the order in which it was read."""
 
-    Under Google's ptars writes one of a default with the default in it, which nobody else does.
-    """
-    pool = descriptor_pool.DescriptorPool()
-    for file in files.file:
-        own = FileDescriptorProto()
-        own.CopyFrom(file)
-        own.dependency[:] = [_OWN if name == _WRAPPERS else name for name in file.dependency]
-        if file.name == _WRAPPERS:
-            own.name, own.package = _OWN, _OWN_PACKAGE
-        else:
-            for message in own.message_type:
-                _use_own_wrappers(message)
-        pool.Add(own)
-    return pool
+    wire: int
 
+    @abstractmethod
+    def take(self, lanes: Lanes) -> None:
+        """Read one more of each lane, which stands behind the field's number."""
 
-def _use_own_wrappers(message: DescriptorProto) -> None:
-    for each in message.field:
-        package, _, name = each.type_name.rpartition(".")
-        if package == ".google.protobuf" and name in _WRAPPER_NAMES:
-            each.type_name = f".{_OWN_PACKAGE}.{name}"
-    for inner in message.nested_type:
-        _use_own_wrappers(inner)
+    def take_until(self, lanes: Lanes, ends: np.ndarray) -> np.ndarray:
+        """Read values of each lane up to these places, and return how many there were."""
+        raise NotImplementedError  # only numbers stand packed
+
+    @abstractmethod
+    def column(self, rows: Rows, shown: Rows, target: pa.DataType) -> pa.Array:
+        """Return some of what was read as a column, with the default for null where ``shown`` is not."""
 
 
-def _is_alone(kind: Type) -> bool:
+def _step(kind: Type) -> _Step:  # noqa: PLR0911  (a line for each type)
     match kind:
-        case Leaf():
-            return kind.kind in _ALONE
-        case Repeated(element):
-            return _is_alone(element)
-        case Map(_, value):
-            return _is_alone(value)
         case Message(fields):
-            return any(_is_alone(each.type) for each in fields)
+            return _Inside(fields)
+        case Leaf() if kind.kind in _ALONE:
+            return _Alone()
+        case Leaf() if kind.kind in _MOMENTS:
+            return _Moment(kind)
+        case Leaf(Kind.EMPTY):
+            return _Inside(())
+        case Leaf() if kind.is_wrapped:
+            return _Wrapped(kind)
+        case Leaf(_, Written.NUMBER | Written.ZIGZAG):
+            return _Number(kind)
+        case Leaf(_, Written.FIXED_32 | Written.FIXED_64):
+            return _Fixed(kind)
+        case Leaf():
+            return _Bytes(kind)
+    raise TypeError(f"{kind} is a field's, not a value's")
 
 
-def _is_alike(fields: Sequence[Field], columns: Sequence[pa.Field]) -> bool:
-    """True if each field is a column of its name, and a null there says what presence says."""
-    by_name = {column.name: column for column in columns}
-    if {each.name for each in fields} != by_name.keys():
-        return False
-    for each in fields:
-        column = by_name[each.name]
-        if isinstance(each.type, Leaf) and column.nullable is not each.has_presence:
-            return False
-        inner, kind = each.type, column.type
-        while isinstance(inner, Repeated | Map):
-            kind = kind.value_type if isinstance(inner, Repeated) else kind.item_type
-            inner = inner.element if isinstance(inner, Repeated) else inner.value
-        if isinstance(inner, Message) and not _is_alike(inner.fields, list(kind)):
-            return False
-    return True
+class _Message:
+    """Fields in the order of their numbers; columns in the order in which they are declared."""
+
+    def __init__(self, fields: Sequence[Field]) -> None:
+        self._declared = [_field(each) for each in fields]
+        self._ordered = sorted(self._declared, key=lambda each: each.what.number)
+        self._has_oneofs = any(each.what.oneof for each in self._declared)
+
+    def take_all(self, lanes: Lanes) -> None:
+        """Read to the end of each lane."""
+        said: defaultdict[str | None, np.ndarray] = defaultdict(lambda: np.zeros(len(lanes), bool))
+        for each in self._ordered:
+            is_here = each.take(lanes)
+            if self._has_oneofs and (oneof := each.what.oneof) is not None:
+                lanes.doubt(said[oneof] & is_here)
+                said[oneof] |= is_here
+        lanes.finish()
+
+    def columns(self, rows: Rows, targets: Any) -> list[pa.Array]:
+        """Return its fields as columns."""
+        return [each.column(rows, target.type) for each, target in zip(self._declared, targets, strict=True)]
 
 
-class _Sure:
-    """Columns as the table has them, and ``rows``: those to believe, fewer with each that cannot be held."""
-
-    def __init__(self, rows: np.ndarray) -> None:
-        self.rows = rows.copy()
-
-    def columns(self, rows: pa.Array, fields: Sequence[Field], columns: pa.Schema) -> list[pa.Array]:
-        """Return the columns of a message's rows."""
-        return self._parts(rows, fields, list(columns), np.arange(len(rows)))
-
-    def _parts(
-        self, array: pa.Array, fields: Sequence[Field], targets: Sequence[pa.Field], rows: np.ndarray
-    ) -> list[pa.Array]:
-        """Return a message's fields; rows that say two of a oneof are in doubt: ptars knows no last one."""
-        by_name = dict(zip((each.name for each in array.type), array.flatten(), strict=True))
-        said: dict[str, np.ndarray] = {}
-        for each in fields:
-            if each.oneof is not None:
-                is_there = by_name[each.name].is_valid().to_numpy(zero_copy_only=False)
-                before = said.get(each.oneof)
-                if before is not None:
-                    self.rows[rows[before & is_there]] = False
-                said[each.oneof] = is_there if before is None else before | is_there
-        return [
-            self._of(by_name[each.name], each.type, target.type, rows)
-            for each, target in zip(fields, targets, strict=True)
-        ]
-
-    def _of(self, array: pa.Array, kind: Type, target: pa.DataType, rows: np.ndarray) -> pa.Array:
-        """Return an array whose items are in these rows."""
-        match kind:
-            case Leaf():
-                return self._leaf(array, kind, target, rows)
-            case Repeated(element):
-                inside = self._of(array.flatten(), element, target.value_type, _rows_inside(array, rows))
-                return pa.ListArray.from_arrays(_offsets(array), inside, type=target, mask=array.is_null())
-            case Map(key, value):
-                entries = array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
-                keys, items = entries.flatten().flatten()
-                of_rows = _rows_inside(entries, rows)
-                self._doubt_repeated(_entry_lists(entries), keys, of_rows)
-                made = (
-                    self._of(keys, key, target.key_type, of_rows),
-                    self._of(items, value, target.item_type, of_rows),
-                )
-                return pa.MapArray.from_arrays(_offsets(entries), *made, type=target, mask=array.is_null())
-            case Message(fields):
-                parts = self._parts(array, fields, list(target), rows)
-                return pa.StructArray.from_arrays(parts, fields=list(target), mask=array.is_null())
-
-    def _leaf(self, array: pa.Array, leaf: Leaf, target: pa.DataType, rows: np.ndarray) -> pa.Array:
-        if leaf.is_wrapped:
-            (array,) = array.flatten()
-        match leaf.kind:
-            case Kind.ENUM:
-                return _symbols(array, leaf).cast(target)
-            case Kind.EMPTY:
-                return pc.if_else(array.is_valid(), pa.scalar(True), pa.scalar(None, pa.bool_()))
-            case Kind.TIMESTAMP:
-                micros = pc.fill_null(array.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
-                self.rows[rows[(micros < FIRST_US) | (micros > LAST_US)]] = False
-            case Kind.DURATION:
-                return array.cast(pa.int64())
-        return array.cast(target)
-
-    def _doubt_repeated(self, of_maps: np.ndarray, keys: pa.Array, rows: np.ndarray) -> None:
-        """Take rows out in which a map has a key twice."""
-        if len(keys):
-            entries = pa.table({"map": of_maps, "key": keys})
-            counted = entries.group_by(["map", "key"]).aggregate([([], "count_all")])
-            twice = counted.filter(pc.greater(counted.column("count_all"), 1)).column("map").to_numpy()
-            self.rows[rows[np.isin(of_maps, twice)]] = False
+def _field(each: Field) -> _One | _Many:
+    match each.type:
+        case Repeated(element):
+            return _Many(each, _step(element))
+        case Map(key, value):
+            parts = (Field("key", 1, key, has_presence=False), Field("value", 2, value, has_presence=False))
+            return _Mapping(each, _Inside(parts))
+    return _One(each, _step(each.type))
 
 
-def _rows_inside(lists: pa.Array, rows: np.ndarray) -> np.ndarray:
-    return np.repeat(rows, _lengths(lists))
+def _marked(number: int, wire: int) -> bytes:
+    """Return what stands before a field's value."""
+    rest, written = number << 3 | wire, bytearray()
+    while rest > 0x7F:  # noqa: PLR2004
+        written.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes((*written, rest))
 
 
-def _entry_lists(lists: pa.Array) -> np.ndarray:
-    """Return of each item which list it is in."""
-    return np.repeat(np.arange(len(lists)), _lengths(lists))
+@dataclass
+class _One:
+    """A field of one value: ``at`` has where in what was read of it a message's is, -1 where it is not."""
+
+    what: Field
+    step: _Step
+    at: list[np.ndarray] = field(default_factory=list)
+    count: int = 0
+
+    def __post_init__(self) -> None:
+        self._mark = _marked(self.what.number, self.step.wire)
+
+    def take(self, lanes: Lanes) -> np.ndarray:
+        """Read the field of those lanes that go on with it, and return which they are."""
+        is_here = lanes.begin_with(self._mark)
+        here = np.flatnonzero(is_here)
+        at = np.full(len(lanes), -1)
+        at[here] = np.arange(self.count, self.count + len(here))
+        self.at.append(at)
+        self.count += len(here)
+        if len(here) == len(lanes):
+            lanes.pieces(len(self._mark))
+            self.step.take(lanes)
+        elif len(here):
+            some = lanes.of(here)
+            some.pieces(len(self._mark))
+            self.step.take(some)
+            lanes.put(here, some)
+        return is_here
+
+    def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
+        at = rows.taken(self.at)
+        if rows.is_null is not None:
+            at = np.where(rows.is_null, -1, at)
+        said = rows.of(at)
+        return self.step.column(said, said if self.what.has_presence else rows, target)
 
 
-def _lengths(lists: pa.Array) -> np.ndarray:
-    lengths: np.ndarray = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
-    return lengths
+@dataclass
+class _Many:
+    """``owners`` say of each value which of the messages read so far it is of."""
+
+    what: Field
+    step: _Step
+    owners: list[np.ndarray] = field(default_factory=list)
+    read: int = 0
+
+    def __post_init__(self) -> None:
+        self._mark = _marked(self.what.number, self.step.wire)
+        self._packed = _marked(self.what.number, _BYTES) if self.step.wire != _BYTES else None
+
+    def take(self, lanes: Lanes) -> np.ndarray:
+        """Read the values of those lanes that go on with them."""
+        if self._packed is not None:
+            self._take_packed(lanes, lanes.begin_with(self._packed))
+        going = np.flatnonzero(lanes.begin_with(self._mark) & lanes.is_sure)
+        turn = 0
+        while len(going):
+            if turn and len(going) < _FEWEST_LANES:
+                lanes.is_sure[going] = False
+                break
+            some = lanes.of(going)
+            some.pieces(len(self._mark))
+            self.step.take(some)
+            self.owners.append(self.read + going)
+            lanes.put(going, some)
+            going = going[some.begin_with(self._mark) & some.is_sure]
+            turn += 1
+        self.read += len(lanes)
+        return np.zeros(len(lanes), bool)
+
+    def _take_packed(self, lanes: Lanes, is_here: np.ndarray) -> None:
+        here = np.flatnonzero(is_here)
+        if not len(here):
+            return
+        some = lanes.of(here)
+        some.pieces(len(self._packed or b""))
+        sizes = some.numbers().view(np.int64)
+        begins = some.pieces(sizes)
+        ends = some.at
+        some.at = begins
+        self.owners.append(self.read + np.repeat(here, self.step.take_until(some, ends)))
+        lanes.put(here, some)
+
+    def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
+        offsets, inside = rows.items(self.owners, self.read)
+        values = self.step.column(inside, inside, target.value_type)
+        return pa.ListArray.from_arrays(offsets, values, type=target, mask=rows.nulls)
 
 
-def _offsets(lists: pa.Array) -> pa.Array:
-    if pa.types.is_map(lists.type):
-        lists = lists.cast(pa.list_(pa.struct([lists.type.key_field, lists.type.item_field])))
-    return pa.array(np.concatenate([[0], np.cumsum(_lengths(lists))]), pa.int32())
+class _Mapping(_Many):
+    def __init__(self, what: Field, step: _Inside) -> None:
+        super().__init__(what, step)
+        self._entry = step.message
+
+    def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
+        offsets, inside = rows.items(self.owners, self.read)
+        keys, values = self._entry.columns(inside, (target.key_field, target.item_field))
+        inside.doubt_repeated(keys, offsets)
+        if values.null_count:
+            inside.doubt(values.is_null().to_numpy(zero_copy_only=False))  # an entry without a message
+        if keys.null_count:
+            keys = keys.fill_null("")  # of a row in doubt
+        return pa.MapArray.from_arrays(offsets, keys, values, type=target, mask=rows.nulls)
 
 
-def _symbols(array: pa.Array, leaf: Leaf) -> pa.Array:
-    """Return an enum's numbers as symbols, one without any as its own text."""
-    encoded = array.dictionary_encode()
-    names = [leaf.symbols.get(number, str(number)) for number in encoded.dictionary.to_pylist()]
-    return pa.DictionaryArray.from_arrays(encoded.indices, pa.array(names, pa.string())).cast(pa.string())
+class _Alone(_Step):
+    wire = _BYTES
+
+    def take(self, lanes: Lanes) -> None:
+        """Leave the value to who reads values by themselves."""
+        lanes.doubt(np.ones(len(lanes), bool))
+
+    def column(self, rows: Rows, shown: Rows, target: pa.DataType) -> pa.Array:  # noqa: ARG002
+        return pa.nulls(len(rows.values), target)
+
+
+class _Number(_Step):
+    wire = _NUMBER
+
+    def __init__(self, leaf: Leaf) -> None:
+        self._leaf = leaf
+        self._numbers: list[np.ndarray] = []
+
+    def take(self, lanes: Lanes) -> None:
+        self._numbers.append(lanes.numbers())
+
+    def take_until(self, lanes: Lanes, ends: np.ndarray) -> np.ndarray:
+        numbers, counts = lanes.numbers_until(ends)
+        self._numbers.append(numbers)
+        return counts
+
+    def numbers(self, rows: Rows) -> np.ndarray:
+        """Return what was read, zero where it is null."""
+        return rows.taken(self._numbers).view(np.uint64)
+
+    def column(self, rows: Rows, shown: Rows, target: pa.DataType) -> pa.Array:
+        numbers = self.numbers(rows)
+        if self._leaf.written is Written.ZIGZAG:
+            numbers = signed(numbers).view(np.uint64)
+        return leaf_column(self._leaf, numbers, shown, target)
+
+
+class _Fixed(_Step):
+    def __init__(self, leaf: Leaf) -> None:
+        self._leaf = leaf
+        self._size = _SIZES[leaf.written]
+        self.wire = _FIXED_32 if leaf.written is Written.FIXED_32 else _FIXED_64
+        self._begins: list[np.ndarray] = []
+
+    def take(self, lanes: Lanes) -> None:
+        self._begins.append(lanes.pieces(self._size))
+
+    def take_until(self, lanes: Lanes, ends: np.ndarray) -> np.ndarray:
+        begins, counts = lanes.many_pieces((ends - lanes.at) // self._size, self._size)
+        self._begins.append(begins)
+        lanes.doubt(lanes.at != ends)
+        return counts
+
+    def column(self, rows: Rows, shown: Rows, target: pa.DataType) -> pa.Array:
+        words = words_of(rows.data)[rows.taken(self._begins)]
+        if rows.is_null is not None:
+            words[rows.is_null] = 0
+        if self._size < words.itemsize:
+            narrow = words.astype(np.uint32)
+            is_signed = self._leaf.kind is Kind.INT
+            words = narrow.view(np.int32).astype(np.int64).view(np.uint64) if is_signed else narrow
+        return leaf_column(self._leaf, words, shown, target)
+
+
+class _Bytes(_Step):
+    wire = _BYTES
+
+    def __init__(self, leaf: Leaf) -> None:
+        self._leaf = leaf
+        self._begins: list[np.ndarray] = []
+        self._sizes: list[np.ndarray] = []
+
+    def take(self, lanes: Lanes) -> None:
+        self._sizes.append(lanes.numbers().view(np.int64))
+        self._begins.append(lanes.pieces(self._sizes[-1]))
+
+    def column(self, rows: Rows, shown: Rows, target: pa.DataType) -> pa.Array:
+        begins = rows.taken(self._begins)
+        ends = begins + rows.taken(self._sizes)
+        if self._leaf.kind is Kind.STRING:
+            return shown.texts(begins, ends)
+        return binary_column(rows.data, begins, ends, shown.is_null).cast(target)
+
+
+class _Inside(_Step):
+    """A message in a message."""
+
+    wire = _BYTES
+
+    def __init__(self, fields: Sequence[Field]) -> None:
+        self.message = _Message(fields)
+        self._is_empty = not fields
+
+    def take(self, lanes: Lanes) -> None:
+        begins = lanes.pieces(lanes.numbers().view(np.int64))
+        ends, end = lanes.at, lanes.end
+        lanes.at, lanes.end = begins, ends
+        self.message.take_all(lanes)
+        lanes.at, lanes.end = ends, end
+
+    def column(self, rows: Rows, shown: Rows, target: pa.DataType) -> pa.Array:
+        if self._is_empty:
+            return shown.array(np.ones(len(shown.values), bool))
+        inside = self.message.columns(rows, list(target))
+        return pa.StructArray.from_arrays(inside, fields=list(target), mask=rows.nulls)
+
+
+class _Wrapped(_Inside):
+    """A message that stands for the one value in it."""
+
+    def __init__(self, leaf: Leaf) -> None:
+        super().__init__([Field("value", 1, replace(leaf, is_wrapped=False), has_presence=False)])
+
+    def column(self, rows: Rows, shown: Rows, target: pa.DataType) -> pa.Array:  # noqa: ARG002
+        (made,) = self.message.columns(rows, [pa.field("value", target)])
+        return made
+
+
+class _Moment(_Inside):
+    """A time, or how long something took: seconds and nanoseconds."""
+
+    def __init__(self, leaf: Leaf) -> None:
+        self._is_time = leaf.kind is Kind.TIMESTAMP
+        number = Leaf(Kind.LONG, Written.NUMBER)
+        super().__init__([Field(name, at, number, has_presence=False) for at, name in _PARTS])
+
+    def column(self, rows: Rows, shown: Rows, target: pa.DataType) -> pa.Array:
+        long = pa.field("part", pa.int64())
+        parts = self.message.columns(rows.of(rows.values), [long, long])
+        seconds, nanos = (each.fill_null(0).to_numpy() for each in parts)
+        return moment_column(seconds, nanos, shown, target, is_time=self._is_time)

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import base64
 import json
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from operator import length_hint
 from typing import Any
 
-import numpy as np
 from google.protobuf import descriptor_pool, json_format
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorSet
 from google.protobuf.empty_pb2 import Empty
@@ -58,19 +55,6 @@ class PlainReader:
         self._tree = tree
         self._root = tree(name)
         self._ignores = ignores
-
-    def are_messages(self, values: Sequence[bytes]) -> np.ndarray:
-        """Return of each value if it can be parsed, whatever it says."""
-        can_be = np.ones(len(values), bool)
-        rest = iter([*values])
-        while True:
-            try:
-                # Nothing is kept of them, and no Python is run between two.
-                deque(map(self._class.FromString, rest), maxlen=0)
-            except (DecodeError, UnicodeDecodeError):
-                can_be[len(values) - length_hint(rest) - 1] = False
-            else:
-                return can_be
 
     def read(self, value: bytes) -> tuple[dict[str, Any], dict[str, int]]:
         """Return a value by column, and its unknown fields by number path; or ``UnreadableValueError``."""

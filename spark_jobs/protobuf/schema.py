@@ -14,7 +14,7 @@ from google.protobuf import descriptor_pool
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from pyiceberg.schema import Schema
 
-from spark_jobs.protobuf.block import BlockReader
+from spark_jobs.protobuf.block import FEWEST_VALUES, BlockReader
 from spark_jobs.protobuf.columns import columns_of
 from spark_jobs.protobuf.compiling import compiled
 from spark_jobs.protobuf.plain import PlainReader
@@ -22,7 +22,7 @@ from spark_jobs.protobuf.types import comments, tree_of
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.schema.arrow_schema import arrow_schema, column_of, no_rows
 from spark_jobs.schema.packed_values import PackedValues
-from spark_jobs.schema.reading import in_order, joined
+from spark_jobs.schema.reading import in_order
 from spark_jobs.schema.writer_schema import (
     ReadValues,
     SchemaText,
@@ -31,7 +31,6 @@ from spark_jobs.schema.writer_schema import (
     WriterColumns,
 )
 
-_BLOCK_VALUES = 250
 _MOST_SCHEMAS = 256
 
 
@@ -134,38 +133,18 @@ class _Readers:
         self.columns = columns_of(root)
         self._arrow = arrow_schema(Schema(*self.columns.struct.fields))
         self.plain = PlainReader(files, schema.message, trees, ignores=schema.ignores)
-        self._block = BlockReader(files, schema.message, root, self._arrow)
+        self._block = BlockReader(root, self._arrow)
 
     def read(self, values: Sequence[bytes]) -> ReadValues:
-        """Return all at once, and those in doubt one by one; of many that fail together, in blocks."""
-        packed = PackedValues.of(values)
-        blocks = [packed]
-        read = self._at_once(packed)
-        if read is None and len(packed) > _BLOCK_VALUES:
-            starts = range(0, len(packed), _BLOCK_VALUES)
-            blocks = [packed[start : start + _BLOCK_VALUES] for start in starts]
-        parts = [self._settled(block, read or self._at_once(block)) for block in blocks]
-        return parts[0] if len(parts) == 1 else joined(parts, [*map(len, blocks)])
-
-    def _at_once(self, values: PackedValues) -> tuple[pa.Table, np.ndarray] | None:
-        """Return rows, and which values they are of; of those of which one fails all, the others' rows."""
-        there = np.arange(len(values))
-        read = self._block.read(values)
-        if read is None and len(values) > 1:
-            there = there[self.plain.are_messages(values)]
-            read = self._block.read(values.take(there)) if 0 < len(there) < len(values) else None
-        if read is None:
-            return None
-        table, is_sure = read
-        return (table, there) if is_sure.all() else (table.filter(pa.array(is_sure)), there[is_sure])
-
-    def _settled(self, values: PackedValues, read: tuple[pa.Table, np.ndarray] | None) -> ReadValues:
-        """Return all values, those that were not read by themselves."""
-        table, rows = read or (no_rows(self._arrow), np.arange(0))
-        if len(rows) == len(values):
-            return ReadValues(table)
-        alone = self._one_by_one(values, np.delete(np.arange(len(values)), rows).tolist())
-        return in_order(ReadValues(table, rows.tolist()), alone, len(values))
+        """Return all at once; those in doubt, or all where they are few, each by itself."""
+        values = PackedValues.of(values)
+        table, is_sure = no_rows(self._arrow), np.zeros(len(values), bool)
+        if len(values) >= FEWEST_VALUES:
+            table, is_sure = self._block.read(values)
+            if is_sure.all():
+                return ReadValues(table)
+        alone = self._one_by_one(values, np.flatnonzero(~is_sure).tolist())
+        return in_order(ReadValues(table, np.flatnonzero(is_sure).tolist()), alone, len(values))
 
     def _one_by_one(self, values: PackedValues, indices: Sequence[int]) -> ReadValues:
         rows, read, unread = [], [], []

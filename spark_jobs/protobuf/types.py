@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -35,14 +35,25 @@ class Kind(Enum):
     EMPTY = auto()  # a message without fields: there or not
 
 
+class Written(Enum):
+    """How a value is written; those of one number are told from the next alike."""
+
+    NUMBER = auto()
+    ZIGZAG = auto()
+    FIXED_32 = auto()
+    FIXED_64 = auto()
+    BYTES = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class Leaf:
     """``symbols`` are an enum's, by number; ``message`` is the one inside itself, by its full name.
 
-    ``is_wrapped``: the field is a message that holds the value.
+    ``is_wrapped``: the field is a message that holds the value, which is ``written`` so.
     """
 
     kind: Kind
+    written: Written = Written.BYTES
     symbols: Mapping[int, str] = field(default_factory=dict)
     is_wrapped: bool = False
     message: str = ""
@@ -89,29 +100,40 @@ class Field:
 
 
 _OF = FieldDescriptor
-_KINDS = {
-    **dict.fromkeys((_OF.TYPE_INT32, _OF.TYPE_SINT32, _OF.TYPE_SFIXED32), Kind.INT),
-    **dict.fromkeys((_OF.TYPE_INT64, _OF.TYPE_SINT64, _OF.TYPE_SFIXED64), Kind.LONG),
-    **dict.fromkeys((_OF.TYPE_UINT32, _OF.TYPE_FIXED32), Kind.UINT32),
-    **dict.fromkeys((_OF.TYPE_UINT64, _OF.TYPE_FIXED64), Kind.UINT64),
-    _OF.TYPE_FLOAT: Kind.FLOAT,
-    _OF.TYPE_DOUBLE: Kind.DOUBLE,
-    _OF.TYPE_BOOL: Kind.BOOLEAN,
-    _OF.TYPE_STRING: Kind.STRING,
-    _OF.TYPE_BYTES: Kind.BYTES,
+_LEAVES = {
+    **dict.fromkeys((_OF.TYPE_INT32, _OF.TYPE_ENUM), Leaf(Kind.INT, Written.NUMBER)),
+    _OF.TYPE_SINT32: Leaf(Kind.INT, Written.ZIGZAG),
+    _OF.TYPE_SFIXED32: Leaf(Kind.INT, Written.FIXED_32),
+    _OF.TYPE_INT64: Leaf(Kind.LONG, Written.NUMBER),
+    _OF.TYPE_SINT64: Leaf(Kind.LONG, Written.ZIGZAG),
+    _OF.TYPE_SFIXED64: Leaf(Kind.LONG, Written.FIXED_64),
+    _OF.TYPE_UINT32: Leaf(Kind.UINT32, Written.NUMBER),
+    _OF.TYPE_FIXED32: Leaf(Kind.UINT32, Written.FIXED_32),
+    _OF.TYPE_UINT64: Leaf(Kind.UINT64, Written.NUMBER),
+    _OF.TYPE_FIXED64: Leaf(Kind.UINT64, Written.FIXED_64),
+    _OF.TYPE_FLOAT: Leaf(Kind.FLOAT, Written.FIXED_32),
+    _OF.TYPE_DOUBLE: Leaf(Kind.DOUBLE, Written.FIXED_64),
+    _OF.TYPE_BOOL: Leaf(Kind.BOOLEAN, Written.NUMBER),
+    _OF.TYPE_STRING: Leaf(Kind.STRING),
+    _OF.TYPE_BYTES: Leaf(Kind.BYTES),
 }
 _KNOWN = {
     "google.protobuf.Timestamp": Leaf(Kind.TIMESTAMP),
     "google.protobuf.Duration": Leaf(Kind.DURATION),
-    "google.protobuf.BoolValue": Leaf(Kind.BOOLEAN, is_wrapped=True),
-    "google.protobuf.Int32Value": Leaf(Kind.INT, is_wrapped=True),
-    "google.protobuf.Int64Value": Leaf(Kind.LONG, is_wrapped=True),
-    "google.protobuf.UInt32Value": Leaf(Kind.UINT32, is_wrapped=True),
-    "google.protobuf.UInt64Value": Leaf(Kind.UINT64, is_wrapped=True),
-    "google.protobuf.FloatValue": Leaf(Kind.FLOAT, is_wrapped=True),
-    "google.protobuf.DoubleValue": Leaf(Kind.DOUBLE, is_wrapped=True),
-    "google.protobuf.StringValue": Leaf(Kind.STRING, is_wrapped=True),
-    "google.protobuf.BytesValue": Leaf(Kind.BYTES, is_wrapped=True),
+    **{
+        f"google.protobuf.{name}Value": replace(_LEAVES[kind], is_wrapped=True)
+        for name, kind in (
+            ("Bool", _OF.TYPE_BOOL),
+            ("Int32", _OF.TYPE_INT32),
+            ("Int64", _OF.TYPE_INT64),
+            ("UInt32", _OF.TYPE_UINT32),
+            ("UInt64", _OF.TYPE_UINT64),
+            ("Float", _OF.TYPE_FLOAT),
+            ("Double", _OF.TYPE_DOUBLE),
+            ("String", _OF.TYPE_STRING),
+            ("Bytes", _OF.TYPE_BYTES),
+        )
+    },
     **dict.fromkeys(
         ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue"), Leaf(Kind.JSON)
     ),
@@ -146,16 +168,16 @@ def _type(field_: FieldDescriptor, docs: Mapping[str, str], inside: tuple[str, .
     entry = field_.message_type
     if entry is None or not entry.GetOptions().map_entry:
         return Repeated(_one(field_, docs, inside))
-    key = Leaf(_KINDS[entry.fields_by_number[1].type])
+    key = _LEAVES[entry.fields_by_number[1].type]
     return Map(key, _one(entry.fields_by_number[2], docs, inside))
 
 
 def _one(field_: FieldDescriptor, docs: Mapping[str, str], inside: tuple[str, ...]) -> Type:
     if field_.enum_type is not None:
         symbols = {each.number: each.name for each in reversed(field_.enum_type.values)}
-        return Leaf(Kind.ENUM, symbols)
+        return Leaf(Kind.ENUM, Written.NUMBER, symbols)
     if (message := field_.message_type) is None:
-        return Leaf(_KINDS[field_.type])
+        return _LEAVES[field_.type]
     if (known := _KNOWN.get(message.full_name)) is not None:
         return known
     if message.full_name in inside:

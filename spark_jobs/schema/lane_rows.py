@@ -93,3 +93,29 @@ class Rows:
                     items[row] = None
         self.doubt(np.array(bad, np.int64))
         return column_of(items, target)
+
+    def items(self, owners: Sequence[np.ndarray], count: int) -> tuple[pa.Array, Rows]:
+        """Return where each row's items begin, and the items, row by row.
+
+        ``owners`` say of each item which of the ``count`` lists that were read it is of.
+        """
+        every = np.concatenate(owners) if owners else np.empty(0, np.int64)
+        place = np.full(count, -1)
+        is_list = self.values >= 0
+        place[self.values[is_list]] = np.flatnonzero(is_list)
+        of_row = place[every]
+        wanted = np.flatnonzero(of_row >= 0)
+        of_row = of_row[wanted]
+        is_ordered = (of_row[1:] >= of_row[:-1]).all()
+        ordered = wanted if is_ordered else wanted[np.argsort(of_row, kind="stable")]
+        counts = np.bincount(of_row, minlength=len(self.values))
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        return pa.array(offsets), self.of(ordered, np.repeat(self.lanes, counts))
+
+    def doubt_repeated(self, keys: pa.Array, offsets: pa.Array) -> None:
+        """Doubt maps with a key twice; these are their entries."""
+        encoded = keys.dictionary_encode()
+        of_row = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        entries = of_row * (len(encoded.dictionary) + 1) + encoded.indices.fill_null(-1).to_numpy()
+        _, first, counts = np.unique(entries, return_index=True, return_counts=True)
+        self.doubt(first[counts > 1])

@@ -129,6 +129,13 @@ class Lanes:
         self._move(sizes)
         return begins
 
+    def many_pieces(self, counts: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """Pass over so many pieces of each lane, and return where they begin, and how many there were."""
+        begins = self.pieces(counts * size)
+        counts = np.where(self.is_sure, counts, 0)
+        firsts = np.cumsum(counts) - counts
+        return np.repeat(begins - firsts * size, counts) + np.arange(counts.sum()) * size, counts
+
     def _move(self, sizes: np.ndarray | int) -> None:
         self.at = np.minimum(self.at + sizes, self._last)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -23,21 +21,3 @@ def in_order(some: ReadValues, others: ReadValues, count: int) -> ReadValues:
     kept = None if len(rows) == count else rows.tolist()
     ignored = Counter(some.ignored) + Counter(others.ignored)
     return ReadValues(table, kept, some.unread + others.unread, ignored)
-
-
-def joined(parts: Sequence[ReadValues], counts: Sequence[int]) -> ReadValues:
-    """Return parts as one, of so many values each."""
-    starts = [sum(counts[:number]) for number in range(len(counts))]
-    every = [
-        start + row
-        for part, start, count in zip(parts, starts, counts, strict=True)
-        for row in (range(count) if part.rows is None else part.rows)
-    ]
-    unread = tuple(
-        replace(each, index=start + each.index)
-        for part, start in zip(parts, starts, strict=True)
-        for each in part.unread
-    )
-    ignored = sum((Counter(part.ignored) for part in parts), Counter[str]())
-    table = pa.concat_tables([part.table for part in parts])
-    return ReadValues(table, None if len(every) == sum(counts) else every, unread, ignored)

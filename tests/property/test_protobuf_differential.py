@@ -8,6 +8,7 @@ import random
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from google.protobuf import any_pb2, descriptor_pool, duration_pb2, timestamp_pb2, wrappers_pb2
 from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given, settings
@@ -46,9 +47,13 @@ def plain_rows(schema: ProtobufSchema, values: list[bytes]) -> list[dict[str, An
     return rows
 
 
-def read_rows(schema: ProtobufSchema, values: list[bytes]) -> list[dict[str, Any] | None]:
-    """Return each value as it is read among the others."""
-    read = schema.read(values)
+def read_rows(
+    schema: ProtobufSchema, values: list[bytes], chance: random.Random
+) -> list[dict[str, Any] | None]:
+    """Return each value as it is read among the others, a list also where it is long beside them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("spark_jobs.protobuf.block._FEWEST_LANES", chance.choice([1, 16]))
+        read = schema.read(values)
     rows: list[dict[str, Any] | None] = [None] * len(values)
     kinds = read.table.schema
     indices = range(len(values)) if read.rows is None else read.rows
@@ -107,7 +112,7 @@ def test_every_value_is_a_row_as_the_reference_says(seed: int) -> None:
             wanted.append(row_of(message))
         except NoRowError:
             wanted.append(None)
-    for rows in (read_rows(schema, values), plain_rows(schema, values)):
+    for rows in (read_rows(schema, values, chance), plain_rows(schema, values)):
         for row, right in zip(rows, wanted, strict=True):
             assert (row is None) == (right is None), (row, right)
             assert right is None or same(row, right), (row, right)
@@ -121,7 +126,7 @@ def test_broken_bytes_are_never_a_wrong_row(seed: int) -> None:
     schema, kind = made(chance)
     good = [fill(kind(), chance).SerializeToString() for _ in range(8)]
     values = [broken for value in good for broken in _broken(value, good, chance)]
-    read, plain = read_rows(schema, values), plain_rows(schema, values)
+    read, plain = read_rows(schema, values, chance), plain_rows(schema, values)
     for value, one, other in zip(values, read, plain, strict=True):
         assert (one is None) == (other is None), value
         assert one is None or same(one, other), value
