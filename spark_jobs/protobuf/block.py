@@ -141,12 +141,16 @@ def _marked(number: int, wire: int) -> bytes:
 
 @dataclass
 class _One:
-    """A field of one value: ``at`` has where in what was read of it a message's is, -1 where it is not."""
+    """A field of one value: ``at`` has where in what was read of it a message's is, -1 where it is not.
+
+    A range where all of the messages have it: nothing is to be kept of them.
+    """
 
     what: Field
     step: _Step
-    at: list[np.ndarray] = field(default_factory=list)
+    at: list[np.ndarray | range] = field(default_factory=list)
     count: int = 0
+    read: int = 0
 
     def __post_init__(self) -> None:
         self._mark = _marked(self.what.number, self.step.wire)
@@ -154,23 +158,30 @@ class _One:
     def take(self, lanes: Lanes) -> np.ndarray:
         """Read the field of those lanes that go on with it, and return which they are."""
         is_here = lanes.begin_with(self._mark)
-        here = np.flatnonzero(is_here)
-        at = np.full(len(lanes), -1)
-        at[here] = np.arange(self.count, self.count + len(here))
-        self.at.append(at)
-        self.count += len(here)
-        if len(here) == len(lanes):
+        if is_here.all():
+            self.at.append(range(self.count, self.count + len(lanes)))
             lanes.pieces(len(self._mark))
             self.step.take(lanes)
-        elif len(here):
-            some = lanes.of(here)
-            some.pieces(len(self._mark))
-            self.step.take(some)
-            lanes.put(here, some)
+            self.count += len(lanes)
+        else:
+            here = np.flatnonzero(is_here)
+            at = np.full(len(lanes), -1)
+            at[here] = np.arange(self.count, self.count + len(here))
+            self.at.append(at)
+            if len(here):
+                some = lanes.of(here)
+                some.pieces(len(self._mark))
+                self.step.take(some)
+                lanes.put(here, some)
+            self.count += len(here)
+        self.read += len(lanes)
         return is_here
 
     def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
-        at = rows.taken(self.at)
+        if self.count == self.read:  # no message is without it
+            return self.step.column(rows, rows, target)
+        parts = (np.arange(at.start, at.stop) if isinstance(at, range) else at for at in self.at)
+        at = rows.taken([*parts])
         if rows.is_null is not None:
             at = np.where(rows.is_null, -1, at)
         said = rows.of(at)

@@ -85,6 +85,9 @@ def unframe(values: Sequence[bytes], headers: Sequence[Headers], naming: Naming 
         else:
             which[index] = keys.setdefault(key, len(keys))
     bare_values = PackedValues(packed.data, packed.starts + sizes, packed.ends)
+    if len(keys) == 1 and not unframed:
+        (only,) = keys
+        return Framed({only: np.arange(len(packed))}, {only: bare_values})
     at = _positions(which, len(keys))
     return Framed(
         {key: at[number] for key, number in keys.items()},
