@@ -9,8 +9,9 @@ from typing import overload
 import numpy as np
 import pyarrow as pa
 
-# Behind the last value there are as many zero bytes, so that words may be read wherever a value ends.
-PADDING = 32
+# Behind the last value there are as many zero bytes, so that words may be read wherever a value ends, and
+# the 36 bytes of a UUID's text where there is none.
+PADDING = 64
 MOST_BYTES = (1 << 31) - 1 - PADDING  # Arrow counts those of a column in 32 bits
 _BINARY = pa.binary()
 

@@ -220,6 +220,14 @@ def test_good_values_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert at_once.rows is None
 
 
+@pytest.mark.parametrize("kind", [_UUID, "double", {"type": "fixed", "name": "d", "size": 12}], ids=str)
+def test_many_values_of_no_bytes_are_unread(kind: Any) -> None:
+    """There is next to nothing to look at then; the one that is null is a row."""
+    read = _of(["null", kind]).read([b""] * _MANY + [b"\0"])
+    assert [each.index for each in read.unread] == [*range(_MANY)]
+    assert read.table.to_pylist() == [{"a": None}]
+
+
 def test_no_values_are_no_rows() -> None:
     """With the columns all the same."""
     read = _of("int").read([])
