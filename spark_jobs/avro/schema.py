@@ -17,7 +17,7 @@ from spark_jobs.avro.parsing import parse
 from spark_jobs.avro.plain import PlainReader
 from spark_jobs.schema.arrow_schema import arrow_schema, column_of, no_rows
 from spark_jobs.schema.packed_values import PackedValues
-from spark_jobs.schema.reading import in_order
+from spark_jobs.schema.reading import in_order, read_in_parts
 from spark_jobs.schema.writer_schema import (
     ReadValues,
     SchemaText,
@@ -76,7 +76,9 @@ class _Readers:
 
     def read(self, values: Sequence[bytes]) -> ReadValues:
         """Return all at once; those in doubt, or all where they are few, each by itself."""
-        values = PackedValues.of(values)
+        return read_in_parts(PackedValues.of(values), self._read_part)
+
+    def _read_part(self, values: PackedValues) -> ReadValues:
         table, is_sure = no_rows(self._arrow), np.zeros(len(values), bool)
         if len(values) >= FEWEST_VALUES:
             table, is_sure = self._block.read(values)

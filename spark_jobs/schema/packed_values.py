@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from typing import overload
 
 import numpy as np
@@ -48,6 +48,14 @@ class PackedValues(Sequence[bytes]):
         if isinstance(index, slice):
             return PackedValues(self.data, self.starts[index], self.ends[index])
         return self.data[self.starts[index] : self.ends[index]]
+
+    def parts(self, most_bytes: int) -> Iterator[PackedValues]:
+        """Yield them all in order, in parts of about so many bytes; there is always one."""
+        sizes = self.ends - self.starts
+        numbers = (np.cumsum(sizes) - sizes) // most_bytes
+        cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(self)]
+        for start, end in pairwise(cuts):
+            yield self[start:end]
 
     def take(self, indices: np.ndarray) -> PackedValues:
         """Return those at these positions, which ascend."""

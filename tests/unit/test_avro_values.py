@@ -232,3 +232,26 @@ def test_no_values_are_no_rows() -> None:
     """With the columns all the same."""
     read = _of("int").read([])
     assert (read.table.num_rows, read.table.column_names, read.rows) == (0, ["a"], None)
+
+
+def test_many_bytes_are_read_in_parts_as_if_at_once() -> None:
+    """Rows, and what cannot be read, are at their places whatever stands before them."""
+    schema = avro_schema(
+        SchemaText(
+            Language.AVRO,
+            json.dumps(
+                {
+                    "type": "record",
+                    "name": "R",
+                    "fields": [{"name": "n", "type": "long"}, {"name": "b", "type": "bytes"}],
+                }
+            ),
+        )
+    )
+    values = [bytes([2 * (n % 60)]) + b"\x80\x80\x02" + bytes(1 << 14) for n in range(400)]
+    values[3] = values[390] = b"\x02"
+    read = schema.read(values)
+    assert [each.index for each in read.unread] == [3, 390]
+    assert read.rows == [n for n in range(400) if n not in {3, 390}]
+    assert read.table.column("n").to_pylist() == [n % 60 for n in read.rows]
+    assert read.table.num_rows == 398
