@@ -109,10 +109,8 @@ class _Reading:
                 return [self._item(each, element, here, known) for each in item]
             case Map(key, inner):
                 here, known = (*path, "value"), (*numbers, "value")
-                pairs = [
-                    (leaf(name, key, (*path, "key")), self._item(item[name], inner, here, known))
-                    for name in sorted(item)
-                ]
+                names = {leaf(name, key, (*path, "key")): name for name in item}
+                pairs = [(made, self._item(item[names[made]], inner, here, known)) for made in sorted(names)]
                 return {str(name): each for name, each in pairs} if self._in_json else pairs
             case Message(fields):
                 return self.fields(item, fields, path, numbers)

@@ -127,6 +127,13 @@ def test_extensions_are_unknown_fields() -> None:
     assert "by number: 5" in str(one(b"\x08\x01\x28\x01", schema))
 
 
+def test_a_key_of_proto2_that_is_no_text_is_no_row_beside_one_that_is() -> None:
+    """Google's library gives the one as bytes, the other as text."""
+    text = 'syntax = "proto2"; message A { map<string, int32> m = 1; }'
+    schema = protobuf_schema(SchemaText(Language.PROTOBUF, text))
+    assert "not UTF-8" in str(one(b"\x0a\x05\x0a\x01k\x10\x01\x0a\x05\x0a\x01\xff\x10\x01", schema))
+
+
 def test_fields_may_be_called_as_methods_are() -> None:
     """In whatever order their numbers are."""
     body = "message A { optional int32 HasField = 9; int32 DESCRIPTOR = 2; int32 ListFields = 1;"
