@@ -34,6 +34,7 @@ from spark_jobs.registry.kept_schemas import KeptSchemas
 from spark_jobs.schema.writer_schema import Language
 from spark_jobs.storage.create_only import CreateOnlyStore
 from tests.support.certificates import make_certificates
+from tests.support.confluent_serializers import BY_TOPIC, registering
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +59,7 @@ CUSTOMER = {"title": "Customer", "type": "object", "properties": {"name": {"type
 @pytest.fixture
 def producer(registry: str) -> SchemaRegistryClient:
     """Confluent's own client."""
-    return SchemaRegistryClient({"url": registry})
+    return registering(registry)
 
 
 def client(url: str, timeout_seconds: float = 10.0, **settings: Any) -> RegistryClient:
@@ -99,8 +100,10 @@ def test_avro_and_json_schemas_are_read_as_serializers_registered_them(
     topic, item = unique_name("orders"), unique_name("item")
     producer.register_schema(item, Schema(json.dumps(ITEM), "AVRO"))
     order = Schema(json.dumps(ORDER), "AVRO", [SchemaReference("shop.Item", item, 1)])
-    value = AvroSerializer(producer, order)({"id": 1, "items": [{"sku": "a"}]}, _of(topic))
-    key = JSONSerializer(json.dumps(CUSTOMER), producer)({"name": "a"}, _of(topic, MessageField.KEY))
+    value = AvroSerializer(producer, order, conf=BY_TOPIC)({"id": 1, "items": [{"sku": "a"}]}, _of(topic))
+    key = JSONSerializer(json.dumps(CUSTOMER), producer, conf=BY_TOPIC)(
+        {"name": "a"}, _of(topic, MessageField.KEY)
+    )
     assert value is not None
     assert key is not None
 
@@ -122,7 +125,7 @@ def test_protobuf_is_read_as_python_registers_it_and_as_text(
     inner = proto_file(f"{name}/inner.proto", f"{name}.inner", "number")
     outer = proto_file(f"{name}/outer.proto", name, "inner", f".{name}.inner.Thing", f"{name}/inner.proto")
     kind = message_of(inner, outer)
-    value = ProtobufSerializer(kind, producer)(kind(), _of(name))
+    value = ProtobufSerializer(kind, producer, conf=BY_TOPIC)(kind(), _of(name))
     assert value is not None
 
     schema = client(registry).schema(id_of(value))
@@ -155,8 +158,8 @@ def test_a_registry_without_guids_or_a_schema_says_so(registry: str) -> None:
 def test_ids_in_headers_are_found_by_guid() -> None:
     """Apicurio has none: Confluent's serializer registers with a stand-in of the documented answers."""
     with RegistryStandIn() as stand_in:
-        producer = SchemaRegistryClient({"url": stand_in.url})
-        settings = {"schema.id.serializer": header_schema_id_serializer}
+        producer = registering(stand_in.url)
+        settings = {**BY_TOPIC, "schema.id.serializer": header_schema_id_serializer}
         context = _of("orders")
         AvroSerializer(producer, json.dumps(ITEM), conf=settings)({"sku": "a"}, context)
         ((name, header),) = context.headers

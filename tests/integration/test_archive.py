@@ -6,7 +6,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
@@ -16,7 +15,8 @@ from spark_jobs.preview.preview import preview
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.replay.diff import diff_replay
 from spark_jobs.replay.plan import plan_replay
-from tests.integration.test_drain_by_schema import BY_TOPIC, order
+from tests.integration.test_drain_by_schema import order
+from tests.support.confluent_serializers import BY_TOPIC, registering
 from tests.support.new_lab import DEAD_LETTERS
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def test_every_record_is_a_row_as_it_was_produced(new_lab: NewLab) -> None:
 
 def test_keys_and_values_by_their_schemas_stand_beside_their_bytes(new_lab: NewLab, registry: str) -> None:
     """In two versions, one of which brings a field; each value says which schema it names."""
-    producer = SchemaRegistryClient({"url": registry, "timeout": 30})
+    producer = registering(registry)
     by_schema = {"format": "avro", "registry": "main"}
     lab = new_lab([], layout="archive", value=by_schema, key=by_schema)
     configure(lab, "", {"registries": {"main": {"url": registry}}})

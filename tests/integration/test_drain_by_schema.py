@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import fastavro
 import pytest
-from confluent_kafka.schema_registry import SchemaRegistryClient, topic_subject_name_strategy
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
@@ -27,6 +26,7 @@ from spark_jobs.protocol.errors import BadRecord, ConfigError, RetryableError
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.replay.diff import diff_replay
 from spark_jobs.replay.plan import plan_replay
+from tests.support.confluent_serializers import BY_TOPIC, registering
 from tests.support.new_lab import DEAD_LETTERS
 
 if TYPE_CHECKING:
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-# Otherwise the serializers ask first for what Apicurio does not have, and once waited for an answer for ever.
-BY_TOPIC = {"subject.name.strategy": topic_subject_name_strategy}
 FIRST = [{"name": "id", "type": "long"}, {"name": "total", "type": ["null", "double"], "default": None}]
 SECOND = [
     *FIRST,
@@ -86,7 +84,7 @@ def by_registry(new_lab: NewLab, url: str, records: list[Any], **settings: Any) 
 
 def test_three_versions_of_a_schema_in_one_stream(new_lab: NewLab, registry: str) -> None:
     """Rows equal what was produced, whichever version wrote it; then nobody needs the registry any more."""
-    producer = SchemaRegistryClient({"url": registry, "timeout": 30})
+    producer = registering(registry)
     orders = [
         (order(FIRST), {"id": 1, "total": 1.5}),
         (order(SECOND), {"id": 2, "total": None, "note": "gift"}),
@@ -179,7 +177,7 @@ def test_what_a_schema_does_not_say_is_a_dead_letter(new_lab: NewLab, stand_in: 
 
 def test_messages_of_confluents_serializer(new_lab: NewLab, registry: str) -> None:
     """Two messages of one file in one topic, each by its place in the file; a new field is a column."""
-    producer = SchemaRegistryClient({"url": registry, "timeout": 30})
+    producer = registering(registry)
     lab = new_lab([], value={"format": "protobuf", "registry": "main"})
     configure(lab, "", {"registries": {"main": {"url": registry}}})
     context = SerializationContext(lab.pipeline.topic, MessageField.VALUE)
@@ -322,7 +320,7 @@ def test_a_drain_says_which_schemas_it_learned(
 
 def test_keys_by_their_schemas(new_lab: NewLab, registry: str) -> None:
     """Each beside its bytes, in two versions and as none; a key that cannot be read is a dead letter."""
-    producer = SchemaRegistryClient({"url": registry, "timeout": 30})
+    producer = registering(registry)
     by_key = {"format": "avro", "registry": "main", "as": "order_key"}
     lab = new_lab([], value={"format": "string"}, key=by_key)
     configure(lab, "", {"registries": {"main": {"url": registry}}})
