@@ -26,7 +26,7 @@ from spark_jobs.replay.settle import settle_left_replays
 from spark_jobs.txlog.store import CLOSING_AFTER_US
 
 FULL_MINUTES = 10.0
-QUICK_MINUTES = 0.4
+QUICK_MINUTES = 0.2
 CHECKED_EVERY = 25
 # Small enough that all kinds of upkeep find something to do, and that a run makes several batches.
 SETTINGS: dict[str, Any] = {"max_batch_records": 400, "upkeep": {"compact_above": 5, "keep_snapshots": 6}}

@@ -12,14 +12,12 @@ from spark_jobs.books.entries import books_of
 from spark_jobs.books.fold import checkpoint
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.upkeep.registry import KINDS
-from tests.support.new_lab import serve_from
 from tests.support.upkeep_lab import BROKEN, drain_often, expect_whole, set_upkeep, tidy
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from prove.lab.pipeline_lab import Lab
-    from prove.lab.s3 import S3
     from prove.lab.work_loop import WorkLoop
     from tests.support.new_lab import NewLab
 
@@ -28,13 +26,10 @@ pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark, pytest.m
 FIRST_DRAINS = 5
 
 
-@pytest.fixture(params=["sqlite", pytest.param("rest", marks=pytest.mark.rest)])
-def lab(new_lab: NewLab, request: pytest.FixtureRequest) -> Lab:
+@pytest.fixture
+def lab(new_lab: NewLab) -> Lab:
     """A table of a few small commits."""
     lab = new_lab()
-    if request.param == "rest":
-        s3: S3 = request.getfixturevalue("s3")
-        serve_from(lab, request.getfixturevalue("rest_catalog_properties"), s3)
     set_upkeep(lab, compact_above=5, keep_snapshots=2)
     drain_often(lab, new_lab, FIRST_DRAINS)
     return lab
