@@ -24,13 +24,12 @@ from spark_jobs.drain.planning import (
 )
 from spark_jobs.drain.split_task import SplitSource, observe_split
 from spark_jobs.lake.catalog import released
-from spark_jobs.lake.evolution import evolve_table
 from spark_jobs.lake.tables import load_table, progress_of
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.formats import format_of
-from spark_jobs.schema.additions import check_declared, declared_additions, table_notes
+from spark_jobs.schema.additions import check_declared, declared_evolution, table_notes
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import Evolution
 from spark_jobs.schema.iceberg_types import declared_fields
@@ -94,7 +93,7 @@ def ensure_tables(pipeline: PipelineConfig, connections: Connections, source: So
             connections.fail_points.reach("drain.after-table-made")
         check_declared(pipeline, table)
         _tell(pipeline, table_notes(pipeline, table, progress_of(table)))
-        table = _add_declared_columns(pipeline, connections, table)
+        table = _with_declared_columns(pipeline, connections, table)
         if pipeline.has_schemas:
             table = _with_columns_for(pipeline, connections, Evidence())
         dead_letters = create_dead_letter_table(catalog, pipeline.table, {}, progress_of(table))
@@ -142,10 +141,13 @@ def _tell(pipeline: PipelineConfig, sentences: Iterable[str]) -> None:
         _log.warning("%s: %s", pipeline.table, sentence)
 
 
-def _add_declared_columns(pipeline: PipelineConfig, connections: Connections, table: Table) -> Table:
+def _with_declared_columns(pipeline: PipelineConfig, connections: Connections, table: Table) -> Table:
     """Columns declared since the table was made: there before a record could decide their types."""
-    additions = declared_additions(pipeline, table.schema())
-    return evolve_table(connections.open_catalog, pipeline.table, additions) if additions else table
+    if not declared_evolution(pipeline, table.schema()):
+        return table
+    return commit_columns(
+        connections.open_catalog, pipeline.table, lambda table: declared_evolution(pipeline, table.schema())
+    )
 
 
 def _first_ranges(

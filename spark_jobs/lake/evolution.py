@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction
     from pyiceberg.types import IcebergType
 
-    from spark_jobs.schema.additions import ColumnAddition
+    from spark_jobs.schema.evolution import Path
 
 MAX_TRIES = 10
 
 
 def evolve_table(
-    open_catalog: Callable[[], Catalog], identifier: str, additions: Sequence[ColumnAddition]
+    open_catalog: Callable[[], Catalog], identifier: str, additions: Sequence[tuple[Path, IcebergType]]
 ) -> Table:
     """Add optional columns and return the table that has them all; neither snapshot nor progress changes.
 
@@ -68,7 +68,7 @@ def not_seen(identifier: str) -> RetryableError:
     )
 
 
-def _try_add(catalog: Catalog, table: Table, missing: Sequence[ColumnAddition]) -> Exception | None:
+def _try_add(catalog: Catalog, table: Table, missing: Sequence[tuple[Path, IcebergType]]) -> Exception | None:
     """Send the change once; whether it landed is seen on the table itself."""
     transaction = _staged(table, missing)
     requirements = (*transaction._requirements, AssertTableUUID(uuid=table.metadata.table_uuid))  # noqa: SLF001  (see swap.py)
@@ -79,11 +79,11 @@ def _try_add(catalog: Catalog, table: Table, missing: Sequence[ColumnAddition]) 
     return None
 
 
-def _missing(table: Table, additions: Sequence[ColumnAddition]) -> list[ColumnAddition]:
+def _missing(table: Table, additions: Sequence[tuple[Path, IcebergType]]) -> list[tuple[Path, IcebergType]]:
     return [(path, kind) for path, kind in additions if _is_missing(table.schema(), path)]
 
 
-def _staged(table: Table, missing: Sequence[ColumnAddition]) -> Transaction:
+def _staged(table: Table, missing: Sequence[tuple[Path, IcebergType]]) -> Transaction:
     transaction = table.transaction()
     with transaction.update_schema() as update:
         for path, kind in missing:

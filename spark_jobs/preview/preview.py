@@ -26,11 +26,11 @@ from spark_jobs.records.appearance import first_batch_unreadable
 from spark_jobs.records.formats import format_of
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
-from spark_jobs.schema.additions import check_declared, declared_additions, table_notes
+from spark_jobs.schema.additions import check_declared, declared_evolution, table_notes
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import ColumnSource
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.evolution import Evolution, evolved
+from spark_jobs.schema.evolution import evolved
 from spark_jobs.schema.iceberg_types import declared_fields, known_fields
 from spark_jobs.schema.inference import Field
 from spark_jobs.schema.metadata_columns import (
@@ -176,7 +176,7 @@ def _schema(
     if table is None:
         schema, notes = new_table_schema(pipeline, columns, evidence)
         return schema, (), notes
-    declared = Evolution([(*each, None) for each in declared_additions(pipeline, table.schema())])
+    declared = declared_evolution(pipeline, table.schema())
     schema, progress = evolved(table.schema(), declared), progress_of(table)
     lacks, told = columns.evolution(schema, progress.columns, evidence)
     notes = table_notes(pipeline, table, progress)

@@ -21,7 +21,7 @@ from spark_jobs.records.formats import format_of
 from spark_jobs.records.row_comparison import equal_values
 from spark_jobs.records.row_maker import NewFieldsSeen, RowMaker
 from spark_jobs.records.shape import Origin
-from spark_jobs.schema.additions import check_declared, declared_additions
+from spark_jobs.schema.additions import check_declared, declared_evolution
 from spark_jobs.schema.archive_columns import KAFKA
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.evolution import Evolution, bind, evolved
@@ -126,8 +126,7 @@ class _Differ:
         self._not_compared = _NOT_COMPARED | kept_names(progress_of(table).kept_columns)
         # It has the time of ingestion, and coordinates that stand beside it.
         self._not_compared |= {KAFKA} if pipeline.is_archive else set()
-        declared = Evolution([(*each, None) for each in declared_additions(pipeline, self._schema)])
-        self._add_columns(declared)
+        self._add_columns(declared_evolution(pipeline, self._schema))
         self._decoder = self._decoder_of(pipeline.table_schema.growth)
 
     def compare(self, reader: RangeReader, window: OffsetRange) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
-
-from pyiceberg.types import IcebergType
+from typing import TYPE_CHECKING
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import Layout
@@ -12,12 +10,15 @@ from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.kept_columns import unfinished
 from spark_jobs.protocol.progress import progress_from_properties
+from spark_jobs.schema.evolution import Evolution, Path
 from spark_jobs.schema.iceberg_types import (
     check_columns,
     declared_fields,
+    declared_type,
     iceberg_type,
     known_fields,
     type_text,
+    widenings_to,
 )
 from spark_jobs.schema.inference import by_lower_case, name_clash
 from spark_jobs.schema.partitioning import partition_spec, partition_terms
@@ -25,10 +26,9 @@ from spark_jobs.schema.partitioning import partition_spec, partition_terms
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
+    from pyiceberg.types import IcebergType
 
     from spark_jobs.protocol.progress import Progress
-
-ColumnAddition: TypeAlias = tuple[tuple[str, ...], IcebergType]
 
 
 def check_declared(pipeline: PipelineConfig, table: Table) -> None:
@@ -50,10 +50,11 @@ def _check_layout(pipeline: PipelineConfig, table: Table) -> None:
         )
 
 
-def declared_additions(pipeline: PipelineConfig, schema: Schema) -> list[ColumnAddition]:
-    """Return the declared columns that the table lacks, which no record may decide the types of.
+def declared_evolution(pipeline: PipelineConfig, schema: Schema) -> Evolution:
+    """Return the declared columns that the table lacks, and those that are narrower than is declared.
 
-    Raises ``ConfigError`` (``column-clash``) for a name that cannot stand beside the table's own.
+    No record may decide their types. Raises ``ConfigError`` (``column-clash``) for a name that cannot stand
+    beside the table's own.
     """
     known = known_fields(schema)
     names = {field.name for field in known}
@@ -67,7 +68,11 @@ def declared_additions(pipeline: PipelineConfig, schema: Schema) -> list[ColumnA
                 pipeline=pipeline.name,
                 table=pipeline.table,
             )
-    return [((field.name,), iceberg_type(field.type)) for field in missing]
+    widenings: dict[Path, IcebergType] = {}
+    for name in names & pipeline.columns.keys():
+        there, declared = schema.find_field(name).field_type, declared_type(pipeline.columns[name])
+        widenings |= widenings_to(there, declared, (name,)) or {}
+    return Evolution([((field.name,), iceberg_type(field.type), None) for field in missing], widenings)
 
 
 def table_notes(pipeline: PipelineConfig, table: Table, progress: Progress) -> tuple[str, ...]:

@@ -13,8 +13,10 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StringT
 from spark_jobs.config.type_names import field_text, split_arguments, split_field
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.schema.evolution import Path
 from spark_jobs.schema.inference import DeclaredType, Field, FieldType, ListOf, MapOf, Primitive, StructOf
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS, with_metadata_columns
+from spark_jobs.schema.widening import widened
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -87,7 +89,8 @@ def check_columns(
 ) -> None:
     """Return when the table has Sluice's columns, and the declared ones where it has them, with these types.
 
-    A struct may have more fields than were declared, at any depth: records brought them. Raises
+    A struct may have more fields than were declared, at any depth: records brought them. A column may be
+    narrower than was declared where Iceberg can widen it. Raises
     ``ConfigError`` naming the types, or names, that clash, and what changes a column's.
     """
     ours = with_metadata_columns(Schema(), key_is_binary=key_is_binary)
@@ -98,7 +101,8 @@ def check_columns(
         if name in METADATA_COLUMNS and name not in there:
             message = f"the table has no column {name}, which Sluice writes as {type_text(kind)}"
             raise _clash(table, message, "Give the pipeline another `table`.")
-        if name in there and not _holds(there[name], kind):
+        changes = widenings_to(there[name], kind, (name,)) if name in there else {}
+        if changes is None or (changes and name in METADATA_COLUMNS):
             message = f"column {name} is {type_text(there[name])}, not {type_text(kind)}"
             mend = mends.act("retype", pipeline, name, f"'{type_text(kind)}'")
             other = "Give the pipeline another `table`."
@@ -119,17 +123,28 @@ def _clash(table: Table, message: str, hint: str) -> ConfigError:
     return ConfigError(message, code="column-clash", hint=hint, table=".".join(table.name()))
 
 
-def _holds(there: IcebergType, declared: IcebergType) -> bool:
-    """True if every value of the declared type is one of the table's."""
+def widenings_to(there: IcebergType, declared: IcebergType, path: Path) -> dict[Path, IcebergType] | None:
+    """Return what makes a column hold a declared type, by path from the top; None where widening does not."""
+    parts: list[tuple[IcebergType | None, IcebergType, str]]
     if isinstance(there, StructType) and isinstance(declared, StructType):
         fields = {field.name: field.field_type for field in there.fields}
-        return all(f.name in fields and _holds(fields[f.name], f.field_type) for f in declared.fields)
-    if isinstance(there, ListType) and isinstance(declared, ListType):
-        return _holds(there.element_type, declared.element_type)
-    if isinstance(there, MapType) and isinstance(declared, MapType):
+        parts = [(fields.get(field.name), field.field_type, field.name) for field in declared.fields]
+    elif isinstance(there, ListType) and isinstance(declared, ListType):
+        parts = [(there.element_type, declared.element_type, "element")]
+    elif isinstance(there, MapType) and isinstance(declared, MapType):
         is_same_key = type_text(there.key_type) == type_text(declared.key_type)
-        return is_same_key and _holds(there.value_type, declared.value_type)
-    return type_text(there) == type_text(declared)
+        parts = [(there.value_type if is_same_key else None, declared.value_type, "value")]
+    elif type_text(there) == type_text(declared):
+        return {}
+    else:
+        return {path: declared} if widened(there, declared) == declared else None
+    found: dict[Path, IcebergType] = {}
+    for part, wanted, step in parts:
+        changes = None if part is None else widenings_to(part, wanted, (*path, step))
+        if changes is None:
+            return None
+        found |= changes
+    return found
 
 
 def type_text(kind: IcebergType) -> str:

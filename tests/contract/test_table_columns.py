@@ -59,6 +59,10 @@ def test_the_declared_types_are_the_tables(sqlite_lake: Lake) -> None:
         ("map<string, struct<a: int, b: long>>", "map<string, struct<a: int>>", True),
         ("struct<a: int>", "struct<a: int, b: long>", False),
         ("struct<a: long>", "struct<a: int>", False),
+        ("struct<a: int>", "struct<a: long>", True),
+        ("struct<a: int>", "struct<a: double>", False),
+        ("decimal(5,2)", "decimal(9,2)", True),
+        ("decimal(5,2)", "decimal(9,3)", False),
         ("list<int>", "struct<a: int>", False),
         ("map<int, int>", "map<long, int>", False),
     ],
@@ -66,7 +70,7 @@ def test_the_declared_types_are_the_tables(sqlite_lake: Lake) -> None:
 def test_a_declared_struct_may_have_gained_fields(
     sqlite_lake: Lake, there: str, declared: str, fits: bool
 ) -> None:
-    """Records bring fields that nobody declared; those that were declared are there with their types."""
+    """Records bring fields that nobody declared; those that were declared can have their types."""
     table = sqlite_lake.make_table()
     with table.update_schema() as update:
         update.add_column("nested", declared_type(there))

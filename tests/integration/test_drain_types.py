@@ -149,13 +149,19 @@ def test_a_declared_struct_gains_the_fields_that_records_bring(new_lab: NewLab) 
 
 
 def test_a_type_declared_for_a_table_that_exists_wins_as_well(new_lab: NewLab) -> None:
-    """The column is there with that type before the first record that has the field."""
+    """The column is there before the first record with the field, and is widened to what is said later."""
     lab = new_lab(as_json({"id": 1}))
     lab.drain()
     configure(lab, "pipelines/orders", {"columns": {"price": "decimal(9, 2)"}})
     new_lab.produce(lab, as_json({"id": 2, "price": 12.5}))
     assert lab.drain().balance.rows == 1
     assert by_offset(lab)[0, 1]["price"] == Decimal("12.50")
+    configure(lab, "pipelines/orders", {"columns": {"price": "decimal(12, 2)"}})
+    new_lab.produce(lab, as_json({"id": 3, "price": 1234567890.5}))
+    assert lab.drain().balance.rows == 1
+    prices = [row["price"] for _, row in sorted(by_offset(lab).items())]
+    assert prices == [None, Decimal("12.50"), Decimal("1234567890.50")]
+    assert lab.audit().is_clean
     assert lab.drain().batches == ()
 
 

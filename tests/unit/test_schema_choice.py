@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 
 import pytest
-from pyiceberg.schema import sanitize_column_names
+from pyiceberg.schema import Schema, assign_fresh_schema_ids, sanitize_column_names
+from pyiceberg.types import IntegerType, NestedField
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.records.infer import observe
-from spark_jobs.schema.additions import declared_additions
+from spark_jobs.schema.additions import declared_evolution
 from spark_jobs.schema.evidence import Evidence, Kind
-from spark_jobs.schema.iceberg_types import iceberg_schema
+from spark_jobs.schema.evolution import evolved
+from spark_jobs.schema.iceberg_types import declared_type, iceberg_schema
 from spark_jobs.schema.inference import (
     RESERVED_COLUMNS,
     Addition,
@@ -137,7 +139,26 @@ def test_no_declared_column_is_added_beside_another_of_its_name(columns: dict[st
     there = iceberg_schema((Field("a", LONG), Field("b c", LONG)))
     pipeline = PipelineConfig(name="p", topic="p", table="lake.p", columns=columns)
     with pytest.raises(ConfigError, match="column-clash"):
-        declared_additions(pipeline, there)
+        declared_evolution(pipeline, there)
+
+
+def test_a_column_is_widened_to_what_is_declared_by_now() -> None:
+    """At any depth, where Iceberg can; what already holds it stays as it is."""
+    deep = declared_type("list<struct<f: float, m: map<string, decimal(5, 2)>>>")
+    fields = {"n": IntegerType(), "l": deep, "same": IntegerType()}
+    there = assign_fresh_schema_ids(
+        Schema(*(NestedField(100 + at, name, kind) for at, (name, kind) in enumerate(fields.items())))
+    )
+    columns = {"n": "long", "l": "list<struct<f: double, m: map<string, decimal(9,2)>>>", "same": "int"}
+    pipeline = PipelineConfig(name="p", topic="p", table="lake.p", columns=columns)
+    evolution = declared_evolution(pipeline, there)
+    assert not evolution.additions
+    assert {path: str(kind) for path, kind in evolution.widenings.items()} == {
+        ("n",): "long",
+        ("l", "element", "f"): "double",
+        ("l", "element", "m", "value"): "decimal(9, 2)",
+    }
+    assert not declared_evolution(pipeline, evolved(there, evolution))
 
 
 KNOWN = (
