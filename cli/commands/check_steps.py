@@ -234,7 +234,7 @@ def _values(
     chunks = read_sample(kafka, source, source.low, max_records=RECORDS_OBSERVED)
     registry = partial(open_registry, config.registries, open_log(config).store)
     schemas = schema_sources(config, registry)(pipeline)
-    found, evidence = look_at(pipeline, schemas, chunks, {})
+    found, evidence = look_at(pipeline, schemas, chunks)
     values = values_of(chunks)
     if is_unreadable(evidence):
         raise first_batch_unreadable(pipeline, len(values), values)

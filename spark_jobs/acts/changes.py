@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from spark_jobs.protocol.errors import OffsetsUnavailable
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import CommitRecord, LastDrain, PendingDeadLetters, Progress
+from spark_jobs.protocol.schema_spans import after_rollback
 from spark_jobs.protocol.skips import kept_below, with_skipped
 from spark_jobs.protocol.source import SourceState
 
@@ -47,6 +48,7 @@ def follow_source(progress: Progress, source: SourceState, starts: Mapping[int, 
         # It still tells what records weigh; its rows and times are of the generation before.
         last_drain=replace(last, attempt="", valid_through_ms=None) if last else None,
         replay_epoch=progress.replay_epoch + 1,
+        schema_spans=(),  # its offsets are counted anew
     )
 
 
@@ -125,4 +127,5 @@ def rewound(
         rollbacks=progress.rollbacks + 1,
         compacted_files=0,
         skipped=with_skipped(kept, progress.generation, rewind.lost, reason),
+        schema_spans=after_rollback(progress.schema_spans, rewind.next_offsets),
     )

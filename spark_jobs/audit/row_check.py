@@ -104,7 +104,7 @@ class RowCheck:
 def row_check(pipeline: PipelineConfig, connections: Connections, table: Table) -> RowCheck:
     """Return the check of a table's rows against records of its current generation."""
     progress = progress_of(table)
-    schemas = connections.schemas(pipeline).known(progress.schemas)
+    schemas = connections.schemas(pipeline).known(progress)
     origin = Origin(progress.topic, progress.generation, 0)
     # A column that is not done yet is null where its record says something.
     undone = {each.column for each in progress.kept_columns if not each.is_done}

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from spark_jobs.config.frozen import Frozen, key
 from spark_jobs.config.problems import Finding
-from spark_jobs.config.values import FileBelow, OneOrMany, RegistryName, choice
+from spark_jobs.config.values import FileBelow, OneOrMany, RegistryName, SchemaVersion, choice
 
 
 class ValueFormat(StrEnum):
@@ -33,6 +33,13 @@ class Layout(StrEnum):
     ARCHIVE = "archive"
 
 
+class Framing(StrEnum):
+    """How something that is written by a registry's schema says by which."""
+
+    CONFLUENT = "confluent"
+    NONE = "none"
+
+
 class UnknownFields(StrEnum):
     """What becomes of a value with fields that its schema does not know."""
 
@@ -46,8 +53,22 @@ class SchemaPlace(Frozen):
     format: ValueFormat
     registry: RegistryName | None = key(
         None,
-        "The registry, by its name under `registries`. Which schema was written with stands in an id before"
-        " the bytes, or in a header `__value_schema_id` (`__key_schema_id`), as Confluent's serializers do.",
+        "The registry, by its name under `registries`.",
+    )
+    framing: Annotated[Framing, choice(Framing)] = key(
+        "confluent",
+        "With a registry: which schema was written with stands in an id before the bytes, or in a header"
+        " `__value_schema_id` (`__key_schema_id`), as Confluent's serializers do; or nowhere (`none`).",
+    )
+    subject: str | None = key(
+        None,
+        "Where no id says it: what the schema is registered as.",
+        shown="the topic's name with `-value`, of keys with `-key`",
+    )
+    version: SchemaVersion = key(
+        "latest",
+        "Where no id says it: the subject's version. `latest` is asked for whenever a batch is planned; what"
+        " was drained by one is read by it for ever.",
     )
     file: FileBelow | None = key(
         None,
@@ -55,7 +76,7 @@ class SchemaPlace(Frozen):
     )
     message: str | None = key(
         None,
-        "Protobuf: the message in that file, by its full name or the last part of it.",
+        "Protobuf: the message in that file, or of that subject, by its full name or the last part of it.",
         shown="the only one",
     )
     include: OneOrMany[FileBelow] = key(
@@ -70,7 +91,12 @@ class SchemaPlace(Frozen):
     @property
     def is_framed(self) -> bool:
         """True if each value names its schema."""
-        return self.registry is not None
+        return self.registry is not None and self.framing is Framing.CONFLUENT
+
+    @property
+    def is_by_version(self) -> bool:
+        """True if the version of a subject says by which schema all are read."""
+        return self.format.has_schema and self.registry is not None and self.framing is Framing.NONE
 
 
 class ValueSettings(SchemaPlace):
@@ -113,6 +139,20 @@ def check_place(value: SchemaPlace, registries: Collection[str]) -> Finding | No
     if value.registry is not None and value.registry not in registries:
         known = ", ".join(sorted(registries)) or "none"
         return Finding(("registry",), f"names no registry: {value.registry}", f"`registries` has {known}.")
+    return _check_framing(value)
+
+
+def _check_framing(value: SchemaPlace) -> Finding | None:
+    written = value.model_fields_set
+    if value.file is not None and "framing" in written and value.framing is not Framing.NONE:
+        return Finding(("framing",), "is said of a schema in a file", "Leave it out: a file has no ids.")
+    for each in ("subject", "version"):
+        if each in written and not value.is_by_version:
+            told = (
+                "is said where each names its schema" if value.is_framed else "is said of a schema in a file"
+            )
+            hint = "Leave it out, or add framing: none." if value.is_framed else "Leave it out."
+            return Finding((each,), told, hint)
     return None
 
 

@@ -77,6 +77,14 @@ def _port(text: str) -> int:
     return int(text)
 
 
+def _schema_version(text: str) -> int | None:
+    if text == "latest":
+        return None
+    if not text.isdecimal() or int(text) == 0:
+        raise UnreadableValueError(f"{text!r} is no version of a subject", "Write latest, or its number.")
+    return int(text)
+
+
 def _regex(text: str) -> str:
     try:
         re.compile(text)
@@ -206,6 +214,11 @@ RegistryName = Annotated[
 RegistryUrl = Annotated[str, _read(_registry_url), _matches(r"^(https?://|\$\{)")]
 AbsolutePath = Annotated[str, _read(_absolute_path), _matches("^/")]
 FileBelow = Annotated[str, _read(_file_below), _matches(r"^[^/]")]
+SchemaVersion = Annotated[
+    int | None,
+    _read(_schema_version, (int, type(None))),
+    WithJsonSchema({"anyOf": [{"const": "latest"}, {"type": "integer", "minimum": 1}]}),
+]
 Secret = Annotated[SecretStr, _read(str, SecretStr), WithJsonSchema({"type": "string"})]
 PartitionField = Annotated[str, _read(lambda text: str(parse_partition_term(text)))]
 # Dagster refuses all definitions for one owner that it cannot read.

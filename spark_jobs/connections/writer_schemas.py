@@ -1,4 +1,7 @@
-"""The schemas of one pipeline's records: read from files, or learned from a registry as records name them."""
+"""The schemas of one pipeline's records: read from files, or learned from a registry as records name them.
+
+Where records name none, the registry is asked for a version of a subject whenever a drain is planned.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,10 @@ from spark_jobs.config.value_format import (
     ValueFormat,
     ValueSettings,
 )
+from spark_jobs.connections.subject_version import SubjectVersion
 from spark_jobs.protobuf.schema import protobuf_schema
 from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.registry.kept_schemas import KeptSchemas
 from spark_jobs.schema.known_schemas import KnownSchemas
@@ -39,47 +44,70 @@ class RecordSchemas:
         value: ValueSettings,
         keys: KeySettings,
         *,
+        topic: str,
         is_archive: bool,
         registry: Callable[[str], KeptSchemas],
         folder: Path,
     ) -> None:
-        self._values = _Schemas(value, registry, folder)
+        self._values = _Schemas(value, registry, folder, value.subject or f"{topic}-value")
         self._keys = (
-            _Schemas(keys, registry, folder, keys.column, is_struct=is_archive)
+            _Schemas(
+                keys, registry, folder, keys.subject or f"{topic}-key", keys.column, is_struct=is_archive
+            )
             if keys.format.has_schema
             else None
         )
 
-    def known(self, kept: Mapping[SchemaKey, str] | None = None) -> KnownSchemas:
-        """Return the schemas that are known by now, with those that the table ``kept``, by key with digests.
+    def known(self, progress: Progress | None = None) -> KnownSchemas:
+        """Return the schemas that are known by now, with those that a table of this progress keeps.
 
         Raises ``ConfigError`` for a file or schema that cannot be read, and as ``KeptSchemas.schemas_of``.
         """
-        values = self._values.known(kept or {})
-        return values if self._keys is None else replace(values, keys=self._keys.known(kept or {}))
+        values = self._values.known(progress)
+        return values if self._keys is None else replace(values, keys=self._keys.known(progress))
 
-    def learn(self, keys: Iterable[SchemaKey], kept: Mapping[SchemaKey, str]) -> KnownSchemas:
+    def learn(self, keys: Iterable[SchemaKey], progress: Progress | None = None) -> KnownSchemas:
         """Ask the registry for those of ``keys``, all that some records name, that are not known yet.
 
         Raises ``ConfigError`` (``registry-knows-none``) when it has none of them, nor the newest that the
-        table ``kept``: then it is empty, or another one. Others as ``known``.
+        table keeps: then it is empty, or another one. Others as ``known``.
         """
-        named = set(keys)
-        for each in filter(None, (self._values, self._keys)):
+        named, kept = set(keys), progress.schemas if progress else {}
+        for each in self._both:
             each.learn(named, kept)
-        return self.known()
+        return self.known(progress)
 
-    def ask_again(self, kept: Mapping[SchemaKey, str]) -> None:
-        """Raise ``ConfigError`` (``registry-changed``) where a registry says another thing than was ``kept``.
+    def ask_for_versions(self, progress: Progress) -> None:
+        """Ask by which schemas a batch that is planned now is read, as far as its records name none.
+
+        Raises as ``KeptSchemas.version``.
+        """
+        for each in self._versions:
+            each.ask(progress)
+
+    def read_by(self, progress: Progress, *, is_replay: bool) -> tuple[SchemaKey, ...]:
+        """Return by which versions a batch is read; a replay by none where the table knows what it was."""
+        return tuple(each.key(progress) for each in self._versions if not (is_replay and each.kept(progress)))
+
+    def ask_again(self, progress: Progress) -> None:
+        """Raise ``ConfigError`` (``registry-changed``) where a registry has another schema than a table.
 
         One that does not answer is left in peace: nobody needs it for what is known.
         """
-        for each in filter(None, (self._values, self._keys)):
-            each.ask_again(kept)
+        for each in self._both:
+            each.ask_again(progress.schemas)
 
     def digests(self) -> dict[SchemaKey, str]:
         """Return the digests of the schemas that were learned, as a table keeps them."""
-        return self._values.digests() | (self._keys.digests() if self._keys else {})
+        return {key: digest for each in self._both for key, digest in each.digests().items()}
+
+    @property
+    def _both(self) -> tuple[_Schemas, ...]:
+        return tuple(filter(None, (self._values, self._keys)))
+
+    @property
+    def _versions(self) -> tuple[SubjectVersion, ...]:
+        return tuple(each.by_version for each in self._both if each.by_version is not None)
 
 
 class _Schemas:
@@ -90,6 +118,7 @@ class _Schemas:
         value: SchemaPlace,
         registry: Callable[[str], KeptSchemas],
         folder: Path,
+        subject: str,
         key_column: str | None = None,
         *,
         is_struct: bool = False,
@@ -101,20 +130,27 @@ class _Schemas:
         self._folder = folder
         self._by_key: dict[SchemaKey | None, WriterSchema | None] = {}
         self._texts: dict[SchemaKey, SchemaText] = {}
+        self.by_version: SubjectVersion | None = None
+        if value.is_by_version:
+            of_key, take = self._is_of_keys, self._take
+            self.by_version = SubjectVersion(value, subject, of_key=of_key, registry=registry, take=take)
 
-    def known(self, kept: Mapping[SchemaKey, str]) -> KnownSchemas:
+    def known(self, progress: Progress | None) -> KnownSchemas:
+        kept = progress.schemas if progress else {}
+        spans = self.by_version.spans(progress) if self.by_version else ()
         if self._value.file is not None and None not in self._by_key:
             self._by_key[None] = self._made(self._read_file(self._value.file))
         if self._value.format in {ValueFormat.STRING, ValueFormat.RAW}:
             self._by_key[None] = WholeValue(is_text=self._value.format is ValueFormat.STRING)
         if self._value.is_framed:
-            own = {key: digest for key, digest in kept.items() if key.of_key is self._is_of_keys}
-            self._ask(own.keys(), {key.schema_id: digest for key, digest in own.items()})
+            self._ask_for_kept(filter(self._is_named, kept), kept)
+        self._ask_for_kept((span.key for span in spans), kept)
         return KnownSchemas(
             dict(self._by_key),
             self._value.format is ValueFormat.PROTOBUF,
             is_framed=self._value.is_framed and self._value.format.has_schema,
             of_key=self._is_of_keys,
+            spans=spans,
         )
 
     def learn(self, keys: Collection[SchemaKey], kept: Mapping[SchemaKey, str]) -> None:
@@ -148,12 +184,25 @@ class _Schemas:
             return
         texts = self._registry(self._value.registry).schemas_of({key.schema_id for key in new}, expected)
         for key in new:
-            text = texts.get(key.schema_id)
-            self._by_key[key] = None if text is None else self._made(text, key)
-            if text is not None:
-                self._texts[key] = text
+            if (text := texts.get(key.schema_id)) is None:
+                self._by_key[key] = None
+            else:
+                self._take(key, text)
                 if key.schema_id not in expected:
                     _log.info("learned schema %s of the registry %s", key, self._value.registry)
+
+    def _ask_for_kept(self, keys: Iterable[SchemaKey], kept: Mapping[SchemaKey, str]) -> None:
+        wanted = set(keys)
+        self._ask(wanted, {key.schema_id: digest for key, digest in kept.items() if key in wanted})
+
+    def _take(self, key: SchemaKey, text: SchemaText) -> None:
+        if key not in self._texts:
+            self._by_key[key], self._texts[key] = self._made(text, key), text
+
+    def _is_named(self, key: SchemaKey) -> bool:
+        """True for what records can name; not for what a subject's version was, before they did."""
+        is_whole = bool(key.indexes) or self._value.format is not ValueFormat.PROTOBUF
+        return is_whole and key.of_key is self._is_of_keys
 
     def _made(self, text: SchemaText, key: SchemaKey | None = None) -> WriterSchema:
         schema = self._read(text, key)
@@ -217,8 +266,14 @@ def schema_sources(
     folder = Path(config.source).parent if config.source else Path()
 
     @cache
-    def source(_table: str, value: ValueSettings, keys: KeySettings, layout: Layout) -> RecordSchemas:
+    def source(
+        _table: str, topic: str, value: ValueSettings, keys: KeySettings, layout: Layout
+    ) -> RecordSchemas:
         is_archive = layout is Layout.ARCHIVE
-        return RecordSchemas(value, keys, is_archive=is_archive, registry=registry, folder=folder)
+        return RecordSchemas(
+            value, keys, topic=topic, is_archive=is_archive, registry=registry, folder=folder
+        )
 
-    return lambda pipeline: source(pipeline.table, pipeline.value, pipeline.record_key, pipeline.layout)
+    return lambda pipeline: source(
+        pipeline.table, pipeline.topic, pipeline.value, pipeline.record_key, pipeline.layout
+    )

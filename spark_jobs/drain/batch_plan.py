@@ -21,6 +21,7 @@ from spark_jobs.protocol.batch import Batch, BatchKind
 from spark_jobs.protocol.errors import OffsetsUnavailable, RetryableError
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.schema_id import SchemaKey
 from spark_jobs.protocol.source import SourceState, drain_refusal, has_new_leader
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ def plan_of(
         cluster_id=source.cluster_id,
         topic_id=source.topic_id,
         leader_epochs={p: epoch for p, epoch in source.leader_epochs.items() if p in ranges.ends},
+        read_by=_read_by(pipeline, connections, progress, kind),
     )
     splits = plan_splits(
         ranges,
@@ -96,6 +98,14 @@ def plan_of(
         parallelism=connections.parallelism,
     )
     return BatchRun(pipeline, connections, batch, splits, source, tables, record_bytes, reason)
+
+
+def _read_by(
+    pipeline: PipelineConfig, connections: Connections, progress: Progress, kind: BatchKind
+) -> tuple[SchemaKey, ...]:
+    if not pipeline.has_schemas:
+        return ()
+    return connections.schemas(pipeline).read_by(progress, is_replay=kind is BatchKind.REPLAY)
 
 
 def _last_commit_us(progress: Progress) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -231,7 +232,9 @@ def _task(
 ) -> SplitTask:
     batch, connections, dead_letters = run.batch, run.connections, run.tables.dead_letters
     progress = progress_of(table)
-    schemas = connections.schemas(run.pipeline).known(progress.schemas)
+    # As the plan saw it: another run may have drained more by now.
+    spans = progress_of(run.tables.data).spans_with(batch)
+    schemas = connections.schemas(run.pipeline).known(replace(progress, schema_spans=spans))
     read_as = format_of(run.pipeline, schemas, table.schema(), progress.columns)
     decoder = read_as.decoder.under(growth)
     return SplitTask(

@@ -25,6 +25,7 @@ from spark_jobs.drain.planning import (
 from spark_jobs.drain.split_task import SplitSource, observe_split
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.tables import load_table, progress_of
+from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import SourceState
@@ -52,14 +53,23 @@ MAX_ROUNDS = 8
 SAMPLED_RECORDS_PER_PARTITION = 10_000
 
 
-def ensure_tables(pipeline: PipelineConfig, connections: Connections, source: SourceState) -> Tables | None:
+def ensure_tables(
+    pipeline: PipelineConfig,
+    connections: Connections,
+    source: SourceState,
+    kind: BatchKind = BatchKind.DRAIN,
+) -> Tables | None:
     """The pipeline's tables; made when they are not there and there is something to make them for.
+
+    They have columns for all that a batch of this kind is read by when it is planned next.
 
     None while a topic that is drained from its earliest offset is empty: its records decide the columns.
     Every other start is committed with the new table at once, before the first batch.
     """
     with released(connections.open_catalog()) as catalog:
         table = load_table(catalog, pipeline.table)
+        if table is not None and kind is BatchKind.DRAIN:
+            connections.schemas(pipeline).ask_for_versions(progress_of(table))
         if table is None:
             starts = resolve_start(
                 pipeline.start, source, partial(connections.admin.offsets_for_times, pipeline.topic)
@@ -105,7 +115,7 @@ def add_observed_columns(
 ) -> Table:
     """Give the table columns for the new fields that splits reported; the table as it is then, or itself."""
     evidence = _merged(observed, pipeline.table_schema.growth)
-    connections.schemas(pipeline).learn(evidence.schemas, progress_of(table).schemas)
+    connections.schemas(pipeline).learn(evidence.schemas, progress_of(table))
     table = _with_columns_for(pipeline, connections, evidence)
     connections.fail_points.reach("drain.after-columns")
     return table
@@ -117,7 +127,7 @@ def _with_columns_for(pipeline: PipelineConfig, connections: Connections, eviden
 
     def lacks(table: Table) -> Evolution:
         progress = progress_of(table)
-        known = connections.schemas(pipeline).known(progress.schemas)
+        known = connections.schemas(pipeline).known(progress)
         columns = format_of(pipeline, known).columns
         evolution, sentences = columns.evolution(table.schema(), progress.columns, evidence)
         told[:] = told or sentences
@@ -185,7 +195,7 @@ def _observe(pipeline: PipelineConfig, connections: Connections, ranges: OffsetR
         observe = partial(observe_split, source, format_of(pipeline, known).decoder)
         observed = run_on_spark(connections.spark(), observe, splits, tag=tag)
         evidence = _merged(observed, pipeline.table_schema.growth)
-        before, known = known, schemas.learn(evidence.schemas, {})
+        before, known = known, schemas.learn(evidence.schemas)
         if known.names == before.names:
             break
     return evidence

@@ -82,8 +82,8 @@ def _ask_registries_again(pipeline: PipelineConfig, connections: Connections) ->
     from spark_jobs.lake.tables import progress_of  # noqa: PLC0415  (pyiceberg)
 
     if pipeline.has_schemas:
-        kept = progress_of(load_drained(pipeline, connections)).schemas
-        connections.schemas(pipeline).ask_again(kept)
+        progress = progress_of(load_drained(pipeline, connections))
+        connections.schemas(pipeline).ask_again(progress)
 
 
 def _note_of_damage(found: Sequence[Finding], now_ms: int) -> AuditNote | None:

@@ -16,11 +16,13 @@ import pyarrow.compute as pc
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.start import StartKind
 from spark_jobs.connections.tables import load_fresh
+from spark_jobs.connections.writer_schemas import RecordSchemas
 from spark_jobs.drain.first_batch import is_unreadable
 from spark_jobs.drain.planning import resolve_start, water_fill
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.preview.sample import look_at, read_sample, values_of
 from spark_jobs.protocol.batch import Balance, total
+from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.appearance import first_batch_unreadable
 from spark_jobs.records.formats import format_of
@@ -115,11 +117,12 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
         check_declared(pipeline, table)
     starts = _starts(pipeline, connections, source, table, max_records)
     chunks = read_sample(connections.kafka, source, starts, max_records=max_records)
-    kept = progress_of(table).schemas if table is not None else {}
-    found, evidence = look_at(pipeline, connections.schemas(pipeline), chunks, kept)
+    schemas = connections.schemas(pipeline)
+    progress = _planned(schemas, table)
+    found, evidence = look_at(pipeline, schemas, chunks, progress)
     schema, added, notes = _schema(pipeline, found.columns, table, evidence)
     bound = progress_of(table).columns if table is not None else {}
-    decoder = format_of(pipeline, connections.schemas(pipeline).known(kept), schema, bound).decoder
+    decoder = format_of(pipeline, schemas.known(progress), schema, bound).decoder
     if table is None and is_unreadable(evidence):
         values = values_of(chunks)
         refused = first_batch_unreadable(pipeline, len(values), values)
@@ -150,6 +153,14 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
         proposals=_proposals(pipeline, known_fields(schema), evidence) if table is None else NO_PROPOSALS,
         is_archive=pipeline.is_archive,
     )
+
+
+def _planned(schemas: RecordSchemas, table: Table | None) -> Progress | None:
+    """Return the progress under which the next batch would be read, all of it by the versions of now."""
+    if table is None:
+        return None
+    schemas.ask_for_versions(progress_of(table))
+    return replace(progress_of(table), schema_spans=())
 
 
 def _starts(

@@ -22,7 +22,7 @@ from spark_jobs.schema.proposals import Proposals, propose
 
 if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk
-    from spark_jobs.protocol.schema_id import SchemaKey
+    from spark_jobs.protocol.progress import Progress
     from spark_jobs.protocol.source import SourceState
     from spark_jobs.records.decoder import Decoder
 
@@ -97,14 +97,14 @@ def look_at(
     pipeline: PipelineConfig,
     schemas: RecordSchemas,
     chunks: Sequence[Chunk],
-    kept: Mapping[SchemaKey, str],
+    progress: Progress | None = None,
 ) -> tuple[Format, Evidence]:
     """Return how the records are read, by the schemas that they name too, and what was seen of them."""
-    known = schemas.known(kept)
+    known = schemas.known(progress)
     while True:
         found = format_of(pipeline, known)
         evidence = observe_sample(found.decoder, chunks)
-        before, known = known, schemas.learn(evidence.schemas, kept)
+        before, known = known, schemas.learn(evidence.schemas, progress)
         if known.names == before.names:
             return found, evidence
 

@@ -11,6 +11,7 @@ from typing import Any
 from spark_jobs.protocol.json_codec import stored_as
 from spark_jobs.protocol.kept_columns import KeptColumn
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+from spark_jobs.protocol.schema_id import SchemaKey
 from spark_jobs.protocol.skips import Skip
 
 TERMS = ("rows", "dead_letters", "tombstones", "gaps")
@@ -79,7 +80,9 @@ class Batch:
     different attempts, so neither can take the other's commit for its own. ``epoch`` was the
     table's at plan, and the batch commits only while it still is: the replay epoch of a replay, which no
     offsets fence, and the number of rollbacks of a drain, whose offsets come round again after one.
-    ``leader_epochs`` are those of the topic with these ids at plan, by partition of the ranges.
+    ``leader_epochs`` are those of the topic with these ids at plan, by partition of the ranges. ``read_by``
+    are the schemas, one of values and one of keys at most, that were asked for then: for records that name
+    none, and of a replay only where the table has no word of which it was.
     """
 
     pipeline: str
@@ -94,6 +97,7 @@ class Batch:
     cluster_id: str | None = None
     topic_id: str | None = None
     leader_epochs: dict[int, int] = field(default_factory=dict)
+    read_by: tuple[SchemaKey, ...] = ()
 
     @property
     def batch_id(self) -> str:

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, TypeAlias, get_type_hints
 
-from spark_jobs.protocol.batch import ActState, Batch, WrittenFile
+from spark_jobs.protocol.batch import ActState, Batch, BatchKind, WrittenFile
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.protocol.json_codec import JsonCodec, stored_as
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
 from spark_jobs.protocol.schema_id import SchemaKey
+from spark_jobs.protocol.schema_spans import Spans, after_drain, after_replay
 
 FORMAT_VERSION = 2  # the newest that is read; what is written is the oldest that can say it
 LAST_COMMITS_KEPT = 20
@@ -104,7 +105,8 @@ class Progress(ActState):
     now, Kafka has lost records that the table has (KIP-320). ``schemas`` are digests of the schemas that its
     values were read by: they are kept under ``state:``, and can be known again where that is lost.
     ``columns`` say by a schema's field's identity and kind of type which column, by its id, takes it.
-    ``layout`` is what rows are of records, None of the values' fields as columns.
+    ``layout`` is what rows are of records, None of the values' fields as columns. ``schema_spans`` say which
+    of the schemas reads records that name none, of the current generation.
     """
 
     topic: str
@@ -125,6 +127,7 @@ class Progress(ActState):
     schemas: dict[SchemaKey, str] = field(default_factory=dict)
     columns: ColumnMap = field(default_factory=dict)
     layout: str | None = None
+    schema_spans: Spans = ()
 
     def has_landed(self, attempt: str) -> bool:
         """True if this attempt's commit is among the last ones of the table."""
@@ -170,6 +173,7 @@ class Progress(ActState):
             cluster_id=self.cluster_id or batch.cluster_id,
             topic_id=self.topic_id or batch.topic_id,
             leader_epochs={**self.leader_epochs, **epochs},
+            schema_spans=self.spans_with(batch),
             pending_dead_letters=dead_letters,
             last_drain=last_drain or self.last_drain,
             last_drain_offsets=(
@@ -183,12 +187,18 @@ class Progress(ActState):
             self.recorded(batch.attempt, batch.ranges),
             replay_epoch=self.replay_epoch + 1,
             pending_dead_letters=dead_letters,
+            schema_spans=self.spans_with(batch),
             kept_columns=tuple(each.replayed(batch.generation, batch.ranges) for each in self.kept_columns),
         )
 
     def read_by(self, schemas: Mapping[SchemaKey, str]) -> Progress:
         """Return the same with these digests of schemas beside those it has."""
         return replace(self, schemas={**schemas, **self.schemas}) if schemas else self
+
+    def spans_with(self, batch: Batch) -> Spans:
+        """Return what reads records that name no schema once ``batch`` has landed, its own among them."""
+        after = after_replay if batch.kind is BatchKind.REPLAY else after_drain
+        return after(self.schema_spans, batch.read_by, batch.ranges.starts)
 
     def fenced(self) -> Progress:
         """Return the progress under which no drain and no replay lands that was planned before."""
@@ -197,7 +207,7 @@ class Progress(ActState):
     @property
     def format_version(self) -> int:
         """Return the oldest format that can say it: a version before would forget which columns are whose."""
-        return 2 if self.columns or self.layout is not None else 1
+        return 2 if self.columns or self.schema_spans or self.layout is not None else 1
 
     def to_properties(self) -> dict[str, str]:
         """Return the table properties; every key is written every time, but for ids that are None."""

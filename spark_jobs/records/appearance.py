@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.config.value_format import ValueFormat
+from spark_jobs.config.value_format import ValueFormat, ValueSettings
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import BadRecord
 
@@ -50,17 +50,22 @@ def first_batch_unreadable(pipeline: PipelineConfig, count: int, values: Sequenc
         f"none of the first {count:,} values of topic {pipeline.topic} {nouns}"
         + (f": {looks}" if looks else ""),
         code="first-batch-unreadable",
-        hint=f"{_advice(written, values)} If others begin later, say from where with `start:`"
+        hint=f"{_advice(pipeline.value, values)} If others begin later, say from where with `start:`"
         f" ({mends.command('preview', pipeline.name)} shows what is read); if never, leave the topic out.",
         topic=pipeline.topic,
     )
 
 
-def _advice(written: ValueFormat, values: Sequence[bytes]) -> str:
+def _advice(value: ValueSettings, values: Sequence[bytes]) -> str:
     """Return what to correct: the format, or the schema."""
-    if written.has_schema:
+    is_framed = bool(values) and _kind(values[0]) == _FRAMED
+    if value.format.has_schema and value.is_framed and values and not is_framed:
+        return "Correct what stands under `value:`; where no id says the schema it has `framing: none`."
+    if value.is_by_version and is_framed:
+        return "They say which schema they have: leave out `framing: none` under `value:`."
+    if value.format.has_schema:
         return "Correct the schema under `value:`, or the format."
-    if values and _kind(values[0]) == _FRAMED:
+    if is_framed:
         return "If they are Avro, name their registry: `value: {format: avro, registry: NAME}`."
     return "Say what they are with `value: {format: …}`; without it JSON objects are meant."
 

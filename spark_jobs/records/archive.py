@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -13,6 +13,7 @@ from spark_jobs.config.new_fields import Growth, NewFields
 from spark_jobs.records.by_schema import SchemaDecoder, schema_ids
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder, is_storable
 from spark_jobs.records.decoder import Decoded, Decoder, PlainDecoder, PlainRows
+from spark_jobs.records.encoded import Encoded
 from spark_jobs.records.shape import headers_column
 from spark_jobs.schema.archive_columns import HEADERS, KEY, RAW, SCHEMA_ID, VALUE
 from spark_jobs.schema.arrow_schema import column_of, no_rows
@@ -54,7 +55,9 @@ class ArchiveDecoder:
         there = _there(records.values)
         values = self.values.decode(_taken(records, there), _inner(columns))
         keyed = _there(records.keys)
-        keys = None if self.keys is None else self.keys.read(*_keys_at(records, keyed), _key_fields(columns))
+        keys = (
+            None if self.keys is None else self.keys.read(Encoded.keys(records, keyed), _key_fields(columns))
+        )
         new = [each.new_fields for each in (values, keys) if each is not None and each.new_fields is not None]
         if new:
             return Decoded(no_rows(columns), [], new_fields=new[0].merge(new[-1]))
@@ -74,7 +77,7 @@ class ArchiveDecoder:
         """See ``Decoder``; every record can be a row."""
         seen = self.values.observe(records)
         if self.keys is not None:
-            names = self.keys.seen(*_keys_at(records, _there(records.keys)))
+            names = self.keys.seen(Encoded.keys(records, _there(records.keys)))
             seen = seen.merge(Evidence(schemas=names))
         return replace(seen, records=len(records.offsets), undecodable=0)
 
@@ -113,7 +116,7 @@ class PlainArchiveDecoder:
 
     def _keys(self, records: Chunk, columns: pa.Schema) -> pa.Array:
         keyed, own = _there(records.keys), _key_fields(columns)
-        read: dict[int, Any] = {} if self.keys is None else self.keys.read(*_keys_at(records, keyed))
+        read: dict[int, Any] = {} if self.keys is None else self.keys.read(Encoded.keys(records, keyed))
         right = {keyed[at]: row[KEY] for at, row in read.items() if is_storable(row, own)}
         rows = [
             None if key is None else {RAW: key, **(right.get(index) or {})}
@@ -128,10 +131,6 @@ def _there(items: Sequence[bytes | None]) -> list[int]:
 
 def _taken(records: Chunk, there: Sequence[int]) -> Chunk:
     return records if len(there) == len(records.offsets) else records.take(there)
-
-
-def _keys_at(records: Chunk, rows: Sequence[int]) -> tuple[list[bytes], list[Any]]:
-    return [cast("bytes", records.keys[row]) for row in rows], [records.headers[row] for row in rows]
 
 
 def _inner(columns: pa.Schema) -> pa.Schema:
@@ -192,8 +191,7 @@ def _key(records: Chunk, keys: Decoded | None, keyed: Sequence[int], kind: pa.Da
 
 def _schema_ids(schemas: KnownSchemas, records: Chunk, there: Sequence[int]) -> list[str | None]:
     ids: list[str | None] = [None] * len(records.offsets)
-    values = [cast("bytes", records.values[row]) for row in there]
-    for index, name in schema_ids(values, [records.headers[row] for row in there], schemas).items():
+    for index, name in schema_ids(Encoded.values(records, there), schemas).items():
         ids[there[index]] = name
     return ids
 

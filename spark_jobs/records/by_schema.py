@@ -10,15 +10,17 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from spark_jobs.config.new_fields import GROWTH, Growth
 from spark_jobs.protocol.schema_id import SchemaKey
+from spark_jobs.records.by_place import by_place
 from spark_jobs.records.decoder import BadValue, Decoded, Phase
-from spark_jobs.records.framing import Framed, Headers, Naming, bare, unframe
+from spark_jobs.records.encoded import Encoded
+from spark_jobs.records.framing import Framed, Naming, bare, unframe
 from spark_jobs.records.projection import project
 from spark_jobs.records.shape import add_keys_and_headers
 from spark_jobs.schema.arrow_schema import fields_of, no_rows
@@ -54,32 +56,31 @@ class SchemaDecoder:
     def decode(self, records: Chunk, columns: pa.Schema) -> Decoded:
         """See ``Decoder``."""
         of_values = pa.schema([column for column in columns if column.name not in METADATA_COLUMNS])
-        decoded = self.read(cast("Sequence[bytes]", records.values), records.headers, of_values)
+        decoded = self.read(Encoded.values(records), of_values)
         if decoded.new_fields is not None:
             return replace(decoded, table=no_rows(columns))
         return add_keys_and_headers(decoded, records, columns)
 
-    def read(self, values: Sequence[bytes], headers: Sequence[Headers], columns: pa.Schema) -> Decoded:
+    def read(self, encoded: Encoded, columns: pa.Schema) -> Decoded:
         """Return what ``decode`` does, of values, or keys, and columns for what is in them alone."""
-        framed = framed_values(values, headers, self.schemas)
+        framed = framed_values(encoded, self.schemas)
         if self._asks_for_more(framed, columns):
             return Decoded(no_rows(columns), [], new_fields=Evidence(schemas=_named(framed)))
         parts = [self._of_one_schema(key, framed, columns) for key in framed.indices]
         bad = [BadValue(index, Phase.SCHEMA, None, why) for index, why in framed.unframed.items()]
-        return _in_order(parts, bad, len(values), columns)
+        return _in_order(parts, bad, len(encoded.items), columns)
 
     def observe(self, records: Chunk) -> Evidence:
         """See ``Decoder``: what is read by no schema, and which schemas there are."""
         there = [index for index, value in enumerate(records.values) if value is not None]
-        values = [cast("bytes", records.values[index]) for index in there]
-        framed = framed_values(values, [records.headers[index] for index in there], self.schemas)
+        framed = framed_values(Encoded.values(records, there), self.schemas)
         unread = sum(self._count_unread(key, values) for key, values in framed.values.items())
         unread += len(framed.unframed)
         return Evidence(records=len(there) - unread, undecodable=unread, schemas=_named(framed))
 
-    def seen(self, values: Sequence[bytes], headers: Sequence[Headers]) -> tuple[SchemaKey, ...]:
+    def seen(self, encoded: Encoded) -> tuple[SchemaKey, ...]:
         """Return which schemas the values, or keys, name."""
-        return _named(framed_values(values, headers, self.schemas))
+        return _named(framed_values(encoded, self.schemas))
 
     def _asks_for_more(self, framed: Framed, columns: pa.Schema) -> bool:
         if not framed.indices.keys() <= self.schemas.by_key.keys():
@@ -119,19 +120,21 @@ def _lacks(columns: pa.Schema, schema: WriterSchema, room: int) -> bool:
     return bool(room) and any(missing_columns(fields_of(columns), schema.columns.struct, max_columns=room))
 
 
-def schema_ids(values: Sequence[bytes], headers: Sequence[Headers], schemas: KnownSchemas) -> dict[int, str]:
+def schema_ids(encoded: Encoded, schemas: KnownSchemas) -> dict[int, str]:
     """Return what values name as their schemas, by index; nothing of those that name none."""
-    framed = framed_values(values, headers, schemas) if schemas.is_framed else Framed()
+    framed = framed_values(encoded, schemas) if schemas.is_framed or schemas.spans else Framed()
     return {
         index: str(key) for key, indices in framed.indices.items() if key is not None for index in indices
     }
 
 
-def framed_values(values: Sequence[bytes], headers: Sequence[Headers], schemas: KnownSchemas) -> Framed:
-    """Return the values by the schema they name."""
+def framed_values(encoded: Encoded, schemas: KnownSchemas) -> Framed:
+    """Return values, or keys, by the schema they name, in themselves or by their place."""
     if schemas.only is not None:
-        return bare(values)
-    return unframe(values, headers, Naming(schemas.has_indexes, schemas.of_key))
+        return bare(encoded.items)
+    if schemas.spans:
+        return by_place(encoded, schemas.spans)
+    return unframe(encoded.items, encoded.headers, Naming(schemas.has_indexes, schemas.of_key))
 
 
 def _named(framed: Framed) -> tuple[SchemaKey, ...]:

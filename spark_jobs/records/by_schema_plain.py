@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
 from spark_jobs.records.by_schema import framed_values
 from spark_jobs.records.decoder import PlainRows
+from spark_jobs.records.encoded import Encoded
 from spark_jobs.schema.arrow_schema import column_of
 from spark_jobs.schema.known_schemas import KnownSchemas
 from spark_jobs.schema.metadata_columns import HEADERS, KEY, METADATA_COLUMNS
@@ -17,7 +18,6 @@ from spark_jobs.schema.writer_schema import UnreadableValueError
 
 if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk
-    from spark_jobs.records.framing import Headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class PlainSchemaDecoder:
 
     def decode(self, records: Chunk, columns: pa.Schema) -> PlainRows:
         """See ``PlainDecoder``."""
-        read = self.read(cast("Sequence[bytes]", records.values), records.headers)
+        read = self.read(Encoded.values(records))
         of_values = [column for column in columns if column.name not in METADATA_COLUMNS]
         items: dict[int, dict[str, Any]] = {}
         for index in sorted(read):
@@ -42,9 +42,9 @@ class PlainSchemaDecoder:
         more = [index for index in items if says_more(read[index], kinds)]
         return PlainRows(pa.Table.from_arrays(made, schema=columns), list(items), more)
 
-    def read(self, values: Sequence[bytes], headers: Sequence[Headers]) -> dict[int, Mapping[str, Any]]:
+    def read(self, encoded: Encoded) -> dict[int, Mapping[str, Any]]:
         """Return what can be read, by index."""
-        framed = framed_values(values, headers, self.schemas)
+        framed = framed_values(encoded, self.schemas)
         read = {}
         for key, indices in framed.indices.items():
             schema = self.schemas.by_key.get(key)

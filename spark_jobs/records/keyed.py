@@ -16,6 +16,7 @@ from spark_jobs.config.new_fields import Growth
 from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder, is_storable, says_more
 from spark_jobs.records.decoder import BadValue, Decoded, Decoder, Phase, PlainDecoder, PlainRows
+from spark_jobs.records.encoded import Encoded
 from spark_jobs.schema.arrow_schema import column_of, no_rows
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.metadata_columns import KEY
@@ -54,7 +55,7 @@ class KeyedDecoder:
         if values.new_fields is not None:
             return Decoded(no_rows(columns), [], new_fields=values.new_fields.merge(self._observe(records)))
         keyed = [row for row in values.indices if records.keys[row] is not None]
-        keys = self.keys.read(*_keys_at(records, keyed), own)
+        keys = self.keys.read(Encoded.keys(records, keyed), own)
         if keys.new_fields is not None:
             return Decoded(no_rows(columns), [], new_fields=keys.new_fields)
         rows = values.without(_bad_keys(keys, keyed)) if keys.bad else values
@@ -72,7 +73,7 @@ class KeyedDecoder:
 
     def _observe(self, records: Chunk) -> Evidence:
         there = [index for index, key in enumerate(records.keys) if key is not None]
-        return Evidence(schemas=self.keys.seen(*_keys_at(records, there)))
+        return Evidence(schemas=self.keys.seen(Encoded.keys(records, there)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class PlainKeyedDecoder:
         own, others = _split(columns, self.columns)
         plain = self.values.decode(records, others)
         keyed = [row for row in plain.rows if records.keys[row] is not None]
-        read = {keyed[at]: row for at, row in self.keys.read(*_keys_at(records, keyed)).items()}
+        read = {keyed[at]: row for at, row in self.keys.read(Encoded.keys(records, keyed)).items()}
         right = [
             position
             for position, row in enumerate(plain.rows)
@@ -115,11 +116,6 @@ def _split(columns: pa.Schema, names: frozenset[str]) -> tuple[pa.Schema, pa.Sch
     """Return the columns of these names, as far as there are any, and the others."""
     own = [column for column in columns if column.name in names]
     return pa.schema(own), pa.schema([column for column in columns if column.name not in names])
-
-
-def _keys_at(records: Chunk, rows: Sequence[int]) -> tuple[list[Any], list[Any]]:
-    """Return the keys at these positions, all of which have one, and the headers beside them."""
-    return [records.keys[row] for row in rows], [records.headers[row] for row in rows]
 
 
 def _bad_keys(keys: Decoded, keyed: Sequence[int]) -> list[BadValue]:

@@ -1,7 +1,8 @@
 """Schemas as they were when they were first asked for: kept under ``state:``, never changed, always checked.
 
 ``schemas/<registry>/<id>-<digest>.json``. What is kept is never asked for again, so that work with known ids
-goes on while the registry is away, and after it is gone.
+goes on while the registry is away, and after it is gone. ``versions/<registry>/`` has which schema a numbered
+version of a subject is.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
 from typing import Protocol
 
 from spark_jobs.protocol.errors import ConfigError, CorruptLog
@@ -17,8 +20,18 @@ from spark_jobs.protocol.schema_id import SchemaId
 from spark_jobs.schema.writer_schema import SchemaText
 from spark_jobs.storage.create_only import CreateOnlyStore
 
-FOLDER = "schemas"
-_SCHEMA = JsonCodec(SchemaText)
+FOLDER, VERSIONS = "schemas", "versions"
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    subject: str
+    version: int
+    schema_id: SchemaId
+    digest: str
+
+
+_SCHEMA, _VERSION = JsonCodec(SchemaText), JsonCodec(_Version)
 
 
 class Registry(Protocol):
@@ -60,12 +73,24 @@ class KeptSchemas:
             found[each] = self._schema_of(each, digest, is_expected=each in known)
         return {schema_id: schema for schema_id, schema in found.items() if schema is not None}
 
-    def version(self, subject: str, version: int | None) -> tuple[SchemaId, SchemaText]:
-        """Ask for a subject's schema of that version, None: the latest, and keep it."""
+    def version(
+        self, subject: str, version: int | None, expected: Mapping[SchemaId, str] | None = None
+    ) -> tuple[SchemaId, SchemaText]:
+        """Return a subject's schema of that version; None: the latest, for which the registry is asked.
+
+        Raises as ``schemas_of``, and ``ConfigError`` (``registry-no-version``).
+        """
+        if version is not None and (kept_as := self._kept_version(subject, version)) is not None:
+            schema_id = kept_as.schema_id
+            return schema_id, self.schemas_of([schema_id], {schema_id: kept_as.digest})[schema_id]
         schema_id, schema = self._registry.version(subject, version)
-        if (kept := self._one_of(schema_id, self._digests())) is not None:
+        kept = (expected or {}).get(schema_id) or self._one_of(schema_id, self._digests())
+        if kept is not None:
             self._refuse_other(schema_id, schema, kept)
         self._keep(schema_id, schema)
+        if version is not None:
+            numbered = _Version(subject, version, schema_id, schema.digest)
+            self._store.create(self._version_path(subject, version), _VERSION.to_json(numbered))
         return schema_id, schema
 
     def try_out(self) -> str:
@@ -143,6 +168,19 @@ class KeptSchemas:
             )
         self._read[schema_id, digest] = schema
         return schema
+
+    def _kept_version(self, subject: str, version: int) -> _Version | None:
+        """Return what is kept of it; one that cannot be read, or is another's, is asked for again."""
+        text = self._store.read(self._version_path(subject, version))
+        with suppress(ValueError):
+            found = _VERSION.from_json(text or "")
+            return found if (found.subject, found.version) == (subject, version) else None
+        return None
+
+    def _version_path(self, subject: str, version: int) -> str:
+        # Subjects have characters, and lengths, that names of files cannot have.
+        name = sha256(subject.encode()).hexdigest()[:16]
+        return f"{VERSIONS}/{self._name}/{name}-{version}.json"
 
     def _keep(self, schema_id: SchemaId, schema: SchemaText) -> None:
         self._store.create(self._path(schema_id, schema.digest), _SCHEMA.to_json(schema))

@@ -165,16 +165,16 @@ class _Differ:
     def _add_columns_for(self, chunk: Chunk) -> None:
         evidence = self._decoder.observe(chunk)
         progress = progress_of(self._table)
-        known = self._schemas.known().names
-        found = format_of(self._pipeline, self._schemas.learn(evidence.schemas, progress.schemas))
+        known = self._schemas.known(progress).names
+        found = format_of(self._pipeline, self._schemas.learn(evidence.schemas, progress))
         lacks, _ = found.columns.evolution(self._schema, self._bound, evidence)
         self._add_columns(lacks)
-        is_new = lacks or self._schemas.known().names != known
+        is_new = lacks or self._schemas.known(progress).names != known
         self._decoder = self._decoder_of(self._decoder.growth if is_new else self._decoder.growth.ended())
 
     def _decoder_of(self, growth: Growth) -> Decoder:
         progress = progress_of(self._table)
-        known = self._schemas.known(progress.schemas)
+        known = self._schemas.known(progress)
         decoder = format_of(self._pipeline, known, self._schema, self._bound).decoder
         return decoder.under(growth).keeping(progress.kept_columns, progress.generation)
 

@@ -86,7 +86,7 @@ def _plan_batch(
 ) -> BatchRun:
     """One batch, on the table and the topic as they are now."""
     planned = plan_replay(pipeline, connections, tuple(ranges))
-    tables = ensure_tables(pipeline, connections, planned.source)
+    tables = ensure_tables(pipeline, connections, planned.source, BatchKind.REPLAY)
     if tables is None:
         raise AssertionError("the table was there a moment ago")
     return plan_of(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from spark_jobs.protocol.schema_id import SchemaKey
+from spark_jobs.protocol.schema_spans import Spans
 from spark_jobs.schema.placed import placed
 from spark_jobs.schema.placing import Rules, place
 from spark_jobs.schema.writer_schema import WriterSchema
@@ -24,6 +25,7 @@ class KnownSchemas:
     Where values name none, the schema of all of them is under the key None, and is the only one.
     ``has_indexes``: they name a message of it as well. ``is_framed``: they name any. ``of_key``: they are
     keys of records. ``keys`` are those of the records' keys, each as one column; None where keys have none.
+    With ``spans`` it is where a record stands that names one of several.
     """
 
     by_key: Mapping[SchemaKey | None, WriterSchema | None] = field(default_factory=dict)
@@ -31,6 +33,7 @@ class KnownSchemas:
     is_framed: bool = True
     of_key: bool = False
     keys: KnownSchemas | None = None
+    spans: Spans = ()
 
     @property
     def only(self) -> WriterSchema | None:

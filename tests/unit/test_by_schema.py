@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import fastavro
@@ -18,8 +19,10 @@ from spark_jobs.avro.schema import avro_schema
 from spark_jobs.config.new_fields import Growth, NewFields
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
-from spark_jobs.records.by_schema import SchemaDecoder
+from spark_jobs.protocol.schema_spans import SchemaSpan
+from spark_jobs.records.by_schema import SchemaDecoder, schema_ids
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
+from spark_jobs.records.encoded import Encoded
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import WrittenColumns
 from spark_jobs.schema.evidence import Evidence
@@ -152,3 +155,35 @@ def test_schemas_travel_to_tasks() -> None:
     """As their text: what is made of it is made again there."""
     decoder = SchemaDecoder(KNOWN)
     assert pickle.loads(pickle.dumps(decoder)) == decoder  # noqa: S301  (our own bytes)
+
+
+@given(
+    st.lists(st.sampled_from([None, b"\x04", b"\x04\x02\x02n", b"\0\0\0\0\1"]), max_size=20),
+    st.integers(0, 20),
+)
+def test_values_that_name_nothing_are_read_by_where_they_stand(values: list[bytes | None], cut: int) -> None:
+    """Partition by partition, in their order; the plain reader says the same, and so does who only looks."""
+    spans = SchemaSpan(KEYS[0], {0: 0}), SchemaSpan(KEYS[1], {0: 5, 1: 3})
+    known = replace(KNOWN, is_framed=False, spans=spans)
+    count, cut = len(values), min(cut, len(values))
+    offsets = [*range(cut), *range(count - cut)]
+    chunk = Chunk(
+        0, offsets, [0] * count, [None] * count, values, [None] * count, runs=((0, cut), (1, count - cut))
+    )
+    there = [index for index, value in enumerate(values) if value is not None]
+    decoded = SchemaDecoder(known).decode(chunk.take(there), BOTH)
+    wanted = {}
+    for position, index in enumerate(there):
+        is_second = offsets[index] >= (5 if index < cut else 3)
+        if values[index] == (b"\x04\x02\x02n" if is_second else b"\x04"):
+            wanted[position] = (2, "n" if is_second else None)
+    rows = [(row["id"], row["note"]) for row in decoded.table.to_pylist()]
+    assert dict(zip(decoded.indices, rows, strict=True)) == wanted
+    plain = PlainSchemaDecoder(known).decode(chunk.take(there), BOTH)
+    assert plain.table.to_pylist() == decoded.table.to_pylist()
+    seen = SchemaDecoder(known).observe(chunk)
+    assert (seen.records, seen.undecodable) == (len(wanted), len(there) - len(wanted))
+    ids = schema_ids(Encoded.values(chunk, there), known)
+    assert [ids[at] for at in range(len(there))] == [
+        "2" if offsets[index] >= (5 if index < cut else 3) else "1" for index in there
+    ]

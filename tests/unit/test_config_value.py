@@ -34,6 +34,13 @@ def read(tmp_path: Path, value: str, defaults: str = "") -> ConfigReading:
         ("{format: avro, file: /etc/passwd}", "value.file", "not a path below the folder"),
         ("{format: avro, file: a/../../b}", "value.file", "not a path below the folder"),
         ("{format: xml}", "value.format", "must be 'json', 'avro', 'protobuf', 'string' or 'raw'"),
+        ("{format: avro, registry: main, subject: s}", "value.subject", "where each names its schema"),
+        ("{format: avro, registry: main, version: 3}", "value.version", "where each names its schema"),
+        ("{format: avro, file: a, version: latest}", "value.version", "said of a schema in a file"),
+        ("{format: avro, file: a, framing: confluent}", "value.framing", "said of a schema in a file"),
+        ("{format: avro, framing: none}", "value", "cannot be read without a schema"),
+        ("{format: avro, registry: main, framing: n}", "value.framing", "must be 'confluent' or 'none'"),
+        ("{format: avro, registry: main, framing: none, version: 0}", "value.version", "Write latest, or"),
         ("{fmt: avro}", "value.fmt", "Did you mean format"),
     ],
 )
@@ -93,3 +100,24 @@ def test_a_value_is_laid_over_the_defaults(
     assert reading.config is not None
     found = reading.config.pipelines[0].value
     assert (found.format, found.registry, found.file) == written
+
+
+@pytest.mark.parametrize(
+    ("value", "meant"),
+    [
+        ("{format: avro, registry: main}", (True, False, None, None)),
+        ("{format: avro, registry: main, framing: none}", (False, True, None, None)),
+        ("{format: protobuf, registry: main, framing: none, subject: s, version: 3}", (False, True, "s", 3)),
+        ("{format: avro, registry: main, framing: none, version: latest}", (False, True, None, None)),
+        ("{format: avro, file: a.avsc, framing: none}", (False, False, None, None)),
+    ],
+)
+def test_a_schema_is_named_by_each_value_or_by_a_version(
+    tmp_path: Path, value: str, meant: tuple[object, ...]
+) -> None:
+    """A file's names itself, whether that is said or not."""
+    reading = read(tmp_path, value)
+    assert not reading.problems
+    assert reading.config is not None
+    found = reading.config.pipelines[0].value
+    assert (found.is_framed, found.is_by_version, found.subject, found.version) == meant

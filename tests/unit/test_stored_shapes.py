@@ -16,6 +16,7 @@ from spark_jobs.protocol.progress import (
     progress_from_properties,
 )
 from spark_jobs.protocol.schema_id import SchemaKey
+from spark_jobs.protocol.schema_spans import SchemaSpan
 from spark_jobs.protocol.skips import Skip
 from spark_jobs.txlog.entries import ParquetWritten, entry_to_json, fold
 from tests.support.log_entries import make_batch
@@ -42,7 +43,7 @@ WRITTEN_FILE = WrittenFile(
 LOG_OBJECT = (
     '{"format":1,"phase":"ParquetWritten","table_uuid":"table","batch":{"pipeline":"t","table":"demo.t",'
     '"topic":"t","generation":0,"ranges":[[0,0,4]],"attempt":"attempt-a","ingested_at_us":1000,"kind":"drain",'
-    '"epoch":0,"cluster_id":null,"topic_id":null,"leader_epochs":{}},"entry":{"data_files":['
+    '"epoch":0,"cluster_id":null,"topic_id":null,"leader_epochs":{},"read_by":[]},"entry":{"data_files":['
     + FILE
     + '],"dead_letter_files":[],"rows":3,"bytes_read":100,"file_bytes":900,"balances":{"0":{"rows":3,'
     '"dead_letters":1,"tombstones":0,"gaps":0}},"summary":{"sluice.actor":"ada"}}}'
@@ -58,6 +59,10 @@ def test_a_log_object_is_written_and_read_as_ever() -> None:
     assert entry_to_json(entry, batch, "table") == LOG_OBJECT
     attempt = fold("table", batch.attempt, {"4-ParquetWritten.json": LOG_OBJECT})
     assert (attempt.batch, attempt.entries) == (batch, (entry,))
+    earlier = fold("table", batch.attempt, {"4-ParquetWritten.json": LOG_OBJECT.replace(',"read_by":[]', "")})
+    assert (earlier.batch, earlier.entries) == (batch, (entry,))
+    by_version = replace(batch, read_by=(SchemaKey.parse("7"), SchemaKey.parse("key/9")))
+    assert '"read_by":["7","key/9"]' in entry_to_json(entry, by_version, "table")
 
 
 def test_fields_that_a_newer_version_adds_are_passed_over() -> None:
@@ -114,6 +119,7 @@ def test_a_tables_progress_is_written_and_read_as_ever() -> None:
         kept_columns=(KeptColumn("id", "_id_was_double", 1, {2: 9}, {2: 5}),),
         schemas={SchemaKey.parse("7"): "ab", SchemaKey.parse("key/12:0.1"): "cd"},
         columns={"3.1": {"int": 4, "string": 9}, "key/": {"struct": 2}},
+        schema_spans=(SchemaSpan(SchemaKey.parse("7"), {2: 0, 10: 3}),),
     )
     first = {
         "sluice.format-version": "2",
@@ -139,6 +145,7 @@ def test_a_tables_progress_is_written_and_read_as_ever() -> None:
         '"next_offsets":{"2":5},"until":{"2":9}}]',
         "sluice.schemas": '{"7":"ab","key/12:0.1":"cd"}',
         "sluice.columns": '{"3.1":{"int":4,"string":9},"key/":{"struct":2}}',
+        "sluice.schema-spans": '[["7",{"2":0,"10":3}]]',
     }
     assert progress.to_properties() == first | later
     assert progress_from_properties(first | later, table="a.b") == progress
@@ -152,6 +159,7 @@ def test_a_tables_progress_is_written_and_read_as_ever() -> None:
         "sluice.leader-epochs": "{}",
         "sluice.schemas": "{}",
         "sluice.columns": "{}",
+        "sluice.schema-spans": "[]",
         **dict.fromkeys(
             (
                 "sluice.pending-dead-letters",
