@@ -63,7 +63,7 @@ class SchemaPlace(Frozen):
     subject: str | None = key(
         None,
         "Where no id says it: what the schema is registered as.",
-        shown="the topic's name with `-value`, of keys with `-key`",
+        shown="TOPIC-value, of keys TOPIC-key",
     )
     version: SchemaVersion = key(
         "latest",
