@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.config.value_format import ValueSettings
 from spark_jobs.records.appearance import appearance, first_batch_unreadable
 
 ORDERS = PipelineConfig(name="orders", topic="shop.orders", table="shop.orders")
@@ -36,6 +37,32 @@ ORDERS = PipelineConfig(name="orders", topic="shop.orders", table="shop.orders")
 def test_values_are_told_by_what_they_look_like(values: list[bytes], said: str) -> None:
     """Registry framing with its ids, archives, compressions, text, JSON that is no object: most first."""
     assert said in appearance(values)
+
+
+@pytest.mark.parametrize(
+    ("value", "values", "advice"),
+    [
+        ({"format": "json"}, b"\0\0\0\0\x07x", "name their registry"),
+        ({"format": "avro", "registry": "r"}, b"\x02x", "no id says the schema it has `framing: none`"),
+        (
+            {"format": "avro", "registry": "r", "framing": "none"},
+            b"\0\0\0\0\x07x",
+            "leave out `framing: none`",
+        ),
+        (
+            {"format": "avro", "registry": "r", "framing": "none"},
+            b"\x02x",
+            "Correct the schema under `value:`",
+        ),
+        ({"format": "avro", "registry": "r"}, b"\0\0\0\0\x07x", "Correct the schema under `value:`"),
+    ],
+)
+def test_a_frame_that_is_said_and_not_there_or_there_and_not_said(
+    value: dict[str, str], values: bytes, advice: str
+) -> None:
+    """Nothing is guessed; what to write is told."""
+    pipeline = ORDERS.model_copy(update={"value": ValueSettings.model_validate(value)})
+    assert advice in first_batch_unreadable(pipeline, 1, [values]).hint
 
 
 @given(st.dictionaries(st.text(), st.one_of(st.none(), st.integers(), st.text()), max_size=5))

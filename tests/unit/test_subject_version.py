@@ -53,12 +53,14 @@ class Registry:
         self.asked.append(question)
 
 
-def schemas_of(tmp_path: Path, registry: Registry, value: dict[str, Any], **key: Any) -> RecordSchemas:
+def schemas_of(
+    tmp_path: Path, registry: Registry, value: dict[str, Any], key: dict[str, Any] | None = None
+) -> RecordSchemas:
     """Return a pipeline's schemas as another run has them."""
     kept = KeptSchemas("main", CreateOnlyStore(str(tmp_path / "state"), {}), registry)
     return RecordSchemas(
         ValueSettings(**value),
-        KeySettings(**key),
+        KeySettings(**(key or {})),
         topic="orders",
         is_archive=False,
         registry=lambda _name: kept,
@@ -75,7 +77,7 @@ def read_by(schemas: RecordSchemas, progress: Progress) -> list[str]:
 def test_the_latest_is_asked_for_whenever_a_drain_is_planned(tmp_path: Path) -> None:
     """Of values and of keys, each by a subject of its own; who knows both needs to know no more."""
     registry = Registry(orders_value=[FIRST], other=[FIRST])
-    schemas = schemas_of(tmp_path, registry, BY_VERSION, **BY_VERSION, subject="other")
+    schemas = schemas_of(tmp_path, registry, BY_VERSION, {**BY_VERSION, "subject": "other"})
     assert read_by(schemas, TABLE) == ["1", "key/1"]
     registry.subjects["orders-value"].append(SECOND)
     assert read_by(schemas, TABLE) == ["2", "key/1"]
