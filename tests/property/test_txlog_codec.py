@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.protocol.batch import Balance, Batch, BatchKind, WrittenFile
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.txlog.entries import _ENTRY_TYPES, entry_to_json, fold
 from spark_jobs.txlog.phases import object_name
 
@@ -44,6 +45,9 @@ VALUES = {
     "dict[str, int]": st.dictionaries(texts, integers, max_size=3),
     "dict[int, int]": st.dictionaries(integers, integers, max_size=3),
     "dict[int, Balance]": st.dictionaries(integers, balances, max_size=3),
+    "tuple[SchemaKey, ...]": st.lists(st.builds(SchemaKey, st.builds(SchemaId, st.integers(0, 99)))).map(
+        tuple
+    ),
     "OffsetRanges": offset_ranges(),
     "BatchKind": st.sampled_from(BatchKind),
 }
