@@ -11,6 +11,7 @@ import pytest
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import by_offset, configure, progress
 from prove.lab.registry_stand_in import RegistryStandIn
+from spark_jobs.preview.preview import preview
 from spark_jobs.protocol.errors import RetryableError
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.replay.diff import diff_replay
@@ -56,6 +57,9 @@ def test_each_batch_is_read_for_ever_by_the_version_that_it_was_drained_by(
     stand_in.register(subject, OTHER)
     second = {"id": 3, "note": "gift", "address": {"city": "Ulm"}}
     new_lab.produce(lab, [bare(OTHER, second)])
+    with lab.connections() as connections:
+        seen = preview(lab.pipeline, connections, max_records=10)
+    assert (seen.balance.rows, seen.added) == (1, ("note", "address"))
     lab.drain()
     configure(lab, "registries/main", {"url": NOBODY})
     third = {"id": 4, "note": None, "address": {"city": "Bonn"}}

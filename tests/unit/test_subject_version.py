@@ -45,7 +45,7 @@ class Registry:
         """Return a subject's version."""
         self._ask(f"{subject} {version or 'latest'}")
         text = self.subjects[subject][(version or 0) - 1]
-        return SchemaId((FIRST, SECOND).index(text) + 1), text
+        return SchemaId(1 + (text == SECOND)), text
 
     def _ask(self, question: str) -> None:
         if self.is_away:
@@ -144,6 +144,17 @@ def test_a_version_with_other_content_than_the_table_was_read_by_is_refused(tmp_
     other = replace(TABLE, schemas={SchemaKey.parse("1"): SECOND.digest})
     with pytest.raises(ConfigError, match="registry-changed"):
         read_by(schemas_of(tmp_path, registry, BY_VERSION), other)
+
+
+def test_a_version_of_protobuf_is_read_by_one_of_its_messages(tmp_path: Path) -> None:
+    """By the one that is configured; which of several is not guessed."""
+    file = 'syntax = "proto3"; message Order { int64 id = 1; } message Refund { string why = 1; }'
+    registry = Registry(orders_value=[SchemaText(Language.PROTOBUF, file)])
+    value = {**BY_VERSION, "format": "protobuf"}
+    (schema,) = schemas_of(tmp_path, registry, {**value, "message": "Refund"}).known(TABLE).every
+    assert [field.name for field in schema.columns.struct.fields] == ["why"]
+    with pytest.raises(ConfigError, match="no-such-message"):
+        schemas_of(tmp_path, registry, value).known(TABLE)
 
 
 def test_values_that_name_their_schemas_again_need_no_version(tmp_path: Path) -> None:
