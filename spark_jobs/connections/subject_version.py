@@ -47,7 +47,7 @@ class SubjectVersion:
             self._key = self._asked_for(progress)
         except RetryableError as error:
             kept = self.kept(progress)
-            if self._place.version is not None or not kept:
+            if error.code != "registry-away" or self._place.version is not None or not kept:
                 raise
             self._key = kept[-1].key
             told = "%s; %s is read by schema %s, the last one of the table"

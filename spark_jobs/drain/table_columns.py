@@ -61,10 +61,9 @@ def ensure_tables(
 ) -> Tables | None:
     """The pipeline's tables; made when they are not there and there is something to make them for.
 
-    They have columns for all that a batch of this kind is read by when it is planned next.
-
     None while a topic that is drained from its earliest offset is empty: its records decide the columns.
-    Every other start is committed with the new table at once, before the first batch.
+    Every other start is committed with the new table at once, before the first batch. Where versions of
+    subjects read the records, those of now are asked for if a drain is to be planned.
     """
     with released(connections.open_catalog()) as catalog:
         table = load_table(catalog, pipeline.table)

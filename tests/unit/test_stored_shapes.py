@@ -171,6 +171,8 @@ def test_a_tables_progress_is_written_and_read_as_ever() -> None:
         ),
         **dict.fromkeys(("sluice.replay-epoch", "sluice.compacted-files", "sluice.rollbacks"), "0"),
     }
+    by_place = Progress("t", 0, {0: 1}, schema_spans=progress.schema_spans)
+    assert by_place.to_properties()["sluice.format-version"] == "2"
     earlier = progress_from_properties(first, table="a.b")
     assert earlier == replace(
         Progress("t", 1, {10: 4, 2: 9}),

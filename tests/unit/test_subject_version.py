@@ -25,12 +25,12 @@ TABLE = Progress("orders", 1, {0: 9})
 
 
 class Registry:
-    """Subjects' versions by their names; away when it is told to be."""
+    """Subjects' versions by their names; in ``trouble`` when it is told to be."""
 
     def __init__(self, **subjects: list[SchemaText]) -> None:
         self.subjects = {name.replace("_", "-"): texts for name, texts in subjects.items()}
         self.asked: list[str] = []
-        self.is_away = False
+        self.trouble: str | None = None
 
     def try_out(self) -> str:
         """Answer."""
@@ -48,8 +48,8 @@ class Registry:
         return SchemaId(1 + (text == SECOND)), text
 
     def _ask(self, question: str) -> None:
-        if self.is_away:
-            raise RetryableError("no schemas from the registry main", code="registry-away", hint="")
+        if self.trouble is not None:
+            raise RetryableError("no schemas from the registry main", code=self.trouble, hint="")
         self.asked.append(question)
 
 
@@ -95,7 +95,7 @@ def test_while_the_registry_is_away_it_stays_the_last_of_the_table(
     """With a word of it; where the table knows none nothing is read."""
     registry = Registry(orders_value=[FIRST, SECOND])
     schemas_of(tmp_path, registry, BY_VERSION).ask_for_versions(TABLE)
-    registry.is_away = True
+    registry.trouble = "registry-away"
     with pytest.raises(RetryableError, match="registry-away"):
         read_by(schemas_of(tmp_path, registry, BY_VERSION), TABLE)
     two = replace(
@@ -106,6 +106,9 @@ def test_while_the_registry_is_away_it_stays_the_last_of_the_table(
     with caplog.at_level(logging.WARNING, "spark_jobs"):
         assert read_by(schemas_of(tmp_path, registry, BY_VERSION), two) == ["2"]
     assert "orders-value is read by schema 2, the last one of the table" in caplog.text
+    registry.trouble = "log-store-away"
+    with pytest.raises(RetryableError, match="log-store-away"):
+        read_by(schemas_of(tmp_path, registry, BY_VERSION), two)
 
 
 def test_a_number_is_asked_for_once_and_nothing_else_stands_for_it(tmp_path: Path) -> None:
@@ -114,7 +117,7 @@ def test_a_number_is_asked_for_once_and_nothing_else_stands_for_it(tmp_path: Pat
     for _ in range(2):
         assert read_by(schemas_of(tmp_path, registry, {**BY_VERSION, "version": 1}), TABLE) == ["1"]
     assert registry.asked == ["orders-value 1"]
-    registry.is_away = True
+    registry.trouble = "registry-away"
     one = replace(TABLE, schema_spans=(SchemaSpan(SchemaKey.parse("1"), {0: 0}),))
     assert read_by(schemas_of(tmp_path, registry, {**BY_VERSION, "version": 1}), one) == ["1"]
     with pytest.raises(RetryableError, match="registry-away"):
