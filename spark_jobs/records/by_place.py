@@ -21,7 +21,8 @@ def by_place(encoded: Encoded, spans: Spans) -> Framed:
     for key, number in numbers.items():
         indices = np.flatnonzero(of_span[which] == number)
         if len(indices):
-            found.indices[key], found.values[key] = indices, packed.take(indices)
+            found.indices[key] = indices
+            found.values[key] = packed if len(indices) == len(packed) else packed.take(indices)
     return found
 
 

@@ -37,14 +37,21 @@ class Encoded:
     def headers(self) -> Sequence[Headers]:
         """The headers beside each."""
         beside = self.records.headers
-        return beside if len(self.rows) == len(beside) else [beside[row] for row in self.rows]
+        return beside if self._is_all else [beside[row] for row in self.rows]
 
     @property
     def partitions(self) -> np.ndarray:
         """The partition that each stands in."""
-        return self.records.partitions[np.asarray(self.rows, np.intp)]
+        return self._taken(self.records.partitions)
 
     @property
     def offsets(self) -> np.ndarray:
         """The offset that each stands at."""
-        return np.asarray(self.records.offsets, np.int64)[np.asarray(self.rows, np.intp)]
+        return self._taken(np.asarray(self.records.offsets, np.int64))
+
+    @property
+    def _is_all(self) -> bool:
+        return len(self.rows) == len(self.records.offsets)
+
+    def _taken(self, column: np.ndarray) -> np.ndarray:
+        return column if self._is_all else column[np.asarray(self.rows, np.intp)]
