@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from bootstrap.browser import ensure_browser, is_asked_for
 from bootstrap.child_environment import child_environment
 from bootstrap.install import SetupError, ensure_installed, fetch_jars, is_installed
-from bootstrap.places import BENCH_JARS_LOCK, ROOT, TEST_JARS_LOCK, Places, user_cache
+from bootstrap.places import BENCH_JARS_LOCK, JARS_LOCK, ROOT, TEST_JARS_LOCK, Places, user_cache
 from bootstrap.without_setup import answer
 
 SOURCES = (
@@ -63,6 +63,8 @@ def launch(arguments: list[str]) -> int:
 
 
 def _fetch_for(command: str, arguments: list[str], places: Places) -> None:
+    if command in {"test", "prove"} or (command == "demo" and "--formats" in arguments):
+        fetch_jars(places, JARS_LOCK, "registry")
     if command in {"test", "prove"}:
         fetch_jars(places, TEST_JARS_LOCK)
     if command in {"test", "bench"}:

@@ -12,11 +12,11 @@ from typing import Any
 
 from prove.lab.kafka_server import start_test_kafka
 from prove.lab.nessie import start_nessie
-from prove.lab.registry import start_registry
 from prove.lab.rest_catalog import start_rest_catalog
 from prove.lab.s3 import start_s3, store_at
 from prove.workload import Testbed
 from servers.process import ServerFolder, free_ports
+from servers.registry import start_registry
 from servers.spark_connect import SparkConnectSettings, start_spark_connect
 
 _CATALOGS = {"rest": start_rest_catalog, "nessie": start_nessie}

@@ -7,7 +7,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -15,9 +15,10 @@ from spark_jobs.config.templates import safe_name, tables_written
 from spark_jobs.schema.iceberg_types import iceberg_type, type_text
 
 if TYPE_CHECKING:
-    from spark_jobs.preview.sample import Prospect
+    from spark_jobs.preview.prospects import Prospect
     from spark_jobs.schema.proposals import Proposals
 
+REGISTRY = "main"
 _PLAIN = re.compile(r"[A-Za-z0-9_$][A-Za-z0-9_./${}@-]*(:\d+)?")
 
 
@@ -27,16 +28,19 @@ def render_config(
     topics: Iterable[str],
     namespace: str = "lake",
     properties: Mapping[str, str] | None = None,
+    registry: Mapping[str, Any] | None = None,
     seen: Mapping[str, Prospect] | None = None,
 ) -> str:
     """Return a configuration for these topics; without ``bootstrap_servers`` for the embedded broker.
 
     What was ``seen`` of a topic is proposed under its pipeline, commented out; a topic that cannot be read
-    is a comment that says why.
+    is a comment that says why. ``registry`` are the settings of the one that its formats refer to.
     """
     kafka = {**({"bootstrap.servers": bootstrap_servers} if bootstrap_servers else {}), **(properties or {})}
     lines = [line for lines in _pipelines(pipeline_names(topics), namespace, seen or {}) for line in lines]
-    return _TEMPLATE.format(kafka=_kafka(kafka), pipelines="\n".join(lines))
+    return _TEMPLATE.format(
+        kafka=_kafka(kafka), registries=_registries(registry or {}), pipelines="\n".join(lines)
+    )
 
 
 def pipeline_names(topics: Iterable[str]) -> dict[str, str]:
@@ -76,6 +80,14 @@ def _kafka(properties: Mapping[str, str]) -> str:
     return "\n".join(["kafka:", *lines] if lines else ["# kafka:", "#   bootstrap.servers: localhost:9092"])
 
 
+def _registries(settings: Mapping[str, Any]) -> str:
+    if not settings:
+        return "# registries: {main: {url: http://localhost:8081}}"
+    return str(
+        yaml.safe_dump({"registries": {REGISTRY: settings}}, sort_keys=False, width=sys.maxsize)
+    ).rstrip()
+
+
 def _pipelines(names: Mapping[str, str], namespace: str, seen: Mapping[str, Prospect]) -> Iterator[list[str]]:
     yield ["pipelines:"]
     for topic, name in names.items():
@@ -84,11 +96,21 @@ def _pipelines(names: Mapping[str, str], namespace: str, seen: Mapping[str, Pros
             yield [f"  # Topic {topic} is left out: {prospect.unreadable}. Other formats: docs/FORMATS.md."]
             continue
         yield [f"  {name}:", f"    topic: {_scalar(topic)}", f"    table: {namespace}.{name}"]
+        if prospect is not None:
+            yield list(_formats(prospect))
         if prospect is not None and prospect.proposals:
             yield [f"    # By its first {prospect.records:,} records; easier now than after the first batch:"]
             yield [f"#     {line}" for line in declarations(prospect.proposals)]
     if not names:
         yield ["  # orders:", "  #   topic: orders", f"  #   table: {namespace}.orders"]
+
+
+def _formats(prospect: Prospect) -> Iterator[str]:
+    if prospect.value is not None:
+        yield f"    value: {{format: {prospect.value}, registry: {REGISTRY}}}"
+    if prospect.key is not None:
+        column = ", as: record_key" if "key" in prospect.columns else ""
+        yield f"    key: {{format: {prospect.key}, registry: {REGISTRY}{column}}}"
 
 
 def _scalar(value: str) -> str:
@@ -107,6 +129,9 @@ version: 1
 #   sasl.mechanism: SCRAM-SHA-512
 #   sasl.username: sluice
 #   sasl.password: ${{KAFKA_PASSWORD}}
+
+# Registries of schemas, by name, for values and keys in Avro or Protobuf: docs/FORMATS.md
+{registries}
 
 # A catalog that speaks Iceberg's REST protocol. Without one: SQLite and a folder in the state folder.
 # catalog:

@@ -16,10 +16,13 @@ from cli.stand.sample_data import (
     ROWS_PER_CHUNK,
     SAMPLE_TOPICS,
     Delivery,
+    SampleTopic,
     create_sample_topics,
     end_offsets,
     lacking,
 )
+from servers.process import free_ports
+from servers.registry import registry_url
 from spark_jobs.config.file import (
     DEMO_CONFIG,
     ENVIRONMENT_CONFIG,
@@ -35,18 +38,32 @@ from spark_jobs.storage.state_files import write_whole
 if TYPE_CHECKING:
     from cli.stand.running import Servers
 
+FORMATS_CONFIG = """\
+  planes: {{topic: planes, table: lake.planes, value: {{format: avro, registry: main}}}}
+  airports: {{topic: airports, table: lake.airports, value: {{format: protobuf, registry: main}}}}
+registries:
+  main: {{url: "{url}"}}
+"""
+
 
 @click.command("demo")
+@click.option(
+    "--formats",
+    is_flag=True,
+    help="Add a topic in Avro, one in Protobuf and a schema registry (158 MB, once).",
+)
 @output.json_option
-def command(as_json: bool) -> int:
+def command(*, formats: bool, as_json: bool) -> int:
     """Fill two tables from a real Kafka, by the sensor's own runs, and audit them against it.
 
-    New York's flights and weather of 2013 go into the topics `flights` and `weather` of an embedded broker.
+    New York's flights and weather of 2013 go into the topics `flights` and `weather` of an embedded broker;
+    with --formats planes in Avro and airports in Protobuf too, each by two versions of its schema.
     Dagster's sensor sees the backlog and its runs drain it. Then a short tour: a compaction, a replay, the
     checks. At the end everything that was started is stopped; the tables stay. It can be run again: what is
     there is not done twice. Exit code 1 when the audit finds anything.
     """
-    config = _demo_config()
+    registry_port = free_ports(1)[0] if formats else None
+    config = _demo_config(registry_port)
     with hold(config.home, "./sluice demo"):
         from cli.demo.report import audit_all, print_report, to_json
         from cli.demo.tour import walk
@@ -54,9 +71,9 @@ def command(as_json: bool) -> int:
 
         with servers_of(config) as servers:
             output.heading("1. Servers")
-            servers.start_backends()
+            servers.start_backends(registry_port=registry_port)
             output.heading("2. Records into Kafka")
-            _produce(servers)
+            _produce(servers, registry_port)
             output.heading("3. Dagster's sensor fills the tables")
             output.say(f"  watch it at {servers.start_dagster('127.0.0.1', 0)} while this runs")
             output.say("  the sensor looks every few seconds; the first runs meet a cold Spark")
@@ -72,41 +89,53 @@ def command(as_json: bool) -> int:
     return 0 if stays_whole and all(one.result.is_clean for one in audited) else 1
 
 
-def _demo_config() -> SluiceConfig:
-    """Return the built-in defaults; beside a user's own configuration, in the demo's own state folder."""
+def _demo_config(registry_port: int | None) -> SluiceConfig:
+    """Return the built-in defaults; beside a user's own configuration, in the demo's own state folder.
+
+    With a registry they stand in a file: its address is another in each run.
+    """
     own = find_config_file(None)
-    if own is None:
+    if own is None and registry_port is None:
         return load_config()
-    home = home_folder(own) / "demo"
+    home = home_folder(own) / "demo" if own else home_folder(None)
     file = home / "demo.yaml"
-    if own != file:
+    if own not in {None, file}:
         output.say(f"{own} is left alone: the demo has its own settings and state under {home}")
-    write_whole(file, DEMO_CONFIG)
+    more = FORMATS_CONFIG.format(url=registry_url(registry_port)) if registry_port else ""
+    write_whole(file, DEMO_CONFIG + more)
     os.environ[ENVIRONMENT_HOME] = str(home)
     os.environ[ENVIRONMENT_CONFIG] = str(file)
     return load_config(file)
 
 
-def _produce(servers: Servers) -> None:
+def _produce(servers: Servers, registry_port: int | None) -> None:
     properties = {"bootstrap.servers": servers.endpoints.kafka_bootstrap_servers or ""}
-    create_sample_topics(properties)
-    for sample in SAMPLE_TOPICS:
-        ends = end_offsets(properties, sample.topic)
-        there = sum(ends.values())
-        if there >= sample.records:
-            output.say(f"  {sample.topic}: {there:,} records are there already")
-            continue
-        began = time.monotonic()
-        delivery = Delivery(properties)
-        for record in lacking(sample, ends):
-            delivery.send(sample.topic, record)
-            if delivery.sent % ROWS_PER_CHUNK == 0:
-                servers.raise_if_ended()
-        delivery.flush()
-        took = output.seconds((time.monotonic() - began) * 1000)
-        output.say(
-            f"  {sample.topic}: {delivery.sent:,} records into {sample.partitions} partitions in {took}"
-        )
+    samples: tuple[SampleTopic, ...] = SAMPLE_TOPICS
+    if registry_port is not None:
+        from cli.stand.sample_schemas import samples_with_schemas
+
+        samples += samples_with_schemas(registry_url(registry_port))
+    create_sample_topics(properties, samples)
+    for sample in samples:
+        _produce_one(servers, properties, sample)
+
+
+def _produce_one(servers: Servers, properties: dict[str, str], sample: SampleTopic) -> None:
+    ends = end_offsets(properties, sample.topic)
+    there = sum(ends.values())
+    if there >= sample.records:
+        output.say(f"  {sample.topic}: {there:,} records are there already")
+        return
+    began = time.monotonic()
+    delivery = Delivery(properties)
+    for record in lacking(sample, ends):
+        delivery.send(sample.topic, record)
+        if delivery.sent % ROWS_PER_CHUNK == 0:
+            servers.raise_if_ended()
+    delivery.flush()
+    took = output.seconds((time.monotonic() - began) * 1000)
+    partitions = output.count(sample.partitions, "partition")
+    output.say(f"  {sample.topic}: {delivery.sent:,} records into {partitions} in {took}")
 
 
 def _wait_until_drained(servers: Servers) -> None:

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
 
 from cli import output
-from cli.commands.config_template import pipeline_names, render_config
+from cli.commands.config_template import REGISTRY, pipeline_names, render_config
+from cli.commands.given_properties import broker_properties, registry_settings
 from spark_jobs.config.build import build_config
 from spark_jobs.config.file import DEFAULT_FILE_NAME, ENVIRONMENT_CONFIG, home_folder
-from spark_jobs.config.redaction import is_secret_key
 from spark_jobs.config.secrets import resolve
+from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.config.yaml_document import parse_document
 from spark_jobs.connections.broker_topics import list_topics
 from spark_jobs.connections.endpoints import read_endpoints
 from spark_jobs.protocol.errors import ConfigError, SluiceError
 
 if TYPE_CHECKING:
-    from spark_jobs.preview.sample import Prospect
+    from spark_jobs.preview.prospects import Prospect
+    from spark_jobs.registry.kept_schemas import KeptSchemas
 
 RECORDS_LOOKED_AT = 1_000
 
@@ -31,6 +36,14 @@ RECORDS_LOOKED_AT = 1_000
 @click.option(
     "--property", "properties", multiple=True, metavar="KEY=VALUE", help="A librdkafka property; repeat."
 )
+@click.option("--registry", metavar="URL", help="Your schema registry; it is asked what values and keys are.")
+@click.option(
+    "--registry-property",
+    "registry_properties",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="How to ask it: auth.basic, auth.bearer, ca, cert, key, timeout; repeat.",
+)
 @click.option("--topic", "topics", multiple=True, help="A topic to drain, without asking the broker; repeat.")
 @click.option("--namespace", default="lake", show_default=True, help="Namespace of the tables.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
@@ -39,6 +52,8 @@ def command(
     *,
     bootstrap_servers: str | None,
     properties: tuple[str, ...],
+    registry: str | None,
+    registry_properties: tuple[str, ...],
     topics: tuple[str, ...],
     namespace: str,
     force: bool,
@@ -53,17 +68,25 @@ def command(
             hint="Edit it, name another with --config, or replace it with --force.",
             file=file,
         )
-    kafka = _properties(properties)
+    kafka = broker_properties(properties)
+    schemas = registry_settings(registry, registry_properties)
     if bootstrap_servers is None and not yes and not topics:
         asked = click.prompt("Broker (host:port; empty for the embedded one)", default="", show_default=False)
         bootstrap_servers = asked.strip() or None
     broker = _broker(file, bootstrap_servers, kafka) if not topics else {}
     chosen = topics or _choose(_topics_of(file, broker), takes_all=yes)
-    seen = _look(broker, chosen) if broker else {}
-    text = render_config(
-        bootstrap_servers=bootstrap_servers, topics=chosen, namespace=namespace, properties=kafka, seen=seen
+    render = partial(
+        render_config,
+        bootstrap_servers=bootstrap_servers,
+        topics=chosen,
+        namespace=namespace,
+        properties=kafka,
+        registry=schemas,
     )
-    _refuse_mistakes(text)
+    config = _checked(render())
+    seen = _look(broker, chosen, config) if broker else {}
+    text = render(seen=seen)
+    _checked(text)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
     number = len(chosen) - sum(1 for each in seen.values() if each.unreadable)
@@ -73,22 +96,49 @@ def command(
     return 0
 
 
-def _look(broker: Mapping[str, str], topics: tuple[str, ...]) -> dict[str, Prospect]:
+def _look(broker: Mapping[str, str], topics: tuple[str, ...], config: SluiceConfig) -> dict[str, Prospect]:
     """Tell what the topics' first records look like; one that cannot be looked at is no reason to stop."""
-    from spark_jobs.preview.sample import prospects
+    from spark_jobs.preview.prospects import prospects
 
     output.say(f"looking at the first records of {output.count(len(topics), 'topic')}")
     names = pipeline_names(topics)
     found: dict[str, Prospect] = {}
     rows = []
-    for topic, seen in prospects(broker, topics, max_records=RECORDS_LOOKED_AT):
-        if isinstance(seen, SluiceError):
-            rows.append((topic, names[topic], f"could not be read: {seen}"))
-            continue
-        found[topic] = seen
-        rows.append((topic, "-" if seen.unreadable else names[topic], _told(seen)))
+    with _registry(config) as registry:
+        for topic, seen in prospects(broker, topics, max_records=RECORDS_LOOKED_AT, registry=registry):
+            if isinstance(seen, SluiceError):
+                rows.append((topic, names[topic], f"could not be read: {seen}"))
+                continue
+            found[topic] = seen
+            rows.append((topic, "-" if seen.unreadable else names[topic], _told(seen)))
     output.table(("topic", "pipeline", "its first records"), sorted(rows))
     return found
+
+
+@contextmanager
+def _registry(config: SluiceConfig) -> Iterator[KeptSchemas | None]:
+    """Give the registry that was named, if it answers. What it says is forgotten again.
+
+    Raises ``ConfigError`` for a secret that is missing.
+    """
+    if not config.registries:
+        yield None
+        return
+    from spark_jobs.connections.registry import open_registry
+    from spark_jobs.storage.create_only import CreateOnlyStore
+
+    with TemporaryDirectory(prefix="sluice-") as folder:
+        registry = open_registry(config.registries, CreateOnlyStore(folder, {}), REGISTRY)
+        yield registry if _answers(registry) else None
+
+
+def _answers(registry: KeptSchemas) -> bool:
+    try:
+        output.say(registry.try_out())
+    except SluiceError as error:
+        output.say(f"the registry is not asked: {error.message}")
+        return False
+    return True
 
 
 def _told(seen: Prospect) -> str:
@@ -96,38 +146,26 @@ def _told(seen: Prospect) -> str:
         return f"left out: {seen.unreadable}"
     if not seen.records:
         return "nothing in it yet"
-    columns = f"{output.count(seen.records, 'record')}, {output.count(seen.columns, 'column')}"
+    by = [f"{what} {format_}" for what, format_ in (("keys", seen.key), ("values", seen.value)) if format_]
+    counts = (output.count(seen.records, "record"), output.count(len(seen.columns), "column"))
+    columns = ", ".join((*counts, *by))
     return f"{columns}; proposals stand in the file" if seen.proposals else columns
 
 
-def _refuse_mistakes(text: str) -> None:
-    """Topics, namespace and properties come from the command line: what they make must be valid."""
+def _checked(text: str) -> SluiceConfig:
+    """Return what the file says: what topics, namespace and properties of the options make must be valid."""
     document, problems = parse_document(DEFAULT_FILE_NAME, text)
+    config = None
     if document is not None:
-        problems += build_config(document, (), home="/", folder="/").problems
-    if problems:
+        built = build_config(document, (), home="/", folder="/")
+        config, problems = built.config, [*problems, *built.problems]
+    if problems or config is None:
         raise ConfigError(
             "these options make a configuration with mistakes:\n" + "\n".join(f"  {p}" for p in problems),
             code="bad-config",
             hint="Nothing was written; correct the options.",
         )
-
-
-def _properties(given: tuple[str, ...]) -> dict[str, str]:
-    properties: dict[str, str] = {}
-    for pair in given:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise click.BadParameter("write KEY=VALUE", param_hint="--property")
-        if is_secret_key(key) and "${" not in value:
-            raise ConfigError(
-                "a secret would be written into the file",
-                code="secret-in-file",
-                hint=f"Quote a reference: --property '{key}=${{NAME}}' or '{key}=${{file:/path}}'.",
-                key=key,
-            )
-        properties[key] = value
-    return properties
+    return config
 
 
 def _broker(file: Path, bootstrap_servers: str | None, kafka: dict[str, str]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,6 +24,7 @@ from servers.java import java_home
 from servers.kafka import KafkaServer, KafkaSettings, start_kafka
 from servers.metrics import METRICS, start_metrics
 from servers.process import ServerFolder, ServerProcess, free_ports, stop_recorded
+from servers.registry import start_registry
 from servers.spark_connect import SparkConnectServer, SparkConnectSettings, start_spark_connect
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import SluiceConfig
@@ -30,10 +32,10 @@ from spark_jobs.connections.endpoints import Endpoints, clear_endpoints, write_e
 from spark_jobs.protocol.errors import RetryableError
 from spark_jobs.storage.state_files import make_private
 
-KAFKA, SPARK, STREAM = "kafka", "spark-connect", "sample-stream"
+KAFKA, SPARK, STREAM, REGISTRY = "kafka", "spark-connect", "sample-stream", "registry"
 # Dagster first, so that its runs end while what they use still answers. All within 15 s, kills included.
 CODE = process_name(LOCATION)
-STOP_ORDER = ((DAEMON, WEBSERVER, CODE, STREAM, METRICS), (KAFKA, SPARK))
+STOP_ORDER = ((DAEMON, WEBSERVER, CODE, STREAM, METRICS), (KAFKA, SPARK, REGISTRY))
 STOP_GRACE_SECONDS = 4.0
 Started = TypeVar("Started")
 PROJECT = Path(__file__).resolve().parents[2]
@@ -57,8 +59,11 @@ class Servers:
         """Return the place of the server of that name."""
         return ServerFolder(self.home, name)
 
-    def start_backends(self) -> None:
-        """Start what the configuration does not name elsewhere, side by side: broker, Spark server."""
+    def start_backends(self, *, registry_port: int | None = None) -> None:
+        """Start what the configuration does not name elsewhere, side by side: broker, Spark server.
+
+        With ``registry_port`` a schema registry there as well, which is empty.
+        """
         spark = self.config.spark
         make_private(self.home)
         starts: list[Callable[[], None]] = []
@@ -66,7 +71,9 @@ class Servers:
             starts.append(self._start_kafka)
         if not (spark.remote or spark.master):
             starts.append(self._start_spark)
-        with ThreadPoolExecutor(max_workers=2) as pool:
+        if registry_port is not None:
+            starts.append(partial(self._start_registry, registry_port))
+        with ThreadPoolExecutor(max_workers=3) as pool:
             for started in [pool.submit(start) for start in starts]:
                 started.result()
         write_endpoints(self.config.home, self.endpoints)
@@ -155,6 +162,10 @@ class Servers:
         spark: SparkConnectServer = _timed("Spark Connect server", lambda: start_spark_connect(settings))
         self.processes[SPARK] = spark.process
         self.endpoints = Endpoints(self.endpoints.kafka_bootstrap_servers, spark.remote)
+
+    def _start_registry(self, port: int) -> None:
+        registry = _timed("Schema registry", lambda: start_registry(self.folder(REGISTRY), port))
+        self.processes[REGISTRY] = registry.process
 
 
 @contextmanager

