@@ -18,7 +18,7 @@ def broker_properties(given: tuple[str, ...]) -> dict[str, str]:
     properties = dict(_pairs(given, "--property"))
     for key, value in properties.items():
         if is_secret_key(key) and "${" not in value:
-            raise _in_plain_text("--property", key, "${NAME}")
+            raise _in_plain_text("--property", key)
     return properties
 
 
@@ -31,8 +31,7 @@ def registry_settings(url: str | None, given: tuple[str, ...]) -> dict[str, Any]
             continue
         # What is written of a password is behind the last colon that is not within a reference.
         if REFERENCE.sub("", value).rpartition(":")[2] or not REFERENCE.search(value):
-            example = "${USER}:${PASSWORD}" if key == "auth.basic" else "${NAME}"
-            raise _in_plain_text("--registry-property", key, example)
+            raise _in_plain_text("--registry-property", key)
         settings.setdefault("auth", {})[key.removeprefix(_AUTH)] = value
     return settings
 
@@ -45,10 +44,10 @@ def _pairs(given: tuple[str, ...], option: str) -> Iterator[tuple[str, str]]:
         yield key, value
 
 
-def _in_plain_text(option: str, key: str, reference: str) -> ConfigError:
+def _in_plain_text(option: str, key: str) -> ConfigError:
     return ConfigError(
         "a secret would be written into the file",
         code="secret-in-file",
-        hint=f"Quote a reference: {option} '{key}={reference}' or '{key}=${{file:/path}}'.",
+        hint=f"Quote a reference: {option} '{key}=${{NAME}}' or '{key}=${{file:/path}}'.",
         key=key,
     )

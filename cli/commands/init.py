@@ -60,14 +60,7 @@ def command(
     yes: bool,
 ) -> int:
     """Write a commented sluice.yaml and offer the broker's topics."""
-    file = Path(os.environ.get(ENVIRONMENT_CONFIG) or DEFAULT_FILE_NAME).absolute()
-    if file.exists() and not force:
-        raise ConfigError(
-            "there is a configuration file already",
-            code="config-exists",
-            hint="Edit it, name another with --config, or replace it with --force.",
-            file=file,
-        )
+    file = _new_file(replaces=force)
     kafka = broker_properties(properties)
     schemas = registry_settings(registry, registry_properties)
     if bootstrap_servers is None and not yes and not topics:
@@ -96,6 +89,18 @@ def command(
     return 0
 
 
+def _new_file(*, replaces: bool) -> Path:
+    file = Path(os.environ.get(ENVIRONMENT_CONFIG) or DEFAULT_FILE_NAME).absolute()
+    if file.exists() and not replaces:
+        raise ConfigError(
+            "there is a configuration file already",
+            code="config-exists",
+            hint="Edit it, name another with --config, or replace it with --force.",
+            file=file,
+        )
+    return file
+
+
 def _look(broker: Mapping[str, str], topics: tuple[str, ...], config: SluiceConfig) -> dict[str, Prospect]:
     """Tell what the topics' first records look like; one that cannot be looked at is no reason to stop."""
     from spark_jobs.preview.prospects import prospects
@@ -117,10 +122,7 @@ def _look(broker: Mapping[str, str], topics: tuple[str, ...], config: SluiceConf
 
 @contextmanager
 def _registry(config: SluiceConfig) -> Iterator[KeptSchemas | None]:
-    """Give the registry that was named, if it answers. What it says is forgotten again.
-
-    Raises ``ConfigError`` for a secret that is missing.
-    """
+    """Give the registry that was named, if it answers; what it says is forgotten again."""
     if not config.registries:
         yield None
         return

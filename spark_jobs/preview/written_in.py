@@ -85,7 +85,7 @@ def _asked(chunks: Sequence[Chunk], ids: Sequence[SchemaId], registry: KeptSchem
     # Formats are called as the languages of schemas are.
     format_ = ValueFormat.__members__.get(languages[0])
     if len(languages) > 1 or format_ is None:
-        return f"by the registry they are {' and '.join(languages)}"
+        return f"by the registry they are {' and '.join(languages)}, which is not read"
     written = _read(chunks, format_, registry)
     unread, count = written.evidence.undecodable, written.evidence.undecodable + written.evidence.records
     if unread * 2 > count:
@@ -98,8 +98,8 @@ def _told(ids: Sequence[SchemaId]) -> str:
 
 
 def _read(chunks: Sequence[Chunk], format_: ValueFormat, registry: KeptSchemas) -> Written:
-    value = ValueSettings(format=format_, registry="main")
-    pipeline = PipelineConfig(name="it", topic="it", table="it.it", value=value)
+    value = ValueSettings(format=format_, registry="any")
+    pipeline = PipelineConfig(name="any", topic="any", table="any.any", value=value)
     schemas = RecordSchemas(
         value, KeySettings(), is_archive=False, registry=lambda _name: registry, folder=Path()
     )

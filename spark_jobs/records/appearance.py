@@ -13,7 +13,7 @@ from spark_jobs.protocol.errors import BadRecord
 
 ASK_THE_REGISTRY = (
     "Whether that is Avro, Protobuf or JSON Schema only the registry can say: `./sluice init --registry URL`"
-    " asks it; or write `value: {format: avro, registry: main}`, or protobuf, if you know"
+    " asks it; by hand write `value: {format: avro, registry: main}`, and `./sluice check` tells if it is not"
 )
 _MOST_SCHEMA_IDS = 5
 _FRAME_BYTES = 5  # a zero byte, then the schema's id in four

@@ -1,4 +1,4 @@
-"""The demo: both tables filled by the sensor's own runs and exact, and the same again on a second run."""
+"""The demo: tables filled by the sensor's own runs and exact, and again on a second run, with formats."""
 
 from __future__ import annotations
 
@@ -16,27 +16,34 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Sluice
 
 EXPECTED = {"flights": 336_776, "weather": 26_115}
+FORMATS = {"planes": 3_322, "airports": 1_458}
 
 
 @pytest.mark.kafka
 @pytest.mark.spark
 def test_demo_twice(sluice: Sluice, tmp_path: Path) -> None:
-    """Every record is there once, nothing is produced or drained twice, and no server is left."""
+    """Every record is there once, nothing is produced or drained twice, and no server is left.
+
+    What the second run adds is read by schemas of a registry that begins with nothing: their ids are those
+    of any run.
+    """
     home = tmp_path / "home"
     first = sluice("demo", "--json", home=home)
     assert first.returncode == 0, first.stdout + first.stderr
-    second = sluice("demo", "--json", home=home)
+    second = sluice("demo", "--json", "--formats", home=home)
     assert second.returncode == 0, second.stdout + second.stderr
-    for done in (first, second):
+    for done, expected in ((first, EXPECTED), (second, EXPECTED | FORMATS)):
         pipelines = json.loads(done.stdout.splitlines()[-1])["pipelines"]
-        assert {p["pipeline"]: p["records"] for p in pipelines} == EXPECTED
-        assert {p["pipeline"]: p["rows"] for p in pipelines} == EXPECTED
+        assert {p["pipeline"]: p["records"] for p in pipelines} == expected
+        assert {p["pipeline"]: p["rows"] for p in pipelines} == expected
         assert all(p[name] == 0 for p in pipelines for name in ("missing", "duplicates", "lag"))
         assert "rows in place of the same rows" in done.stdout
         assert "audit after both: every record is in the table once, unchanged" in done.stdout
         assert "checks of flights: complete, " in done.stdout
     assert re.search(r"compaction: [\d,]+ files became [\d,]+", first.stdout)
     assert "are there already" in second.stdout
+    kept = sorted(file.name.partition("-")[0] for file in (home / "log" / "schemas" / "main").iterdir())
+    assert kept == ["1", "2", "3", "4"]
     assert "mean_delay_minutes" in second.stdout
     assert read_up(str(home)) is None
     assert {path.name for path in (home / "run").iterdir()} <= {"up.lock", "topics.json"}

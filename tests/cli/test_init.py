@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cli.app import main, sluice
+from cli.app import main
+from cli.app import sluice as group
 from cli.commands.config_template import pipeline_names
 from cli.commands.init import choose_topics
 from prove.lab.kafka_server import Record
+from prove.lab.registry_stand_in import RegistryStandIn, basic
 from spark_jobs.config.file import load_config
 
 
@@ -64,13 +66,44 @@ def test_options_that_make_mistakes_write_nothing(folder, capsys):
     assert "not a table name" in capsys.readouterr().err
 
 
-def test_a_secret_is_not_written(folder, capsys):
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--property", "sasl.password=hunter2"], "sasl.password=${NAME}"),
+        (["--registry-property", "auth.basic=me:hunter2"], "auth.basic=${NAME}"),
+        (["--registry-property", "auth.basic=${USER}:hunter2"], "auth.basic=${NAME}"),
+        (["--registry-property", "auth.bearer=hunter2"], "auth.bearer=${NAME}"),
+        (["--registry", "http://me:hunter2@registry:8081"], "auth.basic"),
+    ],
+)
+def test_a_secret_is_not_written(folder, capsys, arguments, told):
     """A literal password on the command line is refused with the reference to use, and not shown."""
-    assert main(["init", "--topic", "a", "--property", "sasl.password=hunter2"]) == 78
+    assert main(["init", "--topic", "a", "--registry", "http://registry:8081", *arguments]) == 78
     said = capsys.readouterr().err
-    assert "sasl.password=${NAME}" in said
+    assert told in said
     assert "hunter2" not in said
     assert not (folder / "sluice.yaml").exists()
+
+
+def test_a_registry_stands_in_the_file(folder):
+    """With what was said of it; a property without a registry is a mistake."""
+    properties = [
+        "auth.basic=${USER}:${file:/run/password}",
+        "cert=/etc/own.pem",
+        "key=/etc/key.pem",
+        "timeout=3s",
+    ]
+    given = [part for each in properties for part in ("--registry-property", each)]
+    assert main(["init", "--topic", "a", *given]) == 78
+    assert main(["init", "--topic", "a", "--registry", "http://registry:8081", *given]) == 0
+    (registry,) = load_config(folder / "sluice.yaml").registries.values()
+    assert registry.auth.basic.get_secret_value() == "${USER}:${file:/run/password}"
+    assert (registry.url, registry.cert, registry.private_key) == (
+        "http://registry:8081",
+        "/etc/own.pem",
+        "/etc/key.pem",
+    )
+    assert registry.timeout_seconds == 3
 
 
 def test_without_a_broker_the_file_has_an_example(folder):
@@ -120,9 +153,9 @@ def test_topics_are_looked_at(folder, capsys, kafka, topic_name):
     kafka.produce(avro_topic, [Record(b"\0\0\0\0\7\2a")] * 5)
     choice = " ".join([*made, "no_such"])
     arguments = ["init", "--bootstrap-servers", str(kafka)]
-    refused = CliRunner().invoke(sluice, arguments, input=f"{choice}\n")
+    refused = CliRunner().invoke(group, arguments, input=f"{choice}\n")
     assert "no_such is neither" in refused.output
-    done = CliRunner().invoke(sluice, arguments, input=" ".join(made) + "\n")
+    done = CliRunner().invoke(group, arguments, input=" ".join(made) + "\n")
     assert done.exit_code == 0, done.output
     assert "left out: all of 5 looked at are framed by a schema registry" in done.output
     assert "30 records, 3 columns; proposals stand in the file" in done.output
@@ -139,9 +172,45 @@ def test_topics_are_looked_at(folder, capsys, kafka, topic_name):
     assert not empty.columns
 
 
+@pytest.mark.kafka
+def test_a_registry_says_what_framed_topics_are(folder, monkeypatch, kafka, topic_name, sluice):
+    """Formats stand in the file, `preview` reads by them; who refuses us costs a line and the topics."""
+    text = '{"type": "record", "name": "Order", "fields": [{"name": "key", "type": "long"}]}'
+    avro, protobuf, plain = made = [f"{topic_name}-{kind}" for kind in ("avro", "protobuf", "json")]
+    for topic in made:
+        kafka.create_topic(topic)
+    monkeypatch.setenv("REGISTRY_PASSWORD", "hunter2-Tr0ub4dor")
+    with RegistryStandIn(wanted=basic("me", "hunter2-Tr0ub4dor")) as registry:
+        order = b"\0" + registry.register("orders", text).to_bytes(4) + b"\x0e"
+        click = registry.register("clicks", 'syntax = "proto3"; message Click { int64 id = 1; }', "PROTOBUF")
+        kafka.produce(avro, [Record(order, key=order)] * 3)
+        kafka.produce(protobuf, [b"\0" + click.to_bytes(4) + b"\0\x08\x07"] * 2)
+        kafka.produce(plain, [b'{"id": 1}'])
+        init = ["init", "--force", "--bootstrap-servers", str(kafka), "--registry", registry.url]
+        names = " ".join(made) + "\n"
+        refused = CliRunner().invoke(group, init, input=names)
+        assert (refused.exit_code, "1 pipeline" in refused.output) == (0, True), refused.output
+        assert "the registry is not asked: the registry main refuses anybody (HTTP 401)" in refused.output
+        assert f"# Topic {avro} is left out: all of 3" in (folder / "sluice.yaml").read_text()
+        init += ["--registry-property", "auth.basic=me:${REGISTRY_PASSWORD}"]
+        done = CliRunner().invoke(group, init, input=names)
+        assert done.exit_code == 0, done.output
+        assert "3 records, 1 column, keys avro, values avro" in done.output
+        assert "hunter2" not in (folder / "sluice.yaml").read_text() + done.output
+        pipelines = load_config(folder / "sluice.yaml").pipelines
+        assert [str(each.value.format) for each in pipelines] == ["avro", "protobuf", "json"]
+        seen = [sluice("preview", each.name).stdout for each in pipelines]
+    assert "3 records read, 3 rows, 0 dead letters" in seen[0]
+    assert [line.split()[:2] for line in seen[0].splitlines() if "record_key" in line] == [
+        ["record_key", "struct<key:"]
+    ]
+    assert "2 records read, 2 rows, 0 dead letters" in seen[1]
+    assert "1 record read, 1 row, 0 dead letters" in seen[2]
+
+
 def test_the_broker_is_asked_for(folder):
     """An empty answer means the embedded broker."""
-    result = CliRunner().invoke(sluice, ["init"], input="\n")
+    result = CliRunner().invoke(group, ["init"], input="\n")
     assert result.exit_code == 0
     assert "Broker (host:port" in result.output
     assert (folder / "sluice.yaml").exists()

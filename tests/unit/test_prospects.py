@@ -1,4 +1,4 @@
-"""What the first records of a topic are said to be: JSON, or what a registry knows of the schemas they name."""
+"""What the first records of a topic look like: JSON, or what a registry says of the schemas they name."""
 
 from __future__ import annotations
 
