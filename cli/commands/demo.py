@@ -62,13 +62,15 @@ def command(*, formats: bool, as_json: bool) -> int:
     checks. At the end everything that was started is stopped; the tables stay. It can be run again: what is
     there is not done twice. Exit code 1 when the audit finds anything.
     """
-    registry_port = free_ports(1)[0] if formats else None
-    config = _demo_config(registry_port)
-    with hold(config.home, "./sluice demo"):
+    own = find_config_file(None)
+    home = home_folder(own) / "demo" if own else home_folder(None)
+    with hold(str(home), "./sluice demo"):
         from cli.demo.report import audit_all, print_report, to_json
         from cli.demo.tour import walk
         from cli.stand.running import servers_of
 
+        registry_port = free_ports(1)[0] if formats else None
+        config = _demo_config(own, home, registry_port)
         with servers_of(config) as servers:
             output.heading("1. Servers")
             servers.start_backends(registry_port=registry_port)
@@ -89,15 +91,13 @@ def command(*, formats: bool, as_json: bool) -> int:
     return 0 if stays_whole and all(one.result.is_clean for one in audited) else 1
 
 
-def _demo_config(registry_port: int | None) -> SluiceConfig:
-    """Return the built-in defaults; beside a user's own configuration, in the demo's own state folder.
+def _demo_config(own: Path | None, home: Path, registry_port: int | None) -> SluiceConfig:
+    """Return the built-in defaults; beside a user's own configuration they stand in a file.
 
-    With a registry they stand in a file: its address is another in each run.
+    With a registry too: its address is another in each run.
     """
-    own = find_config_file(None)
     if own is None and registry_port is None:
         return load_config()
-    home = home_folder(own) / "demo" if own else home_folder(None)
     file = home / "demo.yaml"
     if own not in {None, file}:
         output.say(f"{own} is left alone: the demo has its own settings and state under {home}")

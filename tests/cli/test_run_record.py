@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cli.app import main
 from cli.stand.run_record import hold, read_up
 from spark_jobs.protocol.errors import ConfigError
 
@@ -58,3 +59,15 @@ def test_a_killed_holder_leaves_nothing_to_stop(tmp_path: Path) -> None:
     assert read_up(str(tmp_path)) is None
     with hold(str(tmp_path), "up"):
         pass
+
+
+def test_a_refused_demo_leaves_the_running_ones_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file names the registry that the other's runs ask."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SLUICE_HOME", str(tmp_path))
+    monkeypatch.setenv("SLUICE_CONFIG", "")
+    file = tmp_path / "demo.yaml"
+    file.write_text("of the other")
+    with hold(str(tmp_path), "./sluice demo"):
+        assert main(["demo", "--formats"]) == 78
+    assert file.read_text() == "of the other"
