@@ -101,8 +101,13 @@ def _read(chunks: Sequence[Chunk], format_: ValueFormat, registry: KeptSchemas) 
     value = ValueSettings(format=format_, registry="any")
     pipeline = PipelineConfig(name="any", topic="any", table="any.any", value=value)
     schemas = RecordSchemas(
-        value, KeySettings(), is_archive=False, registry=lambda _name: registry, folder=Path()
+        value,
+        KeySettings(),
+        topic=pipeline.topic,
+        is_archive=False,
+        registry=lambda _name: registry,
+        folder=Path(),
     )
-    found, evidence = look_at(pipeline, schemas, chunks, {})
+    found, evidence = look_at(pipeline, schemas, chunks)
     columns, _ = found.columns.first(evidence, ())
     return Written(format_, evidence, known_fields(columns))

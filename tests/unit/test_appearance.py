@@ -42,7 +42,7 @@ def test_values_are_told_by_what_they_look_like(values: list[bytes], said: str) 
 @pytest.mark.parametrize(
     ("value", "values", "advice"),
     [
-        ({"format": "json"}, b"\0\0\0\0\x07x", "name their registry"),
+        ({"format": "json"}, b"\0\0\0\0\x07x", "only the registry can say"),
         ({"format": "avro", "registry": "r"}, b"\x02x", "no id says the schema it has `framing: none`"),
         (
             {"format": "avro", "registry": "r", "framing": "none"},
