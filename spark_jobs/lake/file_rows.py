@@ -23,6 +23,7 @@ from pyiceberg.io.pyarrow import _read_all_delete_files, expression_to_pyarrow, 
 from pyiceberg.schema import Schema
 
 from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.nested_arrays import items_of
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -120,12 +121,12 @@ def _project(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     if pa.types.is_struct(wanted):
         return _project_struct(array, wanted)
     if pa.types.is_map(wanted):
-        entries = _as_list(array).flatten()
+        entries = items_of(_as_list(array))
         keys = _project(entries.field(0), wanted.key_type)
         items = _project(entries.field(1), wanted.item_type)
         return pa.MapArray.from_arrays(_offsets(array), keys, items, type=wanted)
     if pa.types.is_list(wanted):
-        values = _project(array.flatten(), wanted.value_type)
+        values = _project(items_of(array), wanted.value_type)
         return pa.ListArray.from_arrays(_offsets(array), values, type=wanted)
     return array.cast(wanted)
 

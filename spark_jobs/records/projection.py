@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from spark_jobs.config.new_fields import Growth
 from spark_jobs.records.fitting import MisfitError
 from spark_jobs.schema.arrow_schema import no_rows
-from spark_jobs.schema.nested_arrays import entries_of, list_of, map_of
+from spark_jobs.schema.nested_arrays import entries_of, items_of, list_of, map_of
 
 _INTEGERS = (pa.types.is_int32, pa.types.is_int64)
 
@@ -131,7 +131,7 @@ def _struct(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _list(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    return list_of(values, _named("element", pa.chunked_array([values.flatten()]), kind.value_type), kind)
+    return list_of(values, _named("element", pa.chunked_array([items_of(values)]), kind.value_type), kind)
 
 
 def _map(values: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -170,10 +170,14 @@ def _beside_in(name: str, values: pa.ChunkedArray, kind: pa.DataType | None) -> 
         for field, part in zip(have, values.flatten(), strict=True):
             yield from _beside_in(f"{name}.{field.name}", part, inside.get(field.name))
     elif pa.types.is_list(have) and pa.types.is_list(kind):
-        yield from _beside_in(f"{name}.element", pc.list_flatten(values), kind.value_type)
+        yield from _beside_in(f"{name}.element", _items(values), kind.value_type)
     elif pa.types.is_map(have) and pa.types.is_map(kind) and pa.types.is_nested(have.item_type):
         entries = values.cast(pa.list_(pa.struct([have.key_field, have.item_field])))
-        yield from _beside_in(f"{name}.value", pc.list_flatten(entries).flatten()[1], kind.item_type)
+        yield from _beside_in(f"{name}.value", _items(entries).flatten()[1], kind.item_type)
+
+
+def _items(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pa.chunked_array([items_of(_one_array(values))])
 
 
 def _said(values: pa.ChunkedArray) -> int:

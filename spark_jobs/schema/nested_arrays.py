@@ -5,16 +5,24 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.schema.arrow_schema import column_of
+
+
+def items_of(values: pa.Array) -> pa.Array:
+    """Return the items of all of an array's lists, one after the other, as ``flatten`` gives them."""
+    # Arrow makes an array anew where all lists are null, and knows how of no UUIDs.
+    return column_of((), values.type.value_type) if values.null_count == len(values) else values.flatten()
+
 
 def list_of(values: pa.Array, items: pa.Array, kind: pa.DataType | None = None) -> pa.Array:
-    """Return a list array like ``values`` with these instead of ``values.flatten()``."""
+    """Return a list array like ``values`` with these instead of its ``items_of``."""
     kind = kind or pa.list_(values.type.value_field.with_type(items.type))
     return pa.ListArray.from_arrays(_offsets(values), items, type=kind, mask=values.is_null())
 
 
 def entries_of(values: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Return the keys and the items of all of an array's maps, one after the other."""
-    keys, items = _as_lists(values).flatten().flatten()
+    keys, items = items_of(_as_lists(values)).flatten()
     return keys, items
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-from spark_jobs.schema.nested_arrays import entries_of, list_of, map_of
+from spark_jobs.schema.nested_arrays import entries_of, items_of, list_of, map_of
 from spark_jobs.schema.writer_schema import Names, ReadValues, WriterColumns, WriterSchema
 
 
@@ -85,7 +85,7 @@ def _renamed(column: pa.ChunkedArray, inside: Names) -> pa.ChunkedArray:
 
 def _renamed_array(array: pa.Array, inside: Names) -> pa.Array:
     if pa.types.is_list(array.type):
-        return list_of(array, _renamed_array(array.flatten(), inside))
+        return list_of(array, _renamed_array(items_of(array), inside))
     if pa.types.is_map(array.type):
         keys, items = entries_of(array)
         return map_of(array, keys, _renamed_array(items, inside))

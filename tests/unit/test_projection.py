@@ -10,6 +10,8 @@ import pytest
 
 from spark_jobs.config.new_fields import GROWTH, Growth, NewFields
 from spark_jobs.records.projection import Projected, project
+from spark_jobs.schema.arrow_schema import column_of
+from spark_jobs.schema.nested_arrays import items_of
 
 NESTED = pa.struct([("a", pa.int64()), ("b", pa.string())])
 
@@ -124,3 +126,16 @@ def test_many_misfits_are_found_among_many_rows() -> None:
     assert sorted(found.misfits) == [n for n in range(500) if n % 7 == 3]
     assert found.rows == [n for n in range(500) if n % 7 != 3]
     assert found.table.column("c").to_pylist() == [n for n in range(500) if n % 7 != 3]
+
+
+UUIDS = pa.struct([("u", pa.uuid())])
+
+
+@pytest.mark.parametrize("kind", [pa.list_(UUIDS), pa.map_(pa.string(), UUIDS), pa.list_(pa.uuid())])
+@pytest.mark.parametrize("growth", [GROWTH, Growth(NewFields.IGNORE)])
+def test_uuids_inside_are_none_where_all_is_null(kind: pa.DataType, growth: Growth) -> None:
+    """Arrow itself makes no array of them."""
+    values = column_of([None, None], kind)
+    found = project(pa.table({"c": values}), pa.schema([("c", kind)]), growth)
+    assert found.table.column("c").to_pylist() == [None, None]
+    assert items_of(column_of([[], None], pa.list_(UUIDS))).type == UUIDS

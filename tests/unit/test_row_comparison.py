@@ -9,6 +9,7 @@ import pytest
 
 from spark_jobs.records.row_comparison import equal_values
 
+NAN = float("nan")
 POINT = pa.struct([("x", pa.int64()), ("parts", pa.list_(pa.struct([("y", pa.int64())])))])
 
 
@@ -44,3 +45,17 @@ def test_a_map_is_its_entries_in_whatever_order(left: Any, right: Any, is_same: 
     kind = pa.map_(pa.string(), pa.int64())
     columns = (pa.chunked_array([pa.array([value], kind)]) for value in (left, right))
     assert equal_values(*columns).tolist() == [is_same]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "is_same"), [(NAN, NAN, True), (NAN, None, False), (NAN, 1.0, False)]
+)
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_nan_is_nan(left: float, right: float | None, is_same: bool, kind: pa.DataType) -> None:
+    """At any depth: a record that says it is in the table as it was."""
+    for one, other in ((left, right), (right, left)):
+        columns = [pa.chunked_array([pa.array([value], kind)]) for value in (one, other)]
+        assert equal_values(*columns).tolist() == [is_same]
+        inside = [pa.chunked_array([[{"x": value, "l": [value]}]]) for value in (one, other)]
+        nested = pa.struct([("x", kind), ("l", pa.list_(kind))])
+        assert equal_values(*(each.cast(nested) for each in inside)).tolist() == [is_same]
