@@ -24,11 +24,15 @@ class Incompatible(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How a table takes new fields; fields inside structs are counted, Sluice's own columns are not."""
+    """How a table takes new fields; fields inside structs are counted, Sluice's own columns are not.
+
+    With ``is_by_schema`` there are none: values say only what their schema names.
+    """
 
     new_fields: NewFields = NewFields.ADD
     max_columns: int = 1000
     has_ended: bool = False
+    is_by_schema: bool = False
 
     @property
     def room(self) -> int:

@@ -17,13 +17,14 @@ class ValueFormat(StrEnum):
     JSON = "json"
     AVRO = "avro"
     PROTOBUF = "protobuf"
+    JSON_SCHEMA = "json_schema"
     STRING = "string"
     RAW = "raw"
 
     @property
     def has_schema(self) -> bool:
-        """True if nobody can read such a value without the schema it was written with."""
-        return self in (ValueFormat.AVRO, ValueFormat.PROTOBUF)
+        """True if such a value is read by the schema it was written with."""
+        return self in (ValueFormat.AVRO, ValueFormat.PROTOBUF, ValueFormat.JSON_SCHEMA)
 
 
 class Layout(StrEnum):
@@ -80,12 +81,15 @@ class SchemaPlace(Frozen):
         shown="the only one",
     )
     include: OneOrMany[FileBelow] = key(
-        (), "Protobuf: folders below that of `sluice.yaml` whose files it may import.", shown="none"
+        (),
+        "Protobuf, JSON Schema: folders below that of `sluice.yaml` whose files (`.proto`, `.json`) it may"
+        " refer to, by their path in there.",
+        shown="none",
     )
     unknown_fields: Annotated[UnknownFields, choice(UnknownFields)] = key(
         "dead_letter",
-        "Protobuf: what becomes of a value with fields that its schema does not know: a `dead_letter`, or a"
-        " row (`ignore`), the fields being counted by number and kept nowhere.",
+        "Protobuf, JSON Schema: what becomes of a value with fields that its schema does not know: a"
+        " `dead_letter`, or a row (`ignore`), the fields being counted by number or name and kept nowhere.",
     )
 
     @property
@@ -104,8 +108,8 @@ class ValueSettings(SchemaPlace):
 
     format: Annotated[ValueFormat, choice(ValueFormat)] = key(
         "json",
-        "`json` objects; `avro` or `protobuf`, by a schema; or one column `value` of all there is: `string`"
-        " (UTF-8), `raw` (bytes).",
+        "`json` objects; `avro`, `protobuf` or `json_schema`, by a schema; or one column `value` of all there"
+        " is: `string` (UTF-8), `raw` (bytes).",
     )
 
 
@@ -114,8 +118,8 @@ class KeySettings(SchemaPlace):
 
     format: Annotated[ValueFormat, choice(ValueFormat)] = key(
         "string",
-        "`string` (UTF-8), as which `_kafka_key` holds it; `raw` bytes; or, by a schema, `avro` or"
-        " `protobuf`: `_kafka_key` then holds the bytes, and a column of its own what they say.",
+        "`string` (UTF-8), as which `_kafka_key` holds it; `raw` bytes; or, by a schema, `avro`, `protobuf`"
+        " or `json_schema`: `_kafka_key` then holds the bytes, and a column of its own what they say.",
     )
     column: str = key("key", "The column of what a key with a schema says.", alias="as")
 

@@ -26,6 +26,7 @@ from spark_jobs.protobuf.schema import protobuf_schema
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
+from spark_jobs.records.json_by_schema import json_schema
 from spark_jobs.registry.kept_schemas import KeptSchemas
 from spark_jobs.schema.known_schemas import KnownSchemas
 from spark_jobs.schema.one_column import OneColumn
@@ -33,7 +34,12 @@ from spark_jobs.schema.whole_value import WholeValue
 from spark_jobs.schema.writer_schema import Language, SchemaText, WriterSchema
 
 _log = logging.getLogger(__name__)
-_LANGUAGES = {ValueFormat.AVRO: Language.AVRO, ValueFormat.PROTOBUF: Language.PROTOBUF}
+_LANGUAGES = {
+    ValueFormat.AVRO: Language.AVRO,
+    ValueFormat.PROTOBUF: Language.PROTOBUF,
+    ValueFormat.JSON_SCHEMA: Language.JSON_SCHEMA,
+}
+_SUFFIXES = {ValueFormat.PROTOBUF: ".proto", ValueFormat.JSON_SCHEMA: ".json"}  # of what may be referred to
 
 
 class RecordSchemas:
@@ -217,14 +223,13 @@ class _Schemas:
                 hint=f"Correct `{self._section}: {{format: …}}` of the pipeline.",
                 registry=self._value.registry,
             )
+        ignores = self._value.unknown_fields is UnknownFields.IGNORE
         if wanted is Language.AVRO:
             return avro_schema(text)
-        return protobuf_schema(
-            text,
-            message=self._value.message,
-            indexes=key.indexes if key else (),
-            ignores=self._value.unknown_fields is UnknownFields.IGNORE,
-        )
+        if wanted is Language.JSON_SCHEMA:
+            return json_schema(text, ignores=ignores)
+        indexes = key.indexes if key else ()
+        return protobuf_schema(text, message=self._value.message, indexes=indexes, ignores=ignores)
 
     def _read_file(self, name: str) -> SchemaText:
         try:
@@ -239,10 +244,11 @@ class _Schemas:
         return SchemaText(_LANGUAGES[self._value.format], text, imports)
 
     def _importable(self) -> Iterator[tuple[str, str]]:
-        """Return the files that a schema may import, by the name it does so."""
-        for each in self._value.include:
+        """Return the files that a schema may refer to, by the name it does so."""
+        suffix = _SUFFIXES.get(self._value.format)
+        for each in self._value.include if suffix else ():
             folder = self._folder / each
-            for file in sorted(folder.rglob("*.proto")):
+            for file in sorted(folder.rglob(f"*{suffix}")):
                 yield file.relative_to(folder).as_posix(), file.read_text(encoding="utf-8")
 
     def _refuse_emptied(self, named: Iterable[SchemaKey], kept: Mapping[SchemaKey, str]) -> None:

@@ -18,6 +18,7 @@ from spark_jobs.records.json_parsing import (
     HugeIntegerLiteral,
     NearestLiteral,
     json_kind,
+    json_text,
     says_something,
     shortened,
 )
@@ -124,6 +125,8 @@ def _check_unknown(
 
 
 def _why_no_column(name: str, item: Any, growth: Growth, *, is_top: bool) -> str:
+    if growth.is_by_schema:
+        return "the schema does not name it"
     if _says_only_large(item):
         if is_top and type(item) is int and abs(item) < _PAST_DECIMALS:
             return f'an integer past 64 bits makes no column: declare columns: {{{name}: "decimal(38,0)"}}'
@@ -295,6 +298,7 @@ _FITS: tuple[tuple[pa.DataType, Fit], ...] = (
     (pa.date32(), _fit_parsed(parse_date, "a date YYYY-MM-DD")),
     (pa.time64("us"), _fit_parsed(parse_time, "a time of day hh:mm[:ss[.ffffff]]")),
     (pa.uuid(), _fit_uuid),
+    (pa.json_(), json_text),
 )
 _MAKERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, Growth], Fit]], ...] = (
     (pa.types.is_struct, _fit_struct),

@@ -42,6 +42,14 @@ class NotAnObjectError(ValueError):
 
 def parse_object(value: bytes) -> dict[str, Any]:
     """Parse strictly; raises ``NotAnObjectError``."""
+    parsed = parse_any(value)
+    if type(parsed) is not dict:
+        raise NotAnObjectError(f"not a JSON object but {json_kind(parsed)}")
+    return parsed
+
+
+def parse_any(value: bytes) -> Any:
+    """Parse strictly what need be no object; raises ``NotAnObjectError`` where it is not JSON."""
     if not value.strip(BLANKS):
         raise NotAnObjectError("the value is empty")
     if is_too_deep(value):
@@ -49,16 +57,27 @@ def parse_object(value: bytes) -> dict[str, Any]:
     try:
         parsed = _DECODER.decode(value.decode())
         if b"\\u" in value:
-            orjson.loads(value)  # knows halves of surrogate pairs, which Python's reader lets pass
+            json.dumps(parsed, ensure_ascii=False).encode()  # refuses halves of surrogate pairs
     except UnicodeDecodeError as error:
         raise NotAnObjectError(f"not UTF-8: {error.reason} at byte {error.start}") from error
+    except UnicodeEncodeError as error:
+        raise NotAnObjectError("not JSON: half of a surrogate pair") from error
     except NotAnObjectError:
         raise
     except ValueError as error:
         raise NotAnObjectError(f"not JSON: {error}") from error
-    if type(parsed) is not dict:
-        raise NotAnObjectError(f"not a JSON object but {json_kind(parsed)}")
     return parsed
+
+
+def json_text(value: object) -> str:
+    """Return a parsed value as JSON: no blanks, its fields in their order, numbers as they were written."""
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{json_text(name)}:{json_text(each)}' for name, each in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{','.join(map(json_text, value))}]"
+    if isinstance(value, FractionLiteral | HugeIntegerLiteral):
+        return str(value)
+    return str(value) if type(value) is int else orjson.dumps(value).decode()
 
 
 def json_kind(value: object) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from math import isfinite
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 import orjson
 import pyarrow as pa
@@ -50,7 +50,7 @@ class PlainJsonDecoder:
         rows = [index for index in range(len(records.values)) if index not in reading.unreadable]
         try:
             table = _table(items, rows, columns)
-        except _UNREADABLE:
+        except UNREADABLE:
             rows = [index for index in rows if _is_storable(items, index, columns)]
             table = _table(items, rows, columns)
         return PlainRows(table, rows, sorted(reading.has_more.intersection(rows)), reading.rounded)
@@ -76,7 +76,7 @@ class _Reading:
             if item is not None:
                 try:
                     made[index] = read(item)
-                except _UNREADABLE:
+                except UNREADABLE:
                     self.unreadable.add(index)
                     made[index] = None
         return made
@@ -87,7 +87,7 @@ class _Reading:
             if record is None:
                 self.unreadable.add(index)
             elif not record.keys() <= names and any(
-                _says_something(record[name]) for name in record.keys() - names
+                says_something(record[name]) for name in record.keys() - names
             ):
                 self.has_more.add(index)
 
@@ -96,15 +96,15 @@ class _Reading:
         items = [None if record is None else record.get(field.name) for record in self._objects]
         if _are_stored_as_they_are(items, field.type):
             return items
-        beside = _Beside()
-        read = _read(field.type, beside, (field.name,))
+        beside = Beside()
+        read = read_of(field.type, beside, (field.name,))
         for index, item in enumerate(items):
             if item is not None:
                 beside.has_more = False
                 beside.rounded.clear()
                 try:
                     items[index] = self._read_twice(read, index, field.name, item)
-                except _UNREADABLE:
+                except UNREADABLE:
                     self.unreadable.add(index)
                     items[index] = None
                 if beside.has_more:
@@ -121,7 +121,7 @@ class _Reading:
 
 
 @dataclass(slots=True)
-class _Beside:
+class Beside:
     """What a value says that its row cannot hold: fields without a column, and integers to the last digit.
 
     ``rounded`` are the columns that hold only the nearest double, each with the type that would hold all.
@@ -143,7 +143,7 @@ def _table(items: Mapping[str, list[Any]], rows: Sequence[int], columns: pa.Sche
 def _is_storable(items: Mapping[str, list[Any]], row: int, columns: pa.Schema) -> bool:
     try:
         _table(items, [row], columns)
-    except _UNREADABLE:
+    except UNREADABLE:
         return False
     return True
 
@@ -172,7 +172,12 @@ def _object(value: bytes) -> Any:
 
 
 def _exactly(value: bytes) -> Any:
-    return _of(dict, _READER.decode(value.decode()))
+    return _of(dict, read_exactly(value))
+
+
+def read_exactly(value: bytes) -> Any:
+    """Return any JSON with all digits; raises one of ``UNREADABLE``."""
+    return _READER.decode(value.decode())
 
 
 def _needs_digits(kind: pa.DataType) -> bool:
@@ -201,27 +206,43 @@ def _whole(text: str) -> Any:
     return int(text) if len(text) <= _MAX_DIGITS else Decimal(text)
 
 
+class _Fraction(Decimal):
+    """A number with a fraction or an exponent, and as it was written: ``1e2`` and ``1E+2`` are one number."""
+
+    __slots__ = ("text",)
+    text: str
+
+    def __new__(cls, text: str) -> Self:
+        try:
+            made = super().__new__(cls, text)
+        except InvalidOperation:  # an exponent past what it knows; doubles have no place for it
+            made = super().__new__(cls, float(text))
+        made.text = text
+        return made
+
+
 _MAX_DIGITS = 1000  # Python makes no integer of some thousand; no column takes one of so many
 _READER = json.JSONDecoder(
-    object_pairs_hook=_pairs, parse_float=Decimal, parse_int=_whole, parse_constant=_refuse
+    object_pairs_hook=_pairs, parse_float=_Fraction, parse_int=_whole, parse_constant=_refuse
 )
-_UNREADABLE = (ValueError, TypeError, ArithmeticError, RecursionError, pa.ArrowException)
+UNREADABLE = (ValueError, TypeError, ArithmeticError, RecursionError, pa.ArrowException)
 _EXTENDED = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}(?::[0-9:.]{2,12})?(?:Z|[+-][0-9:]+)?)?|[0-9]{2}:[0-9:.]{2,12}"
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}(?::[0-9:.]{2,12})?(?:Z|[+-][0-9]{2}(?::?[0-5][0-9])?)?)?"
+    r"|[0-9]{2}:[0-9:.]{2,12}"
 )
 _NUMBER = re.compile(r"[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?")
 _MAX_LONG = 2**63 - 1  # orjson makes a double of an integer of more than 64 bits
 
 
-def _read(kind: pa.DataType, beside: _Beside, path: tuple[str, ...]) -> Read:
+def read_of(kind: pa.DataType, beside: Beside, path: tuple[str, ...]) -> Read:
     """Return what makes of a parsed value, not null, what Arrow is to store for it."""
     if pa.types.is_struct(kind):
         return _struct(kind, beside, path)
     if pa.types.is_map(kind):
-        item = _or_null(_read(kind.item_type, beside, (*path, "value")))
+        item = _or_null(read_of(kind.item_type, beside, (*path, "value")))
         return lambda value: [(key, item(each)) for key, each in _of(dict, value).items()]
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        element = _or_null(_read(kind.value_type, beside, (*path, "element")))
+        element = _or_null(read_of(kind.value_type, beside, (*path, "element")))
         return lambda value: [element(each) for each in _of(list, value)]
     if pa.types.is_decimal(kind):
         unit = Decimal(1).scaleb(-kind.scale)
@@ -233,14 +254,14 @@ def _read(kind: pa.DataType, beside: _Beside, path: tuple[str, ...]) -> Read:
     return next(read for is_kind, read in _SCALARS if is_kind(kind))
 
 
-def _struct(fields: Iterable[pa.Field], beside: _Beside, path: tuple[str, ...]) -> Read:
+def _struct(fields: Iterable[pa.Field], beside: Beside, path: tuple[str, ...]) -> Read:
     """Return what reads an object."""
-    reads = {field.name: _read(field.type, beside, (*path, field.name)) for field in fields}
+    reads = {field.name: read_of(field.type, beside, (*path, field.name)) for field in fields}
 
     def read(value: Any) -> dict[str, Any]:
         if not _of(dict, value).keys() <= reads.keys():
             unknown = (value[name] for name in value.keys() - reads.keys())
-            beside.has_more = beside.has_more or any(map(_says_something, unknown))
+            beside.has_more = beside.has_more or any(map(says_something, unknown))
         return {
             name: None if (item := value.get(name)) is None else read_it(item)
             for name, read_it in reads.items()
@@ -259,7 +280,8 @@ def _of(kind: type, value: Any) -> Any:
     return value
 
 
-def _says_something(value: Any) -> bool:
+def says_something(value: Any) -> bool:
+    """True if any value but null is in it."""
     left = [value]  # without recursion: a thousand levels are read, and more than Python calls
     while left:
         value = left.pop()
@@ -274,7 +296,7 @@ def _integer(value: Any) -> Any:
     return value if type(value) is int else _of(int, value)
 
 
-def _floating(nearest: Callable[[Any], float], beside: _Beside, column: str) -> Read:
+def _floating(nearest: Callable[[Any], float], beside: Beside, column: str) -> Read:
     def read(value: Any) -> float:
         if type(value) is float:
             if not -_MAX_LONG <= value <= _MAX_LONG:
@@ -283,7 +305,7 @@ def _floating(nearest: Callable[[Any], float], beside: _Beside, column: str) -> 
         number = nearest(value)
         if not isfinite(number):
             raise ValueError(number)
-        if type(value) is not Decimal and number != _of(int, value):
+        if not isinstance(value, Decimal) and number != _of(int, value):
             beside.rounded.add((column, "long" if -_MAX_LONG <= value <= _MAX_LONG else "decimal(38,0)"))
         return number
 
@@ -324,6 +346,16 @@ def _uuid(value: Any) -> bytes:
     return read.bytes if str(read) == value.lower() else _refuse(value)
 
 
+def _json_text(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_json_text(name)}:{_json_text(each)}" for name, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(_json_text(each) for each in value) + "]"
+    if isinstance(value, Decimal):
+        return value.text if isinstance(value, _Fraction) else f"{value:f}"
+    return json.dumps(value, ensure_ascii=False)
+
+
 _SCALARS: tuple[tuple[Callable[[pa.DataType], bool], Read], ...] = (
     (pa.types.is_integer, _integer),
     (pa.types.is_boolean, lambda value: _of(bool, value)),
@@ -334,6 +366,7 @@ _SCALARS: tuple[tuple[Callable[[pa.DataType], bool], Read], ...] = (
     (pa.types.is_date32, _iso(date.fromisoformat)),
     (pa.types.is_time64, _iso(time.fromisoformat)),
     (lambda kind: kind == pa.uuid(), _uuid),
+    (lambda kind: kind == pa.json_(), _json_text),
     (lambda _: True, lambda value: _text(value).encode()),
 )
 _PLAIN: tuple[tuple[Callable[[pa.DataType], bool], type], ...] = (

@@ -35,8 +35,8 @@ def arrow_schema(schema: Schema) -> pa.Schema:
 
 
 def column_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return Python values, UUIDs as bytes, as a column: Arrow itself builds none with UUIDs inside."""
-    return pa.array(values, _without_uuids(kind)).cast(kind)
+    """Return Python values, UUIDs as bytes, as a column: Arrow builds none with UUIDs or JSON inside."""
+    return pa.array(values, _stored(kind)).cast(kind)
 
 
 def no_rows(schema: pa.Schema) -> pa.Table:
@@ -44,10 +44,10 @@ def no_rows(schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays([column_of((), field.type) for field in schema], schema=schema)
 
 
-def _without_uuids(kind: pa.DataType) -> pa.DataType:
-    if kind == pa.uuid():
+def _stored(kind: pa.DataType) -> pa.DataType:
+    if isinstance(kind, pa.BaseExtensionType):
         return kind.storage_type
-    return _inside(kind, lambda field: field.with_type(_without_uuids(field.type)))
+    return _inside(kind, lambda field: field.with_type(_stored(field.type)))
 
 
 def _short(field: pa.Field) -> pa.Field:

@@ -33,7 +33,6 @@ def read(tmp_path: Path, value: str, defaults: str = "") -> ConfigReading:
         ("{format: avro, registry: other}", "value.registry", "names no registry: other"),
         ("{format: avro, file: /etc/passwd}", "value.file", "not a path below the folder"),
         ("{format: avro, file: a/../../b}", "value.file", "not a path below the folder"),
-        ("{format: xml}", "value.format", "must be 'json', 'avro', 'protobuf', 'string' or 'raw'"),
         ("{format: avro, registry: main, subject: s}", "value.subject", "where each names its schema"),
         ("{format: avro, registry: main, version: 3}", "value.version", "where each names its schema"),
         ("{format: avro, file: a, version: latest}", "value.version", "said of a schema in a file"),
@@ -41,6 +40,11 @@ def read(tmp_path: Path, value: str, defaults: str = "") -> ConfigReading:
         ("{format: avro, framing: none}", "value", "cannot be read without a schema"),
         ("{format: avro, registry: main, framing: n}", "value.framing", "must be 'confluent' or 'none'"),
         ("{format: avro, registry: main, framing: none, version: 0}", "value.version", "Write latest, or"),
+        (
+            "{format: xml}",
+            "value.format",
+            "'protobuf', 'json_schema', 'string' or 'raw'",
+        ),
         ("{fmt: avro}", "value.fmt", "Did you mean format"),
     ],
 )

@@ -85,8 +85,8 @@ def test_a_table_without_columns_still_has_rows() -> None:
         (b'{"\xff":null}', "not UTF-8"),
         (b'{"name":"\xed\xa0\x80"}', "not UTF-8"),
         (b'\xef\xbb\xbf{"id":1}', "not JSON"),
-        (b'{"name":"\\ud800"}', "not JSON: no low surrogate"),
-        (b'{"\\udc00":null}', "not JSON: invalid high surrogate"),
+        (b'{"name":"\\ud800"}', "not JSON: half of a surrogate pair"),
+        (b'{"\\udc00":null}', "not JSON: half of a surrogate pair"),
         (b'{"x":' + b"[" * 50 + b"]" * 50 + b"}", "nests deeper than 50"),
     ],
 )

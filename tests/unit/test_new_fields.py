@@ -129,6 +129,14 @@ def test_ignored_fields_are_counted_by_name_and_their_records_are_rows(spoiler: 
     assert len(decoded.bad) == (spoiler == b"oops")
 
 
+@pytest.mark.parametrize("number", [b"1", b"1e400"])
+def test_a_record_is_a_row_whatever_is_ignored(number: bytes) -> None:
+    """A number past the largest double beside an escape too, whichever way the record is read."""
+    value = b'{"id":1,"new":' + number + b',"t\\u0065xt":2}'
+    decoded = decode_chunk([value, b"oops"], COLUMNS, Growth(NewFields.IGNORE))
+    assert decoded.table.column("id").to_pylist() == [1]
+
+
 def test_names_of_ignored_fields_are_bounded() -> None:
     """Whoever sends a thousand names gets a hundred and one numbers, and none is lost in the sum."""
     counted = add_ignored({}, {f"{'x' * 500}{n}" if n % 2 else str(n): 2 for n in range(1000)})

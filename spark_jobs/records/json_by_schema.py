@@ -1,0 +1,139 @@
+"""JSON Schema behind the seam of ``spark_jobs.schema.writer_schema``: columns that the JSON decoder fills.
+
+A value that is no object is read as the one field of an object around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+
+from spark_jobs.config.new_fields import Growth, NewFields
+from spark_jobs.json_schema.closed import are_closed, forbidden
+from spark_jobs.json_schema.columns import columns_of
+from spark_jobs.json_schema.parsing import VALUE, parse
+from spark_jobs.records.json import decode_chunk
+from spark_jobs.records.json_by_schema_plain import PlainReader
+from spark_jobs.records.json_parsing import NotAnObjectError, parse_any, parse_object, says_something
+from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.writer_schema import ReadValues, SchemaText, Unread, WriterColumns
+
+_MOST_SCHEMAS = 256
+_AROUND = b'{"%s":%%b}' % VALUE.encode()
+
+
+@dataclass(frozen=True, slots=True)
+class JsonSchema:
+    """A JSON Schema that was read once without fault; a process that gets it reads its text again.
+
+    Properties that it does not name are counted with ``ignores``, else no row has any.
+    """
+
+    source: SchemaText
+    ignores: bool = False
+
+    @property
+    def columns(self) -> WriterColumns:
+        """See ``WriterSchema``."""
+        return _readers(self).columns
+
+    def read(self, values: Sequence[bytes]) -> ReadValues:
+        """See ``WriterSchema``."""
+        return _readers(self).read(values)
+
+    def read_plain(self, value: bytes) -> Mapping[str, Any]:
+        """See ``WriterSchema``."""
+        return _readers(self).plain.read(value)
+
+
+def json_schema(source: SchemaText, *, ignores: bool = False) -> JsonSchema:
+    """Return a schema that values can be read by.
+
+    Raises ``ConfigError``: ``schema-unreadable`` for text that is no JSON Schema, or refers to what is not
+    there, ``schema-unsupported`` for a schema that no table can be made of.
+    """
+    schema = JsonSchema(source, ignores)
+    _readers(schema)
+    return schema
+
+
+@lru_cache(_MOST_SCHEMAS)
+def _readers(schema: JsonSchema) -> _Readers:
+    return _Readers(schema)
+
+
+class _Readers:
+    """What is made of a schema once in a process."""
+
+    def __init__(self, schema: JsonSchema) -> None:
+        root = parse(schema.source)
+        self._record = root.record
+        closed = are_closed(root.record)
+        ignores = schema.ignores and closed != {True}
+        self._is_partly_closed = ignores and True in closed
+        self._growth = Growth(NewFields.IGNORE if ignores else NewFields.DEAD_LETTER, is_by_schema=True)
+        self.columns = columns_of(root)
+        self._arrow = self._written = arrow_schema(Schema(*self.columns.struct.fields))
+        if as_text := self.columns.as_text:
+            self._written = pa.schema([_as_written(each, "", as_text) for each in self._arrow])
+        self.plain = PlainReader(root, self._written, ignores=ignores)
+
+    def read(self, values: Sequence[bytes]) -> ReadValues:
+        """Return all of them at once; those that have to be looked at before, after that."""
+        read = self._looked_at(values, self._object) if self.columns.is_whole else self._decoded(values)
+        if read.ignored and self._is_partly_closed:
+            read = self._looked_at(values, self._allowed)
+        return read
+
+    def _decoded(self, values: Sequence[bytes]) -> ReadValues:
+        decoded = decode_chunk(values, self._written, self._growth)
+        unread = tuple(Unread(bad.index, bad.field, bad.error) for bad in decoded.bad)
+        table = decoded.table if self._written is self._arrow else decoded.table.cast(self._arrow)
+        return ReadValues(table, decoded.rows, unread, decoded.ignored)
+
+    def _looked_at(self, values: Sequence[bytes], look: Callable[[bytes], bytes]) -> ReadValues:
+        """Decode what ``look`` makes of each; values for which it raises ``NotAnObjectError`` are unread."""
+        objects: dict[int, bytes] = {}
+        unread = []
+        for index, value in enumerate(values):
+            try:
+                objects[index] = look(value)
+            except NotAnObjectError as error:
+                unread.append(Unread(index, error.field, str(error)))
+        places, read = list(objects), self._decoded(list(objects.values()))
+        rows = places if read.rows is None else [places[row] for row in read.rows]
+        unread += [replace(each, index=places[each.index]) for each in read.unread]
+        return replace(read, rows=None if len(rows) == len(values) else rows, unread=tuple(unread))
+
+    def _object(self, value: bytes) -> bytes:
+        if not self.columns.is_whole:
+            return value
+        parse_any(value)  # else what looks like more fields may be inside it
+        return _AROUND % value
+
+    def _allowed(self, value: bytes) -> bytes:
+        """Return the object; raises ``NotAnObjectError`` for what a closed one has beside its properties."""
+        made = self._object(value)
+        for path, item in forbidden(parse_object(made), self._record):
+            if says_something(item):
+                raise NotAnObjectError("the schema allows no other properties than it names", ".".join(path))
+        return made
+
+
+def _as_written(field: pa.Field, around: str, as_text: Collection[str]) -> pa.Field:
+    """Return a column as the JSON decoder is to fill it: JSON where it holds JSON's text."""
+    here, kind = f"{around}.{field.name}" if around else field.name, field.type
+    if here in as_text:
+        return field.with_type(pa.json_())
+    if pa.types.is_struct(kind):
+        return field.with_type(pa.struct([_as_written(each, here, as_text) for each in kind]))
+    if pa.types.is_list(kind):
+        return field.with_type(pa.list_(_as_written(kind.value_field, here, as_text)))
+    if pa.types.is_map(kind):
+        return field.with_type(pa.map_(kind.key_field, _as_written(kind.item_field, here, as_text)))
+    return field
