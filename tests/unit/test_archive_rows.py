@@ -17,6 +17,7 @@ from spark_jobs.records.archive import ArchiveDecoder, PlainArchiveDecoder
 from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
 from spark_jobs.records.json import JsonDecoder
+from spark_jobs.records.json_by_schema import json_schema
 from spark_jobs.records.json_plain import PlainJsonDecoder
 from spark_jobs.schema.archive_columns import ArchiveColumns
 from spark_jobs.schema.arrow_schema import arrow_schema
@@ -99,6 +100,33 @@ def test_fields_are_added_inside_and_one_that_is_called_as_the_bytes_is_left_to_
     lacks, _ = COLUMNS.evolution(table, {}, seen)
     assert {path for path, _, _ in lacks.additions} == {("value", "note"), ("value", "at", "y")}
     assert not COLUMNS.evolution(evolved(table, lacks), {}, seen)[0].additions
+
+
+def test_json_by_its_schema_stands_beside_its_bytes() -> None:
+    """Of keys and of values; what the schema does not say is null beside them, and counted."""
+    key, value = (
+        json_schema(SchemaText(Language.JSON_SCHEMA, json.dumps({"properties": properties})))
+        for properties in ({"number": {"type": "integer"}}, {"id": {"type": "integer"}, "any": {}})
+    )
+    of_keys = KnownSchemas(
+        {SchemaKey(SchemaId(1), of_key=True): OneColumn(key, "key", is_struct=True)}, of_key=True
+    )
+    of_values = KnownSchemas({SchemaKey(SchemaId(2)): value})
+    decoder = ArchiveDecoder(SchemaDecoder(of_values), of_values, SchemaDecoder(of_keys))
+    frames = b"\0\0\0\0\x01", b"\0\0\0\0\x02"
+    texts = [(b'{"number":7}', b'{"id":1,"any":[1.0]}'), (b'{"number":"7"}', b'{"id":2,"other":3}')]
+    records = [tuple(frame + text for frame, text in zip(frames, both, strict=True)) for both in texts]
+    of_both = ArchiveColumns(*(WrittenColumns(each, GROWTH, Rules(99)) for each in (of_values, of_keys)))
+    columns = columns_of(of_both.first(decoder.observe(chunk_of(records)), ())[0])
+    decoded = decoder.under(GROWTH.ended()).decode(chunk_of(records), columns)
+    right, broken = decoded.table.to_pylist()
+    assert right["key"] == {"__raw__": records[0][0], "number": 7}
+    assert right["value"] == {"__raw__": records[0][1], "__schema_id__": "2", "id": 1, "any": "[1.0]"}
+    assert broken["key"] == {"__raw__": records[1][0], "number": None}
+    assert broken["value"] == {"__raw__": records[1][1], "__schema_id__": "2", "id": None, "any": None}
+    assert decoded.ignored == {"value": 1, "key": 1}
+    plain = PlainArchiveDecoder(PlainSchemaDecoder(of_values), of_values, PlainSchemaDecoder(of_keys))
+    assert plain.decode(chunk_of(records), columns).table.to_pylist() == [right, broken]
 
 
 def test_a_table_without_a_record_yet_is_one_of_bytes() -> None:
