@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from spark_jobs.json_schema.closed import forbidden
 from spark_jobs.json_schema.parsing import VALUE, Root
 from spark_jobs.records.json_plain import UNREADABLE, Beside, read_exactly, read_of, says_something
 from spark_jobs.records.nesting import is_too_deep
-from spark_jobs.schema.arrow_schema import column_of
 from spark_jobs.schema.writer_schema import UnreadableValueError
 
 if TYPE_CHECKING:
@@ -21,14 +20,17 @@ class PlainReader:
 
     def __init__(self, root: Root, columns: pa.Schema, *, ignores: bool) -> None:
         self._root = root
-        self._columns = columns
-        self._ignores = ignores
+        self._beside = _MayBeMore() if ignores else _Nothing()
+        self._reads = {each.name: read_of(each.type, self._beside, (each.name,)) for each in columns}
 
     def read(self, value: bytes) -> dict[str, Any]:
         """Return a value by column; raises ``UnreadableValueError``."""
         try:
             record = self._record(value)
-            return {column.name: self._item(record.get(column.name), column) for column in self._columns}
+            return {
+                name: None if (item := record.get(name)) is None else read(item)
+                for name, read in self._reads.items()
+            }
         except UNREADABLE as error:
             raise UnreadableValueError(f"not as the schema says: {error}") from error
 
@@ -39,23 +41,31 @@ class PlainReader:
             raise ValueError("no object, or one that nests too deep")
         json.dumps(record, ensure_ascii=False, default=str).encode()  # no halves of surrogate pairs
         for _path, item in forbidden(record, self._root.record):
-            _refuse_more(item)
-        if not self._ignores:
-            for name in record.keys() - set(self._columns.names):
-                _refuse_more(record[name])
+            if says_something(item):
+                _refuse_more()
+        if any(says_something(record[name]) for name in record.keys() - self._reads.keys()):
+            self._beside.note_more()
         return record
 
-    def _item(self, item: Any, column: pa.Field) -> Any:
-        if item is None:
-            return None
-        beside = Beside()
-        made = read_of(column.type, beside, (column.name,))(item)
-        if beside.rounded or (beside.has_more and not self._ignores):
-            raise ValueError("more than the column holds")
-        column_of([made], column.type)
-        return made
+
+class _MayBeMore(Beside):
+    """What a row cannot hold is refused at once, but for fields without a column."""
+
+    def note_more(self) -> None:
+        """Pass over it."""
+
+    def note_rounded(self, column: str, kind: str) -> None:
+        """Refuse it."""
+        raise ValueError(f"{column} does not hold it, as {kind} would")
 
 
-def _refuse_more(item: Any) -> None:
-    if says_something(item):
-        raise ValueError("more than the schema names")
+class _Nothing(_MayBeMore):
+    """Those are refused too."""
+
+    def note_more(self) -> None:
+        """Refuse it."""
+        _refuse_more()
+
+
+def _refuse_more() -> NoReturn:
+    raise ValueError("more than the schema names")

@@ -130,6 +130,14 @@ class Beside:
     has_more: bool = False
     rounded: set[tuple[str, str]] = field(default_factory=set)
 
+    def note_more(self) -> None:
+        """Take note of a field without a column."""
+        self.has_more = True
+
+    def note_rounded(self, column: str, kind: str) -> None:
+        """Take note of an integer that the column rounds, and the type would not."""
+        self.rounded.add((column, kind))
+
 
 def _table(items: Mapping[str, list[Any]], rows: Sequence[int], columns: pa.Schema) -> pa.Table:
     arrays = [
@@ -262,7 +270,8 @@ def _struct(fields: Iterable[pa.Field], beside: Beside, path: tuple[str, ...]) -
     def read(value: Any) -> dict[str, Any]:
         if not _of(dict, value).keys() <= reads.keys():
             unknown = (value[name] for name in value.keys() - reads.keys())
-            beside.has_more = beside.has_more or any(map(says_something, unknown))
+            if any(map(says_something, unknown)):
+                beside.note_more()
         return {
             name: None if (item := value.get(name)) is None else read_it(item)
             for name, read_it in reads.items()
@@ -293,8 +302,9 @@ def says_something(value: Any) -> bool:
     return False
 
 
-def _integer(value: Any) -> Any:
-    return value if type(value) is int else _of(int, value)
+def _integer(bits: int) -> Read:
+    limit = 1 << (bits - 1)
+    return lambda value: value if -limit <= _of(int, value) < limit else _refuse("past its bits")
 
 
 def _floating(nearest: Callable[[Any], float], beside: Beside, column: str) -> Read:
@@ -307,7 +317,7 @@ def _floating(nearest: Callable[[Any], float], beside: Beside, column: str) -> R
         if not isfinite(number):
             raise ValueError(number)
         if not isinstance(value, Decimal) and number != _of(int, value):
-            beside.rounded.add((column, "long" if -_MAX_LONG <= value <= _MAX_LONG else "decimal(38,0)"))
+            beside.note_rounded(column, "long" if -_MAX_LONG <= value <= _MAX_LONG else "decimal(38,0)")
         return number
 
     return read
@@ -358,7 +368,8 @@ def _json_text(value: Any) -> str:
 
 
 _SCALARS: tuple[tuple[Callable[[pa.DataType], bool], Read], ...] = (
-    (pa.types.is_integer, _integer),
+    (pa.types.is_int32, _integer(32)),
+    (pa.types.is_integer, _integer(64)),
     (pa.types.is_boolean, lambda value: _of(bool, value)),
     (pa.types.is_string, _text),
     (pa.types.is_large_string, _text),
