@@ -94,7 +94,7 @@ class Parts:
                 self._count(1)
                 continue
             if not isinstance(schema, dict):
-                raise unreadable(f"{str(schema)[:100]!r} where a schema should be")
+                raise unreadable(f"{_told(schema)} where a schema should be")
             self._count(1 + sum(len(v) for k, v in schema.items() if k not in _DEFINITIONS and _is_sized(v)))
             parts[id(schema)] = schema
             inner = [self._documents.target(schema, schema[key]) for key in _REFERENCES if key in schema]
@@ -143,13 +143,18 @@ def _names_of(part: dict[str, Any]) -> frozenset[str] | None:
     if "type" in part:
         names = part["type"] if isinstance(part["type"], list) else [part["type"]]
         if not all(isinstance(name, str) and name in _NAMES for name in names):
-            raise unreadable(f"{str(part['type'])[:100]} is no type")
+            raise unreadable(f"{_told(part['type'])} is no type")
     elif "enum" in part or "const" in part:
         items = _list(part, "enum") if "enum" in part else [part["const"]]
         names = [_type_name(item) for item in items]
     else:
         return None
     return frozenset(names) | ({"integer"} if "number" in names else frozenset())
+
+
+def _told(value: Any) -> str:
+    """Return a text, or what else it is: what nests deep cannot be shown."""
+    return value[:100] if isinstance(value, str) else f"a value of {type(value).__name__}"
 
 
 def _type_name(item: Any) -> str:
