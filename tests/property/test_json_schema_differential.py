@@ -19,7 +19,7 @@ from spark_jobs.schema.arrow_schema import arrow_schema, column_of
 from spark_jobs.schema.writer_schema import Language, SchemaText, UnreadableValueError
 
 # SLUICE_EXAMPLES=100000 for a night of it.
-_EXAMPLES = int(os.environ.get("SLUICE_EXAMPLES", "200"))
+_EXAMPLES = int(os.environ.get("SLUICE_EXAMPLES", "120"))
 _FEW = 5
 _ANY = st.recursive(
     st.none()
