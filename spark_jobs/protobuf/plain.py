@@ -1,7 +1,8 @@
 """A value read by itself, by upb: strictly, and what every faster reader must agree with.
 
 Parsers cut a number to 32 bits, drop what they do not know, and take any number for a boolean. So a value is
-parsed by the same message with wider numbers, and fields that are unknown are looked for at every level.
+parsed by the same message with wider numbers, and fields that are unknown are looked for at every level, as
+are numbers of more than 64 bits.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from google.protobuf.message import Message as Parsed
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from spark_jobs.protobuf.long_numbers import refuse_long_numbers
 from spark_jobs.protobuf.types import WELL_KNOWN, Field, Kind, Leaf, Map, Message, Repeated, Type
 from spark_jobs.schema.writer_schema import UnreadableValueError
 
@@ -30,6 +32,7 @@ _has, _list_fields = Empty.HasField, Empty.ListFields
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT, _UINT, _LONG = 1 << 31, 1 << 32, 1 << 63
 _NANOS = 1_000_000_000
+_STRUCT = f"{WELL_KNOWN}struct.proto"  # what makes JSON of it knows its types
 _OF = FieldDescriptorProto
 _WIDER = {
     _OF.TYPE_INT32: _OF.TYPE_INT64,
@@ -50,7 +53,7 @@ class PlainReader:
     ) -> None:
         pool = descriptor_pool.DescriptorPool()
         for file in files.file:
-            pool.Add(file if file.name.startswith(WELL_KNOWN) else _widened(file))
+            pool.Add(file if file.name == _STRUCT else _widened(file))
         self._class = GetMessageClass(pool.FindMessageTypeByName(name))
         self._tree = tree
         self._root = tree(name)
@@ -62,6 +65,7 @@ class PlainReader:
             message = self._class.FromString(value)
         except (DecodeError, UnicodeDecodeError) as error:
             raise UnreadableValueError(f"not a value of the message: {error}") from error
+        refuse_long_numbers(value, self._class.DESCRIPTOR)
         reading = _Reading(self._tree)
         try:
             row = reading.fields(message, self._root.fields, (), ())

@@ -1,53 +1,228 @@
-"""What columns must hold for a parsed message, by its descriptor: nothing of it is the code under test."""
+"""What columns must hold for bytes, from the rules of Protobuf's wire format and a message's descriptor.
+
+Nothing of it is the code under test, nor the parser that this uses: Google's cuts numbers to the width of
+their field and keeps what it does not know to itself.
+"""
 
 from __future__ import annotations
 
-import random
+import base64
+import io
+import math
+import struct
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf.descriptor import FieldDescriptor as Of
-from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from google.protobuf.message import Message
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNSIGNED_64 = (Of.TYPE_UINT64, Of.TYPE_FIXED64)
-SCALARS = [
-    *("int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64"),
-    *("float", "double", "bool", "string", "bytes"),
-]
-_WELL_KNOWN = ["Timestamp", "Duration", "Int32Value", "UInt64Value", "StringValue", "BoolValue", "Any"]
-_TYPES = {name: getattr(FieldDescriptorProto, f"TYPE_{name.upper()}") for name in SCALARS}
-_IMPORTS = ("timestamp", "duration", "wrappers", "any")
+_NUMBER, _FIXED_64, _BYTES, _, _END, _FIXED_32 = range(6)
+_UNKNOWN = ""  # said of a message that says more than its fields
+_FIXED = {
+    Of.TYPE_FIXED32: "<I",
+    Of.TYPE_SFIXED32: "<i",
+    Of.TYPE_FLOAT: "<f",
+    Of.TYPE_FIXED64: "<Q",
+    Of.TYPE_SFIXED64: "<q",
+    Of.TYPE_DOUBLE: "<d",
+}
+_OF_BYTES = (Of.TYPE_MESSAGE, Of.TYPE_STRING, Of.TYPE_BYTES)
 
 
 class NoRowError(Exception):
     """A value that no column can hold."""
 
 
-def row_of(message: Message) -> dict[str, Any]:
-    """Return a message by column, maps as dicts; raises ``NoRowError``."""
-    return {each.name: _field(message, each) for each in message.DESCRIPTOR.fields}
+@dataclass(frozen=True)
+class Json:
+    """A column of text must hold this as JSON."""
+
+    content: Any
 
 
-def _field(message: Any, field: Any) -> Any:
+def message_of(kind: type[Message], data: bytes) -> Message:
+    """Return what the bytes say; raises ``NoRowError`` where they are no value of the message, or say more."""
+    message = kind()
+    try:
+        _fill(message, _said(message.DESCRIPTOR, data, {}))
+    except ValueError:  # more than a field holds, or a text that is not UTF-8
+        raise NoRowError from None
+    return message
+
+
+def _said(message: Any, data: bytes, said: dict[str, Any]) -> dict[str, Any]:
+    """Add to what was said of a message, by name, what these bytes say of it."""
+    rest = io.BytesIO(data)
+    while rest.tell() < len(data):
+        number, wire = divmod(_number(rest, most_bits=32), 8)
+        field = message.fields_by_number.get(number)
+        if field is not None and wire == _wire_of(field):
+            _say(field, rest, said)
+        elif field is not None and field.is_repeated and wire == _BYTES:
+            _say_packed(field, rest, said)
+        else:
+            _pass_over(number, wire, rest)
+            said[_UNKNOWN] = True
+    return said
+
+
+def _say(field: Any, rest: io.BytesIO, said: dict[str, Any]) -> None:
+    if field.containing_oneof is not None:
+        for other in field.containing_oneof.fields:
+            if other is not field:
+                said.pop(other.name, None)
+    if _is_map(field):
+        entry = _said(field.message_type, _take(rest, _number(rest)), {})
+        key, value = field.message_type.fields_by_name["key"], field.message_type.fields_by_name["value"]
+        none = {} if value.message_type is not None else value.default_value
+        if _UNKNOWN in entry:
+            said[_UNKNOWN] = True
+        said.setdefault(field.name, {})[entry.get("key", key.default_value)] = entry.get("value", none)
+    elif field.is_repeated:
+        said.setdefault(field.name, []).append(_one_of(field, rest))
+    else:
+        said[field.name] = _one_of(field, rest, said.get(field.name))
+
+
+def _say_packed(field: Any, rest: io.BytesIO, said: dict[str, Any]) -> None:
+    packed = io.BytesIO(_take(rest, _number(rest)))
+    while packed.tell() < len(packed.getbuffer()):
+        said.setdefault(field.name, []).append(_one_of(field, packed))
+
+
+def _pass_over(number: int, wire: int, rest: io.BytesIO) -> None:
+    match wire:
+        case 0:
+            _number(rest)
+        case 1:
+            _take(rest, 8)
+        case 5:
+            _take(rest, 4)
+        case 2:
+            _take(rest, _number(rest))
+        case 3 if number:
+            while (inner := divmod(_number(rest, most_bits=32), 8)) != (number, _END):
+                _pass_over(*inner, rest)
+        case _:
+            raise NoRowError
+    if not number:
+        raise NoRowError
+
+
+@lru_cache(8)
+def _checks_texts(file: Any) -> bool:
+    told = FileDescriptorProto()
+    file.CopyToProto(told)
+    return bool(told.syntax == "proto3")
+
+
+def _is_map(field: Any) -> bool:
+    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
+
+
+def _wire_of(field: Any) -> int:
+    if field.type in _FIXED:
+        return _FIXED_32 if struct.calcsize(_FIXED[field.type]) == 4 else _FIXED_64
+    return _BYTES if field.type in _OF_BYTES else _NUMBER
+
+
+def _one_of(field: Any, rest: io.BytesIO, before: dict[str, Any] | None = None) -> Any:
+    """Return the next value of a field; a message that was there is said more of."""
+    if field.type in _FIXED:
+        (made,) = struct.unpack(_FIXED[field.type], _take(rest, struct.calcsize(_FIXED[field.type])))
+        return made
+    if field.type in _OF_BYTES:
+        content = _take(rest, _number(rest))
+        if field.message_type is not None:
+            return _said(field.message_type, content, {} if before is None else before)
+        if field.type == Of.TYPE_STRING:
+            return content.decode(errors="strict" if _checks_texts(field.file) else "surrogateescape")
+        return content
+    number = _number(rest)
+    match field.type:
+        case Of.TYPE_BOOL:
+            return number != 0
+        case Of.TYPE_UINT32 | Of.TYPE_UINT64:
+            return number
+        case Of.TYPE_SINT32 | Of.TYPE_SINT64:
+            return number >> 1 if number % 2 == 0 else -(number >> 1) - 1
+    return number - (1 << 64) if number >> 63 else number
+
+
+def _number(rest: io.BytesIO, *, most_bits: int = 64) -> int:
+    number = 0
+    for place in range(-(-most_bits // 7)):
+        (byte,) = _take(rest, 1)
+        number |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            if number >> most_bits:
+                raise NoRowError
+            return number
+    raise NoRowError
+
+
+def _take(rest: io.BytesIO, size: int) -> bytes:
+    taken = rest.read(min(size, 1 << 40))
+    if len(taken) != size:
+        raise NoRowError
+    return taken
+
+
+def _fill(message: Any, said: dict[str, Any]) -> None:
+    """Set what was said, which has to be as wide as its field."""
+    if _UNKNOWN in said:
+        raise NoRowError
+    for name, item in said.items():
+        field = message.DESCRIPTOR.fields_by_name[name]
+        there = getattr(message, name)
+        if _is_map(field):
+            value = field.message_type.fields_by_name["value"]
+            for key, each in item.items():
+                if value.message_type is not None:
+                    _fill(there[key], each)
+                else:
+                    there[key] = each
+        elif field.is_repeated:
+            for each in item:
+                if field.message_type is not None:
+                    _fill(there.add(), each)
+                else:
+                    there.append(each)
+        elif field.message_type is not None:
+            there.SetInParent()
+            _fill(there, item)
+        else:
+            setattr(message, name, item)
+
+
+def row_of(message: Message, inside: tuple[str, ...] | None = ()) -> dict[str, Any]:
+    """Return a message by column, maps as dicts; raises ``NoRowError``.
+
+    ``inside`` are the messages around it: one in itself is JSON; None: it is inside one.
+    """
+    around = None if inside is None else (*inside, message.DESCRIPTOR.full_name)
+    return {each.name: _field(message, each, around) for each in message.DESCRIPTOR.fields}
+
+
+def _field(message: Any, field: Any, inside: tuple[str, ...] | None) -> Any:
     if field.has_presence and not message.HasField(field.name):
         return None
     item = getattr(message, field.name)
-    entry = field.message_type
-    if entry is not None and entry.GetOptions().map_entry:
-        value = entry.fields_by_name["value"]
-        key = entry.fields_by_name["key"]
-        return {_one(name, key): _one(item[name], value) for name in item}
-    return [_one(each, field) for each in item] if field.is_repeated else _one(item, field)
+    if _is_map(field):
+        key, value = field.message_type.fields_by_name["key"], field.message_type.fields_by_name["value"]
+        return {_one(name, key, inside): _one(item[name], value, inside) for name in item}
+    return [_one(each, field, inside) for each in item] if field.is_repeated else _one(item, field, inside)
 
 
-def _one(item: Any, field: Any) -> Any:
+def _one(item: Any, field: Any, inside: tuple[str, ...] | None) -> Any:
     if field.enum_type is not None:
         known = field.enum_type.values_by_number.get(item)
         return known.name if known else str(item)
@@ -58,7 +233,26 @@ def _one(item: Any, field: Any) -> Any:
         return _time(item, is_moment=name.endswith("Timestamp"))
     if name.endswith("Value") and name.startswith("google.protobuf."):
         return Decimal(item.value) if name.endswith("UInt64Value") else item.value
-    return row_of(item) if field.message_type.fields else True
+    if not field.message_type.fields:
+        return True
+    return Json(_as_json(row_of(item, None))) if inside and name in inside else row_of(item, inside)
+
+
+def _as_json(made: Any) -> Any:
+    match made:
+        case dict():
+            return {str(name): _as_json(each) for name, each in made.items()}
+        case list():
+            return [_as_json(each) for each in made]
+        case bytes():
+            return base64.b64encode(made).decode()
+        case Decimal():
+            return int(made)
+        case datetime():
+            return made.isoformat()
+        case float() if not math.isfinite(made):
+            raise NoRowError  # JSON has no word for it
+    return made
 
 
 def _time(item: Any, *, is_moment: bool) -> Any:
@@ -73,116 +267,3 @@ def _time(item: Any, *, is_moment: bool) -> Any:
         return _EPOCH + timedelta(microseconds=micros)
     except OverflowError:
         raise NoRowError from None
-
-
-def random_file(chance: random.Random) -> FileDescriptorProto:
-    """Return a file with an enum, a message, one inside it, and an empty one."""
-    file = FileDescriptorProto(name="made.proto", package="made", syntax="proto3")
-    file.dependency.extend(f"google/protobuf/{name}.proto" for name in _IMPORTS)
-    kind = file.enum_type.add(name="Kind")
-    for number, name in ((0, "NONE"), (1, "ONE"), (-5, "LESS")):
-        kind.value.add(name=name, number=number)
-    file.message_type.add(name="Empty")
-    _fill(file.message_type.add(name="Inner"), chance, ["enum", *SCALARS], ".made.Inner")
-    _fill(
-        file.message_type.add(name="Outer"),
-        chance,
-        ["enum", ".made.Inner", ".made.Inner", ".made.Empty", *SCALARS, *_WELL_KNOWN],
-        ".made.Outer",
-    )
-    return file
-
-
-def _fill(message: Any, chance: random.Random, kinds: list[str], full_name: str) -> None:
-    shapes: dict[str, str] = {}
-    for number in chance.sample(range(1, 40), chance.randint(1, 7)):
-        name = f"f{number}"
-        shape = chance.choice(["plain", "plain", "optional", "oneof", "oneof", "repeated", "map"])
-        field = message.field.add(name=name, number=number, label=FieldDescriptorProto.LABEL_OPTIONAL)
-        target = field
-        if shape == "map":
-            entry = message.nested_type.add(name=f"F{number}Entry")
-            entry.options.map_entry = True
-            key = entry.field.add(name="key", number=1, label=FieldDescriptorProto.LABEL_OPTIONAL)
-            key.type = _TYPES[chance.choice(["string", "int32", "int64", "bool"])]
-            target = entry.field.add(name="value", number=2, label=FieldDescriptorProto.LABEL_OPTIONAL)
-            field.type, field.type_name = FieldDescriptorProto.TYPE_MESSAGE, f"{full_name}.F{number}Entry"
-        if shape in ("map", "repeated"):
-            field.label = FieldDescriptorProto.LABEL_REPEATED
-        _give_type(target, chance.choice(kinds))
-        shapes[name] = shape
-    # Those that only the compiler makes stand last.
-    if "oneof" in shapes.values():
-        message.oneof_decl.add(name="how")
-    for field in message.field:
-        if shapes[field.name] == "optional":
-            field.proto3_optional = True
-            field.oneof_index = len(message.oneof_decl)
-            message.oneof_decl.add(name=f"_{field.name}")
-        elif shapes[field.name] == "oneof":
-            field.oneof_index = 0
-
-
-def _give_type(field: Any, kind: str) -> None:
-    if kind in _TYPES:
-        field.type = _TYPES[kind]
-    elif kind == "enum":
-        field.type, field.type_name = FieldDescriptorProto.TYPE_ENUM, ".made.Kind"
-    else:
-        name = kind if kind.startswith(".") else f".google.protobuf.{kind}"
-        field.type, field.type_name = FieldDescriptorProto.TYPE_MESSAGE, name
-
-
-def fill(message: Any, chance: random.Random) -> Any:
-    """Return the message with some of its fields set, at any depth."""
-    for field in message.DESCRIPTOR.fields:
-        if chance.random() < 0.3:
-            continue
-        if field.message_type is not None and field.message_type.GetOptions().map_entry:
-            _fill_map(getattr(message, field.name), field.message_type, chance)
-        elif field.is_repeated:
-            items = getattr(message, field.name)
-            for _ in range(chance.randint(0, 3)):
-                if field.message_type is not None:
-                    fill(items.add(), chance)
-                else:
-                    items.append(_scalar(field, chance))
-        elif field.message_type is not None:
-            getattr(message, field.name).SetInParent()
-            fill(getattr(message, field.name), chance)
-        else:
-            setattr(message, field.name, _scalar(field, chance))
-    if message.DESCRIPTOR.full_name == "google.protobuf.Timestamp" and chance.random() < 0.8:
-        message.seconds, message.nanos = chance.randint(-(10**10), 10**10), chance.randint(0, 999_999) * 1000
-    return message
-
-
-def _fill_map(items: Any, entry: Any, chance: random.Random) -> None:
-    value = entry.fields_by_name["value"]
-    for _ in range(chance.randint(0, 3)):
-        key = _scalar(entry.fields_by_name["key"], chance)
-        if value.message_type is not None:
-            fill(items[key], chance)
-        else:
-            items[key] = _scalar(value, chance)
-
-
-def _scalar(field: Any, chance: random.Random) -> Any:
-    makers: dict[int, Callable[[], Any]] = {
-        **dict.fromkeys((Of.TYPE_INT32, Of.TYPE_SINT32, Of.TYPE_SFIXED32), lambda: _number(chance, 31, -1)),
-        **dict.fromkeys((Of.TYPE_INT64, Of.TYPE_SINT64, Of.TYPE_SFIXED64), lambda: _number(chance, 63, -1)),
-        **dict.fromkeys((Of.TYPE_UINT32, Of.TYPE_FIXED32), lambda: _number(chance, 32, 0)),
-        **dict.fromkeys((Of.TYPE_UINT64, Of.TYPE_FIXED64), lambda: _number(chance, 64, 0)),
-        Of.TYPE_FLOAT: lambda: float(chance.choice([0, -0.0, 1.5, float("inf"), 2.0**-140])),
-        Of.TYPE_DOUBLE: lambda: chance.choice([0.0, -0.0, 0.1, float("-inf"), chance.random()]),
-        Of.TYPE_BOOL: lambda: chance.random() < 0.5,
-        Of.TYPE_STRING: lambda: "".join(chance.choices("aé\0😀 ", k=chance.randint(0, 4))),
-        Of.TYPE_BYTES: lambda: chance.randbytes(chance.randint(0, 4)),
-        Of.TYPE_ENUM: lambda: chance.choice([0, 1, -5, 7]),
-    }
-    return makers[field.type]()
-
-
-def _number(chance: random.Random, bits: int, sign: int) -> int:
-    edge = (1 << bits) - 1
-    return chance.choice([0, 1, edge, sign * edge + sign, chance.randint(sign * edge, edge)])

@@ -19,6 +19,7 @@ message M {
   int32 i = 1; uint32 u = 2; optional int64 l = 3; uint64 big = 4; bool ok = 5; string s = 6; Kind kind = 7;
   google.protobuf.Timestamp at = 8; google.protobuf.Duration took = 9; map<string, M2> m = 10;
   repeated int32 many = 11; google.protobuf.StringValue w = 12; M2 inner = 13; bytes b = 14;
+  google.protobuf.Int32Value wi = 15; google.protobuf.UInt32Value wu = 16;
 }
 message M2 { int32 x = 1; }
 enum Kind { NONE = 0; GOOD = 1; }
@@ -59,6 +60,8 @@ def one(value: bytes, schema: ProtobufSchema = SCHEMA) -> dict[str, Any] | str:
         (b"\x52\x03\x0a\x01k", {"m": [("k", {"x": 0})]}),
         (b"\x52\x07\x0a\x01k\x12\x02\x08\x01\x52\x07\x0a\x01k\x12\x02\x08\x02", {"m": [("k", {"x": 2})]}),
         (b"\x58\x01\x5a\x02\x02\x03", {"many": [1, 2, 3]}),
+        (b"\x32\x0e" + "éééé日a".encode() + b"\xc3\xa9", {"s": "éééé日aé"}),
+        (b"\x18" + b"\x80" * 9 + b"\x00", {"l": 0}),
         (b"\x62\x00", {"w": ""}),
         (b"\x62\x02\x0a\x00", {"w": ""}),
         (b"\x6a\x02\x08\x01\x6a\x00", {"inner": {"x": 1}}),
@@ -79,6 +82,10 @@ def test_every_way_to_write_a_value_is_that_value(value: bytes, row: Any) -> Non
         (b"\x42\x0a\x08\xff\xff\xff\xff\xff\xff\xff\xff\x3f", "at: "),
         (b"\x4a\x0a\x08\xff\xff\xff\xff\xff\xff\xff\xff\x3f", "took: "),
         (b"\x4a\x0d\x08\x01\x10\x98\xf8" + b"\xff" * 7 + b"\x01", "another sign"),
+        (b"\x42\x06\x10\xe8\x87\x80\x80\x10", "at: "),
+        (b"\x4a\x06\x10\xe8\x87\x80\x80\x10", "took: "),
+        (b"\x7a\x06\x08\x81\x80\x80\x80\x10", "wi: 4294967297 is more"),
+        (b"\x82\x01\x06\x08\x81\x80\x80\x80\x10", "wu: 4294967297 is more"),
         (b"\x32\x01\xff", "not a value of the message"),
         (b"\x9a\x06\x01a", "fields that the schema does not know, by number: 99"),
         (b"\x6a\x04\x9a\x06\x01a", "by number: 13.99"),
@@ -86,6 +93,13 @@ def test_every_way_to_write_a_value_is_that_value(value: bytes, row: Any) -> Non
         (b"\x0a\x01a", "not as the schema says, field number 1"),
         (b"\x00\x01", "not a value of the message"),
         (b"\x08", "not a value of the message"),
+        (b"\x08" + b"\x80" * 9 + b"\x02", "a number of more than 64 bits"),
+        (b"\x28" + b"\x81" * 9 + b"\x02", "a number of more than 64 bits"),
+        (b"\x32\x81" + b"\x80" * 8 + b"\x02a", "a number of more than 64 bits"),
+        (b"\x5a\x0b\x05" + b"\x80" * 9 + b"\x02", "a number of more than 64 bits"),
+        (b"\x6a\x0b\x08" + b"\x80" * 9 + b"\x02", "a number of more than 64 bits"),
+        (b"\x52\x10\x0a\x01k\x12\x0b\x08" + b"\xff" * 9 + b"\x7f", "a number of more than 64 bits"),
+        (b"\x08" + b"\x80" * 10 + b"\x01", "not a value of the message"),
         (b"\x72\xff\xff\xff\xff\xff\xff\xff\xff\x0f", "not a value of the message"),
     ],
 )
