@@ -48,7 +48,7 @@ def _look(value: bytes, message: Descriptor) -> None:
 def _look_inside(content: bytes, field: FieldDescriptor) -> None:
     if field.message_type is not None:
         _look(content, field.message_type)
-    elif field.type in _PACKED:
+    elif field.is_repeated and field.type in _PACKED:
         at = 0
         while at < len(content):
             _, at = _number(content, at)

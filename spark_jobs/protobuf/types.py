@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -141,50 +142,62 @@ _KNOWN = {
 WELL_KNOWN = "google/protobuf/"  # where Google's own files are
 _MOST_CHARACTERS = 500  # of a comment
 MOST_LEVELS = 40  # of messages, lists and maps: Parquet's reader opens nothing of a hundred
+_MOST_FIELDS = 10_000  # messages that hold each other twice double with every one of them
 
 
 def tree_of(message: Descriptor, docs: Mapping[str, str]) -> Message:
     """Return a message's tree; ``docs`` are comments by a field's full name.
 
-    Raises ``ConfigError`` (``schema-unsupported``): it nests too deep, or has groups.
+    Raises ``ConfigError`` (``schema-unsupported``): it nests too deep, is too large, or has groups.
     """
-    return Message(tuple(_fields(message, docs, (message.full_name,))))
+    return _Tree(docs).message(message, (message.full_name,))
 
 
-def _fields(message: Descriptor, docs: Mapping[str, str], inside: tuple[str, ...]) -> Iterator[Field]:
-    if len(inside) > MOST_LEVELS:
-        raise refused(f"the schema nests deeper than {MOST_LEVELS} messages", "Keep the values as `raw`.")
-    for each in message.fields:
-        if each.type == _OF.TYPE_GROUP:
-            raise refused(f"{each.full_name} is a group", "Make it a message, or keep the values as `raw`.")
-        oneof = each.containing_oneof.name if each.containing_oneof else None
-        kind = _type(each, docs, inside)
-        yield Field(each.name, each.number, kind, each.has_presence, docs.get(each.full_name), oneof)
+class _Tree:
+    """Writes messages out, of so many fields in all; ``inside`` are those around one."""
 
+    def __init__(self, docs: Mapping[str, str]) -> None:
+        self._docs = docs
+        self._numbers = count(1)
 
-def _type(field_: FieldDescriptor, docs: Mapping[str, str], inside: tuple[str, ...]) -> Type:
-    if not is_repeated(field_):
-        return _one(field_, docs, inside)
-    entry = field_.message_type
-    if entry is None or not entry.GetOptions().map_entry:
-        return Repeated(_one(field_, docs, inside))
-    key = _LEAVES[entry.fields_by_number[1].type]
-    return Map(key, _one(entry.fields_by_number[2], docs, inside))
+    def message(self, message: Descriptor, inside: tuple[str, ...]) -> Message:
+        if len(inside) > MOST_LEVELS:
+            raise refused(f"the schema nests deeper than {MOST_LEVELS} messages", "Keep the values as `raw`.")
+        return Message(tuple(self._field(each, inside) for each in message.fields))
 
+    def _field(self, field_: FieldDescriptor, inside: tuple[str, ...]) -> Field:
+        if next(self._numbers) > _MOST_FIELDS:
+            told = f"written out, the schema has more than {_MOST_FIELDS:,} fields"
+            raise refused(told, "Keep the values as `raw`.")
+        name = field_.full_name
+        if field_.type == _OF.TYPE_GROUP:
+            raise refused(f"{name} is a group", "Make it a message, or keep the values as `raw`.")
+        oneof = field_.containing_oneof.name if field_.containing_oneof else None
+        kind, doc = self._type(field_, inside), self._docs.get(name)
+        return Field(field_.name, field_.number, kind, field_.has_presence, doc, oneof)
 
-def _one(field_: FieldDescriptor, docs: Mapping[str, str], inside: tuple[str, ...]) -> Type:
-    if field_.enum_type is not None:
-        symbols = {each.number: each.name for each in reversed(field_.enum_type.values)}
-        return Leaf(Kind.ENUM, Written.NUMBER, symbols)
-    if (message := field_.message_type) is None:
-        return _LEAVES[field_.type]
-    if (known := _KNOWN.get(message.full_name)) is not None:
-        return known
-    if message.full_name in inside:
-        return Leaf(Kind.AGAIN, message=message.full_name)
-    if not message.fields:
-        return Leaf(Kind.EMPTY)
-    return Message(tuple(_fields(message, docs, (*inside, message.full_name))))
+    def _type(self, field_: FieldDescriptor, inside: tuple[str, ...]) -> Type:
+        if not is_repeated(field_):
+            return self._one(field_, inside)
+        entry = field_.message_type
+        if entry is None or not entry.GetOptions().map_entry:
+            return Repeated(self._one(field_, inside))
+        key = _LEAVES[entry.fields_by_number[1].type]
+        return Map(key, self._one(entry.fields_by_number[2], inside))
+
+    def _one(self, field_: FieldDescriptor, inside: tuple[str, ...]) -> Type:
+        if field_.enum_type is not None:
+            symbols = {each.number: each.name for each in reversed(field_.enum_type.values)}
+            return Leaf(Kind.ENUM, Written.NUMBER, symbols)
+        if (message := field_.message_type) is None:
+            return _LEAVES[field_.type]
+        if (known := _KNOWN.get(message.full_name)) is not None:
+            return known
+        if message.full_name in inside:
+            return Leaf(Kind.AGAIN, message=message.full_name)
+        if not message.fields:
+            return Leaf(Kind.EMPTY)
+        return self.message(message, (*inside, message.full_name))
 
 
 def is_repeated(field_: FieldDescriptor) -> bool:

@@ -177,3 +177,45 @@ def test_groups_are_refused_and_proto2_tells_what_is_there() -> None:
     group = 'syntax = "proto2"; message A { optional group B = 1 { optional int32 c = 2; } }'
     with pytest.raises(ConfigError, match="is a group"):
         protobuf_schema(SchemaText(Language.PROTOBUF, group))
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "told"),
+    [
+        ("message A {" * 10_000 + "int32 a = 1;" + "}" * 10_000, "schema-unreadable", "recursion limit"),
+        (
+            "".join(f"message A{n} {{ A{n + 1} a = 1; A{n + 1} b = 2; }}" for n in range(30))
+            + "message A30 { int32 a = 1; }",
+            "schema-unsupported",
+            "more than 10,000 fields",
+        ),
+        (
+            "".join(f"message A{n} {{ A{n + 1} a = 1; }}" for n in range(100)) + "message A100 { int32 a = 1; }",
+            "schema-unsupported",
+            "nests deeper",
+        ),
+        ("message A0 { map<double, int32> a = 1; }", "schema-unreadable", "Key in map fields"),
+    ],
+    ids=["deep", "doubling", "nested", "NaN"],
+)
+def test_schemas_that_have_no_end_or_take_any_key_are_refused(body: str, code: str, told: str) -> None:
+    """Ten thousand levels, messages that double with each other, keys that are not equal to themselves."""
+    with pytest.raises(ConfigError) as refused:
+        schema_of(body, "A0", head="")
+    assert refused.value.code == code
+    assert told in str(refused.value)
+
+
+def test_a_descriptor_with_keys_that_may_be_nan_is_refused() -> None:
+    """The compiler never saw it."""
+    file = FileDescriptorProto(name="a.proto", syntax="proto3")
+    message = file.message_type.add(name="A")
+    message.field.add(name="a", number=1, label=3, type=11, type_name=".A.AEntry")
+    entry = message.nested_type.add(name="AEntry")
+    entry.options.map_entry = True
+    for number, name in ((1, "key"), (2, "value")):
+        entry.field.add(name=name, number=number, label=1, type=1)
+    text = base64.b64encode(file.SerializeToString()).decode()
+    with pytest.raises(ConfigError, match="map key") as refused:
+        protobuf_schema(SchemaText(Language.PROTOBUF, text))
+    assert refused.value.code == "schema-unreadable"
