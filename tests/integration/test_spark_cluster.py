@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import socket
 import subprocess
 import zipfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.schema_registry import header_schema_id_serializer
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 
-from prove.lab.pipeline_lab import TABLE, configure, make_lab, orders
-from prove.lab.spark_cluster import spark_cluster
+from prove.lab.kafka_server import Record
+from prove.lab.pipeline_lab import TABLE, by_offset, configure, make_lab, orders, progress
+from prove.lab.registry_stand_in import RegistryStandIn, basic
+from prove.lab.spark_cluster import LOOPBACK, spark_cluster
 from resources.spark import PARALLELISM
 from spark_jobs.schema.metadata_columns import INGESTED_AT, OFFSET
 from spark_jobs.spark.shipped_code import package_zip
+from tests.support.confluent_serializers import BY_TOPIC, registering
 from tests.support.upkeep_lab import tidy
 
 if TYPE_CHECKING:
@@ -29,6 +37,9 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 RECORDS = 20_500  # more than one task takes
 TASKS = 6  # files enough for a compaction
+BY_SCHEMA = 3_000
+REGISTRY = "registry.invalid"  # no name of that domain is anybody's
+CREDENTIALS = "me:hunter2-Tr0ub4dor"
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +69,83 @@ def test_a_standalone_cluster_does_the_same(
     tidy(lab, "compaction")
     assert _files(lab) == 1
     assert _content(lab) == _content(alone)
+
+
+def test_tasks_have_no_way_to_the_registry(
+    kafka: KafkaBroker, cluster: SparkCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the driver knows its address and who asks; rows of three versions equal what was produced."""
+
+    def found(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            try:
+                word = socket.gethostbyname("registry.invalid")
+            except OSError:
+                word = "nobody"
+            yield pa.RecordBatch.from_pydict({"word": [word] * batch.num_rows})
+
+    topic = kafka.new_topic(1, retention_ms=-1)
+    lab = make_lab(
+        tmp_path,
+        bootstrap=kafka,
+        topic=topic,
+        spark_remote=cluster.remote,
+        value={"format": "avro", "registry": "main"},
+        key={"format": "avro", "registry": "main", "as": "of"},
+    )
+    address_of = socket.getaddrinfo
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda host, *more, **named: address_of(host.replace(REGISTRY, LOOPBACK) if isinstance(host, str) else host, *more, **named)
+    )
+    monkeypatch.setenv("SLUICE_TEST_REGISTRY", CREDENTIALS)
+    with RegistryStandIn(wanted=basic(*CREDENTIALS.split(":"))) as registry:
+        records, wanted = _in_three_versions(registry.url, topic, BY_SCHEMA)
+        kafka.produce(topic, records)
+        access = {"url": registry.url.replace(LOOPBACK, REGISTRY), "auth": {"basic": "${SLUICE_TEST_REGISTRY}"}}
+        configure(lab, "", {"registries": {"main": access}})
+        configure(lab, "spark", {"conf": {PARALLELISM: str(TASKS)}})
+        lab.drain()
+        assert registry.asked
+    names = ("of", "id", "note", "total")
+    rows = by_offset(lab)
+    assert [{name: rows[0, at][name] for name in names} for at in range(len(rows))] == wanted
+    assert len(progress(lab).schemas) == 4
+    with lab.connections() as connections:
+        told = connections.spark().range(0, 4, 1, 4).mapInArrow(found, "word string").collect()
+    assert {row.word for row in told} == {"nobody"}
+    files = [file for file in cluster.worker_folders[0].parents[1].rglob("*") if file.is_file()]
+    assert files
+    assert not [file for file in files if CREDENTIALS.split(":")[1].encode() in file.read_bytes()]
+
+
+def _in_three_versions(url: str, topic: str, count: int) -> tuple[list[Record], list[dict[str, Any]]]:
+    """Return records by Confluent's serializers, ids in headers, and the rows that they are."""
+    registering_client = registering(url, CREDENTIALS)
+    conf = {**BY_TOPIC, "schema.id.serializer": header_schema_id_serializer}
+    nothing = {"note": None, "total": None}
+    fields: list[dict[str, Any]] = [
+        {"name": "id", "type": "long"},
+        {"name": "note", "type": ["null", "string"]},
+        {"name": "total", "type": "double"},
+    ]
+    write = [
+        AvroSerializer(registering_client, _record("Order", fields[:more]), conf=conf) for more in (1, 2, 3)
+    ]
+    write_key = AvroSerializer(registering_client, _record("Key", fields[:1]), conf=conf)
+    records, rows = [], []
+    for number in range(count):
+        order = {"id": number, "note": None if number % 2 else f"no {number}", "total": number / 4}
+        known = dict(list(order.items())[: number % 3 + 1])
+        headers: list[tuple[str, bytes]] = []
+        value = write[number % 3](known, SerializationContext(topic, MessageField.VALUE, headers))
+        key = write_key({"id": number % 7}, SerializationContext(topic, MessageField.KEY, headers))
+        records.append(Record(value, key=key, headers=tuple(headers)))
+        rows.append({"of": {"id": number % 7}, **nothing, **known})
+    return records, rows
+
+
+def _record(name: str, fields: list[dict[str, Any]]) -> str:
+    return json.dumps({"type": "record", "name": name, "fields": fields})
 
 
 def test_other_code_never_meets_workers_of_the_old(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.iceberg_types import declared_fields, iceberg_schema
 from spark_jobs.schema.inference import choose_types
 from spark_jobs.schema.metadata_columns import HEADERS, KEY, with_metadata_columns
+from tests.support.damage import EXAMPLES, SEEDS, damaged
 from tests.support.json_reference import SCHEMA, expected_row, has_new_field, is_same
 
 _ENVELOPE = arrow_schema(with_metadata_columns(Schema()))
@@ -193,6 +195,27 @@ def _check(values: list[bytes], schema: pa.Schema = SCHEMA) -> None:
 def test_every_record_is_a_right_row_or_a_bad_value(values: list[bytes]) -> None:
     """Good rows equal the reference's exactly and in order, all others are bad values, none is missing."""
     _check(values)
+
+
+_HOSTILE = [
+    *(b"{", b"}", b"[", b"]", b'"', b",", b":", b"\\", b"\\u", b"\0", b"\n", b"\xff", b"\xc3", b"\xed\xa0\x80"),
+    *(b"NaN", b"-", b"0", b"e999", b"9" * 30, b"null", b"}{", b'"id":1,', b'":"', b"/**/", b"[" * 1100),
+]
+
+
+_FEW_BYTES = 2000  # the reference looks at character after character
+
+
+@settings(max_examples=EXAMPLES // 2)
+@given(st.lists(_value().filter(lambda value: len(value) < _FEW_BYTES), min_size=1, max_size=6), SEEDS)
+def test_damaged_records_are_right_rows_or_bad_values(values: list[bytes], seed: int) -> None:
+    """Cut, longer, spliced, flipped: beside each other and those that they were made of."""
+    chance = random.Random(seed)
+    values += damaged(values, chance, _HOSTILE)
+    chance.shuffle(values)
+    _check([each for each in values if not has_new_field(each)])
+    for each in filter(has_new_field, values):  # beside others nothing but this would be said
+        _check([each])
 
 
 @settings(max_examples=300)

@@ -8,6 +8,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient, topic_subject_
 BY_TOPIC = {"subject.name.strategy": topic_subject_name_strategy}
 
 
-def registering(url: str) -> SchemaRegistryClient:
+def registering(url: str, credentials: str | None = None) -> SchemaRegistryClient:
     """Return Confluent's client, which by itself waits for an answer without end."""
-    return SchemaRegistryClient({"url": url, "timeout": 30})
+    who = {} if credentials is None else {"basic.auth.user.info": credentials}
+    return SchemaRegistryClient({"url": url, "timeout": 30, **who})
