@@ -1,4 +1,4 @@
-"""Numbers of more than 64 bits, which no serializer writes: Google's parser takes the lowest 64 for the value."""
+"""Numbers of more than 64 bits, which no serializer writes, and of which Google's parser takes the lowest."""
 
 from __future__ import annotations
 

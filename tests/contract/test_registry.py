@@ -22,10 +22,10 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from prove.lab.harm_proxy import Harm, HarmProxy
-from prove.lab.http_proxy import Client, HttpProxy, Request
+from prove.lab.http_proxy import Client, HttpProxy, Request, Response
 from prove.lab.kafka_server import unique_name
-from prove.lab.registry_stand_in import RegistryStandIn
-from spark_jobs.config.settings import RegistrySettings
+from prove.lab.registry_stand_in import RegistryStandIn, basic
+from spark_jobs.config.settings import RegistryAuth, RegistrySettings
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
 from spark_jobs.protocol.schema_id import SchemaId
 from spark_jobs.registry.access import access_of
@@ -37,6 +37,7 @@ from tests.support.certificates import make_certificates
 from tests.support.confluent_serializers import BY_TOPIC, registering
 
 if TYPE_CHECKING:
+    import ssl
     from pathlib import Path
 
     from google.protobuf.message import Message
@@ -180,22 +181,45 @@ def test_schemas_are_kept_wherever_the_state_is(
     assert again.schemas_of([schema_id]) == again.schemas_of([schema_id], again.kept()) == first
 
 
-class Passing(HttpProxy):
-    """Passes everything on."""
+class Gate(HttpProxy):
+    """Passes on what says who asks in these words, as a proxy before a registry does."""
+
+    def __init__(self, upstream: str, wanted: str | None, tls: ssl.SSLContext) -> None:
+        super().__init__(upstream, tls=tls)
+        self._wanted = wanted
 
     def serve(self, request: Request, client: Client) -> None:
-        client.answer(self.pass_on(request))
+        is_known = request.headers.get("Authorization") == self._wanted
+        client.answer(self.pass_on(request) if is_known else Response(401, (), b""))
 
 
-def test_a_registry_behind_tls_is_asked_by_certificate(
-    registry: str, producer: SchemaRegistryClient, tmp_path: Path
+@pytest.mark.parametrize(
+    "way",
+    [
+        (RegistryAuth(), None),
+        (RegistryAuth(basic="me:hunter2-Tr0ub4dor"), basic("me", "hunter2-Tr0ub4dor")),
+        (RegistryAuth(bearer="${SLUICE_TEST_TOKEN}"), "Bearer hunter2-Tr0ub4dor"),
+    ],
+    ids=["certificate", "basic", "bearer"],
+)
+def test_a_registry_behind_a_gate_is_asked_by_who_may(
+    way: tuple[RegistryAuth, str | None],
+    registry: str,
+    producer: SchemaRegistryClient,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With the authority's certificate and our own; the same schema as without."""
+    """By TLS with the authority's certificate and our own, by a password, a token: the same as without."""
+    auth, wanted = way
+    monkeypatch.setenv("SLUICE_TEST_TOKEN", "hunter2-Tr0ub4dor")
     schema_id = SchemaId(producer.register_schema(unique_name("s"), Schema('"long"', "AVRO")))
     certificates = make_certificates(tmp_path / "certificates")
-    with Passing(registry, tls=certificates.server_context(asks_clients=True)) as proxy:
-        files = {"ca": str(certificates.ca), "cert": str(certificates.client)}
-        assert client(proxy.url, **files).schema(schema_id) == client(registry).schema(schema_id)
+    files = {"ca": str(certificates.ca), "cert": str(certificates.client)}
+    with Gate(registry, wanted, certificates.server_context(asks_clients=True)) as gate:
+        assert client(gate.url, auth=auth, **files).schema(schema_id) == client(registry).schema(schema_id)
+        with pytest.raises(ConfigError) as refused:
+            client(gate.url, auth=RegistryAuth(basic="me:other"), **files).schema(schema_id)
+        assert refused.value.code == "registry-refused"
 
 
 @pytest.mark.parametrize("harm", Harm)

@@ -6,31 +6,35 @@ import io
 import json
 import logging
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import fastavro
 import pytest
+from confluent_kafka.schema_registry import header_schema_id_serializer
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
+from prove.lab.harm_proxy import Harm, HarmProxy
 from prove.lab.http_proxy import Response
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import by_offset, configure, progress
 from prove.lab.registry_stand_in import RegistryStandIn
 from spark_jobs.monitoring.audit_notes import audit_newest
 from spark_jobs.preview.preview import preview
-from spark_jobs.protocol.errors import BadRecord, ConfigError, RetryableError
+from spark_jobs.protocol.errors import BadRecord, ConfigError, RetryableError, SluiceError
 from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.registry import http_get
 from spark_jobs.replay.diff import diff_replay
 from spark_jobs.replay.plan import plan_replay
 from tests.support.confluent_serializers import BY_TOPIC, registering
 from tests.support.new_lab import DEAD_LETTERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tests.support.new_lab import NewLab
 
@@ -175,26 +179,40 @@ def test_what_a_schema_does_not_say_is_a_dead_letter(new_lab: NewLab, stand_in: 
     assert lab.audit().is_clean
 
 
-def test_messages_of_confluents_serializer(new_lab: NewLab, registry: str) -> None:
-    """Two messages of one file in one topic, each by its place in the file; a new field is a column."""
-    producer = registering(registry)
+@pytest.mark.parametrize("where", ["prefix", "header"])
+def test_messages_of_confluents_serializer(
+    new_lab: NewLab, registry: str, stand_in: RegistryStandIn, where: str
+) -> None:
+    """Two messages of one file, each by its place there, in three versions; new fields are columns.
+
+    Ids in headers are GUIDs, which Apicurio does not have.
+    """
+    url = registry if where == "prefix" else stand_in.url
+    producer = registering(url)
+    conf = BY_TOPIC | ({"schema.id.serializer": header_schema_id_serializer} if where == "header" else {})
     lab = new_lab([], value={"format": "protobuf", "registry": "main"})
-    configure(lab, "", {"registries": {"main": {"url": registry}}})
-    context = SerializationContext(lab.pipeline.topic, MessageField.VALUE)
+    configure(lab, "", {"registries": {"main": {"url": url}}})
     package = lab.pipeline.topic.replace("-", "_")
-    produced = []
-    for more in ("", "note"):
+    records = []
+    for more in ((), ("note",), ("note", "city")):
         for kind in message_classes(package, more):
-            message = kind(id=len(produced) + 1)
-            if more:
-                message.note = "gift"
-            produced.append(ProtobufSerializer(kind, producer, conf=BY_TOPIC)(message, context))
-    new_lab.produce(lab, [*produced, produced[0][:-1]])
+            message = kind(id=len(records) + 1, **dict.fromkeys(more, "gift"))
+            context = SerializationContext(lab.pipeline.topic, MessageField.VALUE, [])
+            value = ProtobufSerializer(kind, producer, conf=conf)(message, context)
+            records.append(Record(value, headers=context.headers))
+    new_lab.produce(lab, [*records, replace(records[0], value=(records[0].value or b"")[:-1])])
     lab.drain()
-    found = {at[1]: (row["id"], row["note"]) for at, row in values_of(lab).items()}
-    assert found == {0: (1, None), 1: (2, None), 2: (3, "gift"), 3: (4, "gift")}
+    found = {at[1]: (row["id"], row["note"], row["city"]) for at, row in values_of(lab).items()}
+    assert found == {
+        0: (1, None, None),
+        1: (2, None, None),
+        2: (3, "gift", None),
+        3: (4, "gift", None),
+        4: (5, "gift", "gift"),
+        5: (6, "gift", "gift"),
+    }
     assert [row["phase"] for row in by_offset(lab, DEAD_LETTERS).values()] == ["decode"]
-    assert sorted(key.indexes for key in progress(lab).schemas) == [(0,), (0,), (1,), (1,)]
+    assert sorted(key.indexes for key in progress(lab).schemas) == [(0,)] * 3 + [(1,)] * 3
     assert lab.audit().is_clean
 
 
@@ -220,37 +238,62 @@ def test_messages_of_a_file(new_lab: NewLab) -> None:
     assert lab.audit().is_clean
 
 
-def message_classes(package: str, more: str) -> list[Any]:
-    """Return two messages of one file with an id, and one more field."""
-    file = FileDescriptorProto(name=f"{package}{more}.proto", package=package, syntax="proto3")
-    for name in ("First", "Second"):
-        message = file.message_type.add(name=name)
+def message_classes(package: str, more: Sequence[str]) -> list[Any]:
+    """Return two messages of one file with an id, and more fields."""
+    name = f"{package}{'_'.join(more)}.proto"
+    file = FileDescriptorProto(name=name, package=package, syntax="proto3")
+    for kind in ("First", "Second"):
+        message = file.message_type.add(name=kind)
         message.field.add(name="id", number=1, type=3, label=1)
-        if more:
-            message.field.add(name=more, number=2, type=9, label=1, proto3_optional=True, oneof_index=0)
-            message.oneof_decl.add(name=f"_{more}")
+        for index, field in enumerate(more):
+            message.field.add(
+                name=field, number=2 + index, type=9, label=1, proto3_optional=True, oneof_index=index
+            )
+            message.oneof_decl.add(name=f"_{field}")
     pool = descriptor_pool.DescriptorPool()
     found = pool.AddSerializedFile(file.SerializeToString())
     return [message_factory.GetMessageClass(each) for each in found.message_types_by_name.values()]
 
 
-def test_a_registry_that_is_away_holds_up_only_what_is_new(
-    new_lab: NewLab, stand_in: RegistryStandIn
+def test_a_registry_that_does_not_answer_well_holds_up_only_what_is_new(
+    new_lab: NewLab, stand_in: RegistryStandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is committed while a schema is missing; with it, the same offsets are drained."""
+    """Away, wrong, moved, emptied: it is named, and nothing committed; then the same offsets are drained."""
+    monkeypatch.setattr(http_get, "PAUSES_SECONDS", ())
     texts = order(FIRST), order(SECOND)
     first, second = (stand_in.register("orders", text) for text in texts)
     lab = by_registry(new_lab, stand_in.url, [framed(first, texts[0], {"id": 1, "total": None})])
     lab.drain()
     before = lab.table().metadata.current_snapshot_id
-    configure(lab, "registries/main", {"url": "http://127.0.0.1:9"})
     new_lab.produce(lab, [framed(second, texts[1], {"id": 2, "total": 1.0, "note": "b"})])
-    with pytest.raises(RetryableError) as away:
+    gone = Response(404, (), b'{"error_code": 40403, "message": "Schema not found"}')
+    page = Response(404, (("Content-Type", "text/html"),), b"<h1>Not Found</h1>")
+    for url, answer, kind, code in (
+        ("http://127.0.0.1:9", page, RetryableError, "registry-away"),
+        (stand_in.url, Response(503, (), b""), RetryableError, "registry-away"),
+        (stand_in.url, Response(200, (), b"<html>Log in</html>"), RetryableError, "registry-away"),
+        (stand_in.url, page, ConfigError, "registry-no-api"),
+        (
+            stand_in.url,
+            Response(302, (("Location", "http://elsewhere"),), b""),
+            ConfigError,
+            "registry-moved",
+        ),
+        (stand_in.url, Response(403, (), b""), ConfigError, "registry-refused"),
+        (stand_in.url, gone, ConfigError, "registry-knows-none"),
+    ):
+        configure(lab, "registries/main", {"url": url})
+        stand_in.answers.update({f"schemas/ids/{each}": answer for each in (first, second)})
+        with pytest.raises(SluiceError) as refused:
+            lab.drain()
+        assert (type(refused.value), refused.value.code) == (kind, code)
+        assert lab.table().metadata.current_snapshot_id == before
+    stand_in.answers.clear()
+    with HarmProxy(stand_in.url) as slow:
+        slow.suffer(Harm.SLOW)
+        configure(lab, "registries/main", {"url": slow.url})
         lab.drain()
-    assert away.value.code == "registry-away"
-    assert lab.table().metadata.current_snapshot_id == before
-    configure(lab, "registries/main", {"url": stand_in.url})
-    lab.drain()
+        assert slow.harmed == 1
     assert {at[1]: row["note"] for at, row in values_of(lab).items()} == {0: None, 1: "b"}
 
 

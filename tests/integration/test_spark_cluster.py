@@ -95,13 +95,20 @@ def test_tasks_have_no_way_to_the_registry(
     )
     address_of = socket.getaddrinfo
     monkeypatch.setattr(
-        socket, "getaddrinfo", lambda host, *more, **named: address_of(host.replace(REGISTRY, LOOPBACK) if isinstance(host, str) else host, *more, **named)
+        socket,
+        "getaddrinfo",
+        lambda host, *more, **named: address_of(
+            host.replace(REGISTRY, LOOPBACK) if isinstance(host, str) else host, *more, **named
+        ),
     )
     monkeypatch.setenv("SLUICE_TEST_REGISTRY", CREDENTIALS)
     with RegistryStandIn(wanted=basic(*CREDENTIALS.split(":"))) as registry:
         records, wanted = _in_three_versions(registry.url, topic, BY_SCHEMA)
         kafka.produce(topic, records)
-        access = {"url": registry.url.replace(LOOPBACK, REGISTRY), "auth": {"basic": "${SLUICE_TEST_REGISTRY}"}}
+        access = {
+            "url": registry.url.replace(LOOPBACK, REGISTRY),
+            "auth": {"basic": "${SLUICE_TEST_REGISTRY}"},
+        }
         configure(lab, "", {"registries": {"main": access}})
         configure(lab, "spark", {"conf": {PARALLELISM: str(TASKS)}})
         lab.drain()

@@ -1,4 +1,4 @@
-"""Avro values of any schema, whole and damaged in every way, against readers that are not the code under test."""
+"""Avro values of any schema, whole and damaged in every way, against readers that are not ours."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _supported(text: Any) -> AvroSchema | None:
 
 
 def _wanted(reference: Reference, values: Sequence[bytes]) -> list[dict[str, Any] | None]:
-    """Return each value's row, None where it is none; where the reference reads a value fastavro reads it so."""
+    """Return each value's row, None where it is none; what the reference reads fastavro reads so too."""
     bare = json.loads(json.dumps(reference.schema), object_hook=_without_logical_types)
     parsed = fastavro.parse_schema(bare)
     rows: list[dict[str, Any] | None] = []

@@ -198,7 +198,22 @@ def test_every_record_is_a_right_row_or_a_bad_value(values: list[bytes]) -> None
 
 
 _HOSTILE = [
-    *(b"{", b"}", b"[", b"]", b'"', b",", b":", b"\\", b"\\u", b"\0", b"\n", b"\xff", b"\xc3", b"\xed\xa0\x80"),
+    *(
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b'"',
+        b",",
+        b":",
+        b"\\",
+        b"\\u",
+        b"\0",
+        b"\n",
+        b"\xff",
+        b"\xc3",
+        b"\xed\xa0\x80",
+    ),
     *(b"NaN", b"-", b"0", b"e999", b"9" * 30, b"null", b"}{", b'"id":1,', b'":"', b"/**/", b"[" * 1100),
 ]
 

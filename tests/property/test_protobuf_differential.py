@@ -1,4 +1,4 @@
-"""Protobuf values of any schema, whole and damaged in every way, against readers that are not the code under test."""
+"""Protobuf values of any schema, whole and damaged in every way, against readers that are not ours."""
 
 from __future__ import annotations
 
@@ -22,8 +22,23 @@ from tests.support.protobuf_generated import fill, random_file
 from tests.support.protobuf_reference import Json, NoRowError, message_of, row_of
 
 _HOSTILE = [
-    *(b"\x80" * 9 + b"\1", b"\x80" * 9 + b"\2", b"\x80" * 10 + b"\1", b"\xff" * 9 + b"\1", b"\x82\x00", b"\x80\x80\x00"),
-    *(b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80\x80\x10", b"\xff" * 8 + b"\x0f", b"\0", b"\x0b\x0c", b"\x0b", b"\x0c"),
+    *(
+        b"\x80" * 9 + b"\1",
+        b"\x80" * 9 + b"\2",
+        b"\x80" * 10 + b"\1",
+        b"\xff" * 9 + b"\1",
+        b"\x82\x00",
+        b"\x80\x80\x00",
+    ),
+    *(
+        b"\xff\xff\xff\xff\x0f",
+        b"\x80\x80\x80\x80\x10",
+        b"\xff" * 8 + b"\x0f",
+        b"\0",
+        b"\x0b\x0c",
+        b"\x0b",
+        b"\x0c",
+    ),
     *(b"\xc3\x28", b"\xed\xa0\x80", b"\x0a\0", b"\x12\0", b"\x08\x01", b"\x10\x7f"),
 ]
 
@@ -124,7 +139,7 @@ def test_every_value_is_a_right_row_or_unread(seed: int) -> None:
 
 
 def wanted_row(kind: Any, value: bytes) -> dict[str, Any] | None:
-    """Return a value's row, None where it is none; where the reference reads it Google's library reads it so."""
+    """Return a value's row, None where it is none; what the reference reads Google's library reads so too."""
     try:
         message = message_of(kind, value)
         row, whole = row_of(message), row_of(message, inside=None)

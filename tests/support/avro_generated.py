@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     import random
 
 _PLAIN = ("boolean", "int", "long", "float", "double", "bytes", "string")
-_TIMESTAMPS = [f"{local}timestamp-{unit}" for local in ("", "local-") for unit in ("millis", "micros", "nanos")]
+_TIMESTAMPS = [
+    f"{local}timestamp-{unit}" for local in ("", "local-") for unit in ("millis", "micros", "nanos")
+]
 _LOGICAL = (
     ("int", "date"),
     ("int", "time-millis"),
@@ -103,7 +105,7 @@ class RandomSchema:
         self._done.append(name)
         return {"type": "record", "name": name, "fields": fields}
 
-    def _leaf(self) -> Any:
+    def _leaf(self) -> Any:  # noqa: PLR0911  (a line for each type)
         chance = self._chance
         match chance.randrange(10):
             case 0:
@@ -119,7 +121,11 @@ class RandomSchema:
                 return kind | ({"logicalType": logical} if logical else {})
             case 3:
                 precision = chance.choice([1, 5, 18, 19, 38, 39, 60])
-                decimal = {"logicalType": "decimal", "precision": precision, "scale": chance.randint(0, precision)}
+                decimal = {
+                    "logicalType": "decimal",
+                    "precision": precision,
+                    "scale": chance.randint(0, precision),
+                }
                 if chance.random() < 0.5:
                     return {"type": "bytes"} | decimal
                 return {"type": "fixed", "name": self._new(), "size": 26} | decimal
@@ -162,9 +168,17 @@ class RandomSchema:
             case "int" | "long":
                 return self._integer(31 if kind == "int" else 63, is_time=logical is not None)
             case "float":
-                return struct.unpack("<f", chance.randbytes(4))[0] if chance.random() < 0.5 else chance.choice(_DOUBLES[:-1])
+                return (
+                    struct.unpack("<f", chance.randbytes(4))[0]
+                    if chance.random() < 0.5
+                    else chance.choice(_DOUBLES[:-1])
+                )
             case "double":
-                return struct.unpack("<d", chance.randbytes(8))[0] if chance.random() < 0.5 else chance.choice(_DOUBLES)
+                return (
+                    struct.unpack("<d", chance.randbytes(8))[0]
+                    if chance.random() < 0.5
+                    else chance.choice(_DOUBLES)
+                )
             case "enum":
                 return chance.choice(more["symbols"])
             case "string":

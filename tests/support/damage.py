@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
 
-# Schemas that a test of a format looks at, each with a chunk of values: SLUICE_EXAMPLES=6000 for a million of them.
+# Schemas that a test of a format looks at, each with a chunk of values; 6,500 are a million of these.
 EXAMPLES = int(os.environ.get("SLUICE_EXAMPLES", "80"))
 # Of a schema; with what becomes of them seven times as many, enough to be read side by side.
 VALUES = 12

@@ -18,6 +18,7 @@ _SCALARS = [
 _WELL_KNOWN = ["Timestamp", "Duration", "Int32Value", "UInt64Value", "StringValue", "BoolValue", "Any"]
 _TYPES = {name: getattr(FieldDescriptorProto, f"TYPE_{name.upper()}") for name in _SCALARS}
 _IMPORTS = ("timestamp", "duration", "wrappers", "any")
+_SHAPES = ["plain", "plain", "optional", "oneof", "oneof", "repeated", "map"]
 _LEVELS = 4
 
 
@@ -34,24 +35,18 @@ def random_file(chance: random.Random) -> FileDescriptorProto:
         kind.value.add(name=name, number=number)
     file.message_type.add(name="Empty")
     kinds = [*_SCALARS, "enum"] if syntax == "proto3" else _SCALARS
-    _add_fields(file.message_type.add(name="Inner"), chance, [*kinds, ".made.Outer"], ".made.Inner")
+    shapes = _SHAPES if syntax == "proto3" else [each for each in _SHAPES if each != "optional"]
+    _add_fields(file.message_type.add(name="Inner"), chance, [*kinds, ".made.Outer"], shapes)
     more = [".made.Inner", ".made.Inner", ".made.Empty", *_WELL_KNOWN]
-    _add_fields(file.message_type.add(name="Outer"), chance, [*kinds, *more], ".made.Outer")
-    if syntax == "proto2":
-        for field in (field for message in file.message_type for field in message.field):
-            if field.proto3_optional:
-                field.ClearField("proto3_optional")
-                field.ClearField("oneof_index")
-        for message in file.message_type:
-            del message.oneof_decl[any(field.HasField("oneof_index") for field in message.field) :]
+    _add_fields(file.message_type.add(name="Outer"), chance, [*kinds, *more], shapes)
     return file
 
 
-def _add_fields(message: Any, chance: random.Random, kinds: list[str], full_name: str) -> None:
-    shapes: dict[str, str] = {}
+def _add_fields(message: Any, chance: random.Random, kinds: list[str], shapes: list[str]) -> None:
+    chosen: dict[str, str] = {}
     for number in chance.sample(range(1, 40), chance.randint(1, 7)):
         name = f"f{number}"
-        shape = chance.choice(["plain", "plain", "optional", "oneof", "oneof", "repeated", "map"])
+        shape = chance.choice(shapes)
         field = message.field.add(name=name, number=number, label=FieldDescriptorProto.LABEL_OPTIONAL)
         target = field
         if shape == "map":
@@ -60,20 +55,23 @@ def _add_fields(message: Any, chance: random.Random, kinds: list[str], full_name
             key = entry.field.add(name="key", number=1, label=FieldDescriptorProto.LABEL_OPTIONAL)
             key.type = _TYPES[chance.choice(["string", "int32", "int64", "bool"])]
             target = entry.field.add(name="value", number=2, label=FieldDescriptorProto.LABEL_OPTIONAL)
-            field.type, field.type_name = FieldDescriptorProto.TYPE_MESSAGE, f"{full_name}.F{number}Entry"
+            field.type, field.type_name = (
+                FieldDescriptorProto.TYPE_MESSAGE,
+                f".made.{message.name}.F{number}Entry",
+            )
         if shape in ("map", "repeated"):
             field.label = FieldDescriptorProto.LABEL_REPEATED
         _give_type(target, chance.choice(kinds))
-        shapes[name] = shape
+        chosen[name] = shape
     # Those that only the compiler makes stand last.
-    if "oneof" in shapes.values():
+    if "oneof" in chosen.values():
         message.oneof_decl.add(name="how")
     for field in message.field:
-        if shapes[field.name] == "optional":
+        if chosen[field.name] == "optional":
             field.proto3_optional = True
             field.oneof_index = len(message.oneof_decl)
             message.oneof_decl.add(name=f"_{field.name}")
-        elif shapes[field.name] == "oneof":
+        elif chosen[field.name] == "oneof":
             field.oneof_index = 0
 
 

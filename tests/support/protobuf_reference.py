@@ -49,7 +49,7 @@ class Json:
 
 
 def message_of(kind: type[Message], data: bytes) -> Message:
-    """Return what the bytes say; raises ``NoRowError`` where they are no value of the message, or say more."""
+    """Return what the bytes say; raises ``NoRowError`` where they are no value of the message, or more."""
     message = kind()
     try:
         _fill(message, _said(message.DESCRIPTOR, data, {}))
@@ -134,7 +134,9 @@ def _wire_of(field: Any) -> int:
     return _BYTES if field.type in _OF_BYTES else _NUMBER
 
 
-def _one_of(field: Any, rest: io.BytesIO, before: dict[str, Any] | None = None) -> Any:
+def _one_of(  # noqa: PLR0911  (a line for each type)
+    field: Any, rest: io.BytesIO, before: dict[str, Any] | None = None
+) -> Any:
     """Return the next value of a field; a message that was there is said more of."""
     if field.type in _FIXED:
         (made,) = struct.unpack(_FIXED[field.type], _take(rest, struct.calcsize(_FIXED[field.type])))

@@ -177,7 +177,10 @@ def test_it_travels_as_its_text_alone() -> None:
             '{"type": "fixed", "name": "f", "size": -1}',
         ),
         *('{"type": "record", "name": "r", "fields": [{"name": "a", "type": "gone"}]}', "[" * 5000),
-        *('{"type": "array", "items": ' * 10_000 + '"int"' + "}" * 10_000, "[" * 10_000 + '"int"' + "]" * 10_000),
+        *(
+            '{"type": "array", "items": ' * 10_000 + '"int"' + "}" * 10_000,
+            "[" * 10_000 + '"int"' + "]" * 10_000,
+        ),
         *(
             '{"type": "enum", "name": "e", "symbols": ["A", "A"]}',
             '{"type": "record", "name": "r", "fields": 7}',

@@ -190,7 +190,8 @@ def test_groups_are_refused_and_proto2_tells_what_is_there() -> None:
             "more than 10,000 fields",
         ),
         (
-            "".join(f"message A{n} {{ A{n + 1} a = 1; }}" for n in range(100)) + "message A100 { int32 a = 1; }",
+            "".join(f"message A{n} {{ A{n + 1} a = 1; }}" for n in range(100))
+            + "message A100 { int32 a = 1; }",
             "schema-unsupported",
             "nests deeper",
         ),

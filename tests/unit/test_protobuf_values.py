@@ -210,7 +210,17 @@ def nested(mark: bytes, levels: int) -> bytes:
         b"\x9b\x06\x9c\x06",
         b"\x28" + b"\x80" * 10_000 + b"\x00",
     ],
-    ids=["depth", "2^60", "2^63", "-1", "past 64 bits", "groups", "closed groups", "a group", "an endless number"],
+    ids=[
+        "depth",
+        "2^60",
+        "2^63",
+        "-1",
+        "past 64 bits",
+        "groups",
+        "closed groups",
+        "a group",
+        "an endless number",
+    ],
 )
 def test_a_bomb_is_one_letter_and_its_neighbours_are_rows(bomb: bytes) -> None:
     """Depth of thousands, lengths past all memory, groups in groups: no more than their own bytes."""
