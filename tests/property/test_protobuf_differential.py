@@ -83,10 +83,11 @@ def read_rows(
 
 
 def as_kind(item: Any, kind: pa.DataType) -> Any:
-    """Return what Arrow gives as the reference has it: maps as dicts."""
+    """Return what Arrow gives as the reference has it: maps as dicts, in which no key is twice."""
     if item is None:
         return None
     if pa.types.is_map(kind):
+        assert len(dict(item)) == len(item), item
         return {name: as_kind(each, kind.item_type) for name, each in item}
     if pa.types.is_list(kind):
         return [as_kind(each, kind.value_type) for each in item]
@@ -101,6 +102,7 @@ def as_dicts(item: Any) -> Any:
         return {name: as_dicts(each) for name, each in item.items()}
     if isinstance(item, list):
         if item and isinstance(item[0], tuple):
+            assert len(dict(item)) == len(item), item
             return {name: as_dicts(each) for name, each in item}
         return [as_dicts(each) for each in item]
     return item

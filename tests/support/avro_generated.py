@@ -27,6 +27,7 @@ _TIMES = (
     *(-62_135_596_800_000, -62_135_596_800_001, 253_402_300_799_999_999, 253_402_300_800_000_000),
     *(-62_135_596_800_000_000, -62_135_596_800_000_001, 1_767_225_600_123_456_000, 2**63 - 1, -(2**63)),
 )
+_LOGICAL_SIZES = {12: "duration", 16: "uuid"}
 _DOUBLES = (0.0, -0.0, 1.5, float("inf"), float("-inf"), float("nan"), 5e-324)
 _LEVELS = 6
 
@@ -116,9 +117,9 @@ class RandomSchema:
                 return {"type": "enum", "name": self._new(), "symbols": symbols}
             case 2:
                 size = chance.choice([1, 4, 12, 16, 1025])
-                logical = {12: "duration", 16: "uuid"}.get(size) if chance.random() < 0.5 else None
-                kind = {"type": "fixed", "name": self._new(), "size": size}
-                return kind | ({"logicalType": logical} if logical else {})
+                fixed = {"type": "fixed", "name": self._new(), "size": size}
+                is_logical = size in _LOGICAL_SIZES and chance.random() < 0.5
+                return fixed | ({"logicalType": _LOGICAL_SIZES[size]} if is_logical else {})
             case 3:
                 precision = chance.choice([1, 5, 18, 19, 38, 39, 60])
                 decimal = {
