@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNSIGNED_64 = (Of.TYPE_UINT64, Of.TYPE_FIXED64)
 _NUMBER, _FIXED_64, _BYTES, _, _END, _FIXED_32 = range(6)
-_UNKNOWN = ""  # said of a message that says more than its fields
+# Said of a message beside its fields: that it has others, or one of them otherwise than the schema says.
+_UNKNOWN, _WRONG = "", " "
 _FIXED = {
     Of.TYPE_FIXED32: "<I",
     Of.TYPE_SFIXED32: "<i",
@@ -48,11 +49,14 @@ class Json:
     content: Any
 
 
-def message_of(kind: type[Message], data: bytes) -> Message:
-    """Return what the bytes say; raises ``NoRowError`` where they are no value of the message, or more."""
+def message_of(kind: type[Message], data: bytes, *, ignores: bool = False) -> Message:
+    """Return what the bytes say; raises ``NoRowError`` where they are no value of the message, or more.
+
+    With ``ignores`` it may have unknown fields.
+    """
     message = kind()
     try:
-        _fill(message, _said(message.DESCRIPTOR, data, {}))
+        _fill(message, _said(message.DESCRIPTOR, data, {}), ignores=ignores)
     except ValueError:  # more than a field holds, or a text that is not UTF-8
         raise NoRowError from None
     return message
@@ -70,7 +74,7 @@ def _said(message: Any, data: bytes, said: dict[str, Any]) -> dict[str, Any]:
             _say_packed(field, rest, said)
         else:
             _pass_over(number, wire, rest)
-            said[_UNKNOWN] = True
+            said[_UNKNOWN if field is None else _WRONG] = True
     return said
 
 
@@ -83,8 +87,8 @@ def _say(field: Any, rest: io.BytesIO, said: dict[str, Any]) -> None:
         entry = _said(field.message_type, _take(rest, _number(rest)), {})
         key, value = field.message_type.fields_by_name["key"], field.message_type.fields_by_name["value"]
         none = {} if value.message_type is not None else value.default_value
-        if _UNKNOWN in entry:
-            said[_UNKNOWN] = True
+        if _UNKNOWN in entry or _WRONG in entry:
+            said[_WRONG] = True
         said.setdefault(field.name, {})[entry.get("key", key.default_value)] = entry.get("value", none)
     elif field.is_repeated:
         said.setdefault(field.name, []).append(_one_of(field, rest))
@@ -178,9 +182,9 @@ def _take(rest: io.BytesIO, size: int) -> bytes:
     return taken
 
 
-def _fill(message: Any, said: dict[str, Any]) -> None:
+def _fill(message: Any, said: dict[str, Any], *, ignores: bool) -> None:
     """Set what was said, which has to be as wide as its field."""
-    if _UNKNOWN in said:
+    if _WRONG in said or (said.pop(_UNKNOWN, False) and not ignores):
         raise NoRowError
     for name, item in said.items():
         field = message.DESCRIPTOR.fields_by_name[name]
@@ -189,18 +193,18 @@ def _fill(message: Any, said: dict[str, Any]) -> None:
             value = field.message_type.fields_by_name["value"]
             for key, each in item.items():
                 if value.message_type is not None:
-                    _fill(there[key], each)
+                    _fill(there[key], each, ignores=ignores)
                 else:
                     there[key] = each
         elif field.is_repeated:
             for each in item:
                 if field.message_type is not None:
-                    _fill(there.add(), each)
+                    _fill(there.add(), each, ignores=ignores)
                 else:
                     there.append(each)
         elif field.message_type is not None:
             there.SetInParent()
-            _fill(there, item)
+            _fill(there, item, ignores=ignores)
         else:
             setattr(message, name, item)
 
