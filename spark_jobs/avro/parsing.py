@@ -191,11 +191,12 @@ class _Tree:
                 "A table of it could not be read: leave the topic out, or keep its values as `raw`.",
                 field=".".join(path) or None,
             )
-        if isinstance(schema, str) and schema in self._named:
-            if schema in inside:
-                return Again(schema, len(inside) - inside.index(schema))
-            schema = self._named[schema]
         try:
+            name = self._name(schema) if not isinstance(schema, list) else ""
+            if name in self._named:
+                if name in inside:
+                    return Again(name, len(inside) - inside.index(name))
+                schema = self._named[name]
             if isinstance(schema, list):
                 return self._union(schema, path, (*inside, None))
             return self._of(schema if isinstance(schema, dict) else {"type": schema}, path, inside)

@@ -221,6 +221,16 @@ def test_schemas_without_a_table_are_refused(schema: Any, references: Any, says:
     assert caught.value.code == "schema-unsupported"
 
 
+def test_a_type_defined_in_another_that_it_holds_is_met_where_it_comes_again() -> None:
+    """By its definition as by its name: the columns are the same from wherever they are reached."""
+    inner = _record(("outer", ["null", "o"]), ("n", "int"), name="i")
+    both = _record(("a", _record(("inner", inner), name="o")), ("b", "i"))
+    assert _types(_schema(both)) == {
+        "a": "struct<inner: struct<outer: string, n: int>>",
+        "b": "struct<outer: struct<inner: string>, n: int>",
+    }
+
+
 def test_items_that_contain_their_array_take_bytes() -> None:
     """A type in itself is no reason to refuse: the array around it is a byte at least."""
     tree = _record(("children", {"type": "array", "items": "r"}))
