@@ -7,7 +7,7 @@ meets; who planned the work learns them and has it done again, as for new fields
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
@@ -16,11 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.config.new_fields import GROWTH, Growth
+from spark_jobs.protocol.kept_columns import KeptColumn
 from spark_jobs.protocol.schema_id import SchemaKey
 from spark_jobs.records.by_place import by_place
 from spark_jobs.records.decoder import BadValue, Decoded, Phase
 from spark_jobs.records.encoded import Encoded
 from spark_jobs.records.framing import Framed, Naming, bare, unframe
+from spark_jobs.records.keeping import fallbacks_of, project_keeping
 from spark_jobs.records.projection import project
 from spark_jobs.records.shape import add_keys_and_headers
 from spark_jobs.schema.arrow_schema import fields_of, no_rows
@@ -32,7 +34,6 @@ from spark_jobs.schema.written_columns import missing_columns
 
 if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk
-    from spark_jobs.protocol.kept_columns import KeptColumn
 
 _MOST_LOOKED_AT = 1024  # as many as a task may be given schemas, and more
 
@@ -44,29 +45,34 @@ class SchemaDecoder:
     schemas: KnownSchemas
     growth: Growth = GROWTH
     takes_tombstones: ClassVar[bool] = False
+    kept: tuple[KeptColumn, ...] = ()
+    generation: int = 0
 
     def under(self, growth: Growth) -> SchemaDecoder:
         """See ``Decoder``."""
         return replace(self, growth=growth)
 
-    def keeping(self, kept: Sequence[KeptColumn], generation: int) -> SchemaDecoder:  # noqa: ARG002
-        """See ``Decoder``; ``retype`` is refused where values have schemas, so nothing falls back."""
-        return self
+    def keeping(self, kept: Sequence[KeptColumn], generation: int) -> SchemaDecoder:
+        """See ``Decoder``."""
+        return replace(self, kept=tuple(kept), generation=generation)
 
     def decode(self, records: Chunk, columns: pa.Schema) -> Decoded:
         """See ``Decoder``."""
         of_values = pa.schema([column for column in columns if column.name not in METADATA_COLUMNS])
-        decoded = self.read(Encoded.values(records), of_values)
+        fallbacks = fallbacks_of(records, self.kept, self.generation)
+        decoded = self.read(Encoded.values(records), of_values, fallbacks)
         if decoded.new_fields is not None:
             return replace(decoded, table=no_rows(columns))
         return add_keys_and_headers(decoded, records, columns)
 
-    def read(self, encoded: Encoded, columns: pa.Schema) -> Decoded:
+    def read(
+        self, encoded: Encoded, columns: pa.Schema, fallbacks: Sequence[Mapping[str, str]] = ()
+    ) -> Decoded:
         """Return what ``decode`` does, of values, or keys, and columns for what is in them alone."""
         framed = framed_values(encoded, self.schemas)
         if self._asks_for_more(framed, columns):
             return Decoded(no_rows(columns), [], new_fields=Evidence(schemas=_named(framed)))
-        parts = [self._of_one_schema(key, framed, columns) for key in framed.indices]
+        parts = [self._of_one_schema(key, framed, columns, fallbacks) for key in framed.indices]
         bad = [BadValue(index, Phase.SCHEMA, None, why) for index, why in framed.unframed.items()]
         return _in_order(parts, bad, len(encoded.items), columns)
 
@@ -88,7 +94,13 @@ class SchemaDecoder:
         schemas = self.schemas.of(_named(framed))
         return any(_lacks(columns, schema, self.growth.room) for schema in schemas)
 
-    def _of_one_schema(self, key: SchemaKey | None, framed: Framed, columns: pa.Schema) -> _Part:
+    def _of_one_schema(
+        self,
+        key: SchemaKey | None,
+        framed: Framed,
+        columns: pa.Schema,
+        fallbacks: Sequence[Mapping[str, str]],
+    ) -> _Part:
         """Return the rows of the values of one schema; indices are those of the records."""
         indices, values = framed.indices[key], framed.values[key]
         schema = self.schemas.by_key[key]
@@ -97,8 +109,12 @@ class SchemaDecoder:
             bad = [BadValue(index, Phase.SCHEMA, None, why) for index in indices.tolist()]
             return _Part(no_rows(columns), indices[:0], bad)
         read = schema.read(values)
-        made = project(read.table, columns, self.growth)
         of_read = indices if read.rows is None else indices[read.rows]
+        if self.kept:
+            of_rows = [fallbacks[index] for index in of_read.tolist()] if fallbacks else []
+            made = project_keeping(read.table, columns, self.growth, self.kept, of_rows)
+        else:
+            made = project(read.table, columns, self.growth)
         rows = of_read if made.rows is None else of_read[made.rows]
         bad = [
             BadValue(int(indices[each.index]), Phase.DECODE, each.field, each.error) for each in read.unread

@@ -9,19 +9,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 from typing import Any, ClassVar, cast
 
 import pyarrow as pa
 
 from spark_jobs.config.new_fields import GROWTH, Growth
 from spark_jobs.kafka.chunks import Chunk
-from spark_jobs.protocol.kept_columns import KeptColumn, fallbacks_at, kept_names
+from spark_jobs.protocol.kept_columns import KeptColumn, kept_names
 from spark_jobs.records.decoder import BadValue, Decoded, Phase
 from spark_jobs.records.fitting import MisfitError, fit_or_fall_back, fit_record
 from spark_jobs.records.infer import observe
 from spark_jobs.records.json_arrow_reader import are_objects, read_chunk, read_schema
 from spark_jobs.records.json_parsing import BLANKS, NotAnObjectError, parse_object, says_something, shortened
+from spark_jobs.records.keeping import fallbacks_of
 from spark_jobs.records.shape import add_keys_and_headers, pick
 from spark_jobs.schema.arrow_schema import column_of, fields_of, no_rows
 from spark_jobs.schema.evidence import Evidence
@@ -53,10 +54,7 @@ class JsonDecoder:
     def decode(self, records: Chunk, columns: pa.Schema) -> Decoded:
         """See ``Decoder``."""
         value_columns = pa.schema([column for column in columns if column.name not in METADATA_COLUMNS])
-        falls_back = partial(fallbacks_at, self.kept, self.generation)
-        # Where a partition's first record has none to fall back to, no later one has.
-        is_old = any(falls_back(part.partition, part.offsets[0]) for part in records.parts() if part.offsets)
-        fallbacks = [*map(falls_back, records.partitions.tolist(), records.offsets)] if is_old else []
+        fallbacks = fallbacks_of(records, self.kept, self.generation)
         values = cast("Sequence[bytes]", records.values)
         decoded = decode_chunk(values, value_columns, self.growth, fallbacks, kept_names(self.kept))
         if decoded.new_fields is not None:

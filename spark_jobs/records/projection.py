@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.config.new_fields import Growth
+from spark_jobs.records.conversion import converted
 from spark_jobs.records.fitting import MisfitError
 from spark_jobs.schema.arrow_schema import no_rows
 from spark_jobs.schema.nested_arrays import entries_of, items_of, list_of, map_of
 
 _INTEGERS = (pa.types.is_int32, pa.types.is_int64)
+# Makes values that are not nested into those of a type; raises ``MisfitError`` for one that it does not hold.
+_Leaf: TypeAlias = Callable[[pa.Array, pa.DataType], pa.Array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +44,35 @@ def project(rows: pa.Table, columns: pa.Schema, growth: Growth) -> Projected:
     """
     if rows.schema.names == columns.names and _are_plain_alike(rows.schema.types, columns.types):
         return Projected(pa.Table.from_arrays(rows.columns, schema=columns))
+    return _projected(rows, columns, growth, _exactly)
+
+
+def _projected(rows: pa.Table, columns: pa.Schema, growth: Growth, leaf: _Leaf) -> Projected:
     tables: list[pa.Table] = []
     misfits: dict[int, MisfitError] = {}
-    for first, part in _fitting(rows.combine_chunks(), columns, growth, 0):
+    for first, part in _fitting(rows.combine_chunks(), partial(_converted, columns, growth, leaf)):
         if isinstance(part, MisfitError):
             misfits[first] = part
         else:
             tables.append(part)
     left = [position for position in range(rows.num_rows) if position not in misfits] if misfits else None
-    ignored = dict(_beside(rows if left is None else rows.take(left), columns)) if growth.ignores else {}
+    ignored = dict(_beside(rows if left is None else rows.take(pa.array(left, pa.int64())), columns)) if growth.ignores else {}
     return Projected(pa.concat_tables(tables or [no_rows(columns)]), left, misfits, ignored)
+
+
+def retyped(values: pa.ChunkedArray, column: pa.Field, growth: Growth) -> Projected:
+    """Return a column of another type than it once had: a value fits where it can say the same (``converted``)."""
+    columns = pa.schema([column])
+    if pa.types.is_nested(values.type):
+        return _projected(pa.Table.from_arrays([values], names=columns.names), columns, growth, _all_retyped)
+    every = _one_array(values)
+    made = _retyped(every, column.type)
+    lost = pc.indices_nonzero(pc.and_(made.is_null(), every.is_valid())).to_pylist()
+    if not lost:
+        return Projected(pa.Table.from_arrays([made], schema=columns))
+    misfits = dict.fromkeys(lost, _misfit(every.type, column.type).inside(column.name))
+    left = [position for position in range(len(every)) if position not in misfits]
+    return Projected(pa.Table.from_arrays([made.take(pa.array(left, pa.int64()))], schema=columns), left, misfits)
 
 
 def _are_plain_alike(have: Sequence[pa.DataType], columns: Sequence[pa.DataType]) -> bool:
@@ -56,26 +81,26 @@ def _are_plain_alike(have: Sequence[pa.DataType], columns: Sequence[pa.DataType]
 
 
 def _fitting(
-    rows: pa.Table, columns: pa.Schema, growth: Growth, first: int
+    rows: pa.Table, convert: Callable[[pa.Table], pa.Table], first: int = 0
 ) -> Iterator[tuple[int, pa.Table | MisfitError]]:
     """Yield rows as tables, and the misfits among them, which halving finds, each with its first position."""
     try:
-        yield first, _converted(rows, columns, growth)
+        yield first, convert(rows)
     except MisfitError as misfit:
         middle = rows.num_rows // 2
         if not middle:
             yield first, misfit
         else:
-            yield from _fitting(rows.slice(0, middle), columns, growth, first)
-            yield from _fitting(rows.slice(middle), columns, growth, first + middle)
+            yield from _fitting(rows.slice(0, middle), convert, first)
+            yield from _fitting(rows.slice(middle), convert, first + middle)
 
 
-def _converted(rows: pa.Table, columns: pa.Schema, growth: Growth) -> pa.Table:
+def _converted(columns: pa.Schema, growth: Growth, leaf: _Leaf, rows: pa.Table) -> pa.Table:
     if not growth.ignores:
         for name, _values in _beside(rows, columns):
             raise MisfitError("no column", tuple(name.split(".")), is_unknown=True)
     made = [
-        _named(column.name, rows.column(column.name), column.type)
+        _named(column.name, rows.column(column.name), column.type, leaf)
         if column.name in rows.column_names
         else pa.nulls(rows.num_rows, column.type)
         for column in columns
@@ -83,9 +108,9 @@ def _converted(rows: pa.Table, columns: pa.Schema, growth: Growth) -> pa.Table:
     return pa.Table.from_arrays(made, schema=columns)
 
 
-def _named(name: str, values: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+def _named(name: str, values: pa.ChunkedArray, kind: pa.DataType, leaf: _Leaf) -> pa.Array:
     try:
-        return _convert(_one_array(values), kind)
+        return _convert(_one_array(values), kind, leaf)
     except MisfitError as misfit:
         raise misfit.inside(name) from None
 
@@ -95,34 +120,58 @@ def _one_array(values: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(joined.chunks) if isinstance(joined, pa.ChunkedArray) else joined
 
 
-def _convert(values: pa.Array, kind: pa.DataType) -> pa.Array:
+def _convert(values: pa.Array, kind: pa.DataType, leaf: _Leaf) -> pa.Array:
     """Return the values as ``kind``; raises ``MisfitError`` for one that it does not hold exactly."""
     have = values.type
     if have == kind:
         # The same but for the ids of nested fields, which Arrow keeps beside their types.
         return values if not pa.types.is_nested(kind) else values.cast(kind)
     if pa.types.is_struct(have) and pa.types.is_struct(kind):
-        return _struct(values, kind)
+        return _struct(values, kind, leaf)
     if pa.types.is_list(have) and pa.types.is_list(kind):
-        return _list(values, kind)
+        return _list(values, kind, leaf)
     if pa.types.is_map(have) and pa.types.is_map(kind):
-        return _map(values, kind)
+        return _map(values, kind, leaf)
+    return leaf(values, kind)
+
+
+def _exactly(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    have = values.type
     if not _may_hold(have, kind):
         if values.null_count == len(values):
             return pa.nulls(len(values), kind)
-        raise MisfitError(f"the schema's {_told(have)} in a column of {_told(kind)}")
+        raise _misfit(have, kind)
     try:
         # By way of all digits there are: Arrow looks at what a type could hold, not at what is there.
         every = values.cast(pa.decimal128(38, kind.scale)) if pa.types.is_decimal(kind) else values
         return every.cast(kind)
     except pa.ArrowInvalid as error:
-        raise MisfitError(f"the schema's {_told(have)} in a column of {_told(kind)}: {error}") from None
+        raise _misfit(have, kind, f": {error}") from None
 
 
-def _struct(values: pa.Array, kind: pa.DataType) -> pa.Array:
+def _retyped(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return values that are not nested in another type, null where one does not fit."""
+    if pa.types.is_nested(kind):
+        return pa.nulls(len(values), kind)
+    with suppress(MisfitError):
+        return _convert(values, kind, _exactly)
+    return converted(values, kind)
+
+
+def _all_retyped(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_nested(values.type) or (made := _retyped(values, kind)).null_count > values.null_count:
+        raise _misfit(values.type, kind)
+    return made
+
+
+def _misfit(have: pa.DataType, kind: pa.DataType, why: str = "") -> MisfitError:
+    return MisfitError(f"the schema's {_told(have)} in a column of {_told(kind)}{why}")
+
+
+def _struct(values: pa.Array, kind: pa.DataType, leaf: _Leaf) -> pa.Array:
     parts = {field.name: part for field, part in zip(values.type, values.flatten(), strict=True)}
     made = [
-        _named(field.name, pa.chunked_array([parts[field.name]]), field.type)
+        _named(field.name, pa.chunked_array([parts[field.name]]), field.type, leaf)
         if field.name in parts
         else pa.nulls(len(values), field.type)
         for field in kind
@@ -130,15 +179,16 @@ def _struct(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return pa.StructArray.from_arrays(made, fields=list(kind), mask=values.is_null())
 
 
-def _list(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    return list_of(values, _named("element", pa.chunked_array([items_of(values)]), kind.value_type), kind)
+def _list(values: pa.Array, kind: pa.DataType, leaf: _Leaf) -> pa.Array:
+    inside = pa.chunked_array([items_of(values)])
+    return list_of(values, _named("element", inside, kind.value_type, leaf), kind)
 
 
-def _map(values: pa.Array, kind: pa.DataType) -> pa.Array:
+def _map(values: pa.Array, kind: pa.DataType, leaf: _Leaf) -> pa.Array:
     keys, items = entries_of(values)
     made = (
-        _named("key", pa.chunked_array([keys]), kind.key_type),
-        _named("value", pa.chunked_array([items]), kind.item_type),
+        _named("key", pa.chunked_array([keys]), kind.key_type, leaf),
+        _named("value", pa.chunked_array([items]), kind.item_type, leaf),
     )
     return map_of(values, *made, kind)
 

@@ -93,6 +93,12 @@ def test_what_has_no_column_is_a_misfit_or_counted(
     assert (ignored.rows, dict(ignored.ignored)) == (None, {name: 1})
 
 
+def test_a_table_of_misfits_alone_has_no_rows() -> None:
+    """Also where values without a column are counted."""
+    found = one(["x"], pa.string(), pa.int64(), Growth(NewFields.IGNORE))
+    assert (found.rows, list(found.misfits), dict(found.ignored)) == ([], [0], {})
+
+
 @pytest.mark.parametrize(
     ("kind", "nothing", "something"),
     [
