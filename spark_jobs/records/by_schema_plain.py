@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 from spark_jobs.records.by_schema import framed_values
 from spark_jobs.records.decoder import PlainRows
 from spark_jobs.records.encoded import Encoded
+from spark_jobs.records.plain_conversion import in_column
 from spark_jobs.schema.arrow_schema import column_of
 from spark_jobs.schema.known_schemas import KnownSchemas
 from spark_jobs.schema.metadata_columns import HEADERS, KEY, METADATA_COLUMNS
@@ -33,10 +35,15 @@ class PlainSchemaDecoder:
         of_values = [column for column in columns if column.name not in METADATA_COLUMNS]
         items: dict[int, dict[str, Any]] = {}
         for index in sorted(read):
-            row = {column.name: read[index].get(column.name) for column in of_values}
-            row[KEY], row[HEADERS] = records.keys[index], records.headers[index]
-            if is_storable(row, columns):
-                items[index] = row
+            with suppress(
+                ValueError, TypeError, ArithmeticError
+            ):  # of no row, or of one that keeps it elsewhere
+                row = {
+                    column.name: in_column(read[index].get(column.name), column.type) for column in of_values
+                }
+                row[KEY], row[HEADERS] = records.keys[index], records.headers[index]
+                if is_storable(row, columns):
+                    items[index] = row
         made = [column_of([row[column.name] for row in items.values()], column.type) for column in columns]
         kinds = {column.name: column.type for column in of_values}
         more = [index for index in items if says_more(read[index], kinds)]

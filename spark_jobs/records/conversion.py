@@ -1,7 +1,7 @@
 """A column's values in another type: those that a record with them would fit, null for the others.
 
-JSON's values by what a record's field may be. Those that have a schema besides where a number and a text say the
-same: nothing tells there how a producer would have written it.
+JSON's values by what a record's field may be. Those that have a schema also where a number and a text say the
+same: how a producer would write it is nothing that a schema tells.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def refit(values: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
 
 
 def converted(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return values of a schema's type, which is not nested, as ``kind``, null where that cannot say the same.
+    """Return values of a schema's type, not nested, as ``kind``, null where that cannot say the same.
 
     A text is the number that JSON would write so, and an integer or a decimal its digits. A floating-point
     number is exact. ``may_convert`` says of which types there can be any.
@@ -73,7 +73,7 @@ def _at_once(values: pa.Array, kind: pa.DataType) -> pa.Array | None:
 
 
 def may_convert(have: pa.DataType, kind: pa.DataType) -> bool:
-    """True if some value of a schema's type is one of ``kind`` by ``converted``; a struct with all its fields."""
+    """True if some value of a schema's type is one of ``kind`` by ``converted``; a struct with all fields."""
     if pa.types.is_struct(have) and pa.types.is_struct(kind):
         inside = {field.name: field.type for field in kind}
         return all(field.name in inside and may_convert(field.type, inside[field.name]) for field in have)
@@ -81,16 +81,21 @@ def may_convert(have: pa.DataType, kind: pa.DataType) -> bool:
         return may_convert(have.value_type, kind.value_type)
     if pa.types.is_map(have) and pa.types.is_map(kind):
         return have.key_type == kind.key_type and may_convert(have.item_type, kind.item_type)
-    if have == kind or pa.types.is_nested(have) or pa.types.is_nested(kind):
-        return bool(have == kind)
+    if pa.types.is_nested(have) or pa.types.is_nested(kind):
+        return False
+    return bool(have == kind) or _may_say_the_same(have, kind)
+
+
+def _may_say_the_same(have: pa.DataType, kind: pa.DataType) -> bool:
     if _is_number(have):
         is_cut = pa.types.is_float64(have) and pa.types.is_float32(kind)
         is_shown = pa.types.is_string(kind) and not pa.types.is_floating(have)
         return is_shown or (_is_number(kind) and not is_cut)
     if pa.types.is_temporal(have):
         return bool(pa.types.is_string(kind))
-    is_text = pa.types.is_string(have) or pa.types.is_binary(have) or pa.types.is_fixed_size_binary(have)
-    return is_text and not pa.types.is_boolean(kind)
+    if _is_bytes(have):
+        return pa.types.is_string(kind) or _is_bytes(kind)
+    return bool(pa.types.is_string(have)) and not pa.types.is_boolean(kind)
 
 
 def _fitted(values: pa.Array | pa.ChunkedArray, kind: pa.DataType, said: Callable[[Any], Any]) -> pa.Array:
@@ -103,6 +108,10 @@ def _fitted(values: pa.Array | pa.ChunkedArray, kind: pa.DataType, said: Callabl
             return None
 
     return column_of([fitted(value) for value in values.to_pylist()], kind)
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind))
 
 
 def _is_number(kind: pa.DataType) -> bool:

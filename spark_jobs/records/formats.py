@@ -6,8 +6,11 @@ Nobody else imports the modules of one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
 
 from spark_jobs.config.new_fields import GROWTH
 from spark_jobs.config.settings import PipelineConfig
@@ -15,9 +18,11 @@ from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.records.archive import ArchiveDecoder, PlainArchiveDecoder
 from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
+from spark_jobs.records.conversion import refit
 from spark_jobs.records.decoder import Decoder, PlainDecoder
 from spark_jobs.records.json import JsonDecoder
 from spark_jobs.records.json_plain import PlainJsonDecoder
+from spark_jobs.records.keeping import refit_by_schema
 from spark_jobs.records.keyed import KeyedDecoder, PlainKeyedDecoder
 from spark_jobs.schema.archive_columns import ArchiveColumns, inside_value, key_alone
 from spark_jobs.schema.column_source import ColumnSource, KeyedColumns, SeenColumns, WrittenColumns
@@ -28,6 +33,10 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
     from spark_jobs.protocol.progress import ColumnMap
+
+
+# Returns a column's values in another type, null where one does not fit.
+Refit: TypeAlias = Callable[[pa.ChunkedArray, pa.DataType], pa.ChunkedArray]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +84,11 @@ def format_of(
         PlainKeyedDecoder(values.plain, PlainSchemaDecoder(schemas.keys), names),
         values.columns,
     )
+
+
+def refit_of(pipeline: PipelineConfig) -> Refit:
+    """Return what gives a column's values as a replay of their records would give them in another type."""
+    return refit if pipeline.value.format is ValueFormat.JSON else refit_by_schema
 
 
 def _archive(

@@ -260,6 +260,11 @@ def read_of(kind: pa.DataType, beside: Beside, path: tuple[str, ...]) -> Read:
         return lambda value: _decimal(value).quantize(unit, context=exact)
     if pa.types.is_floating(kind):
         return _floating(_single if pa.types.is_float32(kind) else float, beside, ".".join(path))
+    return read_scalar(kind)
+
+
+def read_scalar(kind: pa.DataType) -> Read:
+    """Return what makes of a parsed value what a column holds that is neither nested nor has fractions."""
     return next(read for is_kind, read in _SCALARS if is_kind(kind))
 
 

@@ -1,7 +1,7 @@
 """Values of columns that were given another type: in the new one, or where they were before.
 
-What does not fit the new type stays in the column that was kept, of records that were drained before the change;
-of those that came after it, it makes no row.
+What does not fit the new type stays in the column that was kept, of records that were drained before the
+change; of those that came after it, it makes no row.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.config.new_fields import Growth
+from spark_jobs.config.new_fields import GROWTH, Growth
 from spark_jobs.protocol.kept_columns import KeptColumn, fallbacks_at, kept_names
 from spark_jobs.records.fitting import MisfitError
 from spark_jobs.records.projection import Projected, project, retyped
 
 if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk
+
+
+_ALONE = "value"
 
 
 def fallbacks_of(records: Chunk, kept: Sequence[KeptColumn], generation: int) -> list[Mapping[str, str]]:
@@ -39,7 +42,7 @@ def project_keeping(
     kept: Sequence[KeptColumn],
     fallbacks: Sequence[Mapping[str, str]],
 ) -> Projected:
-    """Do what ``project`` does, with the ``fallbacks`` of each row; no field is written into a kept column."""
+    """Do what ``project`` does, with the ``fallbacks`` of each row; no field is one of a kept column."""
     names = kept_names(kept)
     own = pa.schema([column for column in columns if column.name not in names])
     held: dict[str, pa.ChunkedArray] = {}
@@ -69,6 +72,20 @@ def project_keeping(
     return Projected(table, left if misfits else None, misfits, ignored + Counter(made.ignored))
 
 
+def refit_by_schema(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Return what a column kept in another type, null where ``project_keeping`` would leave it there."""
+    made = retyped(values, pa.field(_ALONE, kind), GROWTH)
+    return _at(made, range(len(values)), len(values))
+
+
+def _at(made: Projected, rows: Sequence[int], count: int) -> pa.ChunkedArray:
+    """Return what was made of these rows, null at all others of so many."""
+    there = np.asarray(rows, np.int64)[slice(None) if made.rows is None else made.rows]
+    at = np.full(count, -1)
+    at[there] = np.arange(len(there))
+    return made.table.column(0).take(pa.array(at, mask=at < 0))
+
+
 @dataclass(slots=True)
 class _Settled:
     """A column's values under its own name and under those of kept ones, each in one of them."""
@@ -79,7 +96,10 @@ class _Settled:
 
 
 def _settled(
-    values: pa.ChunkedArray, columns: Sequence[pa.Field], growth: Growth, fallbacks: Sequence[Mapping[str, str]]
+    values: pa.ChunkedArray,
+    columns: Sequence[pa.Field],
+    growth: Growth,
+    fallbacks: Sequence[Mapping[str, str]],
 ) -> _Settled:
     """Return each value in the first of the columns, the newest first, that it fits and falls back to."""
     settled = _Settled()
@@ -88,10 +108,7 @@ def _settled(
     for column in columns:
         here = waiting.pop(column.name, [])
         made = retyped(values.take(pa.array(here, pa.int64())), column, growth)
-        there = np.asarray(here, np.int64)[slice(None) if made.rows is None else made.rows]
-        at = np.full(len(values), -1)
-        at[there] = np.arange(len(there))
-        settled.columns[column.name] = made.table.column(0).take(pa.array(at, mask=at < 0))
+        settled.columns[column.name] = _at(made, here, len(values))
         settled.ignored.update(made.ignored)
         for place, misfit in made.misfits.items():
             row = here[place]

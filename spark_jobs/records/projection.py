@@ -56,12 +56,16 @@ def _projected(rows: pa.Table, columns: pa.Schema, growth: Growth, leaf: _Leaf) 
         else:
             tables.append(part)
     left = [position for position in range(rows.num_rows) if position not in misfits] if misfits else None
-    ignored = dict(_beside(rows if left is None else rows.take(pa.array(left, pa.int64())), columns)) if growth.ignores else {}
+    ignored = (
+        dict(_beside(rows if left is None else rows.take(pa.array(left, pa.int64())), columns))
+        if growth.ignores
+        else {}
+    )
     return Projected(pa.concat_tables(tables or [no_rows(columns)]), left, misfits, ignored)
 
 
 def retyped(values: pa.ChunkedArray, column: pa.Field, growth: Growth) -> Projected:
-    """Return a column of another type than it once had: a value fits where it can say the same (``converted``)."""
+    """Return a column of another type than it once had, whose values fit where it can say the same."""
     columns = pa.schema([column])
     if pa.types.is_nested(values.type):
         return _projected(pa.Table.from_arrays([values], names=columns.names), columns, growth, _all_retyped)
@@ -72,7 +76,9 @@ def retyped(values: pa.ChunkedArray, column: pa.Field, growth: Growth) -> Projec
         return Projected(pa.Table.from_arrays([made], schema=columns))
     misfits = dict.fromkeys(lost, _misfit(every.type, column.type).inside(column.name))
     left = [position for position in range(len(every)) if position not in misfits]
-    return Projected(pa.Table.from_arrays([made.take(pa.array(left, pa.int64()))], schema=columns), left, misfits)
+    return Projected(
+        pa.Table.from_arrays([made.take(pa.array(left, pa.int64()))], schema=columns), left, misfits
+    )
 
 
 def _are_plain_alike(have: Sequence[pa.DataType], columns: Sequence[pa.DataType]) -> bool:

@@ -21,28 +21,25 @@ from spark_jobs.acts.act import act, batch_of_act, land_act, summary_of_act
 from spark_jobs.acts.settle import settle
 from spark_jobs.commit.anchor import check_properties
 from spark_jobs.commit.retype_commit import RetypeFileCommit, TableChange
-from spark_jobs.config.problems import UnreadableValueError
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.config.type_names import check_type_name
-from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.lake.file_rows import ALWAYS_TRUE, rows_of_file
 from spark_jobs.lake.row_filters import is_null
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.notices.sender import tell_at_once
-from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import BatchKind
-from spark_jobs.protocol.errors import CommitConflict, ConfigError, OffsetsUnavailable
+from spark_jobs.protocol.errors import CommitConflict, OffsetsUnavailable
 from spark_jobs.protocol.kept_columns import KeptColumn, unfinished
 from spark_jobs.protocol.offsets import OffsetRange
-from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.progress import ColumnMap, Progress
 from spark_jobs.protocol.source import check_identity
-from spark_jobs.records.conversion import refit
+from spark_jobs.records.formats import Refit, refit_of
 from spark_jobs.replay.ranges import cut_into_batches
 from spark_jobs.replay.replay import replay
 from spark_jobs.replay.settle import settle_left_replays
-from spark_jobs.schema.iceberg_types import declared_type, type_text
-from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
+from spark_jobs.reshape.retype_rules import refuse, spelled, type_of
+from spark_jobs.schema.evolution import moved
+from spark_jobs.schema.iceberg_types import declared_type
 
 if TYPE_CHECKING:
     from pyiceberg.table import FileScanTask, Table, Transaction
@@ -52,6 +49,8 @@ if TYPE_CHECKING:
 
 # Says in words what was done, after each replayed batch and each file.
 OnProgress: TypeAlias = "Callable[[str], None]"
+# Returns rows with what fits of a kept column in the new one.
+_Refitted: TypeAlias = "Callable[[pa.Table], pa.Table]"
 
 # A file may be merged away under the command; an upkeep that never lets it through is told.
 _MAX_CONFLICTS = 20
@@ -85,7 +84,7 @@ def retype(
     ``BatchHeld`` while a batch waits for an operator, and what replays and commits raise; run it again then.
     """
     settle_left_replays(pipeline, connections)
-    kept = _begin(pipeline, connections, column, _spelled(type_name), reason)
+    kept = _begin(pipeline, connections, column, spelled(type_name), reason)
     replayed = _replay(pipeline, connections, kept, reason, on_progress)
     table = load_drained(pipeline, connections)
     # What a column held before it was last given another type may fit this one.
@@ -110,21 +109,22 @@ def _begin(
     table = load_drained(pipeline, connections)
     check_properties(table)
     waiting = unfinished(progress_of(table).kept_columns)
-    if waiting is not None and (waiting.column, type_name) == (column, _type_of(table, column)):
+    if waiting is not None and (waiting.column, type_name) == (column, type_of(table, column)):
         return waiting
-    _refuse(pipeline, table, column, type_name, waiting)
+    refuse(pipeline, table, column, type_name, waiting)
     source = connections.admin.source_state(pipeline.topic)
     check_identity(progress_of(table), source, table=pipeline.table)
     settle(pipeline, connections, then="retype")
 
     def change(table: Table) -> tuple[Change, Progress]:
         progress = progress_of(table)
-        _refuse(pipeline, table, column, type_name, unfinished(progress.kept_columns))
+        refuse(pipeline, table, column, type_name, unfinished(progress.kept_columns))
         until = progress.next_offsets
         starts = {p: max(progress.starts.get(p, 0), source.low.get(p, end)) for p, end in until.items()}
         kept = KeptColumn(column, _kept_name(table, column), progress.generation, until, starts)
+        exchange = partial(_exchange, kept=kept, type_name=type_name)
         changed = replace(progress, kept_columns=(*progress.kept_columns, kept))
-        return partial(_exchange, kept=kept, type_name=type_name), changed
+        return exchange, replace(changed, columns=_moved(table, progress, kept, exchange))
 
     table = load_drained(pipeline, connections)
     batch = batch_of_act(pipeline.name, table, connections, BatchKind.RETYPE)
@@ -139,6 +139,14 @@ def _exchange(transaction: Transaction, *, kept: KeptColumn, type_name: str) -> 
     with transaction.update_schema() as update:
         update.add_column((kept.column,), declared_type(type_name))  # whose name may have dots
         update.move_before((kept.column,), (kept.kept,))
+
+
+def _moved(table: Table, progress: Progress, kept: KeptColumn, exchange: Change) -> ColumnMap:
+    """Return which column takes which field then: what went into the old one goes into the new."""
+    rehearsal = table.transaction()
+    exchange(rehearsal)  # the ids that the new column gets are those of the commit
+    columns = {field.name: field for field in rehearsal.table_metadata.schema().fields}
+    return moved(progress.columns, columns[kept.kept], columns[kept.column])
 
 
 def _replay(
@@ -195,6 +203,7 @@ def _refill(
     """Fill the new column from the old one where no record did, file by file; return how many files."""
     done = conflicts = 0
     seen = set[str]()
+    refitted = partial(_refitted, kept=kept, refit=refit_of(pipeline))
     while True:
         table = load_drained(pipeline, connections)
         tasks = [each for each in _tasks(table, kept) if each.file.file_path not in seen]
@@ -202,8 +211,9 @@ def _refill(
             return done
         try:
             for task in tasks:
-                if any(_gains(rows, kept) for rows in _waiting_rows(table, task, kept)):
-                    _refill_file(pipeline, connections, task.file.file_path, kept, reason)
+                waiting = _waiting_rows(table, task, kept)
+                if any(refitted(rows).column(kept.column).null_count < len(rows) for rows in waiting):
+                    _refill_file(pipeline, connections, task.file.file_path, refitted, reason)
                     done += 1
                 seen.add(task.file.file_path)
                 on_progress(f"{len(seen):,} files looked at, {done:,} made anew")
@@ -215,12 +225,11 @@ def _refill(
 
 
 def _refill_file(
-    pipeline: PipelineConfig, connections: Connections, path: str, kept: KeptColumn, reason: str
+    pipeline: PipelineConfig, connections: Connections, path: str, refitted: _Refitted, reason: str
 ) -> None:
     table = load_drained(pipeline, connections)
     batch = batch_of_act(pipeline.name, table, connections, BatchKind.RETYPE)
-    retyped = partial(_refitted, kept=kept)
-    intent = RetypeFileCommit(batch, path, retyped, summary_of_act(connections, reason))
+    intent = RetypeFileCommit(batch, path, refitted, summary_of_act(connections, reason))
     land_act(connections, table, intent, reason)
 
 
@@ -241,11 +250,7 @@ def _is_waiting(rows: pa.Table, kept: KeptColumn) -> pa.ChunkedArray:
     return pc.and_(pc.is_null(rows.column(kept.column)), pc.is_valid(rows.column(kept.kept)))
 
 
-def _gains(rows: pa.Table, kept: KeptColumn) -> bool:
-    return bool(_refitted(rows, kept=kept).column(kept.column).null_count < len(rows))
-
-
-def _refitted(rows: pa.Table, *, kept: KeptColumn) -> pa.Table:
+def _refitted(rows: pa.Table, *, kept: KeptColumn, refit: Refit) -> pa.Table:
     """Return the rows with what fits of the kept column in the new one, and there alone."""
     at, was = rows.schema.get_field_index(kept.column), rows.schema.get_field_index(kept.kept)
     before, fitted = rows.column(was), refit(rows.column(was), rows.schema.field(at).type)
@@ -270,55 +275,3 @@ def _kept_name(table: Table, column: str) -> str:
     while name in names:
         name, number = f"_{column}_was_{kind}_{number}", number + 1
     return name
-
-
-def _spelled(type_name: str) -> str:
-    try:
-        check_type_name(type_name)
-    except UnreadableValueError as error:
-        raise ConfigError(
-            str(error), code="cannot-retype", hint="Name an Iceberg type: long, 'decimal(38,0)', timestamptz."
-        ) from error
-    return type_text(declared_type(type_name))
-
-
-def _type_of(table: Table, column: str) -> str:
-    return type_text(table.schema().find_type(column))
-
-
-def _refuse(
-    pipeline: PipelineConfig, table: Table, column: str, type_name: str, waiting: KeptColumn | None
-) -> None:
-    """Raise ``ConfigError`` where the column cannot be given the type."""
-    columns = {field.name: field for field in table.schema().fields}
-    others = {each.kept for each in progress_of(table).kept_columns}
-    others |= {pipeline.record_key.column} if pipeline.record_key.format.has_schema else set()
-    changeable = [name for name in columns if name not in METADATA_COLUMNS and name not in others]
-    declared = pipeline.columns.get(column)
-    written = pipeline.value.format
-    if pipeline.is_archive:
-        message, hint = (
-            "an archive keeps each record's bytes",
-            "Read the type that you want from a flat table.",
-        )
-    elif written is not ValueFormat.JSON:
-        message = f"the values are {written}, and only columns of JSON's fields can be given another type"
-        hint = "Add a column with your engine, or give the pipeline another `table`."
-    elif waiting is not None:
-        message = f"the change of {waiting.column} to {_type_of(table, waiting.column)} is not finished"
-        mend = mends.act("retype", pipeline.name, waiting.column, f"'{_type_of(table, waiting.column)}'")
-        hint = f"Finish it first: {mend}."
-    elif column not in changeable:
-        message = f"{column} is no column whose type can be changed"
-        hint = f"There are: {', '.join(changeable)}. A field inside a struct changes with its whole column."
-    elif _type_of(table, column) == type_name:
-        message, hint = f"column {column} is {type_name} already", "There is nothing to do."
-    elif declared is not None and type_text(declared_type(declared)) != type_name:
-        message = f"sluice.yaml declares {column} as {declared}"
-        hint = "Declare the type it is to have: drains are refused while the two differ."
-    elif any(field.source_id == columns[column].field_id for field in table.spec().fields):
-        message = f"the table is partitioned by {column}"
-        hint = f"Change partition_by first, then: {mends.act('repartition', pipeline.name)}."
-    else:
-        return
-    raise ConfigError(message, code="cannot-retype", hint=hint, pipeline=pipeline.name, table=pipeline.table)

@@ -55,6 +55,23 @@ def bind(bound: ColumnMap, bindings: Mapping[str, Mapping[str, Path]], table: Sc
     return made
 
 
+def moved(bound: ColumnMap, before: NestedField, after: NestedField) -> ColumnMap:
+    """Return the map with what one column takes, and fields inside it, for another in its place.
+
+    What the other has no field for, by name, is bound to nothing: it gets one as a new field does.
+    """
+    now = {path[1:]: field_id for path, field_id in _ids(StructType(after), ())}
+    ids = {field_id: now.get(path[1:]) for path, field_id in _ids(StructType(before), ())}
+    kept = {
+        identity: {kind: ids.get(column, column) for kind, column in kinds.items()}
+        for identity, kinds in bound.items()
+    }
+    return {
+        identity: {kind: column for kind, column in kinds.items() if column is not None}
+        for identity, kinds in kept.items()
+    }
+
+
 def innermost(kind: IcebergType, path: Path) -> tuple[IcebergType, Path]:
     """Return what lists and maps hold in the end, and its path."""
     while isinstance(kind, ListType | MapType):

@@ -1,0 +1,89 @@
+"""Whether a column can be given another type, and how the type is spelled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField
+
+from spark_jobs.config.problems import UnreadableValueError
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.config.type_names import check_type_name
+from spark_jobs.config.value_format import ValueFormat
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol import mends
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.kept_columns import KeptColumn
+from spark_jobs.records.conversion import may_convert
+from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.iceberg_types import declared_type, type_text
+from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+
+def spelled(type_name: str) -> str:
+    """Return the type as ``type_of`` does; raises ``ConfigError`` (``cannot-retype``) where there is none."""
+    try:
+        check_type_name(type_name)
+    except UnreadableValueError as error:
+        raise ConfigError(
+            str(error), code="cannot-retype", hint="Name an Iceberg type: long, 'decimal(38,0)', timestamptz."
+        ) from error
+    return type_text(declared_type(type_name))
+
+
+def type_of(table: Table, column: str) -> str:
+    """Return the column's type as it is declared."""
+    return type_text(table.schema().find_type(column))
+
+
+def refuse(
+    pipeline: PipelineConfig, table: Table, column: str, type_name: str, waiting: KeptColumn | None
+) -> None:
+    """Raise ``ConfigError`` where the column cannot be given the type."""
+    columns = {field.name: field for field in table.schema().fields}
+    others = {each.kept for each in progress_of(table).kept_columns}
+    others |= {pipeline.record_key.column} if pipeline.record_key.format.has_schema else set()
+    changeable = [name for name in columns if name not in METADATA_COLUMNS and name not in others]
+    declared = pipeline.columns.get(column)
+    if pipeline.is_archive:
+        message, hint = (
+            "an archive keeps each record's bytes",
+            "Read the type that you want from a flat table.",
+        )
+    elif waiting is not None:
+        message = f"the change of {waiting.column} to {type_of(table, waiting.column)} is not finished"
+        mend = mends.act("retype", pipeline.name, waiting.column, f"'{type_of(table, waiting.column)}'")
+        hint = f"Finish it first: {mend}."
+    elif column not in changeable:
+        message = f"{column} is no column whose type can be changed"
+        hint = f"There are: {', '.join(changeable)}. A field inside a struct changes with its whole column."
+    elif type_of(table, column) == type_name:
+        message, hint = f"column {column} is {type_name} already", "There is nothing to do."
+    elif declared is not None and type_text(declared_type(declared)) != type_name:
+        message = f"sluice.yaml declares {column} as {declared}"
+        hint = "Declare the type it is to have: drains are refused while the two differ."
+    elif any(field.source_id == columns[column].field_id for field in table.spec().fields):
+        message = f"the table is partitioned by {column}"
+        hint = f"Change partition_by first, then: {mends.act('repartition', pipeline.name)}."
+    elif pipeline.value.format is not ValueFormat.JSON and not _can_hold_any(table, column, type_name):
+        message = f"no value of {column} can be {type_name}: it is {type_of(table, column)}"
+        hint = (
+            "Text can become numbers, times, UUIDs and bytes; integers, decimals and times text; a number"
+            " another number; a struct one with all of its fields. New records would only be dead letters."
+        )
+    else:
+        return
+    raise ConfigError(message, code="cannot-retype", hint=hint, pipeline=pipeline.name, table=pipeline.table)
+
+
+def _can_hold_any(table: Table, column: str, type_name: str) -> bool:
+    """True if the type takes some values of the column's, or of a type that the column had before."""
+    (after,) = arrow_schema(Schema(NestedField(1, column, declared_type(type_name), required=False))).types
+    had = [each.kept for each in progress_of(table).kept_columns if each.column == column]
+    return any(
+        may_convert(each.type, after) for each in arrow_schema(table.schema()) if each.name in {column, *had}
+    )
