@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,17 +14,18 @@ if TYPE_CHECKING:
 
 
 def equal_values(left: pa.ChunkedArray, right: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Return row by row whether they are equal: null equal to null and NaN to NaN, nested values too."""
+    """Return row by row whether they are equal: null to null, NaN to NaN, nested values as Python sees them."""
     if pa.types.is_nested(left.type):
         pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
         return np.fromiter((a == b or _is_alike(a, b) for a, b in pairs), dtype=bool, count=len(left))
     # Arrow compares the bytes of a UUID, and no UUIDs.
     kind = right.type.storage_type if isinstance(right.type, pa.BaseExtensionType) else right.type
     equal = pc.fill_null(pc.equal(left.cast(kind), right.cast(kind)), fill_value=False)
-    is_nothing = [pc.is_null(side, nan_is_null=pa.types.is_floating(kind)) for side in (left, right)]
-    is_null = [pc.is_null(side) for side in (left, right)]
-    both = pc.and_(pc.and_(*is_nothing), pc.equal(*is_null))
-    same: NDArray[np.bool_] = pc.or_(equal, both).to_numpy()
+    both_null = pc.and_(pc.is_null(left), pc.is_null(right))
+    if pa.types.is_floating(kind):
+        no_number = pc.and_(pc.is_nan(left), pc.is_nan(right))
+        equal = pc.or_(equal, pc.fill_null(no_number, fill_value=False))
+    same: NDArray[np.bool_] = pc.or_(equal, both_null).to_numpy()
     return same
 
 
@@ -55,5 +57,6 @@ def _is_alike(left: Any, right: Any) -> bool:
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
         return len(left) == len(right) and all(map(_is_alike, left, right))
     nothing: tuple[Any, ...] = (None, [])
-    are_nan = left != left and right != right  # noqa: PLR0124  (which NaN alone is not)
-    return bool(left == right) or are_nan or (left in nothing and right in nothing)
+    if isinstance(left, float) and isinstance(right, float) and isnan(left):
+        return isnan(right)
+    return bool(left == right) or (left in nothing and right in nothing)
