@@ -107,7 +107,8 @@ def _settled(
     waiting = {columns[0].name: [*range(len(values))]}
     for column in columns:
         here = waiting.pop(column.name, [])
-        made = retyped(values.take(pa.array(here, pa.int64())), column, growth)
+        field_itself = column.with_name(columns[0].name)
+        made = retyped(values.take(pa.array(here, pa.int64())), field_itself, growth)
         settled.columns[column.name] = _at(made, here, len(values))
         settled.ignored.update(made.ignored)
         for place, misfit in made.misfits.items():

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def equal_values(left: pa.ChunkedArray, right: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Return row by row whether they are equal: null to null, NaN to NaN, nested values as Python sees them."""
+    """Return row by row whether they are equal: null to null, NaN to NaN, nested ones as Python sees them."""
     if pa.types.is_nested(left.type):
         pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
         return np.fromiter((a == b or _is_alike(a, b) for a, b in pairs), dtype=bool, count=len(left))

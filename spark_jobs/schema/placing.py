@@ -195,7 +195,7 @@ class _Placing:
 
     def _age(self, path: Path) -> tuple[bool, int]:
         field_id = self._at[path].field_id
-        return field_id is None, field_id or 0
+        return field_id is None, [*self._at].index(path) if field_id is None else field_id
 
     def _fit(self, column: IcebergType, written: IcebergType, path: Path) -> dict[Path, IcebergType] | None:
         """Return what has to be widened for the column to hold all there can be, None where nothing helps."""

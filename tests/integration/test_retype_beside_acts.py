@@ -12,6 +12,7 @@ import pytest
 from spark_jobs.acts.changes import follow_source, passed_over
 from spark_jobs.acts.rollback import rollback
 from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.config.value_format import ValueFormat, ValueSettings
 from spark_jobs.connections.connect import Connections
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable
@@ -106,6 +107,25 @@ def test_a_wrong_type_can_be_taken_back(scene: Scene) -> None:
     ids = scene.ids()
     assert scene.retype("id", "date").left == DRAINED
     assert set(scene.ids()) == {None}
+    assert scene.retype("id", "long").left == 0
+    assert scene.ids() == ids
+
+
+def test_a_field_of_a_schema_goes_with_its_column(scene: Scene) -> None:
+    """Its values too; also after a rollback to before it, and never into a type that none of them fits."""
+    scene.pipeline = scene.pipeline.model_copy(update={"value": ValueSettings(format=ValueFormat.RAW)})
+    ids, before = scene.ids(), scene.lake.load().metadata.current_snapshot_id
+    old = scene.lake.load().schema().find_field("id").field_id
+    scene.lake.act(lambda progress: replace(progress, columns={"1": {"int": old, "long": old}}))
+    with pytest.raises(ConfigError, match="no value of id can be date: it is long"):
+        scene.retype("id", "date")
+    for _ in range(2):
+        assert scene.retype("id", "string").left == 0
+        new = scene.lake.load().schema().find_field("id").field_id
+        assert progress_of(scene.lake.load()).columns == {"1": {"int": new, "long": new}}
+        assert scene.ids() == [*map(str, ids)]
+        scene.rollback(before or 0, force=True)
+    assert scene.retype("id", "string").left == 0
     assert scene.retype("id", "long").left == 0
     assert scene.ids() == ids
 

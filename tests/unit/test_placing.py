@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -28,7 +28,7 @@ from spark_jobs.avro.schema import avro_schema
 from spark_jobs.config.new_fields import Incompatible
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.progress import ColumnMap
-from spark_jobs.schema.evolution import Evolution, bind, evolved
+from spark_jobs.schema.evolution import Evolution, bind, evolved, moved
 from spark_jobs.schema.placed import placed
 from spark_jobs.schema.placing import Rules, place
 from spark_jobs.schema.widening import holds, may_hold, widened
@@ -148,6 +148,37 @@ def test_what_is_inside_structs_lists_and_maps_is_placed_as_well() -> None:
     assert table.take(other)[1] == [(("points", "points_2", ()),)]
 
 
+def test_a_column_of_another_type_takes_over_its_fields() -> None:
+    """And those inside it, by their names; later types are decided for it as for any column."""
+    point = StructType(NestedField(11, "x", TEXT, required=False), NestedField(12, "y", TEXT, required=False))
+    table = Table()
+    first = WriterColumns(
+        StructType(NestedField(1, "id", TEXT, required=False), NestedField(2, "at", point, required=False)),
+        {1: "id", 2: "at", 11: "at.x", 12: "at.y"},
+    )
+    table.take(first)
+    text, at = table.schema.fields
+    wider = StructType(NestedField(31, "x", LONG, required=False), NestedField(32, "y", TEXT, required=False))
+    number, struct = NestedField(20, "id", LONG, required=False), NestedField(30, "at", wider, required=False)
+    table.bound = moved(moved(table.bound, text, number), at, struct)
+    table.schema = Schema(
+        number,
+        NestedField(text.field_id, "_id_was_string", TEXT, required=False),
+        struct,
+        NestedField(at.field_id, "_at_was_struct", at.field_type, required=False),
+    )
+    assert table.bound == {
+        "id": {"string": 20},
+        "at": {"struct": 30},
+        "at.x": {"string": 31},
+        "at.y": {"string": 32},
+    }
+    assert table.take(first)[1] == [(("id", "id", ()), ("at", "at", (("x", "x", ()), ("y", "y", ()))))]
+    assert table.take(written(id=("id", INT)))[1] == [(("id", "id", ()),)]
+    assert table.take(written(id=("id", DOUBLE)))[1] == [(("id", "id_2", ()),)]
+    assert table.columns["id"] == "long"
+
+
 def test_two_schemas_at_once_may_add_to_what_the_first_one_brings() -> None:
     """A struct that is new itself gets the fields of both."""
     table = Table()
@@ -203,6 +234,7 @@ FIELDS = st.dictionaries(
 ).filter(lambda fields: len({identity for identity, _ in fields.values()}) == len(fields))
 
 
+@example([{"a": ("1", LONG)}, {"a": ("1", DOUBLE)}, {"a": ("1", INT)}])
 @given(st.lists(FIELDS, min_size=1, max_size=8))
 def test_each_field_has_a_column_of_its_own_that_holds_it_and_keeps_it(schemas: list[Any]) -> None:
     """Whatever schemas follow each other, at once or in one run after the other."""
