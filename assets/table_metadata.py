@@ -54,6 +54,7 @@ def _figures(result: DrainResult) -> dict[str, Any]:
         "file_bytes": sum(batch.counts.file_bytes for batch in result.batches),
         "batches": len(result.batches),
         "stopped": result.stopped,
+        **({"dead_letter_phases": phases} if (phases := result.dead_letter_phases) else {}),
         **({"ignored_fields": ignored} if (ignored := result.ignored) else {}),
         **({"held": result.held[0].tell(result.pipeline)} if result.held else {}),
         **_lag_or_pause(result),

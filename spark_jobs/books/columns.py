@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 STARTED_AT = "started_at"
+PHASES = "dead_letter_phases"
 PARTITION_BY = (f"month({STARTED_AT})",)
 _AS_IN_ENTRY = (
     *("pipeline", "table_uuid", "kind", "batch_id", "attempt", "topic", "generation"),
@@ -64,6 +65,11 @@ COLUMNS: tuple[tuple[str, IcebergType, str], ...] = (
     ("offsets", LongType(), "offsets covered: rows + dead_letters + tombstones + gaps + skipped when landed"),
     ("rows", LongType(), "rows written"),
     ("dead_letters", LongType(), "records that became dead letters"),
+    (
+        PHASES,
+        MapType(1300, StringType(), 1301, LongType(), value_required=False),
+        "dead letters by the step that they did not pass; empty for batches of versions before",
+    ),
     ("tombstones", LongType(), "records without a value"),
     ("gaps", LongType(), "offsets without a readable record"),
     ("skipped", LongType(), "offsets that an operator had passed over"),
@@ -99,9 +105,18 @@ def books_schema() -> Schema:
 
 
 def further_columns(entries: Iterable[BookEntry]) -> list[tuple[tuple[str, ...], IcebergType]]:
-    """Return the columns, below ``balance``, of the terms that books have from their first entry with one."""
-    terms = {term for entry in entries for term in entry.counts.balance.further}
-    return [(("balance", "element", term), LongType()) for term in sorted(terms)]
+    """Return the columns that older books have from their first entry with a value for them on.
+
+    A column of the dead letters' phases, and one below ``balance`` for each term beside the four.
+    """
+    counts = [entry.counts for entry in entries]
+    phases = [((PHASES,), kind) for name, kind, _ in COLUMNS if name == PHASES]
+    terms = sorted({term for each in counts for term in each.balance.further})
+    has_phases = any(each.dead_letter_phases for each in counts)
+    return [
+        *(phases if has_phases else ()),
+        *((("balance", "element", term), LongType()) for term in terms),
+    ]
 
 
 def further_terms(table: Table) -> tuple[str, ...]:
@@ -130,7 +145,9 @@ def entry_from_row(row: dict[str, Any]) -> BookEntry:
         table=row["table_name"],
         ranges=OffsetRanges.of(ranges),
         is_landed=row["landed"],
-        counts=BatchCounts(balances, **{name: row[name] for name in _COUNTED}),
+        counts=BatchCounts(
+            balances, **{name: row[name] for name in _COUNTED}, dead_letter_phases=dict(row.get(PHASES) or ())
+        ),
         durations_ms=dict(row["durations_ms"] or ()),
         started_at_us=_microseconds(row[STARTED_AT]) or 0,
         finished_at_us=_microseconds(row["finished_at"]),
@@ -154,6 +171,7 @@ def _row(entry: BookEntry) -> dict[str, Any]:
         "landed": entry.is_landed,
         "skipped": entry.skipped,
         "offsets": entry.ranges.records,
+        PHASES: list(entry.counts.dead_letter_phases.items()),
         "durations_ms": list(entry.durations_ms.items()),
         STARTED_AT: entry.started_at_us,
         "finished_at": entry.finished_at_us,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -63,6 +64,14 @@ class DrainResult:
     def balance(self) -> Balance:
         """Sum over the run's batches."""
         return total(batch.counts.balance for batch in self.batches)
+
+    @property
+    def dead_letter_phases(self) -> dict[str, int]:
+        """Its dead letters by the step that they did not pass."""
+        counted: Counter[str] = Counter()
+        for batch in self.batches:
+            counted.update(batch.counts.dead_letter_phases)
+        return dict(counted)
 
     @property
     def ignored(self) -> dict[str, int]:

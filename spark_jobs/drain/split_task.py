@@ -145,6 +145,7 @@ def _write_split(task: SplitTask, split: Split) -> SplitOutcome:
             for partition, balance in made.balances.items():
                 tally.count(partition, balance)
             tally.ignored = add_ignored(tally.ignored, made.ignored)
+            tally.dead_letter_phases.update(made.dead_letter_phases)
             with tally.step("write"):
                 rows_out.write(made.rows)
                 dead_letters_out.write(made.dead_letters)
@@ -185,6 +186,7 @@ class Tally:
         self._bytes_read = 0
         self.kafka: dict[str, int] = {}
         self.ignored: dict[str, int] = {}
+        self.dead_letter_phases: Counter[str] = Counter()
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -225,6 +227,7 @@ class Tally:
             cpu_us={**self._cpu_us, "threads": (_threads_ns() - self._threads_began_ns) // 1000},
             kafka=self.kafka,
             ignored=self.ignored,
+            dead_letter_phases=dict(self.dead_letter_phases),
             peak_task_rss_bytes=_peak_rss_bytes(),
         )
 

@@ -24,8 +24,10 @@ def add_up(outcomes: Sequence[SplitOutcome], *, has_strays: bool) -> Written:
     newest: dict[int, int] = {}
     cpu_us: Counter[str] = Counter()
     ignored: dict[str, int] = {}
+    phases: Counter[str] = Counter()
     for part in parts:
         ignored = add_ignored(ignored, part.ignored)
+        phases.update(part.dead_letter_phases)
         cpu_us.update(part.cpu_us)
         for partition, balance in part.balances.items():
             balances[partition] = balances.get(partition, Balance()) + balance
@@ -40,6 +42,7 @@ def add_up(outcomes: Sequence[SplitOutcome], *, has_strays: bool) -> Written:
         cpu_us=dict(cpu_us),
         kafka=kafka_statistics.add_up([part.kafka for part in parts]),
         ignored=ignored,
+        dead_letter_phases=dict(phases),
         peak_task_rss_bytes=max(part.peak_task_rss_bytes for part in parts),
         has_strays=has_strays,
     )
@@ -72,6 +75,7 @@ def summary_of(run: BatchRun, written: Written) -> dict[str, str]:
             bytes_read=written.bytes_read,
             kafka=written.kafka,
             ignored=written.ignored,
+            phases=written.dead_letter_phases,
             valid_through_ms=_valid_through_ms(run, written.max_timestamp_ms),
         ),
         **schemas_summary(_new_schemas(run)),

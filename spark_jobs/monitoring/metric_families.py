@@ -46,6 +46,12 @@ FAMILIES = {
         Family("sluice_attempts_given_up_total", COUNTER, f"Attempts that never landed, {_SINCE_BIRTH}."),
         Family("sluice_rows_written_total", COUNTER, f"Rows written {_SINCE_BIRTH}."),
         Family("sluice_dead_letters_total", COUNTER, f"Records that became dead letters {_SINCE_BIRTH}."),
+        Family(
+            "sluice_dead_letters_by_phase_total",
+            COUNTER,
+            f"The same by phase, `unknown` of batches that an earlier version wrote, {_SINCE_BIRTH}.",
+            ("phase",),
+        ),
         Family("sluice_tombstones_total", COUNTER, f"Records without a value {_SINCE_BIRTH}."),
         Family("sluice_offsets_total", COUNTER, f"What became of offsets, {_SINCE_BIRTH}.", ("term",)),
         Family("sluice_read_bytes_total", COUNTER, f"Bytes of keys and values read {_SINCE_BIRTH}."),

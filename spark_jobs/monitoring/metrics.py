@@ -162,6 +162,9 @@ def _add_totals(families: dict[str, Any], name: str, found: TableTotals) -> None
         families["sluice_batches_total"].add_metric([name, kind], number)
     for term, offsets in totals.balance.items():
         families["sluice_offsets_total"].add_metric([name, term], offsets)
+    unknown = totals.balance.dead_letters - sum(totals.dead_letter_phases.values())
+    for phase, letters in {**totals.dead_letter_phases, **({"unknown": unknown} if unknown else {})}.items():
+        families["sluice_dead_letters_by_phase_total"].add_metric([name, phase], letters)
     counters = {
         "sluice_attempts_given_up_total": totals.given_up,
         "sluice_rows_written_total": totals.balance.rows,

@@ -176,13 +176,17 @@ def total(balances: Iterable[Balance]) -> Balance:
 
 @dataclass(frozen=True, slots=True)
 class BatchCounts:
-    """What a batch came to: where its offsets went by partition, bytes of keys and values read, its files."""
+    """What a batch came to: where its offsets went by partition, bytes of keys and values read, its files.
+
+    ``dead_letter_phases`` say which step its dead letters did not pass; empty where a version before wrote.
+    """
 
     balances: dict[int, Balance] = field(default_factory=dict)
     bytes_read: int = 0
     file_bytes: int = 0
     data_files: int = 0
     dead_letter_files: int = 0
+    dead_letter_phases: dict[str, int] = field(default_factory=dict)
 
     @property
     def balance(self) -> Balance:
@@ -196,6 +200,7 @@ class BatchCounts:
             "attempt": batch.attempt,
             "ranges": str(batch.ranges),
             "balance": self.balance,
+            "dead_letter_phases": self.dead_letter_phases,
             "file_bytes": self.file_bytes,
         }
 

@@ -28,6 +28,7 @@ _NEXT_OFFSETS = "sluice.next-offsets"
 _PROPERTIES_DIGEST = "sluice.properties-digest"
 _BALANCE = "sluice.balance"
 _BALANCE_TERMS = "sluice.balance-terms"
+_PHASES = "sluice.dead-letter-phases"
 _RECORDS = "sluice.records"
 _BYTES_READ = "sluice.bytes-read"
 _VALID_THROUGH = "sluice.valid-through"
@@ -97,17 +98,19 @@ def counts_summary(
     bytes_read: int,
     kafka: Mapping[str, int],
     ignored: Mapping[str, int] | None = None,
+    phases: Mapping[str, int] | None = None,
     valid_through_ms: int | None,
 ) -> dict[str, str]:
     """Return what became of the batch's offsets, by partition, and what the consumers counted.
 
-    ``ignored`` are values without a column by the name of their field.
+    ``ignored`` are values without a column by the name of their field, ``phases`` dead letters by theirs.
     """
     four = {p: [balance[term] for term in TERMS] for p, balance in sorted(balances.items())}
     further = {p: balance.further for p, balance in sorted(balances.items()) if balance.further}
     summary = {
         _BALANCE: json.dumps(four, separators=(",", ":")),
         **({_BALANCE_TERMS: json.dumps(further, separators=(",", ":"))} if further else {}),
+        **({_PHASES: json.dumps(phases, separators=(",", ":"), sort_keys=True)} if phases else {}),
         _RECORDS: str(batch.ranges.records),
         _BYTES_READ: str(bytes_read),
         _KAFKA: json.dumps(kafka, separators=(",", ":")),
@@ -216,6 +219,11 @@ class CommitSummary:
         )
 
     @property
+    def dead_letter_phases(self) -> dict[str, int]:
+        """Dead letters by the phase that they did not pass; empty where the version did not count them so."""
+        return _COUNTS.from_json(self.words.get(_PHASES, "{}"))
+
+    @property
     def records(self) -> int:
         """How many offsets it brings."""
         return self.count(_RECORDS)
@@ -254,6 +262,7 @@ class CommitSummary:
 
 
 _DIGESTS = JsonCodec(dict[SchemaKey, str])
+_COUNTS = JsonCodec(dict[str, int])
 
 
 def _by_partition(offsets: Mapping[int, int]) -> str:

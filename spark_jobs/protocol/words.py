@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,13 +14,15 @@ def count(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def counts(balance: Balance) -> str:
-    """Return what became of records: ``2 rows, 1 dead letter, 0 tombstones``; a further term by its name."""
+def counts(balance: Balance, phases: Mapping[str, int] | None = None) -> str:
+    """Return what became of records: ``2 rows, 1 dead letter, 0 tombstones``; a further term by its name.
+
+    With ``phases`` dead letters are told apart: ``3 dead letters (2 decode, 1 key)``.
+    """
+    by_phase = ", ".join(f"{number:,} {phase}" for phase, number in sorted((phases or {}).items()))
+    letters = count(balance.dead_letters, "dead letter") + (f" ({by_phase})" if by_phase else "")
     further = "".join(f", {offsets:,} {term}" for term, offsets in balance.further.items())
-    return (
-        f"{count(balance.rows, 'row')}, {count(balance.dead_letters, 'dead letter')}, "
-        f"{count(balance.tombstones, 'tombstone')}{further}"
-    )
+    return f"{count(balance.rows, 'row')}, {letters}, {count(balance.tombstones, 'tombstone')}{further}"
 
 
 def seconds(milliseconds: float) -> str:

@@ -35,6 +35,7 @@ class ChunkRows:
     dead_letters: pa.Table
     balances: Mapping[int, Balance]
     ignored: Mapping[str, int] = field(default_factory=dict)
+    dead_letter_phases: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,8 @@ class RowMaker:
                 shaped.bad, records, self.origin, self.batch_id, self.dead_letter_schema
             )
         balances = _balances(chunk, records, shaped)
-        return ChunkRows(shaped.table, dead_letters, balances, decoded.ignored)
+        phases = Counter(bad.phase.value for bad in shaped.bad)
+        return ChunkRows(shaped.table, dead_letters, balances, decoded.ignored, phases)
 
 
 def _with_values(chunk: Chunk) -> Chunk:

@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any, ClassVar, Generic, TypeVar, get_args
 
 from spark_jobs.protocol.batch import Balance, Batch, BatchCounts, WrittenFile
+from spark_jobs.protocol.commit_summary import CommitSummary
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.protocol.json_codec import JsonCodec
 from spark_jobs.txlog.phases import Phase, phase_of, reached_phase
@@ -82,7 +83,8 @@ class ParquetWritten:
     def counts(self) -> BatchCounts:
         """What it says of the batch without naming a file."""
         files = len(self.data_files), len(self.dead_letter_files)
-        return BatchCounts(self.balances, self.bytes_read, self.file_bytes, *files)
+        phases = CommitSummary(self.summary).dead_letter_phases
+        return BatchCounts(self.balances, self.bytes_read, self.file_bytes, *files, phases)
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,23 @@ def test_books_take_a_term_of_the_balance_that_they_have_no_column_for(lake: Lak
     assert totals.balance == four.counts.balance + five.counts.balance
 
 
+def test_books_of_before_take_the_phases_of_dead_letters(lake: Lake) -> None:
+    """From the first batch with any on; those before it have none, and totals count what there are."""
+    before = replace(entry("a", 0), counts=BatchCounts({0: Balance(dead_letters=2)}))
+    fold(lake, before)
+    with lake.load(BOOKS).update_schema() as update:
+        update.delete_column("dead_letter_phases")
+    bare = replace(entry("b", 10, LATE_2025_US + 1), counts=before.counts)
+    counts = BatchCounts({0: Balance(dead_letters=3)}, dead_letter_phases={"decode": 2, "key": 1})
+    told = replace(entry("c", 20, LATE_2025_US + 2), counts=counts)
+    assert fold(lake, bare) == 1
+    assert sum_books(lake.load(BOOKS), TABLE_UUID, ())[0].dead_letter_phases == {}
+    assert fold(lake, told) == 1
+    assert all_entries(lake) == [told, bare, before]
+    totals, _ = sum_books(lake.load(BOOKS), TABLE_UUID, ())
+    assert (totals.balance.dead_letters, totals.dead_letter_phases) == (7, {"decode": 2, "key": 1})
+
+
 def test_an_attempt_is_entered_once(lake: Lake) -> None:
     """Entered again, alone or among others, an attempt stays as it was entered first."""
     first, second = entry("a", 0), entry("b", 10, LATE_2025_US + MINUTE_US)

@@ -84,6 +84,7 @@ def test_a_real_drain_is_told_by_the_real_endpoint(new_lab: NewLab) -> None:
         told = parse(answer.read().decode())
     assert told["sluice_rows_written_total",] == told["sluice_table_rows",] == 20
     assert (told["sluice_dead_letters_total",], told["sluice_tombstones_total",]) == (1, 1)
+    assert told["sluice_dead_letters_by_phase_total", "decode"] == 1
     assert told["sluice_batches_total", "drain"] == told["sluice_batch_duration_seconds_count",] == 1
     assert told["sluice_commit_duration_seconds_bucket", "+Inf"] == 1
     assert (told["sluice_lag_records", "0"], told["sluice_lag_records", "1"]) == (0, 2)

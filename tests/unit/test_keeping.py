@@ -81,7 +81,11 @@ def test_a_value_falls_through_every_type_that_its_column_had() -> None:
     """To none that it had only before the record."""
     kept = [OF_TEXT, KeptColumn("id", "_id_was_double", 1, {0: 5}, {0: 0})]
     records = [{"id": text} for text in ("7", "1.5", "x", "1.5", "x")]
-    columns = {"id": LongType(), "_id_was_double": DoubleType(), "_id_was_string": StringType()}
+    columns: dict[str, Any] = {
+        "id": LongType(),
+        "_id_was_double": DoubleType(),
+        "_id_was_string": StringType(),
+    }
     made = drained(records, "string", kept, **columns)
     assert held(made, *columns) == {
         0: (7, None, None),
@@ -107,7 +111,7 @@ POINT = {"type": "record", "name": "P", "fields": [{"name": n, "type": ["null", 
 def test_a_struct_is_kept_as_a_whole(new_fields: NewFields) -> None:
     """One of its fields that has no column is counted, or makes it a dead letter, in either column."""
     growth = Growth(new_fields).ended() if new_fields is NewFields.ADD else Growth(new_fields)
-    columns: dict[str, IcebergType] = {}
+    columns: dict[str, Any] = {}
     for number, (name, kind) in enumerate({"id": LongType(), "_id_was_string": StringType()}.items()):
         one = StructType(NestedField(20 + number, "a", kind, required=False))
         columns[name] = ListType(10 + number, one, element_required=False)
