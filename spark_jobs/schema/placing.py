@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from spark_jobs.config.new_fields import Incompatible
+from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.progress import ColumnMap
 from spark_jobs.schema.evolution import Evolution, Path, innermost
@@ -276,6 +277,7 @@ def _incompatible(written: NestedField, node: _Node) -> ConfigError:
         f"a schema has {written.name} as {type_text(written.field_type)}, and the column {column} is"
         f" {type_text(node.kind)}",
         code="schema-incompatible",
-        hint="Nothing was committed. Have the producers go back, or say"
-        " `schema: {incompatible: new_column}` (or dead_letter).",
+        hint="Nothing was committed. Have the producers go back, say `schema: {incompatible: new_column}` (or"
+        " dead_letter), or give the column a type that holds both:"
+        f" {mends.act('retype', 'PIPELINE', node.path[0], 'TYPE')}.",
     )

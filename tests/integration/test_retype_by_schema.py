@@ -11,6 +11,7 @@ import pytest
 
 from prove.lab.pipeline_lab import by_offset, configure, progress
 from prove.lab.registry_stand_in import RegistryStandIn
+from spark_jobs.preview.preview import preview
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.replay.diff import diff_replay
@@ -71,6 +72,9 @@ def test_text_becomes_numbers_where_it_is_one(new_lab: NewLab) -> None:
             "amount_2", "_amount_2_was_string", replayed=0, files=1, left=0
         )
         new_lab.produce(lab, [_written(*second, "9", "4"), _written(*second, "y", "5")])
+        with lab.connections() as connections:
+            seen = preview(lab.pipeline, connections, max_records=10)
+        assert (seen.balance.rows, [each.field for each in seen.dead_letters]) == (1, ["id"])
         lab.drain()
         wanted = {
             0: (7, None, 1, None),

@@ -206,6 +206,7 @@ def test_the_rules_decide_what_does_not_fit() -> None:
             written(a=("a", TEXT))
         )
     assert caught.value.code == "schema-incompatible"
+    assert "./sluice retype PIPELINE a TYPE --reason" in caught.value.hint
     letters = Table(NestedField(1, "a", INT, required=False), rules=Rules(9, Incompatible.DEAD_LETTER))
     assert letters.take(written(a=("a", TEXT)))[1] == [(("a", "a", ()),)]
     assert letters.columns == {"a": "int"}
