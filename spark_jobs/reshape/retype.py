@@ -133,11 +133,12 @@ def _begin(
 
 
 def _exchange(transaction: Transaction, *, kept: KeptColumn, type_name: str) -> None:
+    doc = next(each.doc for each in transaction.table_metadata.schema().fields if each.name == kept.column)
     # Two updates: within one, PyIceberg still takes the renamed column's name for taken.
     with transaction.update_schema() as update:
         update.rename_column(kept.column, kept.kept)
     with transaction.update_schema() as update:
-        update.add_column((kept.column,), declared_type(type_name))  # whose name may have dots
+        update.add_column((kept.column,), declared_type(type_name), doc=doc)  # whose name may have dots
         update.move_before((kept.column,), (kept.kept,))
 
 

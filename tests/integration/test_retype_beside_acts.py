@@ -111,14 +111,20 @@ def test_a_wrong_type_can_be_taken_back(scene: Scene) -> None:
     assert scene.ids() == ids
 
 
-def test_a_field_of_a_schema_goes_with_its_column(scene: Scene) -> None:
-    """Its values too; also after a rollback to before it, and never into a type that none of them fits."""
+def test_a_field_of_a_schema_goes_with_its_column(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, however often it is cut off or rolled back; its values too, in no type that none of them fits."""
     scene.pipeline = scene.pipeline.model_copy(update={"value": ValueSettings(format=ValueFormat.RAW)})
     ids, before = scene.ids(), scene.lake.load().metadata.current_snapshot_id
     old = scene.lake.load().schema().find_field("id").field_id
     scene.lake.act(lambda progress: replace(progress, columns={"1": {"int": old, "long": old}}))
     with pytest.raises(ConfigError, match="no value of id can be date: it is long"):
         scene.retype("id", "date")
+    scene.admin.state = THERE
+    with monkeypatch.context() as patch:
+        patch.setattr(retyping, "replay", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            scene.retype("id", "string")
+    scene.admin.state = GONE
     for _ in range(2):
         assert scene.retype("id", "string").left == 0
         new = scene.lake.load().schema().find_field("id").field_id

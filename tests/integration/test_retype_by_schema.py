@@ -29,7 +29,7 @@ WAS = "_id_was_string"
 
 
 def _order(amount: str) -> dict[str, Any]:
-    fields = [{"name": "id", "type": "string"}, {"name": "amount", "type": amount}]
+    fields = [{"name": "id", "type": "string", "doc": "the shop's"}, {"name": "amount", "type": amount}]
     return {"type": "record", "name": "Order", "fields": fields}
 
 
@@ -85,6 +85,7 @@ def test_text_becomes_numbers_where_it_is_one(new_lab: NewLab) -> None:
         assert _rows(lab, "id", WAS, "amount", "amount_2") == wanted
         assert [(at[1], row["field"]) for at, row in by_offset(lab, DEAD_LETTERS).items()] == [(4, "id")]
         schema = lab.table().schema()
+        assert schema.find_field("id").doc == "the shop's"
         assert progress(lab).columns == {
             "id": {"string": schema.find_field("id").field_id},
             "amount": {
