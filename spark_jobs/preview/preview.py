@@ -120,20 +120,11 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
         check_declared(pipeline, table)
     starts = _starts(pipeline, connections, source, table, max_records)
     chunks = read_sample(connections.kafka, source, starts, max_records=max_records)
-<<<<<<< HEAD
     schemas = connections.schemas(pipeline)
     progress = _planned(schemas, table)
     found, evidence = look_at(pipeline, schemas, chunks, progress)
     schema, added, notes = _schema(pipeline, found.columns, table, evidence)
-    bound = progress_of(table).columns if table is not None else {}
-    decoder = format_of(pipeline, schemas.known(progress), schema, bound).decoder
-=======
-    progress = progress_of(table) if table is not None else None
-    kept = progress.schemas if progress else {}
-    found, evidence = look_at(pipeline, connections.schemas(pipeline), chunks, kept)
-    schema, added, notes = _schema(pipeline, found.columns, table, evidence)
-    decoder = _decoder(pipeline, connections.schemas(pipeline).known(kept), schema, progress)
->>>>>>> bb35df9 (preview reads columns of another type as a drain does; docs of retype for values with schemas)
+    decoder = _decoder(pipeline, schemas.known(progress), schema, progress)
     if table is None and is_unreadable(evidence):
         values = values_of(chunks)
         refused = first_batch_unreadable(pipeline, len(values), values)
@@ -166,14 +157,14 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
     )
 
 
-<<<<<<< HEAD
 def _planned(schemas: RecordSchemas, table: Table | None) -> Progress | None:
     """Return the progress under which the next batch would be read, all of it by the versions of now."""
     if table is None:
         return None
     schemas.ask_for_versions(progress_of(table))
     return replace(progress_of(table), schema_spans=())
-=======
+
+
 def _decoder(
     pipeline: PipelineConfig, schemas: KnownSchemas, schema: Schema, progress: Progress | None
 ) -> Decoder:
@@ -181,7 +172,6 @@ def _decoder(
         return format_of(pipeline, schemas, schema).decoder
     decoder = format_of(pipeline, schemas, schema, progress.columns).decoder
     return decoder.keeping(progress.kept_columns, progress.generation)
->>>>>>> bb35df9 (preview reads columns of another type as a drain does; docs of retype for values with schemas)
 
 
 def _starts(
