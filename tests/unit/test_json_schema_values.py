@@ -189,9 +189,10 @@ def test_a_schema_of_a_file_refers_to_others(tmp_path: Any) -> None:
 
     def schemas(**more: Any) -> RecordSchemas:
         value = ValueSettings(format=ValueFormat.JSON_SCHEMA, file="schemas/order.json", **more)
-        return RecordSchemas(  # type: ignore[arg-type,return-value]
-            value, KeySettings(), topic="orders", is_archive=False, registry=lambda _: None, folder=tmp_path
-        )  # type: ignore[arg-type,return-value]
+        asked: Any = None
+        return RecordSchemas(
+            value, KeySettings(), topic="t", is_archive=False, registry=lambda _: asked, folder=tmp_path
+        )
 
     only = schemas(include=["schemas"], unknown_fields=UnknownFields.IGNORE).known().only
     assert only is not None
