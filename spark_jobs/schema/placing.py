@@ -8,7 +8,8 @@ run, replay and audit decides alike.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, islice
 from typing import TYPE_CHECKING
@@ -108,6 +109,7 @@ class _Placing:
     def __init__(self, table: Schema, bound: ColumnMap, rules: Rules) -> None:
         own = StructType(*(each for each in table.fields if each.name not in METADATA_COLUMNS))
         self._rules = rules
+        self._is_new = not bound
         self._top = _nodes(own, ())
         self._at = {node.path: node for node in _every(self._top)}
         self._room = rules.max_columns - len(self._at)
@@ -182,7 +184,7 @@ class _Placing:
                 self._bind(identity, kind, node.path)
                 return node
         if not candidates or self._rules.incompatible is Incompatible.NEW_COLUMN:
-            return None
+            return self._born_for(written, identity, here.values())
         if self._rules.incompatible is Incompatible.STOP:
             raise _incompatible(written, candidates[0])
         return candidates[0]
@@ -193,6 +195,16 @@ class _Placing:
             if kinds := self._bound.get(identity):
                 return sorted(set(kinds.values()), key=self._age)
         return [named.path] if named is not None and named.path not in self._owned else []
+
+    def _born_for(self, written: NestedField, identity: str, here: Iterable[_Node]) -> _Node | None:
+        """Return the column that a new table, which keeps no map yet, was born with for the field."""
+        named = re.compile(rf"{re.escape(written.name)}(_\d+)?")
+        for node in here if self._is_new else ():
+            is_nobodys = node.path not in self._owned and named.fullmatch(node.name)
+            if is_nobodys and self._fit(node.kind, written.field_type, node.path) == {}:
+                self._bind(identity, _kind_text(written.field_type), node.path)
+                return node
+        return None
 
     def _age(self, path: Path) -> tuple[bool, int]:
         field_id = self._at[path].field_id

@@ -252,6 +252,20 @@ def test_each_field_has_a_column_of_its_own_that_holds_it_and_keeps_it(schemas: 
             assert holds(table.schema.find_type(column), fields[name][1])
 
 
+@given(st.lists(FIELDS, min_size=1, max_size=5))
+def test_a_table_is_born_with_the_columns_that_its_first_schemas_need(schemas: list[Any]) -> None:
+    """It has them before it keeps whose they are: the first look at it adds nothing."""
+    first = [written(**fields) for fields in schemas]
+    born, table = Table(), Table()
+    born.take(*first)
+    table.schema = born.schema
+    lacks, decided = table.take(*first)
+    assert not lacks.additions
+    for fields, names in zip(schemas, decided, strict=True):
+        for name, column, _ in names:
+            assert holds(table.schema.find_type(column), fields[name][1])
+
+
 @given(KINDS, KINDS)
 def test_what_is_widened_holds_both(column: IcebergType, kind: IcebergType) -> None:
     """What holds all may hold some."""
