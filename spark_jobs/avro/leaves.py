@@ -13,7 +13,7 @@ from spark_jobs.avro.columns import DURATION, MOST_DIGITS
 from spark_jobs.avro.parsing import Kind, Leaf
 from spark_jobs.avro.plain import CONVERSIONS, FIRST_DAY, FIRST_US, LAST_DAY, LAST_US
 from spark_jobs.schema.lane_rows import Rows
-from spark_jobs.schema.packed_values import binary_column, words_of
+from spark_jobs.schema.packed_values import binary_column, words_at
 
 _DAY_US = 86_400_000_000
 _LONG_BYTES = 8
@@ -60,9 +60,9 @@ def piece_column(  # noqa: PLR0911  (a line for each kind)
             numbers = np.frombuffer(rows.data, np.uint8)[begins]
             return rows.array(rows.within(numbers, 0, 1) == 1)
         case Kind.DOUBLE:
-            return rows.array(words_of(rows.data)[begins].view(np.float64))
+            return rows.array(words_at(rows.data, begins).view(np.float64))
         case Kind.FLOAT:
-            return rows.array(words_of(rows.data)[begins].astype(np.uint32).view(np.float32))
+            return rows.array(words_at(rows.data, begins).astype(np.uint32).view(np.float32))
         case Kind.DURATION:
             return _durations(begins, rows, target)
         case Kind.DECIMAL if leaf.precision <= MOST_DIGITS and sizes.max(initial=0) <= _LONG_BYTES:
@@ -79,14 +79,14 @@ def piece_column(  # noqa: PLR0911  (a line for each kind)
 
 
 def _durations(begins: np.ndarray, rows: Rows, target: pa.DataType) -> pa.Array:
-    words = words_of(rows.data)
-    parts = [rows.array(words[begins + 4 * part].astype(np.uint32).astype(np.int64)) for part in range(3)]
+    words = [words_at(rows.data, begins + 4 * part) for part in range(3)]
+    parts = [rows.array(each.astype(np.uint32).astype(np.int64)) for each in words]
     return pa.StructArray.from_arrays(parts[: len(DURATION)], fields=list(target), mask=rows.nulls)
 
 
 def _decimals(leaf: Leaf, begins: np.ndarray, sizes: np.ndarray, rows: Rows) -> pa.Array:
     """Return decimals of up to eight bytes."""
-    words = words_of(rows.data)[begins].byteswap().view(np.int64)
+    words = words_at(rows.data, begins).byteswap().view(np.int64)
     numbers = np.where(sizes == 0, 0, words >> (64 - 8 * np.maximum(sizes, 1)))
     numbers = rows.within(numbers, 1 - 10**leaf.precision, 10**leaf.precision - 1)
     return rows.decimals(numbers, numbers >> 63, pa.decimal128(leaf.precision, leaf.scale))

@@ -72,6 +72,7 @@ class _Readers:
         self.columns = columns_of(parsed.root)
         self.plain = PlainReader(parsed)
         self._arrow = arrow_schema(Schema(*self.columns.struct.fields))
+        self._no_rows = no_rows(self._arrow)
         self._block = BlockReader(parsed.root, self._arrow)
 
     def read(self, values: Sequence[bytes]) -> ReadValues:
@@ -79,7 +80,7 @@ class _Readers:
         return read_in_parts(PackedValues.of(values), self._read_part)
 
     def _read_part(self, values: PackedValues) -> ReadValues:
-        table, is_sure = no_rows(self._arrow), np.zeros(len(values), bool)
+        table, is_sure = self._no_rows, np.zeros(len(values), bool)
         if len(values) >= FEWEST_VALUES:
             table, is_sure = self._block.read(values)
             if is_sure.all():

@@ -22,7 +22,7 @@ from spark_jobs.protobuf.types import Field, Kind, Leaf, Map, Message, Repeated,
 from spark_jobs.schema.arrow_schema import no_rows
 from spark_jobs.schema.lane_rows import Rows
 from spark_jobs.schema.lanes import Lanes, signed
-from spark_jobs.schema.packed_values import MOST_BYTES, PackedValues, binary_column, words_of
+from spark_jobs.schema.packed_values import MOST_BYTES, PackedValues, binary_column, words_at
 
 # So many values take as long read by themselves.
 FEWEST_VALUES = 30
@@ -160,7 +160,7 @@ class _One:
         is_here = lanes.begin_with(self._mark)
         if is_here.all():
             self.at.append(range(self.count, self.count + len(lanes)))
-            lanes.pieces(len(self._mark))
+            lanes.skip(len(self._mark))
             self.step.take(lanes)
             self.count += len(lanes)
         else:
@@ -170,7 +170,7 @@ class _One:
             self.at.append(at)
             if len(here):
                 some = lanes.of(here)
-                some.pieces(len(self._mark))
+                some.skip(len(self._mark))
                 self.step.take(some)
                 lanes.put(here, some)
             self.count += len(here)
@@ -212,7 +212,7 @@ class _Many:
                 lanes.is_sure[going] = False
                 break
             some = lanes.of(going)
-            some.pieces(len(self._mark))
+            some.skip(len(self._mark))
             self.step.take(some)
             self.owners.append(self.read + going)
             lanes.put(going, some)
@@ -226,7 +226,7 @@ class _Many:
         if not len(here):
             return
         some = lanes.of(here)
-        some.pieces(len(self._packed or b""))
+        some.skip(len(self._packed or b""))
         sizes = some.numbers().view(np.int64)
         begins = some.pieces(sizes)
         ends = some.at
@@ -310,7 +310,7 @@ class _Fixed(_Step):
         return counts
 
     def column(self, rows: Rows, shown: Rows, target: pa.DataType) -> pa.Array:
-        words = words_of(rows.data)[rows.taken(self._begins)]
+        words = words_at(rows.data, rows.taken(self._begins))
         if rows.is_null is not None:
             words[rows.is_null] = 0
         if self._size < words.itemsize:

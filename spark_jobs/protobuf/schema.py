@@ -132,6 +132,7 @@ class _Readers:
         root = trees(schema.message)
         self.columns = columns_of(root)
         self._arrow = arrow_schema(Schema(*self.columns.struct.fields))
+        self._no_rows = no_rows(self._arrow)
         self.plain = PlainReader(files, schema.message, trees, ignores=schema.ignores)
         self._block = BlockReader(root, self._arrow)
 
@@ -140,7 +141,7 @@ class _Readers:
         return read_in_parts(PackedValues.of(values), self._read_part)
 
     def _read_part(self, values: PackedValues) -> ReadValues:
-        table, is_sure = no_rows(self._arrow), np.zeros(len(values), bool)
+        table, is_sure = self._no_rows, np.zeros(len(values), bool)
         if len(values) >= FEWEST_VALUES:
             table, is_sure = self._block.read(values)
             if is_sure.all():

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
-from spark_jobs.schema.packed_values import PackedValues, words_of
+from spark_jobs.schema.packed_values import PackedValues, words_at
 
 VALUE_HEADER, KEY_HEADER = "__value_schema_id", "__key_schema_id"
 _PREFIX_BYTES = 5
@@ -108,7 +108,7 @@ def _usual_frames(
 
     Usual is the file's first message, or one index below 64.
     """
-    begins = words_of(packed.data)[packed.starts]
+    begins = words_at(packed.data, packed.starts)
     sizes = np.full(len(packed), _PREFIX_BYTES)
     is_usual = begins & _FIRST_BYTE == 0
     if naming.has_indexes:

@@ -18,7 +18,7 @@ from spark_jobs.schema.writer_schema import UnreadableValueError
 class Rows:
     """Which of the values that were read are a column's rows (-1: null), and the lane that each is of."""
 
-    def __init__(self, data: bytes, is_sure: np.ndarray, values: np.ndarray, lanes: np.ndarray) -> None:
+    def __init__(self, data: pa.Buffer, is_sure: np.ndarray, values: np.ndarray, lanes: np.ndarray) -> None:
         self.data = data
         self._is_sure = is_sure
         self.values = values

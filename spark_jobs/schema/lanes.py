@@ -7,11 +7,13 @@ past its value's end but in doubt, or will be by ``finish``, and none past what 
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 
-from spark_jobs.schema.packed_values import PADDING, PackedValues, words_of
+from spark_jobs.schema.packed_values import PADDING, PackedValues, words_at
 
 LOW = np.uint64(0xFF)
 _HIGH_BIT = np.uint64(0x80)
+_SMALL = 0x80  # integers below it are the byte that they are written in
 _HIGH_BITS = np.uint64(0x8080808080808080)
 # Groups of seven bits, side by side in steps of 1, 2 and 4 bytes: those that stay, those that move down.
 _GROUPS = tuple(
@@ -28,11 +30,11 @@ _ONE, _EIGHT = np.uint64(1), np.uint64(8)
 class Lanes:
     """``at`` and ``end`` are places in all bytes, ``ids`` which of the first lanes each is."""
 
-    __slots__ = ("_last", "_stops", "_words", "at", "data", "end", "is_sure")
+    __slots__ = ("_bytes", "_last", "_stops", "at", "data", "end", "is_sure")
 
     def __init__(self, values: PackedValues) -> None:
         self.data = values.data
-        self._words = words_of(values.data)
+        self._bytes = np.frombuffer(values.data, np.uint8)
         self._stops: list[np.ndarray] = []
         self._last = len(values.data) - PADDING + 1
         self.at = values.starts.copy()
@@ -45,7 +47,7 @@ class Lanes:
     def of(self, rows: np.ndarray) -> Lanes:
         """Return some of the lanes, to be read on and ``put`` back."""
         some: Lanes = object.__new__(Lanes)
-        some.data, some._words, some._stops, some._last = self.data, self._words, self._stops, self._last
+        some.data, some._bytes, some._stops, some._last = self.data, self._bytes, self._stops, self._last
         some.at, some.end, some.is_sure = self.at[rows], self.end[rows], self.is_sure[rows]
         return some
 
@@ -63,12 +65,11 @@ class Lanes:
 
     def numbers(self) -> np.ndarray:
         """Read an integer of seven bits a byte of each, unsigned."""
-        words = self._words[self.at]
-        if not np.bitwise_or.reduce(words) & _HIGH_BIT:
+        first = self._bytes[self.at]
+        if first.max(initial=0) < _SMALL:
             self._move(1)
-            small: np.ndarray = words & LOW
-            return small
-        numbers, sizes, is_one = _numbers(words, self.at, self._words)
+            return first.astype(np.uint64)
+        numbers, sizes, is_one = _numbers(self.data, self.at)
         if not is_one.all():
             self.is_sure &= is_one
         self._move(sizes)
@@ -94,7 +95,7 @@ class Lanes:
     def _ends_of_numbers(self) -> np.ndarray:
         """Return where the bytes are with which an integer may end, which is known once for all lanes."""
         if not self._stops:
-            self._stops.append(np.flatnonzero(np.frombuffer(self.data, np.uint8) < _HIGH_BIT))
+            self._stops.append(np.flatnonzero(self._bytes < _SMALL))
         return self._stops[0]
 
     def _numbers_between(self, first: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -106,7 +107,7 @@ class Lanes:
         offsets = np.cumsum(counts) - counts
         begins = stops[np.repeat(first - offsets, counts) + np.arange(counts.sum()) - 1] + 1
         begins[offsets[counts > 0]] = self.at[counts > 0]
-        numbers, _, is_one = _numbers(self._words[begins], begins, self._words)
+        numbers, _, is_one = _numbers(self.data, begins)
         if not is_one.all():
             self.is_sure[np.repeat(np.arange(len(self)), counts)[~is_one]] = False
         self.at = np.where(self.is_sure, ends, self.at)
@@ -114,10 +115,14 @@ class Lanes:
 
     def begin_with(self, mark: bytes) -> np.ndarray:
         """Return which lanes go on with these bytes, at most eight."""
-        mask = np.uint64((1 << 8 * len(mark)) - 1)
-        is_here: np.ndarray = self._words[self.at] & mask == np.uint64(int.from_bytes(mark, "little"))
-        is_here &= self.end - self.at >= len(mark)
+        is_here: np.ndarray = self.end - self.at >= len(mark)
+        for place, byte in enumerate(mark):
+            is_here &= self._bytes[self.at + place] == byte
         return is_here
+
+    def skip(self, size: int) -> None:
+        """Pass over so many bytes, which all lanes are known to have."""
+        self.at = self.at + size
 
     def pieces(self, sizes: np.ndarray | int) -> np.ndarray:
         """Pass over so many bytes of each, and return where they begin."""
@@ -126,7 +131,7 @@ class Lanes:
         if not is_there.all():
             self.is_sure &= is_there
             sizes = np.where(is_there, sizes, 0)
-        self._move(sizes)
+        self.at = begins + sizes
         return begins
 
     def many_pieces(self, counts: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -140,10 +145,9 @@ class Lanes:
         self.at = np.minimum(self.at + sizes, self._last)
 
 
-def _numbers(
-    words: np.ndarray, at: np.ndarray, every_word: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _numbers(data: pa.Buffer, at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the integers that begin at these places, their sizes, and which are of 64 bits at most."""
+    words = words_at(data, at)
     stops = ~words & _HIGH_BITS
     lowest = stops & (~stops + _ONE)
     below = lowest - _ONE
@@ -154,7 +158,7 @@ def _numbers(
     is_one = np.ones(len(words), bool)
     if not stops.all():
         rows = np.flatnonzero(stops == 0)
-        tails = every_word[at[rows] + 8]
+        tails = words_at(data, at[rows] + 8)
         ninth, tenth = tails & LOW, (tails >> _EIGHT) & LOW
         is_nine = ninth & _HIGH_BIT == 0
         numbers[rows] |= (ninth & np.uint64(0x7F)) << np.uint64(56)
