@@ -8,6 +8,7 @@ times among them are smaller as the distances between them, which fewer readers 
 from __future__ import annotations
 
 import io
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 from spark_jobs.config.parquet_codecs import Encoding
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 DICTIONARY_BYTES = "write.parquet.dict-size-bytes"
 # A column that repeats itself is found out within this much; one that does not stops costing sooner.
@@ -32,17 +33,19 @@ _DISTINCT_SHARE, _DISTINCT_SHARE_OF_BYTES = 0.5, 0.95
 def encodings(rows: pa.Table, properties: Mapping[str, str], encoding: Encoding) -> dict[str, Any]:
     """Return what PyArrow's writer is to be told for a file that begins with these rows.
 
-    All columns have a dictionary but those of which most values are distinct; what lies inside of structs,
-    lists and maps keeps its own. A table with a dictionary size of its own has chosen: all that may have one.
+    All columns have a dictionary but those of which most values are distinct, inside of structs too; what
+    lies inside of lists and maps keeps its own. A table with a dictionary size of its own has chosen: all
+    that may have one.
     """
     is_compact = encoding is Encoding.COMPACT
     has_chosen = properties.get(DICTIONARY_BYTES, DEFAULT_DICTIONARY_BYTES) != DEFAULT_DICTIONARY_BYTES
     if has_chosen and not is_compact:
         return {"use_dictionary": True}
     sample = rows.slice(0, _SAMPLE_ROWS)
-    distinct = [field for field in rows.schema if _is_mostly_distinct(sample.column(field.name))]
-    deltas = [field.name for field in distinct if is_compact and _has_distances(field.type)]
-    plain = set(deltas if has_chosen else (field.name for field in distinct))
+    leaves = chain.from_iterable(map(_leaves, sample.column_names, sample.columns))
+    distinct = {path: column.type for path, column in leaves if _is_mostly_distinct(column)}
+    deltas = [path for path, kind in distinct.items() if is_compact and _has_distances(kind)]
+    plain = {*deltas} if has_chosen else distinct.keys()
     return {
         "use_dictionary": [path for path in _leaf_paths(rows.schema) if path not in plain],
         "column_encoding": dict.fromkeys(deltas, "DELTA_BINARY_PACKED"),
@@ -51,6 +54,15 @@ def encodings(rows: pa.Table, properties: Mapping[str, str], encoding: Encoding)
 
 def _has_distances(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_temporal(kind))
+
+
+def _leaves(path: str, column: pa.ChunkedArray) -> Iterator[tuple[str, pa.ChunkedArray]]:
+    """Yield the column, or what is in its structs, by its path in the file."""
+    if not pa.types.is_struct(column.type):
+        yield path, column
+        return
+    for field, inside in zip(column.type, column.flatten(), strict=True):
+        yield from _leaves(f"{path}.{field.name}", inside)
 
 
 def _is_mostly_distinct(column: pa.ChunkedArray) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,19 +40,22 @@ def fan_out(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[Par
     for field in spec.fields:
         source = _column(rows, schema, field.source_id)
         values.append(field.transform.pyarrow_transform(schema.find_type(field.source_id))(source))
+    only = [pc.unique(each) for each in values]
+    if all(len(each) == 1 for each in only):
+        yield PartitionRows(_key([each[0].as_py() for each in only], spec, schema), rows)
+        return
     keys = pa.table([*values, pa.array(range(len(rows)), pa.int64())], names=[*names, _ROW])
     # One thread: only then do the rows of a group keep their order.
     groups = keys.group_by(names, use_threads=False).aggregate([(_ROW, "list")])
     for group in groups.to_pylist():
-        key = PartitionKey(
-            [PartitionFieldValue(f, group[name]) for f, name in zip(spec.fields, names, strict=True)],
-            spec,
-            schema,
-        )
+        key = _key([group[name] for name in names], spec, schema)
         indices = group[f"{_ROW}_list"]
-        yield PartitionRows(
-            key, rows if len(indices) == len(rows) else rows.take(pa.array(indices, pa.int64()))
-        )
+        yield PartitionRows(key, rows.take(pa.array(indices, pa.int64())))
+
+
+def _key(values: Sequence[Any], spec: PartitionSpec, schema: Schema) -> PartitionKey:
+    fields = [PartitionFieldValue(field, value) for field, value in zip(spec.fields, values, strict=True)]
+    return PartitionKey(fields, spec, schema)
 
 
 def _column(rows: pa.Table, schema: Schema, field_id: int) -> pa.Array:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from spark_jobs.config.new_fields import Growth, NewFields
@@ -14,6 +15,7 @@ from spark_jobs.records.by_schema import SchemaDecoder, schema_ids
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder, is_storable
 from spark_jobs.records.decoder import Decoded, Decoder, PlainDecoder, PlainRows
 from spark_jobs.records.encoded import Encoded
+from spark_jobs.records.projection import one_array
 from spark_jobs.records.shape import headers_column
 from spark_jobs.schema.archive_columns import HEADERS, KEY, RAW, SCHEMA_ID, VALUE
 from spark_jobs.schema.arrow_schema import column_of, no_rows
@@ -52,22 +54,24 @@ class ArchiveDecoder:
 
     def decode(self, records: Chunk, columns: pa.Schema) -> Decoded:
         """See ``Decoder``; of the columns without ``kafka``, and without a bad value."""
-        there = _there(records.values)
+        raw = pa.array(records.values, pa.binary())
+        there = _there(raw)
         values = self.values.decode(_taken(records, there), _inner(columns))
-        keyed = _there(records.keys)
+        beside = _beside(records, values, columns)
+        keyed = _there(beside[KAFKA_KEY])
         keys = (
             None if self.keys is None else self.keys.read(Encoded.keys(records, keyed), _key_fields(columns))
         )
         new = [each.new_fields for each in (values, keys) if each is not None and each.new_fields is not None]
         if new:
             return Decoded(no_rows(columns), [], new_fields=new[0].merge(new[-1]))
-        own: dict[str, Sequence[Any]] = {RAW: records.values, SCHEMA_ID: self._schema_ids(records, there)}
+        own = {RAW: raw, SCHEMA_ID: _schema_ids(self.schemas, records, there)}
+        at = _places(values, there, len(raw))
         made = {
-            VALUE: _struct(columns.field(VALUE).type, own, values.table, _places(values, there, records)),
-            KEY: _key(records, keys, keyed, columns.field(KEY).type),
-            HEADERS: headers_column(records.headers, columns.field(HEADERS).type),
-            KAFKA_KEY: pa.array(records.keys, pa.binary()),
-            KAFKA_HEADERS: headers_column(records.headers, columns.field(KAFKA_HEADERS).type),
+            VALUE: _struct(columns.field(VALUE).type, own, values.table, at),
+            KEY: _key(beside[KAFKA_KEY], keys, keyed, columns.field(KEY).type),
+            HEADERS: beside[KAFKA_HEADERS].cast(columns.field(HEADERS).type),
+            **beside,
         }
         unread = Counter({VALUE: len(values.bad), KEY: len(keys.bad) if keys else 0})
         ignored = Counter(values.ignored) + +unread
@@ -77,12 +81,9 @@ class ArchiveDecoder:
         """See ``Decoder``; every record can be a row."""
         seen = self.values.observe(records)
         if self.keys is not None:
-            names = self.keys.seen(Encoded.keys(records, _there(records.keys)))
+            names = self.keys.seen(Encoded.keys(records, _there(pa.array(records.keys, pa.binary()))))
             seen = seen.merge(Evidence(schemas=names))
         return replace(seen, records=len(records.offsets), undecodable=0)
-
-    def _schema_ids(self, records: Chunk, there: Sequence[int]) -> list[str | None]:
-        return _schema_ids(self.schemas, records, there)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +97,11 @@ class PlainArchiveDecoder:
 
     def decode(self, records: Chunk, columns: pa.Schema) -> PlainRows:
         """See ``PlainDecoder``."""
-        there = _there(records.values)
+        raw = pa.array(records.values, pa.binary())
+        there = _there(raw)
         plain = self.values.decode(_taken(records, there), _inner(columns))
-        at: list[int | None] = [None] * len(records.offsets)
-        for place, row in enumerate(plain.rows):
-            at[there[row]] = place
-        own: dict[str, Sequence[Any]] = {
-            RAW: records.values,
-            SCHEMA_ID: _schema_ids(self.schemas, records, there),
-        }
+        own = {RAW: raw, SCHEMA_ID: _schema_ids(self.schemas, records, there)}
+        at = _placed(plain.rows, there, len(records.offsets))
         made = {
             VALUE: _struct(columns.field(VALUE).type, own, plain.table, at),
             KEY: self._keys(records, columns),
@@ -115,7 +112,7 @@ class PlainArchiveDecoder:
         return PlainRows(pa.table(made), [*range(len(records.offsets))], [], is_archive=True)
 
     def _keys(self, records: Chunk, columns: pa.Schema) -> pa.Array:
-        keyed, own = _there(records.keys), _key_fields(columns)
+        keyed, own = _there(pa.array(records.keys, pa.binary())), _key_fields(columns)
         read: dict[int, Any] = {} if self.keys is None else self.keys.read(Encoded.keys(records, keyed))
         right = {keyed[at]: row[KEY] for at, row in read.items() if is_storable(row, own)}
         rows = [
@@ -125,8 +122,8 @@ class PlainArchiveDecoder:
         return column_of([_only(row, columns.field(KEY).type) for row in rows], columns.field(KEY).type)
 
 
-def _there(items: Sequence[bytes | None]) -> list[int]:
-    return [index for index, item in enumerate(items) if item is not None]
+def _there(items: pa.Array) -> Sequence[int]:
+    return np.flatnonzero(items.is_valid()).tolist() if items.null_count else range(len(items))
 
 
 def _taken(records: Chunk, there: Sequence[int]) -> Chunk:
@@ -144,56 +141,55 @@ def _key_fields(columns: pa.Schema) -> pa.Schema:
     return pa.schema([columns.field(KEY).with_type(pa.struct(fields))] if fields else [])
 
 
-def _places(decoded: Decoded, there: Sequence[int], records: Chunk) -> list[int | None]:
-    """Return for each record the row of what was read of its value, None where there is none."""
-    at: list[int | None] = [None] * len(records.offsets)
-    for place, row in enumerate(decoded.indices):
-        at[there[row]] = place
-    return at
+def _beside(records: Chunk, values: Decoded, columns: pa.Schema) -> dict[str, pa.Array]:
+    """Return keys and headers of all records, which were made of those whose values were read."""
+    if values.table.num_rows == len(records.offsets):
+        return {name: one_array(values.table.column(name)) for name in (KAFKA_KEY, KAFKA_HEADERS)}
+    return {
+        KAFKA_KEY: pa.array(records.keys, pa.binary()),
+        KAFKA_HEADERS: headers_column(records.headers, columns.field(KAFKA_HEADERS).type),
+    }
 
 
-def _struct(
-    kind: pa.DataType, own: dict[str, Sequence[Any]], read: pa.Table, at: Sequence[int | None]
-) -> pa.Array:
+def _places(read: Decoded, there: Sequence[int], count: int) -> pa.Array | None:
+    """Return for each record the row of what was read of it, null where there is none; None: row by row."""
+    return None if read.table.num_rows == count else _placed(read.indices, there, count)
+
+
+def _placed(rows: Sequence[int], there: Sequence[int], count: int) -> pa.Array:
+    at = np.full(count, -1)
+    at[np.array(there, np.int64)[np.array(rows, np.int64)]] = np.arange(len(rows))
+    return pa.array(at, mask=at < 0)
+
+
+def _struct(kind: pa.DataType, own: Mapping[str, pa.Array], read: pa.Table, at: pa.Array | None) -> pa.Array:
     """Return the bytes with what was read of them; null where there are none."""
-    count = len(at)
-    rows = None if read.num_rows == count else pa.array(at, pa.int64())
     parts = []
     for field in kind:
         if field.name in own:
-            parts.append(pa.array(own[field.name], field.type))
+            parts.append(own[field.name])
         else:
             column = read.column(field.name)
-            taken = column if rows is None else column.take(rows)
-            joined = taken.combine_chunks()
-            parts.append(pa.concat_arrays(joined.chunks) if isinstance(joined, pa.ChunkedArray) else joined)
-    return pa.StructArray.from_arrays(
-        parts, fields=list(kind), mask=pa.array(own[RAW], pa.binary()).is_null()
-    )
+            parts.append(one_array(column if at is None else column.take(at)))
+    return pa.StructArray.from_arrays(parts, fields=list(kind), mask=own[RAW].is_null())
 
 
-def _key(records: Chunk, keys: Decoded | None, keyed: Sequence[int], kind: pa.DataType) -> pa.Array:
-    own: dict[str, Sequence[Any]] = {RAW: records.keys}
+def _key(raw: pa.Array, keys: Decoded | None, keyed: Sequence[int], kind: pa.DataType) -> pa.Array:
     if keys is None or kind.num_fields == 1:
-        return _struct(kind, own, pa.table({}), [None] * len(records.keys))
-    at: list[int | None] = [None] * len(records.keys)
-    for place, row in enumerate(keys.indices):
-        at[keyed[row]] = place
-    column = keys.table.column(KEY).combine_chunks()
-    parts = (
-        column.flatten()
-        if not isinstance(column, pa.ChunkedArray)
-        else pa.concat_arrays(column.chunks).flatten()
-    )
+        return _struct(kind, {RAW: raw}, pa.table({}), None)
+    parts = one_array(keys.table.column(KEY)).flatten()
     names = [field.name for field in kind if field.name != RAW]
-    return _struct(kind, own, pa.table(dict(zip(names, parts, strict=True))), at)
+    read = pa.table(dict(zip(names, parts, strict=True)))
+    return _struct(kind, {RAW: raw}, read, _places(keys, keyed, len(raw)))
 
 
-def _schema_ids(schemas: KnownSchemas, records: Chunk, there: Sequence[int]) -> list[str | None]:
-    ids: list[str | None] = [None] * len(records.offsets)
-    for index, name in schema_ids(Encoded.values(records, there), schemas).items():
-        ids[there[index]] = name
-    return ids
+def _schema_ids(schemas: KnownSchemas, records: Chunk, there: Sequence[int]) -> pa.Array:
+    named = schema_ids(Encoded.values(records, there), schemas)
+    return (
+        named
+        if len(named) == len(records.offsets)
+        else named.take(_placed(range(len(named)), there, len(records.offsets)))
+    )
 
 
 def _only(row: dict[str, Any] | None, kind: pa.DataType) -> dict[str, Any] | None:

@@ -136,12 +136,16 @@ def _lacks(columns: pa.Schema, schema: WriterSchema, room: int) -> bool:
     return bool(room) and any(missing_columns(fields_of(columns), schema.columns.struct, max_columns=room))
 
 
-def schema_ids(encoded: Encoded, schemas: KnownSchemas) -> dict[int, str]:
-    """Return what values name as their schemas, by index; nothing of those that name none."""
+def schema_ids(encoded: Encoded, schemas: KnownSchemas) -> pa.Array:
+    """Return what each value names as its schema, null of those that name none."""
     framed = framed_values(encoded, schemas) if schemas.is_framed or schemas.spans else Framed()
-    return {
-        index: str(key) for key, indices in framed.indices.items() if key is not None for index in indices
-    }
+    count, keys = len(encoded.items), [key for key in framed.indices if key is not None]
+    if not keys:
+        return pa.nulls(count, pa.string())
+    which = np.full(count, -1)
+    for number, key in enumerate(keys):
+        which[framed.indices[key]] = number
+    return pa.array([*map(str, keys)], pa.string()).take(pa.array(which, mask=which < 0))
 
 
 def framed_values(encoded: Encoded, schemas: KnownSchemas) -> Framed:

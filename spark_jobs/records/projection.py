@@ -69,7 +69,7 @@ def retyped(values: pa.ChunkedArray, column: pa.Field, growth: Growth) -> Projec
     columns = pa.schema([column])
     if pa.types.is_nested(values.type):
         return _projected(pa.Table.from_arrays([values], names=columns.names), columns, growth, _all_retyped)
-    every = _one_array(values)
+    every = one_array(values)
     made = _retyped(every, column.type)
     lost = pc.indices_nonzero(pc.and_(made.is_null(), every.is_valid())).to_pylist()
     if not lost:
@@ -116,12 +116,13 @@ def _converted(columns: pa.Schema, growth: Growth, leaf: _Leaf, rows: pa.Table) 
 
 def _named(name: str, values: pa.ChunkedArray, kind: pa.DataType, leaf: _Leaf) -> pa.Array:
     try:
-        return _convert(_one_array(values), kind, leaf)
+        return _convert(one_array(values), kind, leaf)
     except MisfitError as misfit:
         raise misfit.inside(name) from None
 
 
-def _one_array(values: pa.ChunkedArray) -> pa.Array:
+def one_array(values: pa.ChunkedArray) -> pa.Array:
+    """Return a column's values in one piece."""
     joined = values.combine_chunks()
     return pa.concat_arrays(joined.chunks) if isinstance(joined, pa.ChunkedArray) else joined
 
@@ -233,7 +234,7 @@ def _beside_in(name: str, values: pa.ChunkedArray, kind: pa.DataType | None) -> 
 
 
 def _items(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pa.chunked_array([items_of(_one_array(values))])
+    return pa.chunked_array([items_of(one_array(values))])
 
 
 def _said(values: pa.ChunkedArray) -> int:

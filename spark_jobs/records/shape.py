@@ -127,12 +127,13 @@ def kafka_column(
 ) -> pa.Array:
     """Return what an archive says of records beside their coordinates, found in ``columns`` by name."""
     times = _integers(pick(records.timestamps_ms, rows))
-    types = [_TIMESTAMP_TYPES.get(each) for each in pick(records.timestamp_types, rows)]
+    types = pa.array(_integers(pick(records.timestamp_types, rows))).dictionary_encode()
+    names = [_TIMESTAMP_TYPES.get(each) for each in types.dictionary.to_pylist()]
     parts = {
         "offset": columns[OFFSET],
         "event_timestamp": columns[TIMESTAMP],
         "event_timestamp_ms": pa.array(times, pa.int64(), mask=times == NO_TIMESTAMP),
-        "timestamp_type": pa.array(types, pa.string()),
+        "timestamp_type": pa.array(names, pa.string()).take(types.indices),
         INGEST_TIMESTAMP: columns[INGESTED_AT],
         "batch_start": pa.nulls(len(times), pa.int64()),
     }

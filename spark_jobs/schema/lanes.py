@@ -6,10 +6,14 @@ past its value's end but in doubt, or will be by ``finish``, and none past what 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import pyarrow as pa
 
 from spark_jobs.schema.packed_values import PADDING, PackedValues, words_at
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 LOW = np.uint64(0xFF)
 _HIGH_BIT = np.uint64(0x80)
@@ -68,7 +72,8 @@ class Lanes:
         first = self._bytes[self.at]
         if first.max(initial=0) < _SMALL:
             self._move(1)
-            return first.astype(np.uint64)
+            small: np.ndarray = first.astype(np.uint64)
+            return small
         numbers, sizes, is_one = _numbers(self.data, self.at)
         if not is_one.all():
             self.is_sure &= is_one

@@ -75,7 +75,8 @@ def words_at(data: pa.Buffer, places: np.ndarray) -> np.ndarray:
     """Return the eight bytes from each of these places on, as numbers."""
     # Pieces without a type: numbers that are nowhere aligned NumPy would put in order one by one.
     pieces = np.ndarray(len(data) - 7, np.dtype("V8"), data, strides=(1,))
-    return pieces[places].view(np.dtype("<u8"))
+    words: np.ndarray = pieces[places].view(np.dtype("<u8"))
+    return words
 
 
 def binary_column(
