@@ -89,7 +89,7 @@ PARTS = {
         quick=(200_000,),
     ),
     "formats": Part(
-        "orders as JSON, Avro and Protobuf: decoding, and a drain of each",
+        "orders as JSON, Avro and Protobuf: decoding, drains, archives, export",
         measure_formats,
         formats_rows,
         full=(300_000,),

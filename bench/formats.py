@@ -1,30 +1,27 @@
-"""The same orders as JSON, Avro and Protobuf: what decoding a chunk of them takes, and a drain of a backlog.
+"""The same orders as JSON, Avro and Protobuf: decoding a chunk of them, a drain of a backlog, an archive.
 
 Decoding is measured in this process, with all guards, chunk by chunk in an order that turns round: also two
-schemas that alternate record by record, and chunks of which one value in a hundred cannot be read.
+schemas that alternate record by record, and chunks of which one value in a hundred cannot be read. An archive
+drains the topic that a flat table drains too; what it holds is exported beside a bare producer.
 """
 
 from __future__ import annotations
 
-import base64
-import io
 import json
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import fastavro
 import pyarrow as pa
-from google.protobuf import descriptor_pool, timestamp_pb2
-from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
-from google.protobuf.message_factory import GetMessageClass
 from pyiceberg.schema import Schema
 
 from bench.drains import MeasuredDrain, run_drains
+from bench.export_loop import ExportResult, measure_export
 from bench.lab import Lab
+from bench.order_formats import AVRO, avro_value, avro_values, descriptor, protobuf_value, protobuf_values
 from bench.records import JSON_SCHEMA, ORDERS, Shape, fill, generate, order_values
 from spark_jobs.avro.schema import avro_schema
 from spark_jobs.kafka.chunks import Chunk
@@ -38,6 +35,9 @@ from spark_jobs.schema.known_schemas import KnownSchemas
 from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS, with_metadata_columns
 from spark_jobs.schema.writer_schema import Language, SchemaText
 
+if TYPE_CHECKING:
+    from servers.spark_connect import SparkConnectServer
+
 CHUNK_RECORDS = 5_000  # as a task's are
 ROUNDS = 3
 FIRST_RECORDS = 4_000  # the tables are made from these
@@ -48,33 +48,25 @@ GOALS = {
     "avro, 1 % unreadable / none": 1.5,
     "protobuf, 1 % unreadable / none": 1.5,
 }
-GOAL_DRAIN = 0.8
-_TYPES = {
-    pa.int64(): ("long", FieldDescriptorProto.TYPE_INT64),
-    pa.float64(): ("double", FieldDescriptorProto.TYPE_DOUBLE),
-    pa.string(): ("string", FieldDescriptorProto.TYPE_STRING),
-    pa.bool_(): ("boolean", FieldDescriptorProto.TYPE_BOOL),
+DRAIN_GOALS = {
+    ("avro", "json"): 0.8,
+    ("protobuf", "json"): 0.8,
+    ("json archive", "json"): 1.3,
+    ("avro archive", "avro"): 1.3,
 }
-_AVRO = {
-    "type": "record",
-    "name": "Order",
-    "fields": [
-        {"name": field.name, "type": _TYPES[field.type][0]}
-        if field.type in _TYPES
-        else {"name": field.name, "type": {"type": "long", "logicalType": "timestamp-micros"}}
-        for field in JSON_SCHEMA
-    ],
-}
+DRAINED = ("json", "json archive", "avro", "avro archive", "protobuf")
+_ARCHIVE = " archive"
 _FRAMES = b"\0\0\0\0\x01", b"\0\0\0\0\x02"
 
 
 @dataclass(frozen=True, slots=True)
 class FormatsResult:
-    """CPU microseconds a record of decoding, by what was decoded; of drains, CPU a row by format."""
+    """CPU microseconds a record of decoding, by what was decoded; of drains' tasks, CPU a row by table."""
 
     records: int
     decode_us: Mapping[str, float]
     drain_us: Mapping[str, float]
+    export: ExportResult
 
     @property
     def ratios(self) -> dict[str, float]:
@@ -85,10 +77,24 @@ class FormatsResult:
             for name in GOALS
         }
 
+    @property
+    def drain_ratios(self) -> dict[str, tuple[float, float]]:
+        """Return what was drained as a part of what, and the goal."""
+        us = self.drain_us
+        return {
+            f"{one} / {other}": (us[one] / us[other], goal)
+            for (one, other), goal in DRAIN_GOALS.items()
+            if one in us and other in us
+        }
 
-def measure_formats(lab: Lab, records: int, *, rounds: int = ROUNDS) -> FormatsResult:
-    """Decode chunks of each, then drain so many records of each format."""
-    return FormatsResult(records, _decoded(records, rounds), _drained(lab, records))
+
+def measure_formats(
+    lab: Lab, records: int, *, rounds: int = ROUNDS, drained: Sequence[str] = DRAINED
+) -> FormatsResult:
+    """Decode chunks of each, drain so many records into each table, then export JSON's archive."""
+    decode_us = _decoded(records, rounds)
+    paths, drain_us = _drained(lab, records, drained)
+    return FormatsResult(records, decode_us, drain_us, measure_export(paths["json archive"], rounds))
 
 
 def _decoded(records: int, rounds: int) -> dict[str, float]:
@@ -109,9 +115,9 @@ def _decoded(records: int, rounds: int) -> dict[str, float]:
 
 def _cases() -> dict[str, tuple[Decoder, pa.Schema, Callable[[list[dict[str, Any]]], list[bytes]]]]:
     """Return by name a decoder, a table's columns, and how orders are written for it."""
-    avro = avro_schema(SchemaText(Language.AVRO, json.dumps(_AVRO)))
-    another = avro_schema(SchemaText(Language.AVRO, json.dumps({**_AVRO, "doc": "the same again"})))
-    protobuf = protobuf_schema(SchemaText(Language.PROTOBUF, _descriptor()))
+    avro = avro_schema(SchemaText(Language.AVRO, json.dumps(AVRO)))
+    another = avro_schema(SchemaText(Language.AVRO, json.dumps({**AVRO, "doc": "the same again"})))
+    protobuf = protobuf_schema(SchemaText(Language.PROTOBUF, descriptor()))
     one, two = (SchemaKey(SchemaId(number)) for number in (1, 2))
     by_avro = SchemaDecoder(KnownSchemas({one: avro, two: another}))
     by_protobuf = SchemaDecoder(KnownSchemas({SchemaKey(SchemaId(1), (0,)): protobuf}, has_indexes=True))
@@ -143,102 +149,52 @@ def _chunk(values: list[bytes]) -> Chunk:
 
 
 def _avro_framed(rows: list[dict[str, Any]]) -> list[bytes]:
-    return [_FRAMES[0] + value for value in map(_avro, rows)]
+    return [_FRAMES[0] + value for value in map(avro_value, rows)]
 
 
 def _alternating(rows: list[dict[str, Any]]) -> list[bytes]:
-    return [_FRAMES[number % 2] + value for number, value in enumerate(map(_avro, rows))]
+    return [_FRAMES[number % 2] + value for number, value in enumerate(map(avro_value, rows))]
 
 
 def _protobuf_framed(rows: list[dict[str, Any]]) -> list[bytes]:
-    return [_FRAMES[0] + b"\0" + value for value in map(_protobuf, rows)]
+    return [_FRAMES[0] + b"\0" + value for value in map(protobuf_value, rows)]
 
 
 def _some_cut(values: list[bytes]) -> list[bytes]:
     return [value[:-3] if number % 100 == 50 else value for number, value in enumerate(values)]
 
 
-def _avro(row: dict[str, Any]) -> bytes:
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, _parsed(), {**row, "placed_at": _micros(row)})
-    return out.getvalue()
-
-
-def _protobuf(row: dict[str, Any]) -> bytes:
-    message = _message_class()(**{name: value for name, value in row.items() if name != "placed_at"})
-    message.placed_at.FromMicroseconds(_micros(row))
-    return bytes(message.SerializeToString())
-
-
-def _micros(row: dict[str, Any]) -> int:
-    moment = timestamp_pb2.Timestamp()
-    moment.FromJsonString(row["placed_at"])
-    return int(moment.ToMicroseconds())
-
-
-@cache
-def _parsed() -> Any:
-    return fastavro.parse_schema(_AVRO)
-
-
-def _file() -> FileDescriptorProto:
-    file = FileDescriptorProto(name="order.proto", syntax="proto3")
-    file.dependency.append("google/protobuf/timestamp.proto")
-    message = file.message_type.add(name="Order")
-    for number, field in enumerate(JSON_SCHEMA, 1):
-        added = message.field.add(name=field.name, number=number, label=FieldDescriptorProto.LABEL_OPTIONAL)
-        if field.type in _TYPES:
-            added.type = _TYPES[field.type][1]
-        else:
-            added.type, added.type_name = FieldDescriptorProto.TYPE_MESSAGE, ".google.protobuf.Timestamp"
-    return file
-
-
-def _descriptor() -> str:
-    return base64.b64encode(_file().SerializeToString()).decode()
-
-
-@cache
-def _message_class() -> Any:
-    pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
-    pool.Add(_file())
-    return GetMessageClass(pool.FindMessageTypeByName("Order"))
-
-
-def avro_values(first: int, count: int) -> list[bytes]:
-    """Return orders as Avro, without a frame."""
-    return [_avro(json.loads(value)) for value in order_values(first, count)]
-
-
-def protobuf_values(first: int, count: int) -> list[bytes]:
-    """Return orders as Protobuf, without a frame."""
-    return [_protobuf(json.loads(value)) for value in order_values(first, count)]
-
-
-def _drained(lab: Lab, records: int) -> dict[str, float]:
+def _drained(lab: Lab, records: int, tables: Sequence[str]) -> tuple[Mapping[str, Path], Mapping[str, float]]:
+    """Return each table's configuration, and what its drain's tasks took a row."""
     shapes = {
         "json": ORDERS,
         "avro": Shape("avro", JSON_SCHEMA, avro_values),
         "protobuf": Shape("protobuf", JSON_SCHEMA, protobuf_values),
     }
-    files = {"avro": json.dumps(_AVRO), "protobuf": _descriptor()}
-    paths = {}
+    topics = {name: shapes[name] for name in shapes if name in tables}
     with lab.spark("spark-formats") as spark:
-        for name, shape in shapes.items():
-            topic = f"formats-{name}"
-            generate(lab.bootstrap_servers, topic, FIRST_RECORDS, shape)
-            value = {"format": name, **({"file": "schema"} if name in files else {})}
-            paths[name] = lab.configure(topic, topic, spark, value=value, max_batch_records=records)
-            if name in files:
-                (paths[name].parent / "schema").write_text(files[name])
+        for name, shape in topics.items():
+            generate(lab.bootstrap_servers, f"formats-{name}", FIRST_RECORDS, shape)
+        paths = {name: _configured(lab, spark, name, records) for name in tables}
         run_drains(spark, *paths.values())
-        for name, shape in shapes.items():
+        for name, shape in topics.items():
             fill(lab.bootstrap_servers, f"formats-{name}", 0, records, shape)
         drains = run_drains(spark, *paths.values()).drains
-    return {name: _us_per_row(drained) for name, drained in zip(paths, drains, strict=True)}
+    return paths, {name: _us_per_row(drained) for name, drained in zip(paths, drains, strict=True)}
+
+
+def _configured(lab: Lab, spark: SparkConnectServer, table: str, records: int) -> Path:
+    name = table.removesuffix(_ARCHIVE)
+    schemas = {"avro": json.dumps(AVRO), "protobuf": descriptor()}
+    value = {"format": name, **({"file": "schema"} if name in schemas else {})}
+    layout: dict[str, Any] = {"layout": "archive"} if table.endswith(_ARCHIVE) else {}
+    path = lab.configure(
+        table.replace(" ", "-"), f"formats-{name}", spark, value=value, max_batch_records=records, **layout
+    )
+    if name in schemas:
+        (path.parent / "schema").write_text(schemas[name])
+    return path
 
 
 def _us_per_row(drained: MeasuredDrain) -> float:
-    tasks = sum(drained.cpu_us.values())
-    return tasks / drained.rows
+    return sum(drained.cpu_us.values()) / drained.rows
