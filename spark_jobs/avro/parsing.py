@@ -66,12 +66,15 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A record's field, or a union's branch under the name of its type; other names it was known by."""
+    """A record's field, or a union's branch under the name of its type; other names it was known by.
+
+    Two are equal that are read alike.
+    """
 
     name: str
     type: Type
-    doc: str | None = None
-    aliases: tuple[str, ...] = ()
+    doc: str | None = field(default=None, compare=False)
+    aliases: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

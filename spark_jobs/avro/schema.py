@@ -40,6 +40,11 @@ class AvroSchema:
         """See ``WriterSchema``."""
         return _readers(self.source).columns
 
+    @property
+    def reading(self) -> object:
+        """See ``WriterSchema``."""
+        return _readers(self.source).root
+
     def read(self, values: Sequence[bytes]) -> ReadValues:
         """See ``WriterSchema``."""
         return _readers(self.source).read(values)
@@ -69,6 +74,7 @@ class _Readers:
 
     def __init__(self, source: SchemaText) -> None:
         parsed = parse(source)
+        self.root = parsed.root
         self.columns = columns_of(parsed.root)
         self.plain = PlainReader(parsed)
         self._arrow = arrow_schema(Schema(*self.columns.struct.fields))

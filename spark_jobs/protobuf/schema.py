@@ -47,6 +47,11 @@ class ProtobufSchema:
         """See ``WriterSchema``."""
         return _readers(self).columns
 
+    @property
+    def reading(self) -> object:
+        """See ``WriterSchema``."""
+        return self
+
     def read(self, values: Sequence[bytes]) -> ReadValues:
         """See ``WriterSchema``."""
         return _readers(self).read(values)

@@ -6,7 +6,7 @@ meets; who planned the work learns them and has it done again, as for new fields
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -29,6 +29,7 @@ from spark_jobs.schema.arrow_schema import fields_of, no_rows
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.known_schemas import KnownSchemas
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
+from spark_jobs.schema.packed_values import joined
 from spark_jobs.schema.writer_schema import WriterSchema
 from spark_jobs.schema.written_columns import missing_columns
 
@@ -72,7 +73,8 @@ class SchemaDecoder:
         framed = framed_values(encoded, self.schemas)
         if self._asks_for_more(framed, columns):
             return Decoded(no_rows(columns), [], new_fields=Evidence(schemas=_named(framed)))
-        parts = [self._of_one_schema(key, framed, columns, fallbacks) for key in framed.indices]
+        together = _alike_together(framed, self.schemas)
+        parts = [self._of_one_schema(key, together, columns, fallbacks) for key in together.indices]
         bad = [BadValue(index, Phase.SCHEMA, None, why) for index, why in framed.unframed.items()]
         return _in_order(parts, bad, len(encoded.items), columns)
 
@@ -155,6 +157,23 @@ def framed_values(encoded: Encoded, schemas: KnownSchemas) -> Framed:
     if schemas.spans:
         return by_place(encoded, schemas.spans)
     return unframe(encoded.items, encoded.headers, Naming(schemas.has_indexes, schemas.of_key))
+
+
+def _alike_together(framed: Framed, schemas: KnownSchemas) -> Framed:
+    """Return the values of schemas that read alike under one of their keys: every call of a reader costs."""
+    alike: defaultdict[object, list[SchemaKey | None]] = defaultdict(list)
+    for key in framed.indices if len(framed.indices) > 1 else ():
+        schema = schemas.by_key[key]
+        alike[key if schema is None else schema.reading].append(key)
+    if len(alike) == len(framed.indices) or not alike:
+        return framed
+    together = Framed(unframed=framed.unframed)
+    for keys in alike.values():
+        indices = np.concatenate([framed.indices[key] for key in keys])
+        order = np.argsort(indices)
+        together.indices[keys[0]] = indices[order]
+        together.values[keys[0]] = joined([framed.values[key] for key in keys]).take(order)
+    return together
 
 
 def _named(framed: Framed) -> tuple[SchemaKey, ...]:

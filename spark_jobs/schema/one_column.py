@@ -34,6 +34,11 @@ class OneColumn:
     def _is_bare(self) -> bool:
         return self.schema.columns.is_whole and not self.is_struct
 
+    @property
+    def reading(self) -> object:
+        """See ``WriterSchema``."""
+        return self.schema.reading, self.name, self.is_struct
+
     def read(self, values: Sequence[bytes]) -> ReadValues:
         """See ``WriterSchema``."""
         read = self.schema.read(values)

@@ -63,12 +63,18 @@ class PackedValues(Sequence[bytes]):
             yield self[start:end]
 
     def take(self, indices: np.ndarray) -> PackedValues:
-        """Return those at these positions, which ascend."""
+        """Return those at these positions."""
         return PackedValues(self.data, self.starts[indices], self.ends[indices])
 
     def array(self) -> pa.Array:
         """Return them as a column."""
         return binary_column(self.data, self.starts, self.ends)
+
+
+def joined(parts: Sequence[PackedValues]) -> PackedValues:
+    """Return values of one piece of memory, part by part."""
+    starts, ends = (np.concatenate(each) for each in zip(*((p.starts, p.ends) for p in parts), strict=True))
+    return PackedValues(parts[0].data, starts, ends)
 
 
 def words_at(data: pa.Buffer, places: np.ndarray) -> np.ndarray:

@@ -26,6 +26,11 @@ class Placed:
         """See ``WriterSchema``."""
         return _renamed_columns(self.schema, self.names)
 
+    @property
+    def reading(self) -> object:
+        """See ``WriterSchema``."""
+        return self.schema.reading, self.names
+
     def read(self, values: Sequence[bytes]) -> ReadValues:
         """See ``WriterSchema``."""
         read = self.schema.read(values)

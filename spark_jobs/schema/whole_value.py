@@ -28,6 +28,11 @@ class WholeValue:
         column = NestedField(1, VALUE, kind, required=False, doc="the record's value")
         return WriterColumns(StructType(column), {1: VALUE}, is_whole=True)
 
+    @property
+    def reading(self) -> object:
+        """See ``WriterSchema``."""
+        return self
+
     def read(self, values: Sequence[bytes]) -> ReadValues:
         """See ``WriterSchema``."""
         bad = [index for index, value in enumerate(values) if not _is_text(value)] if self.is_text else []

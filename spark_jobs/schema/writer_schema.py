@@ -109,6 +109,10 @@ class WriterSchema(Protocol):
     def columns(self) -> WriterColumns:
         """Return its fields as columns; a schema that is no record has one, ``value``."""
 
+    @property
+    def reading(self) -> object:
+        """Return what is equal, and hashed alike, for two that read every value alike, whatever they say."""
+
     def read(self, values: Sequence[bytes]) -> ReadValues:
         """Return every value as a right row or as unread, none changed, cut or left out; bare of any frame.
 

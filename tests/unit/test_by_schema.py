@@ -6,7 +6,7 @@ import io
 import json
 import pickle
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import fastavro
 import pyarrow as pa
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
-from spark_jobs.avro.schema import avro_schema
+from spark_jobs.avro.schema import AvroSchema, avro_schema
 from spark_jobs.config.new_fields import Growth, NewFields
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
@@ -32,6 +32,13 @@ from spark_jobs.schema.known_schemas import KnownSchemas
 from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS, with_metadata_columns
 from spark_jobs.schema.placing import Rules
 from spark_jobs.schema.writer_schema import Language, SchemaText
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pytest
+
+    from spark_jobs.schema.writer_schema import ReadValues
 
 GROWTH = Growth()
 FIRST = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}
@@ -97,6 +104,30 @@ def test_rows_and_bad_values_are_in_the_order_of_the_records(records: list[Any])
     plain = PlainSchemaDecoder(KNOWN).decode(chunk, BOTH)
     assert plain.rows == list(decoded.indices)
     assert plain.table.to_pylist() == decoded.table.to_pylist()
+
+
+def test_schemas_that_differ_in_words_alone_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each record is at its own place, also one that cannot be read, and of a schema that is not known."""
+    told = {**FIRST, "fields": [{"name": "id", "type": "long", "doc": "what it is", "aliases": ["number"]}]}
+    third = SchemaKey(SchemaId(3))
+    decoder = SchemaDecoder(KnownSchemas({**KNOWN.by_key, third: avro_schema(text(told))}))
+    read, calls = AvroSchema.read, list[int]()
+
+    def counted(schema: AvroSchema, values: Sequence[bytes]) -> ReadValues:
+        calls.append(len(values))
+        return read(schema, values)
+
+    monkeypatch.setattr(AvroSchema, "read", counted)
+    frames = [b"\0\0\0\0" + bytes([number]) for number in (1, 3, 2, 9)]
+    tails = [b"", b"", b"\0", b""]
+    values = [frames[n % 4] + bytes([n % 64 * 2]) + tails[n % 4] for n in range(200)]
+    values[40] += b"more"
+    decoded = decoder.decode(chunk_of(values), BOTH)
+    bad = {n for n in range(200) if n % 4 == 3} | {40}
+    assert {each.index for each in decoded.bad} == bad
+    assert list(decoded.indices) == [n for n in range(200) if n not in bad]
+    assert decoded.table["id"].to_pylist() == [n % 64 for n in decoded.indices]
+    assert sorted(calls) == [50, 100]
 
 
 def test_an_unknown_schema_is_asked_for_with_all_that_the_chunk_names() -> None:
