@@ -71,6 +71,10 @@ class _Step(ABC):
         """Read values of each lane up to these places, and return how many there were."""
         raise NotImplementedError  # only numbers stand packed
 
+    def numbers(self, rows: Rows) -> np.ndarray:
+        """Return what was read, zero where it is null."""
+        raise NotImplementedError  # only integers are some
+
     @abstractmethod
     def column(self, rows: Rows, shown: Rows, target: pa.DataType) -> pa.Array:
         """Return some of what was read as a column, with the default for null where ``shown`` is not."""
@@ -118,6 +122,10 @@ class _Message:
     def columns(self, rows: Rows, targets: Any) -> list[pa.Array]:
         """Return its fields as columns."""
         return [each.column(rows, target.type) for each, target in zip(self._declared, targets, strict=True)]
+
+    def numbers(self, rows: Rows) -> list[np.ndarray]:
+        """Return its fields, which are one integer each."""
+        return [each.numbers(rows) for each in self._declared if isinstance(each, _One)]
 
 
 def _field(each: Field) -> _One | _Many:
@@ -178,14 +186,21 @@ class _One:
         return is_here
 
     def column(self, rows: Rows, target: pa.DataType) -> pa.Array:
+        said = self._said(rows)
+        return self.step.column(said, said if self.what.has_presence else rows, target)
+
+    def numbers(self, rows: Rows) -> np.ndarray:
+        """Return a number's values as they are written, zero where there is none."""
+        return self.step.numbers(self._said(rows))
+
+    def _said(self, rows: Rows) -> Rows:
         if self.count == self.read:  # no message is without it
-            return self.step.column(rows, rows, target)
+            return rows
         parts = (np.arange(at.start, at.stop) if isinstance(at, range) else at for at in self.at)
         at = rows.taken([*parts])
         if rows.is_null is not None:
             at = np.where(rows.is_null, -1, at)
-        said = rows.of(at)
-        return self.step.column(said, said if self.what.has_presence else rows, target)
+        return rows.of(at)
 
 
 @dataclass
@@ -283,7 +298,6 @@ class _Number(_Step):
         return counts
 
     def numbers(self, rows: Rows) -> np.ndarray:
-        """Return what was read, zero where it is null."""
         return rows.taken(self._numbers).view(np.uint64)
 
     def column(self, rows: Rows, shown: Rows, target: pa.DataType) -> pa.Array:
@@ -383,7 +397,5 @@ class _Moment(_Inside):
         super().__init__([Field(name, at, number, has_presence=False) for at, name in _PARTS])
 
     def column(self, rows: Rows, shown: Rows, target: pa.DataType) -> pa.Array:
-        long = pa.field("part", pa.int64())
-        parts = self.message.columns(rows.of(rows.values), [long, long])
-        seconds, nanos = (each.fill_null(0).to_numpy() for each in parts)
+        seconds, nanos = (each.view(np.int64) for each in self.message.numbers(rows))
         return moment_column(seconds, nanos, shown, target, is_time=self._is_time)

@@ -24,6 +24,8 @@ class Rows:
         self.values = values
         self.lanes = lanes
         self.is_null = values < 0 if len(values) and values.min() < 0 else None
+        # Each lane's, in their order: what was read of them is their column as it is.
+        self._are_all = values is lanes and len(values) == len(is_sure)
 
     def of(self, values: np.ndarray, lanes: np.ndarray | None = None) -> Rows:
         """Return rows of other values; of the same lanes, or of these."""
@@ -32,6 +34,8 @@ class Rows:
     def taken(self, parts: Sequence[np.ndarray]) -> np.ndarray:
         """Return what was read of each row, zero where it is null."""
         read = parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.empty(0, np.int64)
+        if self._are_all and len(read) == len(self.values):
+            return read
         if self.is_null is None:
             all_of_them: np.ndarray = read[self.values]
             return all_of_them
