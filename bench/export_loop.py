@@ -101,7 +101,6 @@ def _produce_bare(
         while True:
             try:
                 producer.produce(topic, value, key, partition, on_delivery=told, timestamp=timestamp_ms)
-                producer.poll(0)
                 break
             except BufferError:
                 producer.poll(0.1)

@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.lake.row_filters import is_in_range
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.schema.archive_columns import HEADERS, KAFKA, KEY, RAW, VALUE
-from spark_jobs.schema.metadata_columns import OFFSET
+from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.metadata_columns import IDENTITY, OFFSET
 
 if TYPE_CHECKING:
+    import numpy as np
     from pyiceberg.table import Table
 
-_SELECTED = (f"{KEY}.{RAW}", f"{VALUE}.{RAW}", HEADERS, f"{KAFKA}.event_timestamp_ms", OFFSET)
+_SELECTED = (f"{KEY}.{RAW}", f"{VALUE}.{RAW}", HEADERS, f"{KAFKA}.event_timestamp_ms", *IDENTITY)
 NO_TIMESTAMP = -1
-FIRST_WINDOW_OFFSETS = 5_000
 MAX_WINDOW_OFFSETS = 500_000
 WINDOW_BYTES = 64 << 20
+_MOST_PACKED = 16  # times as many bytes as in a file, more where they repeat much
+_ROWS_AT_ONCE = 5_000  # of which there are Python objects
 
 
-@dataclass(frozen=True, slots=True)
-class ArchivedRecord:
+class ArchivedRecord(NamedTuple):
     """A record as it is to be in a topic; ``timestamp_ms`` is -1 where it has none."""
 
     offset: int
     key: bytes | None
     value: bytes | None
-    headers: list[tuple[str, bytes | None]]
+    headers: list[tuple[str, str | bytes | None]]  # as a producer takes them; a value is no text
     timestamp_ms: int
 
     @property
@@ -42,15 +44,22 @@ class ArchivedRecord:
 
 def archived_records(
     table: Table, offsets: OffsetRange, generation: int
-) -> Iterator[tuple[OffsetRange, list[ArchivedRecord]]]:
+) -> Iterator[tuple[OffsetRange, Iterator[ArchivedRecord]]]:
     """Yield windows of these offsets with their records, in order: windows that fit into some 64 MiB."""
-    start, width = offsets.start, FIRST_WINDOW_OFFSETS
+    start, width = offsets.start, _first_width(table, offsets, generation)
     while start < offsets.end:
         window = OffsetRange(offsets.partition, start, min(start + width, offsets.end))
         rows = _rows(table, window, generation)
-        yield window, list(_records(rows))
+        yield window, _records(rows)
         start = window.end
         width = max(1, min(MAX_WINDOW_OFFSETS, width * WINDOW_BYTES // max(1, 2 * rows.nbytes), width * 4))
+
+
+def _first_width(table: Table, offsets: OffsetRange, generation: int) -> int:
+    """Return a window that fits by what files have for a record; every window unpacks them once more."""
+    files = [task.file for task in table.scan(is_in_range(offsets, generation)).plan_files()]
+    packed, records = sum(each.file_size_in_bytes for each in files), sum(each.record_count for each in files)
+    return max(1, min(MAX_WINDOW_OFFSETS, WINDOW_BYTES * records // max(1, _MOST_PACKED * packed)))
 
 
 def offset_of_record(table: Table, offsets: OffsetRange, generation: int, number: int) -> int:
@@ -72,18 +81,30 @@ def count_records(table: Table, offsets: OffsetRange, generation: int) -> int:
 
 
 def _rows(table: Table, window: OffsetRange, generation: int) -> pa.Table:
-    found = table.scan(is_in_range(window, generation), selected_fields=_SELECTED).to_arrow()
-    return found.sort_by(OFFSET)
+    inside = is_in_range(window, generation)
+    scan = table.scan(inside, selected_fields=_SELECTED)
+    schema = scan.projection()
+    parts = [rows for task in scan.plan_files() for rows in rows_of_file(scan.io, task, schema, inside)]
+    found = pa.concat_tables(parts or [arrow_schema(schema).empty_table()])
+    return found if _are_sorted(found.column(OFFSET).to_numpy()) else found.sort_by(OFFSET)
+
+
+def _are_sorted(offsets: np.ndarray) -> bool:
+    return bool((offsets[1:] > offsets[:-1]).all())
 
 
 def _records(rows: pa.Table) -> Iterator[ArchivedRecord]:
-    columns = (
-        rows.column(OFFSET),
-        pc.struct_field(rows.column(KEY), RAW),
-        pc.struct_field(rows.column(VALUE), RAW),
-        rows.column(HEADERS),
-        pc.struct_field(rows.column(KAFKA), "event_timestamp_ms"),
-    )
-    for offset, key, value, headers, at_ms in zip(*(each.to_pylist() for each in columns), strict=True):
-        beside = [(each["key"], each["value"]) for each in headers or ()]
-        yield ArchivedRecord(offset, key, value, beside, NO_TIMESTAMP if at_ms is None else at_ms)
+    for batch in rows.to_batches(_ROWS_AT_ONCE):
+        times = pc.fill_null(pc.struct_field(batch.column(KAFKA), "event_timestamp_ms"), NO_TIMESTAMP)
+        columns = (
+            batch.column(OFFSET).to_pylist(),
+            pc.struct_field(batch.column(KEY), RAW).to_pylist(),
+            pc.struct_field(batch.column(VALUE), RAW).to_pylist(),
+            (_pairs(each) if each else [] for each in batch.column(HEADERS).to_pylist()),
+            times.to_pylist(),
+        )
+        yield from map(ArchivedRecord, *columns)
+
+
+def _pairs(headers: list[dict[str, Any]]) -> list[tuple[str, str | bytes | None]]:
+    return [(each["key"], each["value"]) for each in headers]

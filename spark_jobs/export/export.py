@@ -7,7 +7,7 @@ after a later one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _FLUSH_SECONDS = 60.0
 _ROOM_SECONDS = 0.1
+_RECORDS_A_LOOK = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +79,7 @@ def _produce(
     done, whole = 0, sum(plan.records[each.offsets.partition] - each.there for each in left)
     for each in left:
         for window, records in archived_records(plan.table, each.offsets, plan.generation):
-            for record in records:
-                producer.send(window.partition, record)
-            done += len(records)
+            done += producer.send(window.partition, records)
             on_progress(done, whole)
             connections.fail_points.reach("export.after-window")
     producer.finish()
@@ -92,28 +91,33 @@ class _OrderedProducer:
     def __init__(self, properties: dict[str, str], topic: str) -> None:
         self._topic = topic
         self._failure: KafkaError | None = None
+        self._on_delivery = self._told  # one object, whatever is under way
         self._producer = new_client(Producer, producer_properties(properties), ClientTroubles())
 
-    def send(self, partition: int, record: ArchivedRecord) -> None:
-        """Hand a record over, waiting for room; raises what an earlier one met."""
-        while True:
-            self._raise_failure()
-            try:
-                self._producer.produce(
-                    self._topic,
-                    record.value,
-                    record.key,
-                    partition,
-                    on_delivery=self._told,
-                    timestamp=record.timestamp_ms,
-                    headers=[*record.headers] or None,
-                )
-            except BufferError:
-                self._producer.poll(_ROOM_SECONDS)
-            except KafkaException as error:
-                raise translate(error.args[0], "producing a record", topic=self._topic) from error
-            else:
-                return
+    def send(self, partition: int, records: Iterable[ArchivedRecord]) -> int:
+        """Hand records over, waiting for room, and return how many; raises what an earlier one met."""
+        number, produce = 0, self._producer.produce
+        for number, record in enumerate(records, 1):
+            if number % _RECORDS_A_LOOK == 0:
+                self._raise_failure()
+            while True:
+                try:
+                    produce(
+                        self._topic,
+                        record.value,
+                        record.key,
+                        partition,
+                        on_delivery=self._on_delivery,
+                        timestamp=record.timestamp_ms,
+                        headers=record.headers or None,
+                    )
+                    break
+                except BufferError:
+                    self._producer.poll(_ROOM_SECONDS)
+                    self._raise_failure()
+                except KafkaException as error:
+                    raise translate(error.args[0], "producing a record", topic=self._topic) from error
+        return number
 
     def finish(self) -> None:
         """Wait until all have arrived."""

@@ -49,11 +49,12 @@ _FAST = {
 
 
 _DEFAULTS_OF_PRODUCERS = {"linger.ms": "50", "batch.size": str(KIB * KIB), "compression.type": "lz4"}
-_EXACT = {
+_EXACT: dict[str, Any] = {
     "enable.idempotence": "true",
     "enable.gapless.guarantee": "true",
     "message.max.bytes": "1000000000",  # what a broker took once
     "queue.buffering.max.kbytes": str(64 * KIB),
+    "delivery.report.only.error": True,
 }
 
 
@@ -79,7 +80,7 @@ def admin_properties(properties: Mapping[str, str]) -> dict[str, str]:
     return _QUIET | _checked(properties)
 
 
-def producer_properties(properties: Mapping[str, str]) -> dict[str, str]:
+def producer_properties(properties: Mapping[str, str]) -> dict[str, Any]:
     """Return what a ``Producer`` is made with whose records arrive once, in order, or end it.
 
     Raises ``ConfigError`` like ``consumer_properties``.
@@ -89,7 +90,7 @@ def producer_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 def new_client(
     kind: Callable[[dict[str, Any]], _Client],
-    properties: Mapping[str, str],
+    properties: Mapping[str, Any],
     troubles: ClientTroubles,
     statistics: ClientStatistics | None = None,
 ) -> _Client:

@@ -49,9 +49,10 @@ def rows_of_file(
         names = {_field_id(field): field.name for field in file.schema_arrow}
         read = [names[_field_id(field)] for field in wanted if _field_id(field) in names]
         are_the_same = read == wanted.names
+        paths = [*_paths(file.schema_arrow, wanted)]
         for group, first in _row_groups(stream, file, condition if are_the_same else None):
             position = first
-            for batch in file.iter_batches(BATCH_ROWS, row_groups=[group], columns=read):
+            for batch in file.iter_batches(BATCH_ROWS, row_groups=[group], columns=paths):
                 rows = _projected(batch, wanted)
                 is_there = ~np.isin(np.arange(position, position + len(batch)), deleted)
                 position += len(batch)
@@ -104,6 +105,18 @@ def _row_groups(
         whole = ds.ParquetFileFormat().make_fragment(stream)
         groups = [group.id for group in whole.subset(filter=condition).row_groups]
     yield from ((group, firsts[group]) for group in groups)
+
+
+def _paths(there: Iterable[pa.Field], wanted: Iterable[pa.Field]) -> Iterator[str]:
+    """Yield what is to be read of a file for these fields: of structs no more than is wanted of them."""
+    by_id = {_field_id(field): field for field in there}
+    for field in wanted:
+        found = by_id.get(_field_id(field))
+        if found is None:
+            continue
+        inside = [*_paths(found.type, field.type)] if pa.types.is_struct(found.type) else []
+        # Without one of its fields nobody would know whether a struct is null.
+        yield from (f"{found.name}.{path}" for path in inside) if inside else (found.name,)
 
 
 def _deleted_positions(io: FileIO, task: FileScanTask) -> np.ndarray:
