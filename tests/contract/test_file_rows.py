@@ -71,6 +71,29 @@ def test_what_cannot_matter_is_not_read(task: FileScanTask) -> None:
         _read(task, SCHEMA, LessThan("a", A_GROUP + 1))
 
 
+def test_of_a_struct_no_more_is_read_than_is_wanted(tmp_path: Path) -> None:
+    """Another field of it may be damaged; a null one stays null, also where the file has nothing wanted."""
+
+    def schema(*inside: NestedField) -> Schema:
+        return Schema(NestedField(1, "s", StructType(*inside)))
+
+    x, y, new = (NestedField(2 + n, name, LongType()) for n, name in enumerate(("x", "y", "new")))
+    values = [{"s": {"x": 1, "y": 2}}, {"s": None}, {"s": {"x": None, "y": 3}}]
+    path = tmp_path / "data.parquet"
+    pq.write_table(
+        pa.Table.from_pylist(values, schema=arrow_schema(schema(x, y))), path, use_dictionary=False
+    )
+    task = FileScanTask(DataFile.from_args(file_path=str(path), file_format=FileFormat.PARQUET))
+    assert _read(task, schema(new), AlwaysTrue()) == [{"s": {"new": None}}, {"s": None}, {"s": {"new": None}}]
+    column = pq.ParquetFile(path).metadata.row_group(0).column(1)
+    with path.open("r+b") as file:
+        file.seek(column.data_page_offset)
+        file.write(b"\xff" * column.total_compressed_size)
+    assert _read(task, schema(x), AlwaysTrue()) == [{"s": {"x": 1}}, {"s": None}, {"s": {"x": None}}]
+    with pytest.raises(OSError, match=r"\S"):
+        _read(task, schema(x, y), AlwaysTrue())
+
+
 def test_columns_that_changed_names_keep_their_values(task: FileScanTask) -> None:
     """A condition speaks of the names of today, also where two columns have swapped them."""
     swapped = Schema(NestedField(1, "b", LongType()), NestedField(2, "a", LongType()))

@@ -12,6 +12,7 @@ from prove.lab.forked import fork
 from prove.lab.kafka_server import Record, unique_name
 from prove.lab.pipeline_lab import Lab, progress
 from prove.lab.signal_at import SignalAt
+from spark_jobs.export import archived
 from spark_jobs.export.export import Exported, export
 from spark_jobs.kafka.reader import open_reader
 from spark_jobs.protocol.errors import ConfigError
@@ -62,8 +63,11 @@ def leave_gaps(kafka: KafkaBroker, topic: str) -> None:
         finish(10)
 
 
-def test_a_stream_comes_back_as_it_was(new_lab: NewLab, tmp_path: Path) -> None:
+def test_a_stream_comes_back_as_it_was(
+    new_lab: NewLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also when killed in the middle; run again it brings what is lacking, and then nothing."""
+    monkeypatch.setattr(archived, "MAX_WINDOW_OFFSETS", 2_500)
     doubled = [("a", b"1"), ("a", None), ("", b"")]
     first = [
         Record(b"v", key=b"k", headers=doubled, timestamp_ms=1_700_000_000_123, partition=0),
