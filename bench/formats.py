@@ -1,8 +1,9 @@
 """The same orders as JSON, Avro and Protobuf: decoding a chunk of them, a drain of a backlog, an archive.
 
 Decoding is measured in this process, with all guards, chunk by chunk in an order that turns round: also two
-schemas that alternate record by record, and chunks of which one value in a hundred cannot be read. An archive
-drains the topic that a flat table drains too; what it holds is exported beside a bare producer.
+schemas that alternate record by record, of which the other says other words of the same fields, or is a next
+version with one more; and chunks of which one value in a hundred cannot be read. An archive drains the topic
+that a flat table drains too; what it holds is exported beside a bare producer.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ GOALS = {
     "avro": 0.5,
     "protobuf": 0.55,
     "avro, two schemas / one": 1.3,
+    "avro, two versions / one": 1.3,
     "avro, 1 % unreadable / none": 1.5,
     "protobuf, 1 % unreadable / none": 1.5,
 }
@@ -57,6 +59,8 @@ DRAIN_GOALS = {
 DRAINED = ("json", "json archive", "avro", "avro archive", "protobuf")
 _ARCHIVE = " archive"
 _FRAMES = b"\0\0\0\0\x01", b"\0\0\0\0\x02"
+_NEXT_VERSION = {**AVRO, "fields": [*AVRO["fields"], {"name": "channel", "type": ["null", "string"]}]}
+_NEXT_FRAME, _CHANNEL = b"\0\0\0\0\x03", b"\x02\x06web"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +122,9 @@ def _cases() -> dict[str, tuple[Decoder, pa.Schema, Callable[[list[dict[str, Any
     avro = avro_schema(SchemaText(Language.AVRO, json.dumps(AVRO)))
     another = avro_schema(SchemaText(Language.AVRO, json.dumps({**AVRO, "doc": "the same again"})))
     protobuf = protobuf_schema(SchemaText(Language.PROTOBUF, descriptor()))
-    one, two = (SchemaKey(SchemaId(number)) for number in (1, 2))
-    by_avro = SchemaDecoder(KnownSchemas({one: avro, two: another}))
+    later = avro_schema(SchemaText(Language.AVRO, json.dumps(_NEXT_VERSION)))
+    keys = [SchemaKey(SchemaId(number)) for number in (1, 2, 3)]
+    by_avro = SchemaDecoder(KnownSchemas(dict(zip(keys, (avro, another, later), strict=True))))
     by_protobuf = SchemaDecoder(KnownSchemas({SchemaKey(SchemaId(1), (0,)): protobuf}, has_indexes=True))
     of_avro, of_protobuf = _columns(avro.columns.struct.fields), _columns(protobuf.columns.struct.fields)
     of_json = pa.schema([*JSON_SCHEMA, *(each for each in of_avro if each.name.startswith("_"))])
@@ -127,6 +132,7 @@ def _cases() -> dict[str, tuple[Decoder, pa.Schema, Callable[[list[dict[str, Any
         "json": (JSON.decoder, of_json, lambda rows: [json.dumps(row).encode() for row in rows]),
         "avro": (by_avro, of_avro, _avro_framed),
         "avro, two schemas": (by_avro, of_avro, _alternating),
+        "avro, two versions": (by_avro, _columns(later.columns.struct.fields), _two_versions),
         "avro, 1 % unreadable": (by_avro, of_avro, lambda rows: _some_cut(_avro_framed(rows))),
         "protobuf": (by_protobuf, of_protobuf, _protobuf_framed),
         "protobuf, 1 % unreadable": (
@@ -154,6 +160,13 @@ def _avro_framed(rows: list[dict[str, Any]]) -> list[bytes]:
 
 def _alternating(rows: list[dict[str, Any]]) -> list[bytes]:
     return [_FRAMES[number % 2] + value for number, value in enumerate(map(avro_value, rows))]
+
+
+def _two_versions(rows: list[dict[str, Any]]) -> list[bytes]:
+    return [
+        _NEXT_FRAME + value + _CHANNEL if number % 2 else _FRAMES[0] + value
+        for number, value in enumerate(map(avro_value, rows))
+    ]
 
 
 def _protobuf_framed(rows: list[dict[str, Any]]) -> list[bytes]:

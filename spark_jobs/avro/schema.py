@@ -102,5 +102,7 @@ class _Readers:
                 read.append(index)
             except UnreadableValueError as error:
                 unread.append(Unread(index, error.field, str(error)))
+        if not rows:
+            return ReadValues(self._no_rows, read, tuple(unread))
         columns = [column_of([row.get(column.name) for row in rows], column.type) for column in self._arrow]
         return ReadValues(pa.Table.from_arrays(columns, schema=self._arrow), read, tuple(unread))

@@ -166,6 +166,8 @@ class _Readers:
                 rows.append(row)
                 read.append(index)
                 ignored.update(unknown)
+        if not rows:
+            return ReadValues(self._no_rows, read, tuple(unread), ignored)
         columns = [column_of([row[column.name] for row in rows], column.type) for column in self._arrow]
         table = pa.Table.from_arrays(columns, schema=self._arrow)
         return ReadValues(table, read, tuple(unread), ignored)

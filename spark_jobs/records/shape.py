@@ -157,7 +157,7 @@ def headers_column(
 
 def pick(column: Sequence[_T], rows: Sequence[int] | None) -> Sequence[_T]:
     """Return the items at ``rows``; all of them for None."""
-    return column if rows is None else [column[row] for row in rows]
+    return column if rows is None else [*map(column.__getitem__, rows)]
 
 
 def is_unshowable(timestamps_ms: Sequence[int] | np.ndarray) -> np.ndarray:
