@@ -27,13 +27,22 @@ if TYPE_CHECKING:
     metavar="P:START-END",
     help="Offsets of a partition, one range each; all that was drained without it.",
 )
+@click.option(
+    "--offsets",
+    type=click.Choice(["renumber", "keep"]),
+    default="renumber",
+    show_default=True,
+    help="Count records anew, or give each the offset that it had: aborted transactions fill the gaps.",
+)
 @click.option("--dry-run", is_flag=True, help="Look at the topic and say what would be produced.")
 @output.json_option
-def command(pipeline: str, *, target: str, ranges: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
+def command(
+    pipeline: str, *, target: str, ranges: tuple[str, ...], offsets: str, dry_run: bool, as_json: bool
+) -> None:
     """Produce the records of PIPELINE's archive to TOPIC as they came: keys, values, headers, times, order.
 
-    Offsets are counted anew. Killed and run again it goes on behind the last record that arrived; what the
-    topic holds is first compared with the archive, and a topic with other records is refused.
+    Killed and run again it goes on behind the last record that arrived; what the topic holds is first
+    compared with the archive, and a topic with other records is refused.
     """
     wanted = tuple(map(parse_range, ranges))
     with opened(pipeline, "export") as (chosen, connections):
@@ -47,6 +56,7 @@ def command(pipeline: str, *, target: str, ranges: tuple[str, ...], dry_run: boo
             connections,
             target,
             wanted,
+            keep_offsets=offsets == "keep",
             drained_by=lambda topic: _drained_by(load_config(), topic),
             dry_run=dry_run,
             on_progress=progress,

@@ -5,7 +5,7 @@ The places are the product's own fail points; a job that does not reach one of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ class Job:
     the fail points' name of the commit, ``target`` its table: the pipeline's table, its ``dead-letters`` or
     its ``books``. ``settings`` are the pipeline's; ``of_earlier`` as an audit takes it. ``done_already`` is
     the code with which an operator is told that there is nothing left to do. ``dies_at`` is where a drain
-    was killed before.
+    was killed before. ``look`` says in words what else is wrong in the end.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Job:
     of_earlier: int = 0
     done_already: str | None = None
     dies_at: str = ""
+    look: Callable[[Workload], Iterable[str]] = lambda _workload: ()
 
     def set_up(self, workload: Workload) -> None:
         """Bring about what the work meets, a drain that died before it included."""

@@ -15,6 +15,7 @@ from http import HTTPStatus
 
 from prove.checker import check
 from prove.crash.act_jobs import ACCEPT, DISCARD, GATED_DRAIN, HELD_DRAIN, PUBLISH, REJECTING_DRAIN, RETYPE
+from prove.crash.export_jobs import KEEPING_EXPORT, RENUMBERING_EXPORT
 from prove.crash.jobs import DATA_JOBS, DEAD_LETTERS, DRAIN, FIRST, RECOVERY, REPLAY_DEAD_LETTERS, Job
 from prove.crash.nemeses import SERVER_COMMIT_FAULTS, SQLITE_COMMIT_FAULTS, Kill, Nemesis, ServerCommitFault
 from prove.crash.promises import Outcomes, Promise
@@ -28,6 +29,7 @@ from prove.scenario import Findings, Scenario, scenario_on
 from prove.workload import NESSIE, REST, SQLITE, Testbed, Workload
 
 JOBS = (*DATA_JOBS, PUBLISH, DISCARD, ACCEPT, RETYPE, NEW_SCHEMA)
+EXPORTS = (RENUMBERING_EXPORT, KEEPING_EXPORT)
 GATES = (GATED_DRAIN, HELD_DRAIN, REJECTING_DRAIN)
 # Of the commit that Iceberg's own code makes on the Spark server: it takes these for refusals, and deletes
 # what it wrote. What a landed 401 makes of it is a case of the hostile lakes: it deletes what it committed.
@@ -88,8 +90,9 @@ class Cell:
             restart.go_on(workload)
             removal = remove_left(workload, written) if promise.strays else Removal()
             counts = check(workload, of_earlier=job.of_earlier)
+            wrong = tuple(job.look(workload))
         left = len(removal.left) + counts.orphans
-        unkept = (*restart.unkept, *restart.find_deviations(promise), *removal.unkept)
+        unkept = (*restart.unkept, *restart.find_deviations(promise), *removal.unkept, *wrong)
         return counts.findings(
             ending.text,
             *_late_arrivals(workload),
@@ -121,14 +124,14 @@ def crash_cells() -> Iterator[Cell]:
 
 
 def _on_sqlite() -> Iterator[Cell]:
-    for job in (*JOBS, *GATES):
+    for job in (*JOBS, *GATES, *EXPORTS):
         yield from (Cell(job, Kill(point), SQLITE) for point in job.points)
         if job.outcome:
             yield from (Cell(job, outcome, SQLITE) for outcome in SQLITE_COMMIT_FAULTS)
 
 
 def _on_rest() -> Iterator[Cell]:
-    for job in JOBS:
+    for job in (*JOBS, *EXPORTS):
         yield from (Cell(job, Kill(point), REST) for point in job.points)
         if job.outcome:
             yield from (Cell(job, outcome, REST) for outcome in SERVER_COMMIT_FAULTS)

@@ -138,3 +138,4 @@ RETYPED_ANEW = promise(
 )
 RETYPED_ON = promise("the same command goes on where it was, nothing is read again")
 RETYPE_OVER = replace(RETYPED_ON, text="it was over, and is told so", refused="cannot-retype")
+EXPORTED = promise("run again it goes on: each record is in the topic once, as it came, and in order")

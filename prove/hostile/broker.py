@@ -4,15 +4,6 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
-
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
 
 from prove.hostile.case import (
     History,
@@ -26,18 +17,15 @@ from prove.hostile.kafka import HALF, NAMED_THEN_SKIPPED, accept, other_topic
 from prove.lab.brokers import Brokers
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import orders
+from prove.lab.streams import COMPACTED_EAGERLY, compact, stream
 from prove.workload import BATCH, LONG, Workload
-from spark_jobs.kafka.reader import RangeReader
-from spark_jobs.protocol.offsets import OffsetRange
 
-COMPACTION_SECONDS = 60.0
 AWAY_SECONDS = 2.0
 DEAD_LETTERS = 2  # of partition 0's half of a batch
 ROWS_OF_ODD = 20  # of partition 1's, which has one dead letter and a tombstone
 KEYED = 200
 # Compaction leaves one of each of three keys, and what its newest segment holds.
 FEW = 50
-EAGERLY: dict[str, Any] = {"segment_ms": 100, "min_cleanable_dirty_ratio": 0.01, "max_compaction_lag_ms": 100}
 
 
 def _kill(workload: Workload, broker: Brokers) -> History:
@@ -135,39 +123,14 @@ def _count_next_generation(workload: Workload) -> None:
 
 
 def _compact(workload: Workload, _broker: Brokers) -> History:
-    topic = other_topic(workload, cleanup_policy="compact", **EAGERLY)
+    topic = other_topic(workload, **COMPACTED_EAGERLY)
     keyed = [Record(value, key=b"%d" % (n % 3), partition=0) for n, value in enumerate(orders(0, KEYED))]
-    workload.kafka.produce(topic, keyed)
-    _wait_for_compaction(workload, topic)
-    workload.contents.rows = left = _count(workload, topic)
+    compact(workload.lab, workload.kafka, topic, keyed, few=FEW)
+    workload.contents.rows = left = len(stream(workload.lab, topic, 0))
     workload.run()
     rows = workload.lab.rows().num_rows
     assert rows == left, f"{rows} rows of {left} records that compaction left"
     return History(f"of {KEYED} records compaction left {left}: they are rows, the others are gaps")
-
-
-def _wait_for_compaction(workload: Workload, topic: str) -> None:
-    """Until few are left; one more record comes each time, so that a segment ends. Then none is compacted."""
-    deadline = time.monotonic() + COMPACTION_SECONDS
-    while _count(workload, topic) > FEW:
-        assert time.monotonic() < deadline, "nothing was compacted"
-        workload.kafka.produce(topic, [Record(orders(KEYED, 1)[0], key=b"0", partition=0)])
-        time.sleep(0.3)
-    kept = ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[kept])
-    client = AdminClient({"bootstrap.servers": workload.kafka})
-    client.incremental_alter_configs([resource])[resource].result(COMPACTION_SECONDS)
-
-
-def _count(workload: Workload, topic: str) -> int:
-    """Records of partition 0 that can be read."""
-    with workload.lab.connections() as connections:
-        end = connections.admin.source_state(topic).end[0]
-        reader = RangeReader(connections.kafka, topic, max_chunk_bytes=1 << 20, queue_bytes=4 << 20)
-        try:
-            return sum(len(chunk.offsets) for chunk in reader.read(OffsetRange(0, 0, end)))
-        finally:
-            reader.close()
 
 
 SCENARIOS = (

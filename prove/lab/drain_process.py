@@ -34,6 +34,7 @@ from spark_jobs.config.start import Start
 from spark_jobs.connections.connect import Connections
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.drain.drain import drain
+from spark_jobs.export.export import export
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.protocol.fail_points import FailPoints
 from spark_jobs.protocol.offsets import OffsetRanges
@@ -176,7 +177,8 @@ class Work:
 
     ``name`` is ``drain``, ``checkpoint``, ``pause``, ``resume``, ``publish``, ``discard``, ``accept`` (of a
     source that changed), ``rollback`` (the last commit of main), ``replay 0:10-20``, ``skip 0:10-20``,
-    ``retype id long`` or a kind of upkeep. ``is_here``: tasks run in the process instead of on Spark.
+    ``retype id long``, ``export keep`` or ``export renumber``, or a kind of upkeep. ``is_here``: tasks run in
+    the process instead of on Spark.
     ``clock_seconds`` is how far its clock is ahead of the machine's.
     """
 
@@ -190,6 +192,11 @@ def start_work(path: Path, pipeline: str, fail_points: FailPoints, work: Work) -
     """Begin the work on the file's pipeline; ``fail_points`` travel to the process."""
     process, receiver = fork(_run, path, pipeline, fail_points, work)
     return DrainProcess(process, receiver, path.parent)
+
+
+def exported(topic: str) -> str:
+    """Return the topic that an export of an archive of this one fills."""
+    return f"{topic}-exported"
 
 
 def _stacks_of(folder: Path, pid: int) -> Path:
@@ -234,6 +241,9 @@ def _do(name: str, pipeline: PipelineConfig, connections: Connections) -> Repair
         return _settled(again.recovery, committed=len(again.batches))
     if name.startswith("retype "):
         retype(pipeline, connections, *name.split()[1:], reason="test")
+        return Repairs()
+    if name.startswith("export "):
+        export(pipeline, connections, exported(pipeline.topic), keep_offsets=name == "export keep")
         return Repairs()
     if name.startswith("skip "):
         skip(pipeline, connections, OffsetRanges((parse_range(name[5:]),)), reason="test")

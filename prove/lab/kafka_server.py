@@ -115,8 +115,12 @@ def kafka_settings(folder: ServerFolder, **properties: str) -> KafkaSettings:
 
 
 def start_test_kafka(folder: ServerFolder) -> KafkaServer:
-    """Start the test run's broker. Nobody kills it: its session outlasts a machine that stands still."""
-    return start_kafka(kafka_settings(folder, **{"broker.session.timeout.ms": "60000"}))
+    """Start the test run's broker. Nobody kills it: its session outlasts a machine that stands still.
+
+    It looks often for what is to be compacted.
+    """
+    properties = {"broker.session.timeout.ms": "60000", "log.cleaner.backoff.ms": "500"}
+    return start_kafka(kafka_settings(folder, **properties))
 
 
 def _produce_one(producer: Producer, topic: str, record: Record, failures: list[str]) -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from spark_jobs.export.archived import ArchivedRecord, archived_records, offset_of_record
+from spark_jobs.export.archived import ArchivedRecord, archived_records, count_records, offset_of_record
+from spark_jobs.export.gaps import LARGEST_AHEAD_MS
 from spark_jobs.export.plan import ExportPlan
 from spark_jobs.kafka.reader import open_reader
 from spark_jobs.protocol.errors import ConfigError
@@ -26,7 +27,7 @@ SETTINGS = {
     "max.message.bytes": "1000000000",
     "message.timestamp.type": "CreateTime",
     "message.timestamp.before.max.ms": str((1 << 63) - 1),
-    "message.timestamp.after.max.ms": str((1 << 63) - 1),
+    "message.timestamp.after.max.ms": str(LARGEST_AHEAD_MS),
 }
 _COMPARED_RECORDS = 100
 _CHUNK_BYTES = 4 << 20
@@ -34,20 +35,59 @@ _CHUNK_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What a partition of the target lacks: offsets of the archive, and how many records it has by now."""
+    """What a partition of the target lacks: offsets of the archive.
+
+    ``there`` is how many records it has by now, ``end`` where it ends.
+    """
 
     offsets: OffsetRange
-    there: int
+    there: int = 0
+    end: int = 0
 
 
-def find_left(plan: ExportPlan, connections: Connections, target: str) -> list[Left]:
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a partition of the target is to hold, when all is there; ``keeps``: each at the offset it had."""
+
+    plan: ExportPlan
+    offsets: OffsetRange
+    keeps: bool
+
+    @property
+    def end(self) -> int:
+        """Return where it ends."""
+        return self.offsets.end if self.keeps else self.plan.records[self.offsets.partition]
+
+    def there(self, end: int) -> int:
+        """Return how many records lie below an offset of the target."""
+        if not self.keeps:
+            return end
+        before = OffsetRange(self.offsets.partition, self.offsets.start, max(self.offsets.start, end))
+        return count_records(self.plan.table, before, self.plan.generation)
+
+    def records(self, number: int, count: int) -> dict[int, ArchivedRecord]:
+        """Return so many records from one on, by their offset in the target."""
+        rest = self.rest(number)
+        parts = archived_records(self.plan.table, rest, self.plan.generation)
+        found = islice((record for _, part in parts for record in part), count)
+        return {record.offset if self.keeps else at: record for at, record in enumerate(found, number)}
+
+    def rest(self, number: int) -> OffsetRange:
+        """Return the archive's offsets from one record on."""
+        start = offset_of_record(self.plan.table, self.offsets, self.plan.generation, number)
+        return OffsetRange(self.offsets.partition, start, self.offsets.end)
+
+
+def find_left(
+    plan: ExportPlan, connections: Connections, target: str, *, keep_offsets: bool = False
+) -> list[Left]:
     """Return by partition where to go on, both ends of what is there having been compared with the archive.
 
     Raises ``ConfigError``: ``export-target`` for a topic that is not as an export leaves it.
     """
     if target not in connections.admin.topics():
-        return [Left(each, 0) for each in plan.ranges]
-    _check_settings(connections, target)
+        return [Left(each) for each in plan.ranges]
+    _check_settings(connections, target, keep_offsets=keep_offsets)
     state = connections.admin.source_state(target)
     if missing := [each.partition for each in plan.ranges if each.partition not in state.end]:
         raise _refused(target, f"has no partition {missing[0]}", "Add partitions, or name another topic.")
@@ -55,7 +95,7 @@ def find_left(plan: ExportPlan, connections: Connections, target: str) -> list[L
     if filled := [p for p in sorted(others) if state.end[p]]:
         raise _refused(target, f"has records in partition {filled[0]}, which nothing is exported to")
     with open_reader(connections.kafka, target, chunk_bytes=_CHUNK_BYTES) as reader:
-        return [_left(plan, each, reader, state) for each in plan.ranges]
+        return [_left(_Wanted(plan, each, keep_offsets), reader, state) for each in plan.ranges]
 
 
 def make_topic(connections: Connections, target: str, partitions: int) -> None:
@@ -70,36 +110,35 @@ def refuse_taken(target: str, drained_by: Callable[[str], str | None]) -> None:
         raise _refused(target, f"is drained by the pipeline {pipeline}", "Name another topic.")
 
 
-def _left(plan: ExportPlan, offsets: OffsetRange, reader: RangeReader, state: SourceState) -> Left:
-    partition, records, target = offsets.partition, plan.records[offsets.partition], state.topic
+def _left(wanted: _Wanted, reader: RangeReader, state: SourceState) -> Left:
+    partition, target = wanted.offsets.partition, state.topic
     low, end = state.low[partition], state.end[partition]
-    if low:
-        raise _refused(target, f"has lost the first {low:,} records of partition {partition}")
-    if end > records:
-        raise _refused(target, f"has {end:,} records in partition {partition}, the archive {records:,}")
-    at_ends = {0: min(end, _COMPARED_RECORDS), max(0, end - _COMPARED_RECORDS): min(end, _COMPARED_RECORDS)}
-    for first, count in at_ends.items():
-        _compare(plan, offsets, reader, target, OffsetRange(partition, first, first + count))
-    return Left(
-        OffsetRange(partition, offset_of_record(plan.table, offsets, plan.generation, end), offsets.end), end
-    )
+    if end > wanted.end:
+        what = "offsets" if wanted.keeps else "records"
+        raise _refused(target, f"has {end:,} {what} in partition {partition}, the archive {wanted.end:,}")
+    there = wanted.there(end)
+    count = min(there, _COMPARED_RECORDS)
+    first, last = wanted.records(0, count), wanted.records(there - count, count)
+    if low > min(first, default=low):
+        raise _refused(target, f"has lost the first records of partition {partition}, up to {low:,}")
+    if partition in state.undecided and end in wanted.records(there, 1):
+        raise _refused(target, f"has an open transaction in partition {partition}")
+    _compare(reader, target, OffsetRange(partition, low, max(first) + 1 if there > count else end), first)
+    _compare(reader, target, OffsetRange(partition, min(last, default=end), end), last)
+    return Left(wanted.rest(there), there, end)
 
 
 def _compare(
-    plan: ExportPlan, offsets: OffsetRange, reader: RangeReader, target: str, there: OffsetRange
+    reader: RangeReader, target: str, there: OffsetRange, wanted: Mapping[int, ArchivedRecord]
 ) -> None:
-    """Raise where records of the target are not those of the archive that so many come before."""
-    if not len(there):
-        return
-    first = offset_of_record(plan.table, offsets, plan.generation, there.start)
-    rest = OffsetRange(offsets.partition, first, offsets.end)
-    every = (record for _, part in archived_records(plan.table, rest, plan.generation) for record in part)
-    wanted = {there.start + at: record for at, record in enumerate(islice(every, len(there)))}
-    found = _read(reader, there)
-    for offset, record in wanted.items():
+    """Raise where records of the target are not those of the archive."""
+    found = _read(reader, there) if there else {}
+    for offset in sorted(found.keys() | wanted.keys()):
+        place = f"{there.partition}:{offset}"
+        if (record := wanted.get(offset)) is None:
+            raise _refused(target, f"has a record at {place}, where the archive has none")
         if found.get(offset) != record.content:
-            told = f"has another record at {there.partition}:{offset} than the archive at {record.offset}"
-            raise _refused(target, told)
+            raise _refused(target, f"has another record at {place} than the archive at {record.offset}")
 
 
 def _read(reader: RangeReader, offsets: OffsetRange) -> Mapping[int, object]:
@@ -112,13 +151,17 @@ def _read(reader: RangeReader, offsets: OffsetRange) -> Mapping[int, object]:
     }
 
 
-def _check_settings(connections: Connections, target: str) -> None:
+def _check_settings(connections: Connections, target: str, *, keep_offsets: bool) -> None:
     settings = connections.admin.topic_config(target)
     if (kind := settings.get("message.timestamp.type", "CreateTime")) != "CreateTime":
         hint = "Set it to CreateTime, or name a topic that is not there yet."
         raise _refused(target, f"has message.timestamp.type {kind}, which changes times", hint)
     if "compact" in settings.get("cleanup.policy", ""):
-        raise _refused(target, "is compacted, which drops records", "Name a topic that is not there yet.")
+        raise _refused(target, "is compacted, which drops records")
+    ahead = int(settings.get("message.timestamp.after.max.ms", LARGEST_AHEAD_MS))
+    if keep_offsets and ahead > LARGEST_AHEAD_MS:
+        hint = f"Set it to {LARGEST_AHEAD_MS}, or name a topic that is not there yet."
+        raise _refused(target, "takes any time (message.timestamp.after.max.ms): no gap can be left", hint)
 
 
 def _refused(target: str, message: str, hint: str = "Name a topic that is not there yet.") -> ConfigError:

@@ -130,6 +130,14 @@ class KafkaAdmin:
         found = self._of_topic(offsets, description, spec)
         return {partition: first.offset for partition, first in found.items() if first.offset >= 0}
 
+    def log_end(self, topic: str, partition: int) -> int:
+        """Return where a partition ends, what transactions hold back included."""
+        position = _Position(topic, partition, _LATEST, _UNCOMMITTED)
+        found = self._offsets([position])[position]
+        if isinstance(found, KafkaError):
+            raise self._topic_error(topic, found, partition=partition)
+        return int(found.offset)
+
     def topics(self) -> frozenset[str]:
         """Return the names of all topics this user may see, Kafka's internal ones left out."""
         try:

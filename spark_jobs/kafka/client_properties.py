@@ -88,6 +88,14 @@ def producer_properties(properties: Mapping[str, str]) -> dict[str, Any]:
     return _DEFAULTS_OF_PRODUCERS | _QUIET | _checked(properties) | _EXACT
 
 
+def transactional_properties(properties: Mapping[str, str], transactional_id: str) -> dict[str, str]:
+    """Return what a ``Producer`` of transactions is made with; another one of the same id fences it.
+
+    Raises ``ConfigError`` like ``consumer_properties``.
+    """
+    return producer_properties(properties) | {"transactional.id": transactional_id, "retry.backoff.ms": "10"}
+
+
 def new_client(
     kind: Callable[[dict[str, Any]], _Client],
     properties: Mapping[str, Any],

@@ -51,6 +51,13 @@ _SETTLING = frozenset(
 _NO_ANSWER = frozenset(
     {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE}
 )
+_FENCED = frozenset(
+    {
+        KafkaError._FENCED,
+        KafkaError.PRODUCER_FENCED,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+    }
+)
 _DAMAGED = frozenset(
     {
         KafkaError._BAD_MSG,
@@ -106,6 +113,11 @@ def is_no_topic(error: KafkaError) -> bool:
 def is_settling(error: KafkaError) -> bool:
     """True if asking again within a second is likely to be answered."""
     return error.code() in _SETTLING
+
+
+def is_of_fenced(error: KafkaError) -> bool:
+    """True if another client of the same transactional id has taken over."""
+    return error.code() in _FENCED
 
 
 def is_damage(error: KafkaError) -> bool:

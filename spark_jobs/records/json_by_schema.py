@@ -42,6 +42,11 @@ class JsonSchema:
         """See ``WriterSchema``."""
         return _readers(self).columns
 
+    @property
+    def reading(self) -> object:
+        """See ``WriterSchema``."""
+        return self
+
     def read(self, values: Sequence[bytes]) -> ReadValues:
         """See ``WriterSchema``."""
         return _readers(self).read(values)

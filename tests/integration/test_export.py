@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,8 +14,8 @@ from prove.lab.kafka_server import Record, unique_name
 from prove.lab.pipeline_lab import Lab, progress
 from prove.lab.signal_at import SignalAt
 from spark_jobs.export import archived
+from prove.lab.streams import stream as placed
 from spark_jobs.export.export import Exported, export
-from spark_jobs.kafka.reader import open_reader
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.offsets import OffsetRange
 
@@ -30,14 +31,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 def stream(lab: Lab, topic: str, partition: int) -> list[tuple[Any, ...]]:
     """Return a partition's records in order, without their offsets."""
-    with lab.connections() as connections:
-        end = connections.admin.source_state(topic).end[partition]
-        with open_reader(connections.kafka, topic) as reader:
-            return [
-                record
-                for chunk in reader.read(OffsetRange(partition, 0, end))
-                for record in zip(chunk.keys, chunk.values, chunk.headers, chunk.timestamps_ms, strict=True)
-            ]
+    return [*placed(lab, topic, partition).values()]
 
 
 def exported(lab: Lab, target: str, **settings: Any) -> Exported:
@@ -120,3 +114,71 @@ def test_a_topic_with_other_records_is_left_alone(new_lab: NewLab) -> None:
     flat.drain()
     with pytest.raises(ConfigError, match="only an archive"):
         exported(flat, unique_name("exported"))
+
+
+def test_offsets_are_kept_where_that_is_asked_for(new_lab: NewLab) -> None:
+    """Those without a record too: at the beginning, of markers and of aborted records, and at the end."""
+    lab = new_lab([b"1", b"2", b"3"], layout="archive", value={"format": "raw"})
+    topic = lab.pipeline.topic
+    new_lab.kafka.delete_records(topic, {0: 1})
+    leave_gaps(new_lab.kafka, topic)
+    lab.drain()
+    new_lab.produce(lab, [Record(b"last", timestamp_ms=9)])
+    lab.drain()
+    leave_gaps(new_lab.kafka, topic)
+    lab.drain()
+    target = unique_name("exported")
+    assert exported(lab, target, keep_offsets=True).produced == {0: 9}
+    wanted = placed(lab, topic, 0)
+    assert list(wanted) == [1, 2, 7, 8, 9, 11, 16, 17, 18]
+    assert placed(lab, target, 0) == wanted
+    assert ends(lab, target) == ends(lab, topic) == {0: 20}
+    assert exported(lab, target, keep_offsets=True).there == {0: 9}
+
+    with pytest.raises(ConfigError, match="has 20 records in partition 0, the archive 9"):
+        exported(lab, target)
+    moved = new_lab.kafka.new_topic(retention_ms=-1)
+    exported(lab, moved)
+    with pytest.raises(ConfigError, match="has a record at 0:0, where the archive has none"):
+        exported(lab, moved, keep_offsets=True)
+    lenient = new_lab.kafka.new_topic(message_timestamp_after_max_ms=(1 << 63) - 1)
+    with pytest.raises(ConfigError, match="takes any time"):
+        exported(lab, lenient, keep_offsets=True)
+
+
+def ends(lab: Lab, topic: str) -> dict[int, int]:
+    """Return where its partitions end."""
+    with lab.connections() as connections:
+        return connections.admin.source_state(topic).high
+
+
+@dataclass
+class Intruder:
+    """A fail point at which somebody else writes to a topic, once."""
+
+    kafka: KafkaBroker
+    topic: str
+    place: str
+
+    def reach(self, name: str) -> None:
+        """Write a record here."""
+        if name == self.place:
+            self.kafka.produce(self.topic, [b"another"])
+            self.place = ""
+
+
+@pytest.mark.parametrize("place", ["export.after-topic", "export.before-gap", "export.after-refused"])
+def test_who_writes_beside_an_export_is_seen(new_lab: NewLab, place: str) -> None:
+    """Its record takes an offset: the export ends, and does not go on in a topic that is no more the archive."""
+    lab = new_lab([b"1"], layout="archive", value={"format": "raw"})
+    leave_gaps(new_lab.kafka, lab.pipeline.topic)
+    lab.drain()
+    target = unique_name("exported")
+    with (
+        lab.connections(fail_points=Intruder(new_lab.kafka, target, place)) as connections,
+        pytest.raises(ConfigError, match="somebody else writes to the topic"),
+    ):
+        export(lab.pipeline, connections, target, keep_offsets=True)
+    with pytest.raises(ConfigError) as refused:
+        exported(lab, target, keep_offsets=True)
+    assert refused.value.code == "export-target"

@@ -1,0 +1,120 @@
+"""Offsets without a record, left in a topic as Kafka leaves them: by transactions that are aborted.
+
+Such a transaction takes an offset for each of its records, which nobody reads, and one for the marker behind
+them. Where there is room for the marker alone, the broker refuses the only record: its time is one that the
+topic does not take. No record of an archive is ever in a transaction. So what a dead export left open lies
+in a gap, ends there when the next one opens its clients, and the rest of the gap is filled from its end.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from spark_jobs.export.ordered import WAIT_SECONDS, OrderedProducer, disturbed, failed, hand_over, slow
+from spark_jobs.kafka.client_properties import new_client, transactional_properties
+from spark_jobs.kafka.errors import ClientTroubles
+
+if TYPE_CHECKING:
+    from spark_jobs.connections.connect import Connections
+
+# A topic that takes times up to so far ahead takes all that there are, but not the last.
+LARGEST_AHEAD_MS = (1 << 63) - (1 << 43)
+_REFUSED_MS = (1 << 63) - 1
+_MOST_FILLERS = 10_000
+_FILLER = [("sluice", b"filler")]
+_LOOK_SECONDS = 0.005
+
+
+class _Clients(NamedTuple):
+    """A client of which a record was refused has to begin anew before it can fill, which takes longer."""
+
+    fills: Producer
+    marks: Producer
+
+
+class Gaps:
+    """Fills gaps of a topic between the records of a producer.
+
+    One export of a topic at a time: the clients of a second one fence those of the first.
+    """
+
+    def __init__(self, connections: Connections, topic: str, records: OrderedProducer) -> None:
+        self._connections = connections
+        self._topic = topic
+        self._records = records
+        self._clients: _Clients | None = None
+
+    def fill(self, partition: int, until: int) -> None:
+        """Have the next record arrive at ``until``, whatever of the gap was filled before.
+
+        Raises ``ConfigError`` (``export-disturbed``) when the partition ends behind it, ``RetryableError``
+        when the broker does not answer.
+        """
+        if self._records.ends[partition] == until:
+            return
+        self._records.finish()
+        self._reach("before-gap")
+        try:
+            clients = self._clients = self._clients or self._opened()
+            while (end := self._end(partition)) < until:
+                self._abort(clients, partition, end, until - end)
+        except KafkaException as error:
+            raise failed(error, self._topic) from error
+        if end > until:
+            raise disturbed(self._topic, f"{partition}:{until}")
+        self._records.go_on_at(partition, until)
+        self._reach("after-gap")
+
+    def _opened(self) -> _Clients:
+        """Open the clients, which ends what a dead export left open: its markers are written by then."""
+        clients = _Clients(*(self._client(name) for name in _Clients._fields))
+        for client in clients:
+            client.init_transactions(WAIT_SECONDS)
+        return clients
+
+    def _client(self, name: str) -> Producer:
+        transactional_id = f"sluice-export-{self._topic}-{name}"
+        properties = transactional_properties(self._connections.kafka, transactional_id)
+        return new_client(Producer, properties, ClientTroubles())
+
+    def _abort(self, clients: _Clients, partition: int, end: int, room: int) -> None:
+        """Take at least one offset from the end on, and no more than there is room for."""
+        arrived = 0
+
+        def told(error: KafkaError | None, _message: Message) -> None:
+            nonlocal arrived
+            arrived += error is None
+
+        fillers = min(room - 1, _MOST_FILLERS)
+        client = clients.fills if fillers else clients.marks
+        filler = {"partition": partition, "value": b"", "headers": _FILLER, "on_delivery": told}
+        client.begin_transaction()
+        for _ in range(fillers):
+            hand_over(client, self._topic, **filler)
+        if not fillers:
+            hand_over(client, self._topic, timestamp=_REFUSED_MS, **filler)
+        client.flush(WAIT_SECONDS)
+        if fillers:
+            self._reach("after-fillers")
+        else:
+            self._reach("after-refused")
+        client.abort_transaction(WAIT_SECONDS)
+        self._reach("after-abort")
+        self._await_marker(partition, end + arrived + 1)
+
+    def _await_marker(self, partition: int, end: int) -> None:
+        """A broker writes it when it has long said that the transaction is aborted."""
+        deadline = time.monotonic() + WAIT_SECONDS
+        while self._end(partition) < end:
+            if time.monotonic() > deadline:
+                raise slow(f"no marker came to {partition}:{end - 1}", self._topic)
+            time.sleep(_LOOK_SECONDS)
+
+    def _end(self, partition: int) -> int:
+        return self._connections.admin.log_end(self._topic, partition)
+
+    def _reach(self, place: str) -> None:
+        self._connections.fail_points.reach(f"export.{place}")
