@@ -13,9 +13,9 @@ from confluent_kafka import Producer
 
 from prove.crash import promises
 from prove.crash.jobs import Job, at
-from prove.hostile.kafka import other_topic
 from prove.lab.drain_process import exported
 from prove.lab.kafka_server import Record, unique_name
+from prove.lab.pipeline_lab import PIPELINE, configure
 from prove.lab.streams import COMPACTED_EAGERLY, compact, stream
 from prove.workload import PARTITIONS, Workload
 
@@ -24,6 +24,7 @@ _FEW = 20
 _TAKEN = 5  # records that retention took
 _SECONDS = 30.0
 _DOUBLED = [("a", b"1"), ("b", None), ("a", b"1"), ("", b""), ("a", None)]
+_LATE: dict[str, Any] = {"message_timestamp_after_max_ms": (1 << 63) - 1}
 _ODD = [
     (b"v", b"k", _DOUBLED, 1_700_000_000_123),
     (None, b"\xff", (), 1),
@@ -35,7 +36,8 @@ _ODD = [
 
 def _archive_oddities(workload: Workload) -> None:
     """Bring into the archive what compaction and retention left, odd records, and transactions."""
-    topic = other_topic(workload, message_timestamp_after_max_ms=(1 << 63) - 1, **COMPACTED_EAGERLY)
+    topic = workload.kafka.new_topic(PARTITIONS, retention_ms=-1, **_LATE, **COMPACTED_EAGERLY)
+    configure(workload.lab, f"pipelines/{PIPELINE}", {"topic": topic})
     keyed = [Record(b"%d" % n, key=b"%d" % (n % 3), partition=0) for n in range(_KEYED)]
     compact(workload.lab, workload.kafka, topic, keyed, few=_FEW)
     workload.kafka.produce(topic, _records(range(1, PARTITIONS), count=_TAKEN))

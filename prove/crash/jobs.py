@@ -19,10 +19,11 @@ class Job:
     """A fault meets ``work``, ``again`` are run after it in turn (names of ``prove.lab.drain_process.Work``).
 
     ``outcome`` are the promises for what becomes of its commit; None when none meets that. ``swap`` is
-    the fail points' name of the commit, ``target`` its table: the pipeline's table, its ``dead-letters`` or
-    its ``books``. ``settings`` are the pipeline's; ``of_earlier`` as an audit takes it. ``done_already`` is
-    the code with which an operator is told that there is nothing left to do. ``dies_at`` is where a drain
-    was killed before. ``look`` says in words what else is wrong in the end.
+    the fail points' name of the commit, ``commits_before`` how many of the same work come before it in its
+    table, ``target`` that: the pipeline's table, its ``dead-letters`` or its ``books``. ``settings`` are the
+    pipeline's; ``of_earlier`` as an audit takes it. ``done_already`` is the code with which an operator is
+    told that there is nothing left to do. ``dies_at`` is where a drain was killed before. ``look`` says in
+    words what else is wrong in the end.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Job:
     work: str = "drain"
     again: tuple[str, ...] = ("drain",)
     swap: str = "commit"
+    commits_before: int = 0
     target: str = "table"
     settings: Mapping[str, Any] = field(default_factory=dict)
     on_spark: bool = False

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from prove.crash.jobs import Job
@@ -151,7 +152,13 @@ class ServerCommitFault(Nemesis):
         proxy = workload.proxy
         assert proxy is not None
         namespace, _, table = _target_table(workload, job).rpartition(".")
-        proxy.arm(self.fault, lambda method, path: _is_commit(method, path, namespace, table))
+        before = count()
+        proxy.arm(
+            self.fault,
+            lambda method, path: (
+                _is_commit(method, path, namespace, table) and next(before) >= job.commits_before
+            ),
+        )
         is_silent = self.fault in {Fault.NO_ANSWER, Fault.LANDED_NO_ANSWER}
         patience = Patience(self.read_back, answer=2.0 if is_silent else None)
         answer = workload.lab.start_with(NoFailPoints(), work=job.work, patience=patience).answer()

@@ -80,6 +80,12 @@ FOUND = promise("its commit is found, nothing is read again", Repairs(found_land
 SWEPT = promise("what it had committed stays, what another one left is swept", Repairs(swept=1))
 OVER = promise("it was over: nothing is left to do or to read again")
 SETTLED = Outcomes("whatever was answered, the table is asked; nothing is read again", OVER, FOUND, ADOPTED)
+COLUMNS_SETTLED = Outcomes(
+    "whatever was answered, the table is asked; who found no answer leaves the batch to the next run",
+    OVER,
+    AGAIN,
+    AGAIN,
+)
 DEAD_LETTERS_SETTLED = Outcomes(SETTLED.text, OVER, FOUND, FOUND)
 _BOOKED = "each attempt is in the books once"
 UNBOOKED = promise(f"{_BOOKED}; a dead fold's file is left to orphan removal", Repairs(folded=2), orphans=1)

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import io
 import json
-from functools import cache
+from collections.abc import Iterator
+from functools import cache, partial
 from typing import Any
 
 import fastavro
 
-from prove.crash.jobs import DRAIN, Job
-from prove.lab.pipeline_lab import configure, orders
+from prove.crash import promises
+from prove.crash.jobs import DRAIN, Job, at
+from prove.lab.pipeline_lab import configure, orders, progress
 from prove.lab.registry_stand_in import RegistryStandIn
 from prove.workload import Workload
+from spark_jobs.schema.arrow_schema import json_columns
 
+BY_SCHEMA: dict[str, Any] = {"value": {"format": "avro", "registry": "main"}}
 _ID, _PRICE = {"name": "id", "type": "long"}, {"name": "price", "type": "float"}
 _CODE = {"name": "code", "type": "int", "default": 0}
 _EARLIER = {"type": "record", "name": "Order", "fields": [_ID, _PRICE, _CODE]}
@@ -27,30 +31,84 @@ _LATER_FIELDS = [
     {"name": "customer", "type": ["null", "string"]},
 ]
 _LATER = {**_EARLIER, "fields": _LATER_FIELDS}
+_OTHER_FIELDS = [
+    _ID,
+    _PRICE,
+    {"name": "code", "type": "boolean", "default": False},
+    {"name": "customer", "type": "long"},
+]
+_OTHER = {**_EARLIER, "fields": _OTHER_FIELDS}
+
+# What an undisturbed run makes of the table: which column takes which type of a field.
+_KNOWN = {"id": {"long": "id long"}, "price": {"float": "price double", "double": "price double"}}
+EVOLVED = _KNOWN | {
+    "code": {"int": "code int", "string": "code_2 string"},
+    "customer": {"string": "customer string"},
+}
+# Of two schemas the one that the table met first decides; of those that it meets together, the older.
+LATER_FIRST = EVOLVED | {
+    "code": {**EVOLVED["code"], "boolean": "code_3 boolean"},
+    "customer": {"string": "customer string", "long": "customer_2 long"},
+}
+OTHER_FIRST = EVOLVED | {
+    "code": {"int": "code int", "boolean": "code_2 boolean", "string": "code_3 string"},
+    "customer": {"long": "customer long", "string": "customer_2 string"},
+}
 
 
-def _drain_one_schema_and_produce_two(workload: Workload) -> None:
+def drain_earlier_and_produce_later(workload: Workload) -> None:
     """Bring a batch of one schema into the table; of the next one every other value is of a new one."""
+    _drain_earlier(workload)
+    produce_later(workload)
+
+
+def drain_earlier_and_produce_other(workload: Workload) -> None:
+    """Bring a batch of one schema into the table; the next one is of the newest as well."""
+    _drain_earlier(workload)
+    _produce(workload, _OTHER)
+
+
+def produce_later(workload: Workload) -> None:
+    """Produce a batch of the first and the second schema."""
+    _produce(workload, _LATER)
+
+
+def find_other_columns(wanted: dict[str, dict[str, str]], workload: Workload) -> Iterator[str]:
+    """Yield what is otherwise than in an undisturbed run: columns, or which field goes into which."""
+    table = workload.lab.table()
+    names = {field.field_id: f"{field.name} {field.field_type}" for field in table.schema().fields}
+    bound = progress(workload.lab).columns
+    found = {identity: {kind: names[at] for kind, at in kinds.items()} for identity, kinds in bound.items()}
+    if found != wanted:
+        yield f"another column map: {found}"
+    columns = {text.split()[0] for kinds in wanted.values() for text in kinds.values()}
+    if columns != set(json_columns(table).names):
+        yield f"other columns: {json_columns(table).names}"
+
+
+def _drain_earlier(workload: Workload) -> None:
     configure(workload.lab, "", {"registries": {"main": {"url": _registry().url}}})
-    workload.contents.orders = _earlier
+    workload.contents.orders = partial(_framed, [_EARLIER])
     workload.drain_batches()
-    workload.contents.orders = _both
+
+
+def _produce(workload: Workload, schema: dict[str, Any]) -> None:
+    workload.contents.orders = partial(_framed, [_EARLIER, schema])
     workload.produce_batch()
 
 
-def _earlier(first: int, count: int) -> list[bytes]:
-    return [_framed(json.loads(order), _EARLIER) for order in orders(first, count)]
-
-
-def _both(first: int, count: int) -> list[bytes]:
+def _framed(schemas: list[dict[str, Any]], first: int, count: int) -> list[bytes]:
+    """Return orders as the schemas have them, in turn."""
     return [
-        _framed(json.loads(order), _LATER if number % 2 else _EARLIER)
+        _written(json.loads(order), schemas[number // 2 % len(schemas)])
         for number, order in enumerate(orders(first, count))
     ]
 
 
-def _framed(order: dict[str, Any], schema: dict[str, Any]) -> bytes:
+def _written(order: dict[str, Any], schema: dict[str, Any]) -> bytes:
     order["amount"] = order["price"]
+    if schema is _OTHER:
+        order["customer"] = order["id"]
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(schema), order)
     schema_id = _registry().register("orders", json.dumps(schema))
@@ -59,15 +117,33 @@ def _framed(order: dict[str, Any], schema: dict[str, Any]) -> bytes:
 
 @cache
 def _registry() -> RegistryStandIn:
-    """Return the registry of all scenarios of this process, which ends with it."""
-    return RegistryStandIn().__enter__()
+    """Return the registry of all scenarios of this process, which ends with it; schemas have fixed ids."""
+    registry = RegistryStandIn().__enter__()
+    for schema in (_EARLIER, _LATER, _OTHER):
+        registry.register("orders", json.dumps(schema))
+    return registry
 
 
 NEW_SCHEMA = Job(
     "new-schema",
     "a drain that meets a new schema",
-    {**DRAIN.points, "drain.after-columns": DRAIN.points["split.after-chunk"]},
+    {
+        **DRAIN.points,
+        **at(promises.AGAIN, "columns.before-swap", "columns.after-swap", "drain.after-columns"),
+    },
     DRAIN.outcome,
-    prepare=_drain_one_schema_and_produce_two,
-    settings={"value": {"format": "avro", "registry": "main"}},
+    prepare=drain_earlier_and_produce_later,
+    commits_before=1,
+    settings=BY_SCHEMA,
+    look=partial(find_other_columns, EVOLVED),
+)
+NEW_COLUMNS = Job(
+    "new-columns",
+    "the commit of a new schema's columns",
+    {},
+    promises.COLUMNS_SETTLED,
+    prepare=drain_earlier_and_produce_later,
+    swap="columns",
+    settings=BY_SCHEMA,
+    look=partial(find_other_columns, EVOLVED),
 )

@@ -7,11 +7,23 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 from prove.crash.promises import REPLAYED, REPLAYED_RECORDS
 from prove.crash.restart import ENDINGS_OF_REPLACED
+from prove.crash.schema_jobs import (
+    BY_SCHEMA,
+    EVOLVED,
+    LATER_FIRST,
+    OTHER_FIRST,
+    drain_earlier_and_produce_later,
+    drain_earlier_and_produce_other,
+    find_other_columns,
+    produce_later,
+)
 from prove.hostile.case import History, judge
 from prove.lab.pipeline_lab import orders
 from prove.scenario import Findings, Scenario, scenario_on
@@ -25,8 +37,9 @@ CHANGES_NOTHING = "it commits nothing that is there, deletes nothing that is nam
 class Zombie:
     """``work`` stops at ``point`` after ``before``; its replacement does the same work, then ``afterwards``.
 
-    ``may_read_again`` are records of the stopped run's range that the replacement reads, ``orphans`` files of
-    the books that are left to orphan removal.
+    ``meanwhile`` comes before the replacement. ``settings`` are the pipeline's, ``look`` says in words what
+    else is wrong in the end. ``may_read_again`` are records of the stopped run's range that the replacement
+    reads, ``orphans`` files of the books that are left to orphan removal.
     """
 
     name: str
@@ -37,7 +50,10 @@ class Zombie:
     catalogs: tuple[str, ...] = (SQLITE, REST)
     orphans: int = 0
     work: str = "drain"
+    meanwhile: Callable[[Workload], None] = lambda _workload: None
     afterwards: Callable[[Workload], None] = lambda _workload: None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    look: Callable[[Workload], Iterable[str]] = lambda _workload: ()
 
     def scenario(self, catalog: str) -> Scenario:
         """Return the case as the runner knows it."""
@@ -52,12 +68,13 @@ class Zombie:
 
     def run(self, testbed: Testbed, catalog: str) -> Findings:
         """Stop it, replace it, let it go on, look."""
-        with testbed.workload(catalog) as workload:
+        with testbed.workload(catalog, **self.settings) as workload:
             self.before(workload)
             slept = str(workload.folder / "slept")
             zombie = workload.lab.start(self.point, signal.SIGSTOP, once=slept, work=self.work)
             try:
                 zombie.wait_until_stopped()
+                self.meanwhile(workload)
                 began = time.monotonic()
                 replacement = workload.lab.start(work=self.work).answer()
                 seconds = time.monotonic() - began
@@ -70,7 +87,8 @@ class Zombie:
             assert error in ENDINGS_OF_REPLACED, f"it ended with {error}"
             happened = f"it ended with {error}" if error else "it found its batch landed, or nothing to do"
             history = History(happened, replacement.records_read, seconds, orphans=self.orphans)
-            return judge(workload, history, self.may_read_again)
+            findings = judge(workload, history, self.may_read_again)
+            return replace(findings, unkept="; ".join(self.look(workload)))
 
 
 def _produce_tombstones(workload: Workload) -> None:
@@ -86,6 +104,31 @@ def _commit_often(workload: Workload) -> None:
     for n in range(MANY):
         workload.produce(orders(n, 2))
         workload.run()
+
+
+def _new_schema(name: str, title: str, point: str) -> Zombie:
+    return Zombie(
+        f"new-schema/{name}",
+        f"a new schema met by two runs, {title}",
+        point,
+        (BATCH,),
+        before=drain_earlier_and_produce_later,
+        settings=BY_SCHEMA,
+        look=partial(find_other_columns, EVOLVED),
+    )
+
+
+def _two_schemas(name: str, title: str, point: str, wanted: dict[str, dict[str, str]]) -> Zombie:
+    return Zombie(
+        f"two-schemas/{name}",
+        f"a new schema, and an older one that only its replacement meets, {title}",
+        point,
+        (2 * BATCH,),
+        before=drain_earlier_and_produce_other,
+        meanwhile=produce_later,
+        settings=BY_SCHEMA,
+        look=partial(find_other_columns, wanted),
+    )
 
 
 _ALL = tuple(CATALOG_NAMES)
@@ -145,5 +188,10 @@ ZOMBIES = (
         work="checkpoint",
         orphans=1,
     ),
+    _new_schema("columns-sent", "before its columns' commit", "columns.before-swap"),
+    _new_schema("columns-there", "after its columns' commit", "columns.after-swap"),
+    _new_schema("written", "its files written and swept", "drain.after-tasks"),
+    _two_schemas("columns-sent", "before its columns' commit", "columns.before-swap", LATER_FIRST),
+    _two_schemas("columns-there", "after its columns' commit", "columns.after-swap", OTHER_FIRST),
 )
 SCENARIOS = [zombie.scenario(catalog) for catalog in _ALL for zombie in ZOMBIES if catalog in zombie.catalogs]

@@ -25,10 +25,14 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction
 
     from spark_jobs.commit.swap import Swap
+    from spark_jobs.protocol.fail_points import FailPoints
 
 
 def commit_columns(
-    open_catalog: Callable[[], Catalog], identifier: str, lacks: Callable[[Table], Evolution]
+    open_catalog: Callable[[], Catalog],
+    identifier: str,
+    lacks: Callable[[Table], Evolution],
+    fail_points: FailPoints,
 ) -> Table:
     """Give the table what it ``lacks``, which is asked of it as it is, and return it as it is then.
 
@@ -50,7 +54,10 @@ def commit_columns(
                 additions = [(path, kind) for path, kind, _ in evolution.additions]
                 return evolve_table(open_catalog, identifier, additions)
             check_anchor(table)
-            failure = _try(catalog, table, _staged(table, evolution))
+            staged = _staged(table, evolution)
+            fail_points.reach("columns.before-swap")
+            failure = _try(catalog, table, staged)
+            fail_points.reach("columns.after-swap")
     if failure is None:
         raise not_seen(identifier)
     raise catalog_error(failure, "would not take the table's new columns", table=identifier) from failure

@@ -132,7 +132,7 @@ def _with_columns_for(pipeline: PipelineConfig, connections: Connections, eviden
         told[:] = told or sentences
         return evolution
 
-    table = commit_columns(connections.open_catalog, pipeline.table, lacks)
+    table = commit_columns(connections.open_catalog, pipeline.table, lacks, connections.fail_points)
     _tell(pipeline, told)
     return table
 

@@ -16,6 +16,7 @@ from spark_jobs.commit.columns_commit import commit_columns
 from spark_jobs.lake.evolution import evolve_table
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import SourceChanged
+from spark_jobs.protocol.fail_points import NoFailPoints
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.schema.arrow_schema import arrow_schema, json_columns
 from spark_jobs.schema.placing import Rules, place
@@ -110,7 +111,7 @@ def test_two_runs_that_learn_different_schemas_at_once_leave_one_column_map(lake
         def lacks(table: Table) -> Evolution:
             return place([schema], table.schema(), progress_of(table).columns, Rules(99))[0]
 
-        return commit_columns(lake.open, lake.name(), lacks)
+        return commit_columns(lake.open, lake.name(), lacks, NoFailPoints())
 
     before = progress_of(lake.load())
     with ThreadPoolExecutor(3) as pool:

@@ -169,7 +169,7 @@ class Intruder:
 
 @pytest.mark.parametrize("place", ["export.after-topic", "export.before-gap", "export.after-refused"])
 def test_who_writes_beside_an_export_is_seen(new_lab: NewLab, place: str) -> None:
-    """Its record takes an offset: the export ends, and does not go on in a topic that is no more the archive."""
+    """Its record takes an offset: the export ends, and none goes on in that topic."""
     lab = new_lab([b"1"], layout="archive", value={"format": "raw"})
     leave_gaps(new_lab.kafka, lab.pipeline.topic)
     lab.drain()
