@@ -16,6 +16,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from spark_jobs.export.ordered import WAIT_SECONDS, OrderedProducer, disturbed, failed, hand_over, slow
 from spark_jobs.kafka.client_properties import new_client, transactional_properties
 from spark_jobs.kafka.errors import ClientTroubles
+from spark_jobs.kafka.reader import open_reader
+from spark_jobs.protocol.offsets import OffsetRange
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
@@ -53,18 +55,22 @@ class Gaps:
         Raises ``ConfigError`` (``export-disturbed``) when the partition ends behind it, ``RetryableError``
         when the broker does not answer.
         """
-        if self._records.ends[partition] == until:
+        start = self._records.ends[partition]
+        if start == until:
             return
+        gap = OffsetRange(partition, start, until)
         self._records.finish()
         self._reach("before-gap")
+        taken = 0
         try:
             clients = self._clients = self._clients or self._opened()
             while (end := self._end(partition)) < until:
-                self._abort(clients, partition, end, until - end)
+                taken += self._abort(clients, partition, end, until - end)
         except KafkaException as error:
             raise failed(error, self._topic) from error
-        if end > until:
-            raise disturbed(self._topic, f"{partition}:{until}")
+        # What we did not take was a dead export's, which nobody can read either, or somebody else's.
+        if end > until or (taken < len(gap) and self._can_be_read(gap)):
+            raise disturbed(self._topic, str(gap))
         self._records.go_on_at(partition, until)
         self._reach("after-gap")
 
@@ -80,8 +86,12 @@ class Gaps:
         properties = transactional_properties(self._connections.kafka, transactional_id)
         return new_client(Producer, properties, ClientTroubles())
 
-    def _abort(self, clients: _Clients, partition: int, end: int, room: int) -> None:
-        """Take at least one offset from the end on, and no more than there is room for."""
+    def _can_be_read(self, gap: OffsetRange) -> bool:
+        with open_reader(self._connections.kafka, self._topic) as reader:
+            return any(chunk.offsets for chunk in reader.read(gap))
+
+    def _abort(self, clients: _Clients, partition: int, end: int, room: int) -> int:
+        """Take offsets from the end on, one at least and no more than there is room for; return how many."""
         arrived = 0
 
         def told(error: KafkaError | None, _message: Message) -> None:
@@ -104,6 +114,7 @@ class Gaps:
         client.abort_transaction(WAIT_SECONDS)
         self._reach("after-abort")
         self._await_marker(partition, end + arrived + 1)
+        return arrived + 1
 
     def _await_marker(self, partition: int, end: int) -> None:
         """A broker writes it when it has long said that the transaction is aborted."""
