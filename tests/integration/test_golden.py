@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import io
+import json
+from typing import TYPE_CHECKING, Any
 
+import fastavro
 import pytest
 
-from prove.lab.pipeline_lab import by_offset, progress
+from prove.lab.pipeline_lab import by_offset, configure, progress
+from prove.lab.registry_stand_in import RegistryStandIn
 from spark_jobs.acts.held import publish
 from spark_jobs.acts.pause import resume
 from spark_jobs.books.fold import checkpoint
 from spark_jobs.books.history import history
 from spark_jobs.protocol.offsets import OffsetRange
-from tests.support.golden import FORMAT_1, Golden, put_up
+from tests.support.golden import FORMAT_1, FORMAT_1_BY_SCHEMA, Golden, put_up
 from tests.support.new_lab import DEAD_LETTERS
 
 if TYPE_CHECKING:
@@ -28,6 +32,14 @@ pytestmark = [pytest.mark.kafka]
 def golden(servers_folder: Path, s3_endpoint: str) -> Iterator[Golden]:
     """All pipelines of the first format."""
     state = put_up(FORMAT_1, servers_folder, s3_endpoint)
+    yield state
+    state.kafka.process.stop()
+
+
+@pytest.fixture(scope="module")
+def by_schema(servers_folder: Path, s3_endpoint: str) -> Iterator[Golden]:
+    """The pipeline of the first format that is drained by schemas."""
+    state = put_up(FORMAT_1_BY_SCHEMA, servers_folder, s3_endpoint)
     yield state
     state.kafka.process.stop()
 
@@ -104,3 +116,40 @@ def test_what_an_operator_did_still_holds(golden: Golden) -> None:
     }
     found = lab.audit()
     assert found.is_clean, found
+
+
+def test_a_table_from_before_column_maps_gets_one(by_schema: Golden) -> None:
+    """Without its registry it is drained, replayed and audited; a later schema finds its columns."""
+    lab = by_schema.lab("by-schema", value={"format": "avro", "registry": "main"})
+    configure(lab, "", {"registries": {"main": {"url": "http://127.0.0.1:1"}}})
+    assert (progress(lab).columns, len(progress(lab).schemas)) == ({}, 2)
+    assert len(lab.drain().recovery.adopted) == 1
+    lab.replay(OffsetRange(0, 0, 21), OffsetRange(1, 30, 50))
+    assert _ids(lab) == list(range(120))
+    assert lab.audit().is_clean
+    with RegistryStandIn() as registry:
+        configure(lab, "", {"registries": {"main": {"url": registry.url}}})
+        for known in ("the first", "the second"):  # which nobody asks for again
+            registry.register("orders", known)
+        by_schema.broker.produce(lab.pipeline.topic, [_of_later_schema(registry, n) for n in range(120, 130)])
+        assert len(lab.drain().batches) == 1
+    assert _ids(lab) == list(range(130))
+    assert lab.audit().is_clean
+    rows = {row["id"]: row for row in by_offset(lab).values()}
+    assert [rows[n]["price"] for n in (0, 119, 120)] == [0.5, 119.5, 120.25]
+    assert [(rows[n]["code"], rows[n]["code_2"]) for n in (8, 125)] == [(1, None), (None, "c125")]
+    assert set(progress(lab).columns) == {"id", "price", "code", "customer"}
+
+
+def _of_later_schema(registry: RegistryStandIn, number: int) -> bytes:
+    """Return an order whose price is called otherwise and is wider, and whose code is of another type."""
+    fields: list[dict[str, Any]] = [
+        {"name": "id", "type": "long"},
+        {"name": "amount", "aliases": ["price"], "type": "double"},
+        {"name": "code", "type": "string"},
+    ]
+    schema = {"type": "record", "name": "Order", "fields": fields}
+    out = io.BytesIO()
+    order = {"id": number, "amount": number + 0.25, "code": f"c{number}"}
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), order)
+    return b"\0" + registry.register("orders", json.dumps(schema)).to_bytes(4) + out.getvalue()

@@ -19,7 +19,9 @@ from servers.process import ServerFolder
 if TYPE_CHECKING:
     from servers.kafka import KafkaServer
 
-FORMAT_1 = Path(__file__).parent.parent / "golden" / "format-1.tar.xz"
+_ARCHIVES = Path(__file__).parent.parent / "golden"
+FORMAT_1 = _ARCHIVES / "format-1.tar.xz"
+FORMAT_1_BY_SCHEMA = _ARCHIVES / "format-1-by-schema.tar.xz"
 BUCKET = "golden"
 
 
@@ -49,12 +51,13 @@ class Golden:
 
 def put_up(archive: Path, root: Path, s3_endpoint: str) -> Golden:
     """Unpack the archive below ``root``, start a broker on its data and fill its bucket."""
-    folder = root / "golden"
+    name = f"golden-{archive.name.partition('.')[0]}"
+    folder = root / name
     with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")
     s3 = S3(s3_endpoint, "sluice", "test-secret-key", BUCKET)
     _fill(s3, folder / "s3")
-    place = ServerFolder(root, "golden-kafka")
+    place = ServerFolder(root, f"{name}-kafka")
     shutil.copytree(folder / "kafka", place.home / "data")
     return Golden(folder, start_kafka(kafka_settings(place)), s3)
 
