@@ -138,7 +138,7 @@ def test_a_table_from_before_column_maps_gets_one(by_schema: Golden) -> None:
     rows = {row["id"]: row for row in by_offset(lab).values()}
     assert [rows[n]["price"] for n in (0, 119, 120)] == [0.5, 119.5, 120.25]
     assert [(rows[n]["code"], rows[n]["code_2"]) for n in (8, 125)] == [(1, None), (None, "c125")]
-    assert set(progress(lab).columns) == {"id", "price", "code", "customer"}
+    assert set(progress(lab).columns) == {"id", "price", "amount", "code", "customer"}
 
 
 def _of_later_schema(registry: RegistryStandIn, number: int) -> bytes:
