@@ -9,10 +9,12 @@ in a gap, ends there when the next one opens its clients, and the rest of the ga
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from spark_jobs.export.archived import ArchivedRecord
 from spark_jobs.export.ordered import WAIT_SECONDS, OrderedProducer, disturbed, failed, hand_over, slow
 from spark_jobs.kafka.client_properties import new_client, transactional_properties
 from spark_jobs.kafka.errors import ClientTroubles
@@ -24,9 +26,9 @@ if TYPE_CHECKING:
 
 # A topic that takes times up to so far ahead takes all that there are, but not the last.
 LARGEST_AHEAD_MS = (1 << 63) - (1 << 43)
-_REFUSED_MS = (1 << 63) - 1
 _MOST_FILLERS = 10_000
-_FILLER = [("sluice", b"filler")]
+_FILLER = ArchivedRecord(0, None, b"", [("sluice", b"filler")], timestamp_ms=0)
+_REFUSED = replace(_FILLER, timestamp_ms=(1 << 63) - 1)
 _LOOK_SECONDS = 0.005
 
 
@@ -100,12 +102,9 @@ class Gaps:
 
         fillers = min(room - 1, _MOST_FILLERS)
         client = clients.fills if fillers else clients.marks
-        filler = {"partition": partition, "value": b"", "headers": _FILLER, "on_delivery": told}
         client.begin_transaction()
-        for _ in range(fillers):
-            hand_over(client, self._topic, **filler)
-        if not fillers:
-            hand_over(client, self._topic, timestamp=_REFUSED_MS, **filler)
+        for record in [_FILLER] * fillers or [_REFUSED]:
+            hand_over(client, self._topic, partition, record, told)
         client.flush(WAIT_SECONDS)
         if fillers:
             self._reach("after-fillers")

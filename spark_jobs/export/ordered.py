@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -11,12 +11,13 @@ from spark_jobs.kafka.errors import ClientTroubles, is_of_fenced, translate
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from spark_jobs.export.archived import ArchivedRecord
 
 WAIT_SECONDS = 60.0
 _ROOM_SECONDS = 0.1
+_UNHEARD = 500  # records between two looks at what became of those before: each costs as much as a record
 
 
 class OrderedProducer:
@@ -35,18 +36,11 @@ class OrderedProducer:
 
     def send(self, partition: int, record: ArchivedRecord) -> None:
         """Hand a record over, waiting for room; raises what an earlier one met."""
-        self._raise_failure()
-        hand_over(
-            self._producer,
-            self._topic,
-            value=record.value,
-            key=record.key,
-            partition=partition,
-            on_delivery=self._told,
-            timestamp=record.timestamp_ms,
-            headers=[*record.headers] or None,
-        )
-        self.ends[partition] += 1
+        at = self.ends[partition]
+        if not at % _UNHEARD:
+            self._raise_failure()
+        hand_over(self._producer, self._topic, partition, record, self._told)
+        self.ends[partition] = at + 1
 
     def finish(self) -> None:
         """Wait until all have arrived."""
@@ -79,11 +73,25 @@ class OrderedProducer:
         raise translate(self._failure, "producing a record", topic=self._topic)
 
 
-def hand_over(producer: Producer, topic: str, **record: Any) -> None:
+def hand_over(
+    producer: Producer,
+    topic: str,
+    partition: int,
+    record: ArchivedRecord,
+    told: Callable[[KafkaError | None, Message], None],
+) -> None:
     """Give a client a record, waiting for room in its queue."""
     while True:
         try:
-            producer.produce(topic, **record)
+            producer.produce(
+                topic,
+                record.value,
+                record.key,
+                partition,
+                on_delivery=told,
+                timestamp=record.timestamp_ms,
+                headers=record.headers or None,  # type: ignore[arg-type]  # a list is what it takes
+            )
         except BufferError:
             producer.poll(_ROOM_SECONDS)
         except KafkaException as error:
