@@ -7,7 +7,7 @@ after a later one. Where offsets are kept, those without a record are filled in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -83,7 +83,7 @@ def _produce(
                 if gaps:
                     gaps.fill(window.partition, record.offset)
                 producer.send(window.partition, record)
-            done += len(records)
+                done += 1
             on_progress(done, whole)
             connections.fail_points.reach("export.after-window")
         if gaps:

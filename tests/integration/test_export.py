@@ -13,8 +13,8 @@ from prove.lab.forked import fork
 from prove.lab.kafka_server import Record, unique_name
 from prove.lab.pipeline_lab import Lab, progress
 from prove.lab.signal_at import SignalAt
-from spark_jobs.export import archived
 from prove.lab.streams import stream as placed
+from spark_jobs.export import archived
 from spark_jobs.export.export import Exported, export
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.offsets import OffsetRange
