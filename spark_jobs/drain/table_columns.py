@@ -155,7 +155,10 @@ def _with_declared_columns(pipeline: PipelineConfig, connections: Connections, t
     if not declared_evolution(pipeline, table.schema()):
         return table
     return commit_columns(
-        connections.open_catalog, pipeline.table, lambda table: declared_evolution(pipeline, table.schema())
+        connections.open_catalog,
+        pipeline.table,
+        lambda table: declared_evolution(pipeline, table.schema()),
+        connections.fail_points,
     )
 
 

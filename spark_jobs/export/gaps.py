@@ -9,7 +9,6 @@ in a gap, ends there when the next one opens its clients, and the rest of the ga
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 LARGEST_AHEAD_MS = (1 << 63) - (1 << 43)
 _MOST_FILLERS = 10_000
 _FILLER = ArchivedRecord(0, None, b"", [("sluice", b"filler")], timestamp_ms=0)
-_REFUSED = replace(_FILLER, timestamp_ms=(1 << 63) - 1)
+_REFUSED = _FILLER._replace(timestamp_ms=(1 << 63) - 1)
 _LOOK_SECONDS = 0.005
 
 

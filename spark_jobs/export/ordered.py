@@ -90,7 +90,7 @@ def hand_over(
                 partition,
                 on_delivery=told,
                 timestamp=record.timestamp_ms,
-                headers=record.headers or None,  # type: ignore[arg-type]  # a list is what it takes
+                headers=record.headers or None,
             )
         except BufferError:
             producer.poll(_ROOM_SECONDS)
