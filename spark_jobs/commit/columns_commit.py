@@ -82,11 +82,12 @@ def _staged(table: Table, evolution: Evolution) -> Swap:
 
 
 def _change(evolution: Evolution, transaction: Transaction) -> None:
-    with transaction.update_schema() as update:
-        for path, kind in evolution.widenings.items():
-            update.update_column(path, kind)
-        for path, told in evolution.docs.items():
-            update.update_column(path, doc=told)
+    if evolution.widenings or evolution.docs:  # else a schema is sent that a server has, which it refuses
+        with transaction.update_schema() as update:
+            for path, kind in evolution.widenings.items():
+                update.update_column(path, kind)
+            for path, told in evolution.docs.items():
+                update.update_column(path, doc=told)
     waiting = evolution.additions
     while waiting:
         # What goes into a column that is new itself waits until that is there.
