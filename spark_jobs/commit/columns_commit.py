@@ -82,12 +82,6 @@ def _staged(table: Table, evolution: Evolution) -> Swap:
 
 
 def _change(evolution: Evolution, transaction: Transaction) -> None:
-    if evolution.widenings or evolution.docs:  # else a schema is sent that a server has, which it refuses
-        with transaction.update_schema() as update:
-            for path, kind in evolution.widenings.items():
-                update.update_column(path, kind)
-            for path, told in evolution.docs.items():
-                update.update_column(path, doc=told)
     waiting = evolution.additions
     while waiting:
         # What goes into a column that is new itself waits until that is there.
@@ -97,3 +91,11 @@ def _change(evolution: Evolution, transaction: Transaction) -> None:
             for path, kind, doc in now:
                 update.add_column(path, kind, doc=doc)
         waiting = [each for each in waiting if each not in now]
+    # One schema may bring a column, and the next widen it. With nothing to do a schema would be sent that a
+    # server has, which it refuses.
+    if evolution.widenings or evolution.docs:
+        with transaction.update_schema() as update:
+            for path, kind in evolution.widenings.items():
+                update.update_column(path, kind)
+            for path, told in evolution.docs.items():
+                update.update_column(path, doc=told)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import DoubleType, ListType, LongType, NestedField, StringType, StructType
+from pyiceberg.types import DoubleType, IntegerType, ListType, LongType, NestedField, StringType, StructType
 
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.birth import create_table
@@ -126,3 +126,23 @@ def test_two_runs_that_learn_different_schemas_at_once_leave_one_column_map(lake
     check_anchor(after)
     lake.drain(0, 10)
     assert progress_of(learn(schemas[0])).columns == {"size": bound}
+
+
+def test_a_column_that_is_new_may_be_widened_at_once(sqlite_lake: Lake) -> None:
+    """By a schema of the same batch; inside structs and lists that are new as well."""
+    sqlite_lake.make_table()
+
+    def version(number: IcebergType) -> WriterColumns:
+        item = StructType(NestedField(3, "z", number, required=False))
+        size = NestedField(1, "size", number, required=False)
+        items = NestedField(2, "items", ListType(4, item, element_required=False), required=False)
+        return WriterColumns(StructType(size, items), {1: "size", 2: "items", 3: "items.element.z"})
+
+    def lacks(table: Table) -> Evolution:
+        versions = [version(IntegerType()), version(LongType())]
+        return place(versions, table.schema(), progress_of(table).columns, Rules(99))[0]
+
+    made = commit_columns(sqlite_lake.open, sqlite_lake.name(), lacks)
+    assert str(made.schema().find_type("size")) == "long"
+    assert str(made.schema().find_type("items.element.z")) == "long"
+    assert not lacks(made)
