@@ -54,7 +54,6 @@ _EXACT: dict[str, Any] = {
     "enable.gapless.guarantee": "true",
     "message.max.bytes": "1000000000",  # what a broker took once
     "queue.buffering.max.kbytes": str(64 * KIB),
-    "delivery.report.only.error": True,
 }
 
 
