@@ -29,8 +29,8 @@ _NOT_BY_NAME = {"topic", "generation", "next_offsets", "earlier", *_IDS}
 _ALWAYS = ("last_commits", "pending_dead_letters")
 
 
-# By a schema's field's identity and kind of type, the id of its column.
-ColumnMap: TypeAlias = dict[str, dict[str, int]]
+# By a schema's field's identity and kind of type, the ids of its columns: it is in the first that can be.
+ColumnMap: TypeAlias = dict[str, dict[str, tuple[int, ...]]]
 
 
 @stored_as(
@@ -104,7 +104,7 @@ class Progress(ActState):
     latest leader epoch that a record below it can have: when the log of that epoch ends below the offset by
     now, Kafka has lost records that the table has (KIP-320). ``schemas`` are digests of the schemas that its
     values were read by: they are kept under ``state:``, and can be known again where that is lost.
-    ``columns`` say by a schema's field's identity and kind of type which column, by its id, takes it.
+    ``columns`` say by a schema's field's identity and kind of type which columns, by their ids, take it.
     ``layout`` is what rows are of records, None of the values' fields as columns. ``schema_spans`` say which
     of the schemas reads records that name none, of the current generation.
     """

@@ -92,10 +92,7 @@ def _inside_value(lacks: Evolution) -> Evolution:
         [((VALUE, *path), kind, doc) for path, kind, doc in lacks.additions],
         {(VALUE, *path): kind for path, kind in lacks.widenings.items()},
         {(VALUE, *path): doc for path, doc in lacks.docs.items()},
-        {
-            identity: {kind: (VALUE, *path) for kind, path in kinds.items()}
-            for identity, kinds in lacks.bindings.items()
-        },
+        [(identity, kind, (VALUE, *path)) for identity, kind, path in lacks.bindings],
     )
 
 
@@ -104,7 +101,7 @@ def _both(one: Evolution, other: Evolution) -> Evolution:
         [*one.additions, *other.additions],
         {**one.widenings, **other.widenings},
         {**one.docs, **other.docs},
-        {**one.bindings, **other.bindings},
+        [*one.bindings, *other.bindings],
     )
 
 
@@ -114,14 +111,10 @@ def _without_own(lacks: Evolution) -> Evolution:
     def is_own(path: Path) -> bool:
         return len(path) > 1 and path[1] in _OWN
 
-    bindings = {
-        identity: {kind: path for kind, path in kinds.items() if not is_own(path)}
-        for identity, kinds in lacks.bindings.items()
-    }
     return replace(
         lacks,
         additions=[each for each in lacks.additions if not is_own(each[0])],
-        bindings={identity: kinds for identity, kinds in bindings.items() if kinds},
+        bindings=[each for each in lacks.bindings if not is_own(each[2])],
     )
 
 

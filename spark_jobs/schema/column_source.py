@@ -110,7 +110,7 @@ class KeyedColumns:
         """See ``ColumnSource``; a value's field of the key's name gets no column."""
         lacks, told = self.values.evolution(table, bound, evidence)
         of_keys, _ = self.keys.evolution(table, bound, evidence)
-        own = {path[0] for kinds in of_keys.bindings.values() for path in kinds.values()}
+        own = {path[0] for _, _, path in of_keys.bindings}
         own |= {field.name for each in self.keys.schemas.every for field in each.columns.struct.fields}
         kept = [addition for addition in lacks.additions if addition[0][0] not in own]
         return replace(of_keys, additions=[*of_keys.additions, *kept]), told

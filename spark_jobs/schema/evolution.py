@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -12,6 +12,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 from spark_jobs.protocol.progress import ColumnMap
 
 Path = tuple[str, ...]
+Binding = tuple[str, str, Path]
 
 
 @dataclass(slots=True)
@@ -19,13 +20,13 @@ class Evolution:
     """Changes by paths from the top, through lists by ``element``, through maps by ``value``.
 
     ``bindings`` say which columns a schema's fields go into that the table does not know yet: by identity and
-    kind of type.
+    kind of type the column's path.
     """
 
     additions: Sequence[tuple[Path, IcebergType, str | None]] = ()
     widenings: dict[Path, IcebergType] = field(default_factory=dict)
     docs: dict[Path, str] = field(default_factory=dict)
-    bindings: dict[str, dict[str, Path]] = field(default_factory=dict)
+    bindings: Sequence[Binding] = ()
 
     def __bool__(self) -> bool:
         """Return whether there is anything to do."""
@@ -44,14 +45,15 @@ def evolved(schema: Schema, evolution: Evolution) -> Schema:
     return Schema(*_evolved(schema.as_struct(), (), evolution, ids).fields)
 
 
-def bind(bound: ColumnMap, bindings: Mapping[str, Mapping[str, Path]], table: Schema) -> ColumnMap:
-    """Return the map with bindings to columns that the table has by now."""
+def bind(bound: ColumnMap, bindings: Iterable[Binding], table: Schema) -> ColumnMap:
+    """Return the map with bindings to columns that the table has by now, after those that it has."""
     ids = dict(_ids(table.as_struct(), ()))
     made = {identity: dict(kinds) for identity, kinds in bound.items()}
-    for identity, kinds in bindings.items():
-        for kind, path in kinds.items():
-            if path in ids:
-                made.setdefault(identity, {})[kind] = ids[path]
+    for identity, kind, path in bindings:
+        kinds = made.setdefault(identity, {})
+        before = kinds.get(kind, ())
+        if path in ids and ids[path] not in before:
+            kinds[kind] = (*before, ids[path])
     return made
 
 

@@ -2,14 +2,13 @@
 
 A field is known by its identity (``WriterColumns``), not by its name: one that was renamed goes on in its
 column. A column takes what it holds without loss, and is widened where Iceberg can; anything else gets one of
-its own, ``name_2``. What was once decided is kept in the table, by identity and kind of type, so that every
-run, replay and audit decides alike.
+its own, ``name_2``. What was once decided is kept in the table, by identity and kind of type, and only
+added to, so that every run, replay and audit decides alike.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, islice
 from typing import TYPE_CHECKING
@@ -20,7 +19,7 @@ from spark_jobs.config.new_fields import Incompatible
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.progress import ColumnMap
-from spark_jobs.schema.evolution import Evolution, Path, innermost
+from spark_jobs.schema.evolution import Binding, Evolution, Path, innermost
 from spark_jobs.schema.iceberg_types import type_text
 from spark_jobs.schema.inference import Field, Primitive, by_lower_case, name_clash
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
@@ -62,7 +61,8 @@ class _Node:
     path: Path
     kind: IcebergType
     doc: str | None
-    field_id: int | None
+    age: int  # the id; above all of them for one that is new
+    is_new: bool
     inside: dict[str, _Node]
 
     @property
@@ -76,14 +76,15 @@ class _Node:
         return innermost(self.kind, self.path)[1]
 
 
-def _nodes(struct: StructType, path: Path, *, is_new: bool = False) -> dict[str, _Node]:
-    return {each.name: _node(each, (*path, each.name), is_new=is_new) for each in struct.fields}
+def _nodes(struct: StructType, path: Path, new: Iterator[int] | None = None) -> dict[str, _Node]:
+    return {each.name: _node(each, (*path, each.name), new) for each in struct.fields}
 
 
-def _node(of: NestedField, path: Path, *, is_new: bool) -> _Node:
+def _node(of: NestedField, path: Path, new: Iterator[int] | None) -> _Node:
+    age = of.field_id if new is None else next(new)
     inner, inner_path = innermost(of.field_type, path)
-    inside = _nodes(inner, inner_path, is_new=is_new) if isinstance(inner, StructType) else {}
-    return _Node(path[-1], path, of.field_type, of.doc, None if is_new else of.field_id, inside)
+    inside = _nodes(inner, inner_path, new) if isinstance(inner, StructType) else {}
+    return _Node(path[-1], path, of.field_type, of.doc, age, new is not None, inside)
 
 
 def _every(nodes: Mapping[str, _Node]) -> Iterator[_Node]:
@@ -113,20 +114,24 @@ class _Placing:
         self._top = _nodes(own, ())
         self._at = {node.path: node for node in _every(self._top)}
         self._room = rules.max_columns - len(self._at)
-        paths = {node.field_id: path for path, node in self._at.items()}
+        paths = {node.age: path for path, node in self._at.items()}
         self._bound = {
-            identity: {kind: paths[field_id] for kind, field_id in kinds.items() if field_id in paths}
+            identity: {kind: [paths[each] for each in ids if each in paths] for kind, ids in kinds.items()}
             for identity, kinds in bound.items()
         }
-        self._owned = {path for kinds in self._bound.values() for path in kinds.values()}
+        self._owned = {
+            path for kinds in self._bound.values() for columns in kinds.values() for path in columns
+        }
         self._new = Evolution()
+        self._new_ages = count(table.highest_field_id + 1)
         self._additions: list[tuple[Path, IcebergType, str | None]] = []
+        self._bindings: list[Binding] = []
 
     def evolution(self) -> Evolution:
         """Return what the table lacks by now."""
         is_said = {path for path, doc in self._new.docs.items() if self._at[path].doc == doc}
         docs = {path: doc for path, doc in self._new.docs.items() if path not in is_said}
-        return replace(self._new, additions=tuple(self._additions), docs=docs)
+        return replace(self._new, additions=tuple(self._additions), docs=docs, bindings=tuple(self._bindings))
 
     def place(self, columns: WriterColumns) -> Names:
         """Return the names of a schema's fields in the table."""
@@ -170,13 +175,14 @@ class _Placing:
     ) -> _Node | None:
         """Return the column that the field goes into, None when there is none for it."""
         identity, kind = known_by[0], _kind_text(written.field_type)
-        here = {node.path: node for node in nodes.values() if node.path not in taken}
-        decided = self._bound.get(identity, {}).get(kind)
-        if decided in here:
-            return here[decided]
-        candidates = [
-            here[path] for path in self._candidates(known_by, nodes.get(written.name)) if path in here
-        ]
+
+        def free(paths: Iterable[Path]) -> list[_Node]:
+            there = (self._at[path] for path in paths if path not in taken)
+            return [node for node in there if nodes.get(node.name) is node]
+
+        if decided := free(self._bound.get(identity, {}).get(kind, ())):
+            return decided[0]
+        candidates = self._candidates(known_by, nodes.get(written.name), free)
         for node in candidates:
             changes = self._fit(node.kind, written.field_type, node.path)
             if changes is not None:
@@ -189,26 +195,14 @@ class _Placing:
             raise _incompatible(written, candidates[0])
         return candidates[0]
 
-    def _candidates(self, known_by: Sequence[str], named: _Node | None) -> list[Path]:
+    def _candidates(
+        self, known_by: Sequence[str], named: _Node | None, free: Callable[[Iterable[Path]], list[_Node]]
+    ) -> list[_Node]:
         """Return columns of the field's, else of one that it was once known by, else nobody's of its name."""
         for identity in known_by:
-            if kinds := self._bound.get(identity):
-                return sorted(set(kinds.values()), key=self._age)
-        return [named.path] if named is not None and named.path not in self._owned else []
-
-    def _born_for(self, written: NestedField, identity: str, here: Iterable[_Node]) -> _Node | None:
-        """Return the column that a new table, which keeps no map yet, was born with for the field."""
-        named = re.compile(rf"{re.escape(written.name)}(_\d+)?")
-        for node in here if self._is_new else ():
-            is_nobodys = node.path not in self._owned and named.fullmatch(node.name)
-            if is_nobodys and self._fit(node.kind, written.field_type, node.path) == {}:
-                self._bind(identity, _kind_text(written.field_type), node.path)
-                return node
-        return None
-
-    def _age(self, path: Path) -> tuple[bool, int]:
-        field_id = self._at[path].field_id
-        return field_id is None, [*self._at].index(path) if field_id is None else field_id
+            if found := free({path for paths in self._bound.get(identity, {}).values() for path in paths}):
+                return sorted(found, key=lambda node: node.age)
+        return free([named.path]) if named is not None and named.path not in self._owned else []
 
     def _fit(self, column: IcebergType, written: IcebergType, path: Path) -> dict[Path, IcebergType] | None:
         """Return what has to be widened for the column to hold all there can be, None where nothing helps."""
@@ -242,7 +236,7 @@ class _Placing:
         name = _free_name(written.name, nodes, is_top=not path)
         if name is None:
             return None
-        node = _node(written, (*path, name), is_new=True)
+        node = _node(written, (*path, name), self._new_ages)
         new = {each.path: each for each in (node, *_every(node.inside))}
         if len(new) > self._room:
             return None
@@ -261,13 +255,14 @@ class _Placing:
                 self._bind_all(each, node.inside[each.name], identities)
 
     def _bind(self, identity: str, kind: str, path: Path) -> None:
-        self._bound.setdefault(identity, {})[kind] = path
-        self._new.bindings.setdefault(identity, {})[kind] = path
+        """Add the column to the field's; those before it stay, and with them what earlier schemas decided."""
+        self._bound.setdefault(identity, {}).setdefault(kind, []).append(path)
+        self._bindings.append((identity, kind, path))
         self._owned.add(path)
 
     def _tell_of_name(self, written: NestedField, node: _Node) -> None:
         """Have the column's text say what its field is called by now; the newest schema comes last."""
-        if node.field_id is None or node.name.startswith(f"{written.name}_"):
+        if node.is_new or node.name.startswith(f"{written.name}_"):
             return
         if node.name != written.name:
             self._new.docs[node.path] = written.name + (f": {written.doc}" if written.doc else "")

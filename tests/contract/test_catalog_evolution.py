@@ -119,7 +119,7 @@ def test_two_runs_that_learn_different_schemas_at_once_leave_one_column_map(lake
             assert "size" in made.schema().column_names
     after = lake.load()
     bound = progress_of(after).columns["size"]
-    types = {kind: str(after.schema().find_field(field_id).field_type) for kind, field_id in bound.items()}
+    types = {kind: str(after.schema().find_field(each).field_type) for kind, (each,) in bound.items()}
     assert types == {"long": "long", "string": "string", "double": "double"}
     assert sorted(json_columns(after).names) == ["at", "id", "name", "size", "size_2", "size_3"]
     assert replace(progress_of(after), columns={}, anchor=None) == replace(before, anchor=None)

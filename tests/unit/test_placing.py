@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -121,6 +122,35 @@ def test_a_type_widens_the_column_or_gets_another(
     table.take(written(a=("a", then)))
     assert table.columns == columns
     assert table.take(written(a=("a", first)))[1] == [(("a", "a", ()),)]
+
+
+@pytest.mark.parametrize("last", [("b", "a"), ("a", "b")])
+def test_a_name_that_comes_back_beside_its_alias_leaves_earlier_schemas_where_they_were(
+    last: tuple[str, str],
+) -> None:
+    """Whichever of them comes first."""
+    table = Table()
+    first, last_one = written(a=("a", LONG)), written(**{name: (name, LONG) for name in last})
+    renamed = WriterColumns(written(b=("b", LONG)).struct, {1: "b"}, {1: ("a",)})
+    _, decided = table.take(first, renamed, last_one)
+    assert decided[:2] == [(("a", "a", ()),), (("b", "a", ()),)]
+    assert [column for _, column, _ in decided[2]] == ["a", f"{last[1]}{'_2' * (last[1] == 'a')}"]
+    assert [table.take(each)[1] for each in (first, renamed, last_one)] == [[each] for each in decided]
+
+
+def test_a_map_of_other_keys_does_not_take_the_fields_of_the_one_before() -> None:
+    """They have one identity in two columns; once placed, nothing is lacking."""
+
+    def of(key: IcebergType) -> WriterColumns:
+        item = StructType(NestedField(4, "x", INT, required=False))
+        point = written(m=("1", MapType(2, key, 3, item, value_required=False)))
+        return replace(point, identities={1: "1", 4: "1.value.1"})
+
+    table = Table()
+    table.take(of(INT), of(TEXT))
+    lacks, names = table.take(of(INT), of(TEXT))
+    assert not lacks
+    assert names == [(("m", "m", (("x", "x", ()),)),), (("m", "m_2", (("x", "x", ()),)),)]
 
 
 def test_what_is_inside_structs_lists_and_maps_is_placed_as_well() -> None:

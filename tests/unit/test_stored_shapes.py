@@ -118,7 +118,7 @@ def test_a_tables_progress_is_written_and_read_as_ever() -> None:
         last_drain_offsets=CommitRecord("a", ranges),
         kept_columns=(KeptColumn("id", "_id_was_double", 1, {2: 9}, {2: 5}),),
         schemas={SchemaKey.parse("7"): "ab", SchemaKey.parse("key/12:0.1"): "cd"},
-        columns={"3.1": {"int": 4, "string": 9}, "key/": {"struct": 2}},
+        columns={"3.1": {"int": (4, 7), "string": (9,)}, "key/": {"struct": (2,)}},
         schema_spans=(SchemaSpan(SchemaKey.parse("7"), {2: 0, 10: 3}),),
     )
     first = {
@@ -144,7 +144,7 @@ def test_a_tables_progress_is_written_and_read_as_ever() -> None:
         "sluice.kept-columns": '[{"column":"id","generation":1,"is_done":false,"kept":"_id_was_double",'
         '"next_offsets":{"2":5},"until":{"2":9}}]',
         "sluice.schemas": '{"7":"ab","key/12:0.1":"cd"}',
-        "sluice.columns": '{"3.1":{"int":4,"string":9},"key/":{"struct":2}}',
+        "sluice.columns": '{"3.1":{"int":[4,7],"string":[9]},"key/":{"struct":[2]}}',
         "sluice.schema-spans": '[["7",{"2":0,"10":3}]]',
     }
     assert progress.to_properties() == first | later
