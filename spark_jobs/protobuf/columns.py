@@ -52,23 +52,24 @@ _TYPES: dict[Kind, IcebergType] = {
 }
 
 
-def columns_of(root: Message) -> WriterColumns:
-    """Return the columns of a message.
+def columns_of(root: Message, name: str) -> WriterColumns:
+    """Return the columns of the message of this full name.
 
     Raises ``ConfigError`` (``schema-unsupported``) for names that cannot stand beside each other in a table,
     and for a message without fields.
     """
     if not root.fields:
         raise refused("the message has no fields", "Name another, or keep the values as `raw`.")
-    build = _Columns()
+    build = _Columns(name)
     struct = StructType(*build.fields(root.fields, (), ()))
     return WriterColumns(struct, build.identities, as_text=tuple(build.as_text))
 
 
 class _Columns:
-    """``path`` is of names, ``numbers`` of what a column is known by."""
+    """``path`` is of names, ``numbers`` of what a column is known by in the message of that name."""
 
-    def __init__(self) -> None:
+    def __init__(self, message: str) -> None:
+        self._message = message
         self._ids = count(1)
         self.identities: dict[int, str] = {}
         self.as_text: list[str] = []
@@ -84,7 +85,7 @@ class _Columns:
                 raise refused(f"fields that cannot be columns: {clash}", hint, field=".".join(path) or None)
         for each in fields:
             field_id, known = next(self._ids), (*numbers, str(each.number))
-            self.identities[field_id] = ".".join(known)
+            self.identities[field_id] = f"{self._message}:{'.'.join(known)}"
             kind = self._type(each.type, (*path, each.name), known)
             yield NestedField(field_id, each.name, kind, required=False, doc=each.doc)
 

@@ -135,7 +135,7 @@ class _Readers:
             ) from error
         trees = cache(lambda name: tree_of(pool.FindMessageTypeByName(name), docs))
         root = trees(schema.message)
-        self.columns = columns_of(root)
+        self.columns = columns_of(root, schema.message)
         self._arrow = arrow_schema(Schema(*self.columns.struct.fields))
         self._no_rows = no_rows(self._arrow)
         self.plain = PlainReader(files, schema.message, trees, ignores=schema.ignores)

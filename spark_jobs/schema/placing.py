@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, islice
+from functools import partial
+from itertools import chain, count, islice
 from typing import TYPE_CHECKING
 
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
@@ -119,9 +120,11 @@ class _Placing:
             identity: {kind: [paths[each] for each in ids if each in paths] for kind, ids in kinds.items()}
             for identity, kinds in bound.items()
         }
-        self._owned = {
-            path for kinds in self._bound.values() for columns in kinds.values() for path in columns
-        }
+        self._owners: dict[Path, set[str]] = {}
+        for identity, kinds in self._bound.items():
+            for path in chain.from_iterable(kinds.values()):
+                self._owners.setdefault(path, set()).add(_message(identity))
+        self._taken_names: dict[Path, dict[str, str]] = {}
         self._new = Evolution()
         self._new_ages = count(table.highest_field_id + 1)
         self._additions: list[tuple[Path, IcebergType, str | None]] = []
@@ -155,7 +158,7 @@ class _Placing:
             known_by = (identities[each.field_id], *aliases.get(each.field_id, ()))
             node = self._found(each, nodes, known_by, taken) or self._added(each, nodes, path, identities)
             if node is None:  # no room for it: a name that nothing has
-                names.append((each.name, _free_name(each.name, nodes, is_top=not path) or each.name, ()))
+                names.append((each.name, self._free_name(each.name, nodes, path) or each.name, ()))
                 continue
             taken.add(node.path)
             self._tell_of_name(each, node)
@@ -198,11 +201,18 @@ class _Placing:
     def _candidates(
         self, known_by: Sequence[str], named: _Node | None, free: Callable[[Iterable[Path]], list[_Node]]
     ) -> list[_Node]:
-        """Return columns of the field's, else of one that it was once known by, else nobody's of its name."""
+        """Return columns of the field's, else of one that it was once known by, else that of its name.
+
+        That one is nobody's, or other messages' fields have it.
+        """
         for identity in known_by:
             if found := free({path for paths in self._bound.get(identity, {}).values() for path in paths}):
                 return sorted(found, key=lambda node: node.age)
-        return free([named.path]) if named is not None and named.path not in self._owned else []
+        if named is None:
+            return []
+        owners, message = self._owners.get(named.path, set()), _message(known_by[0])
+        may_share = not owners or (message != "" and owners.isdisjoint({"", message}))
+        return free([named.path]) if may_share else []
 
     def _fit(self, column: IcebergType, written: IcebergType, path: Path) -> dict[Path, IcebergType] | None:
         """Return what has to be widened for the column to hold all there can be, None where nothing helps."""
@@ -233,7 +243,7 @@ class _Placing:
         self, written: NestedField, nodes: dict[str, _Node], path: Path, identities: Mapping[int, str]
     ) -> _Node | None:
         """Return a new column for the field, None when there is no room for it, or no name."""
-        name = _free_name(written.name, nodes, is_top=not path)
+        name = self._free_name(written.name, nodes, path)
         if name is None:
             return None
         node = _node(written, (*path, name), self._new_ages)
@@ -243,9 +253,19 @@ class _Placing:
         self._room -= len(new)
         self._at |= new
         nodes[name] = node
+        self._taken_names[path] |= by_lower_case([Field(name, Primitive.STRING)])
         self._additions.append((node.path, written.field_type, written.doc))
         self._bind_all(written, node, identities)
         return node
+
+    def _free_name(self, name: str, nodes: Mapping[str, _Node], path: Path) -> str | None:
+        """Return the name, or the first with a number behind it, that can stand beside these."""
+        if path not in self._taken_names:
+            self._taken_names[path] = by_lower_case(Field(each, Primitive.STRING) for each in nodes)
+        siblings = self._taken_names[path]
+        tries = chain((name,), (f"{name}_{number}" for number in islice(count(2), _MOST_TRIES)))
+        clash = partial(name_clash, siblings=siblings, is_top=not path)
+        return next((each for each in tries if each not in nodes and clash(each) is None), None)
 
     def _bind_all(self, written: NestedField, node: _Node, identities: Mapping[int, str]) -> None:
         self._bind(identities[written.field_id], _kind_text(written.field_type), node.path)
@@ -258,7 +278,7 @@ class _Placing:
         """Add the column to the field's; those before it stay, and with them what earlier schemas decided."""
         self._bound.setdefault(identity, {}).setdefault(kind, []).append(path)
         self._bindings.append((identity, kind, path))
-        self._owned.add(path)
+        self._owners.setdefault(path, set()).add(_message(identity))
 
     def _tell_of_name(self, written: NestedField, node: _Node) -> None:
         """Have the column's text say what its field is called by now; the newest schema comes last."""
@@ -270,12 +290,9 @@ class _Placing:
             self._new.docs.pop(node.path, None)
 
 
-def _free_name(name: str, nodes: Mapping[str, _Node], *, is_top: bool) -> str | None:
-    """Return the name, or the first with a number behind it, that can stand beside these."""
-    siblings = by_lower_case(Field(each, Primitive.STRING) for each in nodes)
-    tries = (name, *(f"{name}_{number}" for number in islice(count(2), _MOST_TRIES)))
-    free = (each for each in tries if each not in nodes and name_clash(each, siblings, is_top=is_top) is None)
-    return next(free, None)
+def _message(identity: str) -> str:
+    """Return which message's field it is; nothing where schemas know fields by their names."""
+    return identity.rpartition(":")[0]
 
 
 def _incompatible(written: NestedField, node: _Node) -> ConfigError:

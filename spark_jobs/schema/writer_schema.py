@@ -54,10 +54,10 @@ class WriterColumns:
 
     Field ids are provisional and unique. ``identities`` say by field id what a struct's field is known by
     among schemas of its kind: its path of names (Avro, JSON Schema) or numbers (Protobuf), dotted, with
-    ``element``, ``key`` or ``value`` where it passes a list or a map. ``aliases`` are other paths that it was
-    known by. ``as_text`` are dotted names of columns that hold JSON text, because a type meets itself there,
-    or no one type holds what is there.
-    With ``is_whole`` the values are no records, and the one column is all of them.
+    ``element``, ``key`` or ``value`` where it passes a list or a map; before numbers stand the message's full
+    name and a colon. ``aliases`` are other paths that it was known by. ``as_text`` are dotted names of
+    columns that hold JSON text, because a type meets itself there, or no one type holds what is there. With
+    ``is_whole`` the values are no records, and the one column is all of them.
     """
 
     struct: StructType

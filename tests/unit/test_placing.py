@@ -153,6 +153,21 @@ def test_a_map_of_other_keys_does_not_take_the_fields_of_the_one_before() -> Non
     assert names == [(("m", "m", (("x", "x", ()),)),), (("m", "m_2", (("x", "x", ()),)),)]
 
 
+def test_two_messages_share_columns_by_name_and_not_by_number() -> None:
+    """Where the type fits; each field of one message has a column of its own, as ever."""
+    table = Table()
+    order = written(order_id=("shop.Order:1", TEXT), customer=("shop.Order:2", TEXT))
+    refund = written(refund_id=("shop.Refund:1", TEXT), customer=("shop.Refund:2", TEXT))
+    other = written(order_id=("shop.Refund:1", LONG), customer=("shop.Refund:3", TEXT))
+    decided = table.take(order, refund, other)[1]
+    assert [[column for _, column, _ in names] for names in decided] == [
+        ["order_id", "customer"],
+        ["refund_id", "customer"],
+        ["order_id_2", "customer_2"],
+    ]
+    assert [table.take(each)[1] for each in (order, refund, other)] == [[each] for each in decided]
+
+
 def test_what_is_inside_structs_lists_and_maps_is_placed_as_well() -> None:
     """By identity, each in the struct it stands in; a list of another kind is another column."""
     table = Table()

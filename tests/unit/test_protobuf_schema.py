@@ -82,8 +82,15 @@ def test_columns_are_known_by_numbers_and_told_what_they_are() -> None:
         "Order",
     ).columns
     names = {columns.identities[field.field_id]: field.doc for field in columns.struct.fields}
-    assert names == {"4": "Its number, for ever.", "9": "by shelf", "10": None, "11": None}
-    assert set(columns.identities.values()) == {"4", "9", "9.value.3", "10", "10.1", "10.2", "11"}
+    assert names == {
+        "shop.Order:4": "Its number, for ever.",
+        "shop.Order:9": "by shelf",
+        "shop.Order:10": None,
+        "shop.Order:11": None,
+    }
+    assert set(columns.identities.values()) == {
+        f"shop.Order:{number}" for number in ("4", "9", "9.value.3", "10", "10.1", "10.2", "11")
+    }
     assert columns.as_text == ("items.value.parts.element", "parent")
     inside = columns.struct.field_by_name("any")
     assert inside is not None
