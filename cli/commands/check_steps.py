@@ -27,7 +27,7 @@ from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.catalog_names import spark_catalog_conf
 from spark_jobs.lake.tables import load_table, progress_of
-from spark_jobs.preview.preview import new_table_schema
+from spark_jobs.preview.preview import new_table
 from spark_jobs.preview.reachability import Target, try_from_task, try_storage
 from spark_jobs.preview.sample import look_at, read_sample, values_of
 from spark_jobs.protocol.errors import ConfigError, SluiceError
@@ -248,7 +248,7 @@ def _values(
 def _partitions(pipeline: PipelineConfig, found: Format, evidence: Evidence) -> tuple[bool, str]:
     if not evidence.records:
         return True, "no record tells of columns yet"
-    schema, _ = new_table_schema(pipeline, found.columns, evidence)
+    schema, _, _ = new_table(pipeline, found.columns, evidence)
     terms = partition_terms(schema, partition_spec(schema, pipeline.table_partition_by))
     return True, f"{', '.join(terms)}, by {output.count(evidence.records, 'record')}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from spark_jobs.lake.parquet_encodings import DEFAULT_DICTIONARY_BYTES, DICTIONA
 from spark_jobs.protocol.errors import ConfigError, SluiceError
 from spark_jobs.protocol.fences import is_of_another_table
 from spark_jobs.protocol.progress import Progress
+from spark_jobs.schema.evolution import Binding, bind
 from spark_jobs.schema.metadata_columns import (
     METADATA_COLUMNS,
     dead_letter_schema,
@@ -60,12 +61,13 @@ def create_table(
     progress: Progress,
     dead_letters: bool,
     key_is_binary: bool = False,
+    bindings: Iterable[Binding] = (),
 ) -> Table:
     """Make the table, or load the one another creator made first; then its progress is that one's.
 
     ``schema`` has the JSON's columns only; ``properties`` go on top of Sluice's own; ``progress`` holds the
     resolved start offsets and the source's identity. With ``dead_letters`` its dead-letter table is made
-    before it.
+    before it. ``bindings`` say which columns take a schema's fields.
     """
     if (table := load_table(catalog, identifier)) is not None:
         return table
@@ -81,7 +83,7 @@ def create_table(
         schema=full_schema,
         spec=spec,
         properties={COMMENT: f"Made by Sluice of the Kafka topic {progress.topic}", **properties},
-        progress=progress,
+        progress=replace(progress, columns=bind({}, bindings, full_schema)),
         order=row_order(full_schema),
     )
 

@@ -8,6 +8,8 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from pyiceberg.schema import Schema
+
 from spark_jobs.commit.birth import create_dead_letter_table, create_table
 from spark_jobs.commit.columns_commit import commit_columns
 from spark_jobs.config.new_fields import Growth
@@ -32,13 +34,12 @@ from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.formats import format_of
 from spark_jobs.schema.additions import check_declared, declared_evolution, table_notes
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.evolution import Evolution
+from spark_jobs.schema.evolution import Evolution, evolved
 from spark_jobs.schema.iceberg_types import declared_fields
 from spark_jobs.spark.outcomes import SplitOutcome
 from spark_jobs.spark.tasks import run_on_spark
 
 if TYPE_CHECKING:
-    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
 
     from spark_jobs.connections.connect import Connections
@@ -81,10 +82,11 @@ def ensure_tables(
                 # Its bytes may have cut it short: its records are what it may have at most.
                 evidence = _observe(pipeline, connections, _first_ranges(pipeline, source, starts, _NO_LIMIT))
                 refuse_unreadable(pipeline, connections, first, evidence)
+            columns = _first_columns(pipeline, connections, evidence)
             table = create_table(
                 catalog,
                 pipeline.table,
-                _first_columns(pipeline, connections, evidence),
+                evolved(Schema(), columns),
                 partition_by=pipeline.table_partition_by,
                 properties=pipeline.table_properties,
                 progress=Progress(
@@ -98,6 +100,7 @@ def ensure_tables(
                 ),
                 dead_letters=True,
                 key_is_binary=pipeline.key_is_binary,
+                bindings=columns.bindings,
             )
             connections.fail_points.reach("drain.after-table-made")
         check_declared(pipeline, table)
@@ -137,7 +140,7 @@ def _with_columns_for(pipeline: PipelineConfig, connections: Connections, eviden
     return table
 
 
-def _first_columns(pipeline: PipelineConfig, connections: Connections, evidence: Evidence) -> Schema:
+def _first_columns(pipeline: PipelineConfig, connections: Connections, evidence: Evidence) -> Evolution:
     """The columns of a new table, and a word on those that few records decided."""
     known = connections.schemas(pipeline).known()
     columns, sentences = format_of(pipeline, known).columns.first(evidence, declared_fields(pipeline.columns))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.schema import Schema
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.start import StartKind
@@ -22,7 +23,7 @@ from spark_jobs.drain.planning import resolve_start, water_fill
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.preview.sample import look_at, read_sample, values_of
 from spark_jobs.protocol.batch import Balance, total
-from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.progress import ColumnMap, Progress
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.appearance import first_batch_unreadable
 from spark_jobs.records.formats import format_of
@@ -32,7 +33,7 @@ from spark_jobs.schema.additions import check_declared, declared_evolution, tabl
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import ColumnSource
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.evolution import evolved
+from spark_jobs.schema.evolution import bind, evolved
 from spark_jobs.schema.iceberg_types import declared_fields, known_fields
 from spark_jobs.schema.inference import Field
 from spark_jobs.schema.metadata_columns import (
@@ -49,7 +50,6 @@ from spark_jobs.spark.outcomes import add_ignored
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
-    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
 
     from spark_jobs.connections.connect import Connections
@@ -123,8 +123,10 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
     schemas = connections.schemas(pipeline)
     progress = _planned(schemas, table)
     found, evidence = look_at(pipeline, schemas, chunks, progress)
-    schema, added, notes = _schema(pipeline, found.columns, table, evidence)
-    decoder = _decoder(pipeline, schemas.known(progress), schema, progress)
+    schema, bound, added, notes = _schema(pipeline, found.columns, table, evidence)
+    decoder = format_of(pipeline, schemas.known(progress), schema, bound).decoder
+    if progress is not None:
+        decoder = decoder.keeping(progress.kept_columns, progress.generation)
     if table is None and is_unreadable(evidence):
         values = values_of(chunks)
         refused = first_batch_unreadable(pipeline, len(values), values)
@@ -165,15 +167,6 @@ def _planned(schemas: RecordSchemas, table: Table | None) -> Progress | None:
     return replace(progress_of(table), schema_spans=())
 
 
-def _decoder(
-    pipeline: PipelineConfig, schemas: KnownSchemas, schema: Schema, progress: Progress | None
-) -> Decoder:
-    if progress is None:
-        return format_of(pipeline, schemas, schema).decoder
-    decoder = format_of(pipeline, schemas, schema, progress.columns).decoder
-    return decoder.keeping(progress.kept_columns, progress.generation)
-
-
 def _starts(
     pipeline: PipelineConfig,
     connections: Connections,
@@ -193,24 +186,27 @@ def _starts(
 
 def _schema(
     pipeline: PipelineConfig, columns: ColumnSource, table: Table | None, evidence: Evidence
-) -> tuple[Schema, tuple[str, ...], tuple[str, ...]]:
-    """Return the table's schema as a batch of these records would leave it, what it would add, and notes."""
+) -> tuple[Schema, ColumnMap, tuple[str, ...], tuple[str, ...]]:
+    """Return the table's schema and column map as a batch would leave them, what it would add, and notes."""
     if table is None:
-        schema, notes = new_table_schema(pipeline, columns, evidence)
-        return schema, (), notes
+        schema, bound, notes = new_table(pipeline, columns, evidence)
+        return schema, bound, (), notes
     declared = declared_evolution(pipeline, table.schema())
     schema, progress = evolved(table.schema(), declared), progress_of(table)
     lacks, told = columns.evolution(schema, progress.columns, evidence)
     notes = table_notes(pipeline, table, progress)
-    return evolved(schema, lacks), (*declared.told, *lacks.told), (*told, *notes)
+    schema = evolved(schema, lacks)
+    bound = bind(progress.columns, lacks.bindings, schema)
+    return schema, bound, (*declared.told, *lacks.told), (*told, *notes)
 
 
-def new_table_schema(
+def new_table(
     pipeline: PipelineConfig, columns: ColumnSource, evidence: Evidence
-) -> tuple[Schema, tuple[str, ...]]:
-    """Return the schema of a table that is made of these records, and notes."""
-    schema, notes = columns.first(evidence, declared_fields(pipeline.columns))
-    return with_metadata_columns(schema, key_is_binary=pipeline.key_is_binary), notes
+) -> tuple[Schema, ColumnMap, tuple[str, ...]]:
+    """Return the schema and column map of a table that is made of these records, and notes."""
+    lacks, notes = columns.first(evidence, declared_fields(pipeline.columns))
+    schema = with_metadata_columns(evolved(Schema(), lacks), key_is_binary=pipeline.key_is_binary)
+    return schema, bind({}, lacks.bindings, schema), notes
 
 
 def _proposals(pipeline: PipelineConfig, columns: Sequence[Field], evidence: Evidence) -> Proposals:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyiceberg.schema import Schema
+
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import KeySettings, ValueFormat, ValueSettings
 from spark_jobs.connections.writer_schemas import RecordSchemas
@@ -18,6 +20,7 @@ from spark_jobs.preview.sample import look_at
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.records.appearance import ASK_THE_REGISTRY
 from spark_jobs.records.framing import KEY_HEADER, VALUE_HEADER, VALUES, Naming, unframe
+from spark_jobs.schema.evolution import evolved
 from spark_jobs.schema.iceberg_types import known_fields
 
 if TYPE_CHECKING:
@@ -110,4 +113,4 @@ def _read(chunks: Sequence[Chunk], format_: ValueFormat, registry: KeptSchemas) 
     )
     found, evidence = look_at(pipeline, schemas, chunks)
     columns, _ = found.columns.first(evidence, ())
-    return Written(format_, evidence, known_fields(columns))
+    return Written(format_, evidence, known_fields(evolved(Schema(), columns)))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
     IcebergType,
@@ -24,7 +24,7 @@ from pyiceberg.types import (
 
 from spark_jobs.schema.column_source import SeenColumns, WrittenColumns
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.evolution import Evolution, Path
+from spark_jobs.schema.evolution import Evolution, Path, made_of
 from spark_jobs.schema.inference import Field
 
 if TYPE_CHECKING:
@@ -51,11 +51,13 @@ class ArchiveColumns:
     values: SeenColumns | WrittenColumns
     keys: WrittenColumns | None = None
 
-    def first(self, evidence: Evidence, declared: Sequence[Field]) -> tuple[Schema, tuple[str, ...]]:
+    def first(self, evidence: Evidence, declared: Sequence[Field]) -> tuple[Evolution, tuple[str, ...]]:
         """See ``ColumnSource``; nothing can be declared of an archive."""
-        found, told = self.values.first(evidence, declared)
-        keys = self.keys.beside(key_alone(Schema())) if self.keys else key_alone(Schema())
-        return assign_fresh_schema_ids(_numbered(_fields(keys, KEY), found.fields)), told
+        of_values, told = self.values.first(evidence, declared)
+        columns = made_of(_every_archive()).then(_inside_value(of_values))
+        if self.keys is not None:
+            columns = columns.then(self.keys.beside(made_of(key_alone(Schema()))))
+        return _without_own(columns), told
 
     def evolution(
         self, table: Schema, bound: ColumnMap, evidence: Evidence
@@ -65,7 +67,7 @@ class ArchiveColumns:
         lacks = _inside_value(of_values)
         if self.keys is not None:
             of_keys, _ = self.keys.evolution(key_alone(table), bound, evidence)
-            lacks = _both(lacks, of_keys)
+            lacks = lacks.then(of_keys)
         return _without_own(lacks), told
 
 
@@ -96,15 +98,6 @@ def _inside_value(lacks: Evolution) -> Evolution:
     )
 
 
-def _both(one: Evolution, other: Evolution) -> Evolution:
-    return Evolution(
-        [*one.additions, *other.additions],
-        {**one.widenings, **other.widenings},
-        {**one.docs, **other.docs},
-        [*one.bindings, *other.bindings],
-    )
-
-
 def _without_own(lacks: Evolution) -> Evolution:
     """Leave out fields that are called as the bytes are: these stand in the bytes alone."""
 
@@ -114,11 +107,14 @@ def _without_own(lacks: Evolution) -> Evolution:
     return replace(
         lacks,
         additions=[each for each in lacks.additions if not is_own(each[0])],
+        widenings={path: kind for path, kind in lacks.widenings.items() if not is_own(path)},
+        docs={path: doc for path, doc in lacks.docs.items() if not is_own(path)},
         bindings=[each for each in lacks.bindings if not is_own(each[2])],
     )
 
 
-def _numbered(key_fields: Sequence[NestedField], value_fields: Sequence[NestedField]) -> Schema:
+def _every_archive() -> Schema:
+    """Return the columns that there are of any record."""
     raw = NestedField(0, RAW, BinaryType(), required=False, doc="the bytes as they came")
     schema_id = NestedField(0, SCHEMA_ID, StringType(), required=False, doc="the schema that they name")
     entry = StructType(
@@ -127,8 +123,8 @@ def _numbered(key_fields: Sequence[NestedField], value_fields: Sequence[NestedFi
     )
     kafka = [NestedField(0, name, kind, required=False, doc=doc) for name, kind, doc in _KAFKA]
     columns: tuple[tuple[str, IcebergType, str], ...] = (
-        (KEY, StructType(raw, *key_fields), "the record's key; null when it has none"),
-        (VALUE, StructType(raw, schema_id, *value_fields), "the record's value; null of a tombstone"),
+        (KEY, StructType(raw), "the record's key; null when it has none"),
+        (VALUE, StructType(raw, schema_id), "the record's value; null of a tombstone"),
         (HEADERS, ListType(0, entry, element_required=False), "the record's headers in order"),
         (KAFKA, StructType(*kafka), "what Kafka says of the record"),
     )

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.schema import Schema
 
 from spark_jobs.config.new_fields import Growth
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.evolution import Evolution, evolved
+from spark_jobs.schema.evolution import Evolution, evolved, made_of
 from spark_jobs.schema.iceberg_types import iceberg_schema, iceberg_type, known_fields
 from spark_jobs.schema.inference import Field, choose_types, evolve
 from spark_jobs.schema.known_schemas import KnownSchemas
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class ColumnSource(Protocol):
     """Columns for what was seen of records; sentences are for a person, on what became of few values."""
 
-    def first(self, evidence: Evidence, declared: Sequence[Field]) -> tuple[Schema, tuple[str, ...]]:
-        """Return the columns of a new table, the declared ones first, and sentences."""
+    def first(self, evidence: Evidence, declared: Sequence[Field]) -> tuple[Evolution, tuple[str, ...]]:
+        """Return what a new table lacks, the declared columns first, and sentences."""
 
     def evolution(
         self, table: Schema, bound: ColumnMap, evidence: Evidence
@@ -40,10 +40,12 @@ class SeenColumns:
 
     growth: Growth
 
-    def first(self, evidence: Evidence, declared: Sequence[Field]) -> tuple[Schema, tuple[str, ...]]:
+    def first(self, evidence: Evidence, declared: Sequence[Field]) -> tuple[Evolution, tuple[str, ...]]:
         """See ``ColumnSource``."""
         columns = choose_types(evidence, tuple(declared), max_columns=self.growth.max_columns)
-        return iceberg_schema(columns), tuple(told_of_columns(columns, declared, evidence, self.growth))
+        return made_of(iceberg_schema(columns)), tuple(
+            told_of_columns(columns, declared, evidence, self.growth)
+        )
 
     def evolution(
         self,
@@ -65,15 +67,16 @@ class WrittenColumns:
     growth: Growth
     rules: Rules
 
-    def first(self, evidence: Evidence, declared: Sequence[Field]) -> tuple[Schema, tuple[str, ...]]:  # noqa: ARG002
+    def first(self, evidence: Evidence, declared: Sequence[Field]) -> tuple[Evolution, tuple[str, ...]]:  # noqa: ARG002
         """See ``ColumnSource``."""
-        return self.beside(iceberg_schema(declared)), ()
+        columns = made_of(iceberg_schema(declared))
+        return columns.then(self.beside(columns)), ()
 
-    def beside(self, columns: Schema) -> Schema:
-        """Return columns of a new table with those of the schemas after them."""
+    def beside(self, columns: Evolution) -> Evolution:
+        """Return what a new table lacks that has these columns."""
         rules = replace(self.rules, max_columns=self.growth.max_columns)
-        lacks, _ = place([each.columns for each in self.schemas.every], columns, {}, rules)
-        return assign_fresh_schema_ids(evolved(columns, lacks))
+        every = [each.columns for each in self.schemas.every]
+        return place(every, evolved(Schema(), columns), {}, rules)[0]
 
     def evolution(
         self,
@@ -92,9 +95,9 @@ class KeyedColumns:
     values: SeenColumns
     keys: WrittenColumns
 
-    def first(self, evidence: Evidence, declared: Sequence[Field]) -> tuple[Schema, tuple[str, ...]]:
+    def first(self, evidence: Evidence, declared: Sequence[Field]) -> tuple[Evolution, tuple[str, ...]]:
         """See ``ColumnSource``; raises ``ConfigError`` (``column-clash``) for a field of the key's name."""
-        schema, told = self.values.first(evidence, declared)
+        columns, told = self.values.first(evidence, declared)
         own = {field.name for each in self.keys.schemas.every for field in each.columns.struct.fields}
         if clash := own.intersection(evidence.fields):
             raise ConfigError(
@@ -102,7 +105,7 @@ class KeyedColumns:
                 code="column-clash",
                 hint="Call the key's another: `key: {as: order_key}`.",
             )
-        return self.keys.beside(schema), told
+        return columns.then(self.keys.beside(columns)), told
 
     def evolution(
         self, table: Schema, bound: ColumnMap, evidence: Evidence

@@ -32,11 +32,25 @@ class Evolution:
         """Return whether there is anything to do."""
         return bool(self.additions or self.widenings or self.docs or self.bindings)
 
+    def then(self, more: Evolution) -> Evolution:
+        """Return these changes and those after them."""
+        return Evolution(
+            [*self.additions, *more.additions],
+            {**self.widenings, **more.widenings},
+            {**self.docs, **more.docs},
+            [*self.bindings, *more.bindings],
+        )
+
     @property
     def told(self) -> Iterator[str]:
         """Yield what a person may want to know of it, by dotted names."""
         yield from (".".join(path) for path, _, _ in self.additions)
         yield from (f"{'.'.join(path)} as {kind}" for path, kind in self.widenings.items())
+
+
+def made_of(columns: Schema) -> Evolution:
+    """Return what a table without a column lacks to have these."""
+    return Evolution([((each.name,), each.field_type, each.doc) for each in columns.fields])
 
 
 def evolved(schema: Schema, evolution: Evolution) -> Schema:

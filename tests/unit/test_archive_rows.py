@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
+from pyiceberg.schema import Schema
 
 from spark_jobs.avro.schema import avro_schema
 from spark_jobs.config.new_fields import GROWTH
@@ -29,9 +30,6 @@ from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS, with_metadata_col
 from spark_jobs.schema.one_column import OneColumn
 from spark_jobs.schema.placing import Rules
 from spark_jobs.schema.writer_schema import Language, SchemaText
-
-if TYPE_CHECKING:
-    from pyiceberg.schema import Schema
 
 NUMBER = {"type": "record", "name": "K", "fields": [{"name": "number", "type": "int"}]}
 OF_KEYS = KnownSchemas(
@@ -57,7 +55,7 @@ def chunk_of(records: list[Any]) -> Chunk:
 
 def table_of(records: list[Any]) -> Schema:
     """Return the table that is made for such records."""
-    return COLUMNS.first(DECODER.observe(chunk_of(records)), ())[0]
+    return evolved(Schema(), COLUMNS.first(DECODER.observe(chunk_of(records)), ())[0])
 
 
 def columns_of(table: Schema) -> pa.Schema:
@@ -117,7 +115,7 @@ def test_json_by_its_schema_stands_beside_its_bytes() -> None:
     texts = [(b'{"number":7}', b'{"id":1,"any":[1.0]}'), (b'{"number":"7"}', b'{"id":2,"other":3}')]
     records = [tuple(frame + text for frame, text in zip(frames, both, strict=True)) for both in texts]
     of_both = ArchiveColumns(*(WrittenColumns(each, GROWTH, Rules(99)) for each in (of_values, of_keys)))
-    columns = columns_of(of_both.first(decoder.observe(chunk_of(records)), ())[0])
+    columns = columns_of(evolved(Schema(), of_both.first(decoder.observe(chunk_of(records)), ())[0]))
     decoded = decoder.under(GROWTH.ended()).decode(chunk_of(records), columns)
     right, broken = decoded.table.to_pylist()
     assert right["key"] == {"__raw__": records[0][0], "number": 7}
@@ -129,10 +127,16 @@ def test_json_by_its_schema_stands_beside_its_bytes() -> None:
     assert plain.decode(chunk_of(records), columns).table.to_pylist() == [right, broken]
 
 
+def test_a_first_record_with_a_field_that_is_called_as_the_bytes_leaves_it_to_them() -> None:
+    """As a later one does."""
+    value = table_of([(None, b'{"__raw__": 1, "__schema_id__": 2, "id": 3}')]).find_field("value")
+    assert [field.name for field in value.field_type.fields] == ["__raw__", "__schema_id__", "id"]  # type: ignore[attr-defined]
+
+
 def test_a_table_without_a_record_yet_is_one_of_bytes() -> None:
     """As when it begins with the latest."""
     made, _ = ArchiveColumns(SeenColumns(GROWTH)).first(Evidence(), ())
-    assert [field.name for field in made.find_field("value").field_type.fields] == [
+    assert [field.name for field in evolved(Schema(), made).find_field("value").field_type.fields] == [
         "__raw__",
         "__schema_id__",
     ]  # type: ignore[attr-defined]

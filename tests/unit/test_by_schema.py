@@ -26,7 +26,7 @@ from spark_jobs.records.encoded import Encoded
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import WrittenColumns
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.evolution import bind
+from spark_jobs.schema.evolution import bind, evolved
 from spark_jobs.schema.inference import Field, Primitive
 from spark_jobs.schema.known_schemas import KnownSchemas
 from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS, with_metadata_columns
@@ -168,18 +168,31 @@ def test_columns_come_in_the_order_of_ids_whatever_came_first() -> None:
     """Declared ones first, as they are declared; a second look at the same adds nothing."""
     source = WrittenColumns(KNOWN, GROWTH, Rules(9, declared=frozenset({"id"})))
     seen = Evidence(schemas=KEYS)
-    schema, _ = source.first(seen, ())
+    first, _ = source.first(seen, ())
+    schema = evolved(Schema(), first)
     assert [(each.name, str(each.field_type)) for each in schema.fields] == [
         ("id", "long"),
         ("note", "string"),
     ]
     declared, _ = source.first(seen, (Field("id", Primitive.DOUBLE),))
-    assert declared.find_type("id") == DoubleType()
-    lacks, _ = source.evolution(schema, {}, seen)
-    assert not source.evolution(schema, bind({}, lacks.bindings, schema), seen)[0]
+    assert evolved(Schema(), declared).find_type("id") == DoubleType()
+    assert not source.evolution(schema, bind({}, first.bindings, schema), seen)[0]
     assert list(source.evolution(Schema(ID), {}, seen)[0].told) == ["note"]
     narrow, _ = WrittenColumns(KNOWN, GROWTH, Rules(1)).evolution(Schema(ID), {}, seen)
     assert not narrow.additions
+
+
+def test_a_new_table_keeps_what_its_first_schemas_decided() -> None:
+    """Asked again, it lacks nothing, also where a type had to get a column of its own."""
+    fields = [
+        {"type": "record", "name": "R", "fields": [{"name": "a", "type": t}]} for t in ("long", "string")
+    ]
+    versions = [avro_schema(SchemaText(Language.AVRO, json.dumps(each))) for each in fields]
+    source = WrittenColumns(KnownSchemas(dict(zip(KEYS, versions, strict=False))), GROWTH, Rules(9))
+    first, _ = source.first(Evidence(), ())
+    schema = evolved(Schema(), first)
+    assert [field.name for field in schema.fields] == ["a", "a_2"]
+    assert not source.evolution(schema, bind({}, first.bindings, schema), Evidence())[0]
 
 
 def test_schemas_travel_to_tasks() -> None:
