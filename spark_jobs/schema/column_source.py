@@ -100,20 +100,32 @@ class KeyedColumns:
         columns, told = self.values.first(evidence, declared)
         own = {field.name for each in self.keys.schemas.every for field in each.columns.struct.fields}
         if clash := own.intersection(evidence.fields):
-            raise ConfigError(
-                f"the values have a field {min(clash)}, and so is the column of the key called",
-                code="column-clash",
-                hint="Call the key's another: `key: {as: order_key}`.",
-            )
+            raise _clash(min(clash))
         return columns.then(self.keys.beside(columns)), told
 
     def evolution(
         self, table: Schema, bound: ColumnMap, evidence: Evidence
     ) -> tuple[Evolution, tuple[str, ...]]:
-        """See ``ColumnSource``; a value's field of the key's name gets no column."""
+        """See ``ColumnSource``; a value's field of the key's name gets no column.
+
+        Raises ``ConfigError`` (``column-clash``) where it has one already.
+        """
         lacks, told = self.values.evolution(table, bound, evidence)
         of_keys, _ = self.keys.evolution(table, bound, evidence)
+        keys_own = {each for kinds in bound.values() for ids in kinds.values() for each in ids}
+        of_values = {each.name for each in table.fields if each.field_id not in keys_own}
+        taken = {path[0] for _, _, path in of_keys.bindings} & of_values
+        if clash := taken - self.keys.rules.declared:
+            raise _clash(min(clash))
         own = {path[0] for _, _, path in of_keys.bindings}
         own |= {field.name for each in self.keys.schemas.every for field in each.columns.struct.fields}
         kept = [addition for addition in lacks.additions if addition[0][0] not in own]
         return replace(of_keys, additions=[*of_keys.additions, *kept]), told
+
+
+def _clash(name: str) -> ConfigError:
+    return ConfigError(
+        f"the values have a field {name}, and so is the column of the key called",
+        code="column-clash",
+        hint="Call the key's another: `key: {as: order_key}`.",
+    )

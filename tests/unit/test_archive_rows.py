@@ -136,7 +136,5 @@ def test_a_first_record_with_a_field_that_is_called_as_the_bytes_leaves_it_to_th
 def test_a_table_without_a_record_yet_is_one_of_bytes() -> None:
     """As when it begins with the latest."""
     made, _ = ArchiveColumns(SeenColumns(GROWTH)).first(Evidence(), ())
-    assert [field.name for field in evolved(Schema(), made).find_field("value").field_type.fields] == [
-        "__raw__",
-        "__schema_id__",
-    ]  # type: ignore[attr-defined]
+    value = evolved(Schema(), made).find_field("value").field_type
+    assert [field.name for field in value.fields] == ["__raw__", "__schema_id__"]  # type: ignore[attr-defined]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -124,7 +125,18 @@ def test_the_keys_column_is_never_that_of_a_value() -> None:
     evidence = seen.merge(Evidence(schemas=(FIRST,)))
     with pytest.raises(ConfigError, match="order_key"):
         source.first(evidence, ())
-    lacks, _ = source.evolution(Schema(KEY), {}, evidence)
+    kept = {"key/": {"struct": (KEY.field_id,)}}
+    lacks, _ = source.evolution(Schema(KEY), kept, evidence)
     assert [path for path, _, _ in lacks.additions] == [("id",)]
     made, _ = source.first(Evidence(), ())
     assert [path for path, _, _ in made.additions] == [("order_key",)]
+
+
+def test_a_column_that_values_have_is_never_the_keys() -> None:
+    """Of a table whose keys are read only now; one that is declared is meant to be."""
+    keys = WrittenColumns(KNOWN, GROWTH, Rules(9))
+    with pytest.raises(ConfigError, match="order_key") as caught:
+        KeyedColumns(SeenColumns(GROWTH), keys).evolution(Schema(KEY), {}, Evidence())
+    assert caught.value.code == "column-clash"
+    declared = replace(keys, rules=Rules(9, declared=frozenset({"order_key"})))
+    assert KeyedColumns(SeenColumns(GROWTH), declared).evolution(Schema(KEY), {}, Evidence())[0].bindings

@@ -297,18 +297,37 @@ def test_each_field_has_a_column_of_its_own_that_holds_it_and_keeps_it(schemas: 
             assert holds(table.schema.find_type(column), fields[name][1])
 
 
-@given(st.lists(FIELDS, min_size=1, max_size=5))
-def test_a_table_is_born_with_the_columns_that_its_first_schemas_need(schemas: list[Any]) -> None:
-    """It has them before it keeps whose they are: the first look at it adds nothing."""
-    first = [written(**fields) for fields in schemas]
-    born, table = Table(), Table()
-    born.take(*first)
-    table.schema = born.schema
-    lacks, decided = table.take(*first)
-    assert not lacks.additions
-    for fields, names in zip(schemas, decided, strict=True):
-        for name, column, _ in names:
-            assert holds(table.schema.find_type(column), fields[name][1])
+@st.composite
+def nested_schemas(draw: st.DrawFn) -> WriterColumns:
+    """Of names with aliases, or of one of two messages' numbers; some fields are maps of structs."""
+    message = draw(st.sampled_from(["", "A:", "B:"]))
+    columns, identities, aliases = [], {}, {}
+    for at, name in enumerate(draw(st.lists(st.sampled_from("abc"), unique=True, max_size=3)), 1):
+        known = message + (str(at) if message else name)
+        kind = draw(KINDS)
+        if draw(st.booleans()):
+            inner = NestedField(at * 10, "x", kind, required=False)
+            key = draw(st.sampled_from([INT, TEXT]))
+            kind = MapType(at * 10 + 1, key, at * 10 + 2, StructType(inner), value_required=False)
+            identities[at * 10] = f"{known}.value.x"
+        columns.append(NestedField(at, name, kind, required=False))
+        identities[at] = known
+        if not message:
+            aliases[at] = tuple(draw(st.sets(st.sampled_from("abc"), max_size=1)) - {name})
+    return WriterColumns(StructType(*columns), identities, aliases)
+
+
+@given(st.lists(nested_schemas(), min_size=1, max_size=6))
+def test_no_later_schema_moves_an_earlier_one(schemas: list[WriterColumns]) -> None:
+    """With aliases, maps and messages beside each other, at once or one after the other."""
+    table, at_once = Table(), Table()
+    decided = [table.take(each)[1][0] for each in schemas]
+    _, together = at_once.take(*schemas)
+    assert (together, at_once.columns) == (decided, table.columns)
+    for each, names in zip(schemas, decided, strict=True):
+        assert table.take(each)[1] == [names]
+        assert len({column for _, column, _ in names}) == len(each.struct.fields)
+    assert not place(schemas, table.schema, table.bound, RULES)[0].bindings
 
 
 @given(KINDS, KINDS)
