@@ -76,7 +76,8 @@ class RecordSchemas:
         """Ask the registry for those of ``keys``, all that some records name, that are not known yet.
 
         Raises ``ConfigError`` (``registry-knows-none``) when it has none of them, nor the newest that the
-        table keeps: then it is empty, or another one. Others as ``known``.
+        table keeps: then it is empty, or another one. One that is there and cannot be used costs the records
+        that name it; what is wrong with the first is raised where none is known that can. Others as ``known``.
         """
         named, kept = set(keys), progress.schemas if progress else {}
         for each in self._both:
@@ -135,6 +136,7 @@ class _Schemas:
         self._registry = registry
         self._folder = folder
         self._by_key: dict[SchemaKey | None, WriterSchema | None] = {}
+        self._unused: dict[SchemaKey, ConfigError] = {}
         self._texts: dict[SchemaKey, SchemaText] = {}
         self.by_version: SubjectVersion | None = None
         if value.is_by_version:
@@ -157,12 +159,18 @@ class _Schemas:
             is_framed=self._value.is_framed and self._value.format.has_schema,
             of_key=self._is_of_keys,
             spans=spans,
+            unused={key: f"schema {key} is not used: {why.message}" for key, why in self._unused.items()},
         )
 
     def learn(self, keys: Collection[SchemaKey], kept: Mapping[SchemaKey, str]) -> None:
         named = {key for key in keys if key.of_key is self._is_of_keys}
         self._ask(named, {})
-        if named and not any(self._by_key[key] for key in named):
+        if not named or any(self._by_key[key] for key in named):
+            return
+        if unused := sorted(named & self._unused.keys()):
+            if not any(self._by_key.values()):
+                raise self._unused[unused[0]]
+        else:
             self._refuse_emptied(named, {k: v for k, v in kept.items() if k.of_key is self._is_of_keys})
 
     def ask_again(self, kept: Mapping[SchemaKey, str]) -> None:
@@ -192,10 +200,20 @@ class _Schemas:
         for key in new:
             if (text := texts.get(key.schema_id)) is None:
                 self._by_key[key] = None
-            else:
+            elif key.schema_id in expected or not self._value.is_framed:
                 self._take(key, text)
-                if key.schema_id not in expected:
-                    _log.info("learned schema %s of the registry %s", key, self._value.registry)
+            else:
+                self._learn(key, text)
+
+    def _learn(self, key: SchemaKey, text: SchemaText) -> None:
+        """Take what records name, whoever wrote them: one of them must not stop the others."""
+        try:
+            self._take(key, text)
+        except ConfigError as error:
+            self._by_key[key], self._unused[key] = None, error
+            _log.warning("schema %s of the registry %s is not used: %s", key, self._value.registry, error)
+        else:
+            _log.info("learned schema %s of the registry %s", key, self._value.registry)
 
     def _ask_for_kept(self, keys: Iterable[SchemaKey], kept: Mapping[SchemaKey, str]) -> None:
         wanted = set(keys)
@@ -218,9 +236,10 @@ class _Schemas:
         wanted = _LANGUAGES[self._value.format]
         if text.language is not wanted:
             raise ConfigError(
-                f"schema {key} is {text.language.title()}, not {wanted.title()} as is said",
+                f"the schema is {text.language.title()}, not {wanted.title()} as is said",
                 code="schema-of-another-format",
                 hint=f"Correct `{self._section}: {{format: …}}` of the pipeline.",
+                schema=str(key),
                 registry=self._value.registry,
             )
         ignores = self._value.unknown_fields is UnknownFields.IGNORE

@@ -107,7 +107,7 @@ class SchemaDecoder:
         indices, values = framed.indices[key], framed.values[key]
         schema = self.schemas.by_key[key]
         if schema is None:
-            why = f"the registry has no schema {key}"
+            why = self.schemas.why_none(key)
             bad = [BadValue(index, Phase.SCHEMA, None, why) for index in indices.tolist()]
             return _Part(no_rows(columns), indices[:0], bad)
         read = schema.read(values)

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KnownSchemas:
-    """Schemas by what values name them by; None of one that the registry says it does not have.
+    """Schemas by what values name them by; None of one that the registry does not have, or that is not used.
 
+    ``unused`` says why of the latter.
     Where values name none, the schema of all of them is under the key None, and is the only one.
     ``has_indexes``: they name a message of it as well. ``is_framed``: they name any. ``of_key``: they are
     keys of records. ``keys`` are those of the records' keys, each as one column; None where keys have none.
@@ -34,6 +35,7 @@ class KnownSchemas:
     of_key: bool = False
     keys: KnownSchemas | None = None
     spans: Spans = ()
+    unused: Mapping[SchemaKey | None, str] = field(default_factory=dict)
 
     @property
     def only(self) -> WriterSchema | None:
@@ -50,6 +52,10 @@ class KnownSchemas:
         if self.only is not None:
             return [self.only]
         return [schema for key in sorted(set(keys)) if (schema := self.by_key.get(key)) is not None]
+
+    def why_none(self, key: SchemaKey | None) -> str:
+        """Return why nothing can be read by what is under this key."""
+        return self.unused.get(key) or f"the registry has no schema {key}"
 
     @property
     def every(self) -> list[WriterSchema]:

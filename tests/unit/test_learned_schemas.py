@@ -1,0 +1,122 @@
+"""Schemas that records name: learned from a registry; of one that cannot be used it is known why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from spark_jobs.config.value_format import KeySettings, ValueSettings
+from spark_jobs.connections.writer_schemas import RecordSchemas
+from spark_jobs.kafka.chunks import Chunk
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
+from spark_jobs.records.by_schema import SchemaDecoder
+from spark_jobs.records.encoded import Encoded
+from spark_jobs.registry.kept_schemas import KeptSchemas
+from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.writer_schema import Language, SchemaText
+from spark_jobs.storage.create_only import CreateOnlyStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from spark_jobs.schema.known_schemas import KnownSchemas
+
+ID = Schema(NestedField(1, "id", LongType(), required=False))
+TABLE = Progress("orders", 1, {0: 9})
+TEXTS = {
+    1: SchemaText(
+        Language.AVRO, '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}'
+    ),
+    2: SchemaText(Language.AVRO, "no schema"),
+    3: SchemaText(Language.PROTOBUF, 'syntax = "proto3"; message Order { int64 id = 1; }'),
+}
+
+
+class Registry:
+    """Three schemas by their ids."""
+
+    def try_out(self) -> str:
+        """Answer."""
+        return "it answers"
+
+    def schema(self, schema_id: SchemaId) -> SchemaText | None:
+        """Return one of three."""
+        return TEXTS.get(int(schema_id.value))
+
+    def version(self, subject: str, version: int | None) -> tuple[SchemaId, SchemaText]:
+        """Return nothing."""
+        raise AssertionError(subject, version)
+
+
+def schemas_of(tmp_path: Path, format_: str) -> RecordSchemas:
+    """Return a pipeline's schemas as another run has them."""
+    kept = KeptSchemas("main", CreateOnlyStore(str(tmp_path / "state"), {}), Registry())
+    return RecordSchemas(
+        ValueSettings(format=format_, registry="main"),
+        KeySettings(),
+        topic="orders",
+        is_archive=False,
+        registry=lambda _name: kept,
+        folder=tmp_path,
+    )
+
+
+def keys_of(*names: str) -> list[SchemaKey]:
+    """Return what values name, by its texts."""
+    return [SchemaKey.parse(name) for name in names]
+
+
+def letters(known: KnownSchemas, *values: bytes) -> list[tuple[int, str, str]]:
+    """Return which values become no row, at which phase and why."""
+    nothing: list[None] = [None] * len(values)
+    chunk = Chunk(0, [*range(len(values))], [0] * len(values), nothing, list(values), list(nothing))
+    found = SchemaDecoder(known).read(Encoded.values(chunk), arrow_schema(ID))
+    assert found.new_fields is None
+    return [(bad.index, bad.phase, bad.error) for bad in found.bad]
+
+
+def test_a_message_that_its_schema_does_not_have_is_a_reason_of_its_own_values(tmp_path: Path) -> None:
+    """Others of the same schema are rows."""
+    known = schemas_of(tmp_path, "protobuf").learn(keys_of("3:0", "3:7"))
+    assert letters(known, b"\0\0\0\0\x03\0\x08\x01", b"\0\0\0\0\x03\x02\x0e\x08\x01") == [
+        (1, "schema", "schema 3:7 is not used: the schema has no message at 7")
+    ]
+
+
+def test_a_schema_that_cannot_be_used_is_a_reason_of_its_own_values(tmp_path: Path) -> None:
+    """Of another language, or unreadable; asked for again in the same words, by another run too."""
+    for _ in range(2):
+        known = schemas_of(tmp_path, "avro").learn(keys_of("1", "2", "3", "9"))
+        values = [b"\0\0\0\0" + bytes([number, 2]) for number in (1, 2, 3, 9)]
+        told = [error for _, phase, error in letters(known, *values) if phase == "schema"]
+        assert told[0].startswith("schema 2 is not used: this is no Avro schema")
+        assert told[1:] == [
+            "schema 3 is not used: the schema is Protobuf, not Avro as is said",
+            "the registry has no schema 9",
+        ]
+
+
+def test_where_no_schema_can_be_used_the_first_says_why(tmp_path: Path) -> None:
+    """Nothing is drained then: the format is wrong, not its records; one that a table keeps stops as well."""
+    schemas = schemas_of(tmp_path, "avro")
+    with pytest.raises(ConfigError, match="schema-of-another-format"):
+        schemas.learn(keys_of("3", "9"))
+    assert schemas.learn(keys_of("1", "3")).names
+    assert schemas.learn(keys_of("3")).names  # not the first that the pipeline meets
+    kept = replace(TABLE, schemas={SchemaKey.parse("3"): TEXTS[3].digest})
+    with pytest.raises(ConfigError, match="schema-of-another-format"):
+        schemas_of(tmp_path, "avro").known(kept)
+
+
+def test_one_record_does_not_stop_a_table_that_keeps_a_schema(tmp_path: Path) -> None:
+    """Not if it comes alone either."""
+    kept = replace(TABLE, schemas={SchemaKey.parse("1"): TEXTS[1].digest})
+    schemas = schemas_of(tmp_path, "avro")
+    assert schemas.known(kept).names
+    assert letters(schemas.learn(keys_of("3"), kept), b"\0\0\0\0\x03x")
