@@ -241,7 +241,7 @@ def _values(
     if pipeline.value.format is ValueFormat.JSON:
         return (found, evidence), appearance(values) or "tombstones only"
     read = f"{evidence.records:,} of {output.count(len(values), 'value')} read as {pipeline.value.format}"
-    named = ", ".join(map(str, evidence.schemas))
+    named = ", ".join(map(str, schemas.digests()))
     return (found, evidence), f"{read}, schema {named}" if named else read
 
 

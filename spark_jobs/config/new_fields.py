@@ -50,7 +50,7 @@ class Growth:
         return 4 * self.max_columns
 
     def ended(self) -> Growth:
-        """Return the same for a table that gets no more columns."""
+        """Return the same for a table that gets no more columns, nor schemas to read by."""
         return replace(self, has_ended=True)
 
 

@@ -77,7 +77,8 @@ class RecordSchemas:
 
         Raises ``ConfigError`` (``registry-knows-none``) when it has none of them, nor the newest that the
         table keeps: then it is empty, or another one. One that is there and cannot be used costs the records
-        that name it; what is wrong with the first is raised where none is known that can. Others as ``known``.
+        that name it; what is wrong with the first is raised where none is known that can. Others as
+        ``known``.
         """
         named, kept = set(keys), progress.schemas if progress else {}
         for each in self._both:
@@ -167,11 +168,9 @@ class _Schemas:
         self._ask(named, {})
         if not named or any(self._by_key[key] for key in named):
             return
-        if unused := sorted(named & self._unused.keys()):
-            if not any(self._by_key.values()):
-                raise self._unused[unused[0]]
-        else:
-            self._refuse_emptied(named, {k: v for k, v in kept.items() if k.of_key is self._is_of_keys})
+        own = {key: digest for key, digest in kept.items() if key.of_key is self._is_of_keys}
+        if own or not any(self._by_key.values()):
+            self._refuse_unusable(named, own)
 
     def ask_again(self, kept: Mapping[SchemaKey, str]) -> None:
         known = {key.schema_id: digest for key, digest in kept.items() if key.of_key is self._is_of_keys}
@@ -270,7 +269,11 @@ class _Schemas:
             for file in sorted(folder.rglob(f"*{suffix}")):
                 yield file.relative_to(folder).as_posix(), file.read_text(encoding="utf-8")
 
-    def _refuse_emptied(self, named: Iterable[SchemaKey], kept: Mapping[SchemaKey, str]) -> None:
+    def _refuse_unusable(self, named: Collection[SchemaKey], kept: Mapping[SchemaKey, str]) -> None:
+        if unused := sorted(self._unused.keys() & named):
+            if kept:
+                return
+            raise self._unused[unused[0]]
         name = str(self._value.registry)
         newest = {key.schema_id: digest for key, digest in sorted(kept.items())[-1:]}
         if newest and not self._registry(name).check(newest):

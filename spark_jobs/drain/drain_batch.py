@@ -40,6 +40,7 @@ from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
 from spark_jobs.recovery.recover import sweep_strays
 from spark_jobs.schema.arrow_schema import arrow_schema, json_columns
+from spark_jobs.schema.evidence import MOST_SCHEMAS
 from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, Written
 from spark_jobs.spark.tasks import run_on_spark
 from spark_jobs.txlog.entries import (
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from spark_jobs.commit.landing import Committed
+    from spark_jobs.schema.known_schemas import KnownSchemas
 
 _log = logging.getLogger(__name__)
 
@@ -193,14 +195,15 @@ def _read_and_write(run: BatchRun, rejected: Mapping[int, Mapping[int, str]] | N
         if not observed:
             return add_up(done, has_strays=has_strays)
         waiting = {outcome.split_id: waiting[outcome.split_id] for outcome in observed}
-        columns = table.schema().highest_field_id
+        before = table.schema().highest_field_id, _known(run, table).names
         table = add_observed_columns(run.pipeline, run.connections, table, observed)
-        if table.schema().highest_field_id == columns:  # evidence has its limit: a record may say more
-            growth = growth.ended()
+        if (table.schema().highest_field_id, _known(run, table).names) == before:
+            growth = growth.ended()  # evidence has its limit: records may say, or name, more
     raise ConfigError(
         f"the records still have new fields, or schemas, after {MAX_ROUNDS} rounds of adding columns",
         code="endless-fields",
-        hint="Keys that are data belong into a map; declare it, for example `tags: map<string, string>`.",
+        hint="Keys that are data belong into a map; declare it, for example `tags: map<string, string>`."
+        f" A batch with more than {MAX_ROUNDS * MOST_SCHEMAS:,} new schemas wants a lower `max_batch_records`.",
         pipeline=run.pipeline.name,
     )
 
@@ -232,10 +235,7 @@ def _task(
 ) -> SplitTask:
     batch, connections, dead_letters = run.batch, run.connections, run.tables.dead_letters
     progress = progress_of(table)
-    # As the plan saw it: another run may have drained more by now.
-    spans = progress_of(run.tables.data).spans_with(batch)
-    schemas = connections.schemas(run.pipeline).known(replace(progress, schema_spans=spans))
-    read_as = format_of(run.pipeline, schemas, table.schema(), progress.columns)
+    read_as = format_of(run.pipeline, _known(run, table), table.schema(), progress.columns)
     decoder = read_as.decoder.under(growth)
     return SplitTask(
         source=SplitSource(connections.kafka, batch.topic, connections.task_memory_bytes),
@@ -253,6 +253,12 @@ def _task(
         fail_points=connections.fail_points,
         encoding=run.pipeline.encoding,
     )
+
+
+def _known(run: BatchRun, table: Table) -> KnownSchemas:
+    # As the plan saw it: another run may have drained more by now.
+    spans = progress_of(run.tables.data).spans_with(run.batch)
+    return run.connections.schemas(run.pipeline).known(replace(progress_of(table), schema_spans=spans))
 
 
 def _log_written(run: BatchRun, written: Written, verdict: GateVerdict) -> ParquetWritten:

@@ -81,7 +81,7 @@ class ArchiveDecoder:
         """See ``Decoder``; every record can be a row."""
         seen = self.values.observe(records)
         if self.keys is not None:
-            names = self.keys.seen(Encoded.keys(records, _there(pa.array(records.keys, pa.binary()))))
+            names = self.keys.new(Encoded.keys(records, _there(pa.array(records.keys, pa.binary()))))
             seen = seen.merge(Evidence(schemas=names))
         return replace(seen, records=len(records.offsets), undecodable=0)
 

@@ -1,7 +1,7 @@
 """A chunk of values as rows, each by the schema it was written with: no value is read by another.
 
-Tasks get the schemas with their work. A value of one that a task was not given makes it report all that it
-meets; who planned the work learns them and has it done again, as for new fields.
+Tasks get the schemas with their work. A value of one that a task was not given makes it report all such that
+it meets; who planned the work learns them and has it done again, as for new fields.
 """
 
 from __future__ import annotations
@@ -72,26 +72,31 @@ class SchemaDecoder:
         """Return what ``decode`` does, of values, or keys, and columns for what is in them alone."""
         framed = framed_values(encoded, self.schemas)
         if self._asks_for_more(framed, columns):
-            return Decoded(no_rows(columns), [], new_fields=Evidence(schemas=_named(framed)))
+            return Decoded(no_rows(columns), [], new_fields=Evidence(schemas=self._new(framed)))
         together = _alike_together(framed, self.schemas)
         parts = [self._of_one_schema(key, together, columns, fallbacks) for key in together.indices]
         bad = [BadValue(index, Phase.SCHEMA, None, why) for index, why in framed.unframed.items()]
         return _in_order(parts, bad, len(encoded.items), columns)
 
     def observe(self, records: Chunk) -> Evidence:
-        """See ``Decoder``: what is read by no schema, and which schemas there are."""
+        """See ``Decoder``: what is read by no schema, and which schemas are not known."""
         there = [index for index, value in enumerate(records.values) if value is not None]
         framed = framed_values(Encoded.values(records, there), self.schemas)
         unread = sum(self._count_unread(key, values) for key, values in framed.values.items())
         unread += len(framed.unframed)
-        return Evidence(records=len(there) - unread, undecodable=unread, schemas=_named(framed))
+        return Evidence(records=len(there) - unread, undecodable=unread, schemas=self._new(framed))
 
-    def seen(self, encoded: Encoded) -> tuple[SchemaKey, ...]:
-        """Return which schemas the values, or keys, name."""
-        return _named(framed_values(encoded, self.schemas))
+    def new(self, encoded: Encoded) -> tuple[SchemaKey, ...]:
+        """Return which schemas the values, or keys, name that are not known."""
+        return self._new(framed_values(encoded, self.schemas))
+
+    def _new(self, framed: Framed) -> tuple[SchemaKey, ...]:
+        return tuple(key for key in _named(framed) if key not in self.schemas.by_key)
 
     def _asks_for_more(self, framed: Framed, columns: pa.Schema) -> bool:
-        if not framed.indices.keys() <= self.schemas.by_key.keys():
+        if self.growth.has_ended:
+            return False
+        if self._new(framed):
             return True
         schemas = self.schemas.of(_named(framed))
         return any(_lacks(columns, schema, self.growth.room) for schema in schemas)
@@ -105,7 +110,7 @@ class SchemaDecoder:
     ) -> _Part:
         """Return the rows of the values of one schema; indices are those of the records."""
         indices, values = framed.indices[key], framed.values[key]
-        schema = self.schemas.by_key[key]
+        schema = self.schemas.by_key.get(key)
         if schema is None:
             why = self.schemas.why_none(key)
             bad = [BadValue(index, Phase.SCHEMA, None, why) for index in indices.tolist()]

@@ -73,7 +73,7 @@ class KeyedDecoder:
 
     def _observe(self, records: Chunk) -> Evidence:
         there = [index for index, key in enumerate(records.keys) if key is not None]
-        return Evidence(schemas=self.keys.seen(Encoded.keys(records, there)))
+        return Evidence(schemas=self.keys.new(Encoded.keys(records, there)))
 
 
 @dataclass(frozen=True, slots=True)

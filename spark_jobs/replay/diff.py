@@ -158,9 +158,13 @@ class _Differ:
         """The chunk as rows of the schema, which gets a column for each new field first."""
         while True:
             try:
-                return self._maker().make(chunk)
+                made = self._maker().make(chunk)
             except NewFieldsSeen:
                 self._add_columns_for(chunk)
+            else:
+                # What this chunk had too much of says nothing of the next.
+                self._decoder = self._decoder.under(self._pipeline.table_schema.growth)
+                return made
 
     def _add_columns_for(self, chunk: Chunk) -> None:
         evidence = self._decoder.observe(chunk)

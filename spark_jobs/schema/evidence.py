@@ -13,8 +13,8 @@ from typing import Any
 from spark_jobs.protocol.json_codec import JsonCodec
 from spark_jobs.protocol.schema_id import SchemaKey
 
-# Who sends bytes that look like ids must not have a registry asked for all of them.
-_MOST_SCHEMAS = 200
+# Of values, and of keys. Who sends bytes that look like ids must not have a registry asked for all of them.
+MOST_SCHEMAS = 200
 
 
 class Kind(StrEnum):
@@ -74,7 +74,7 @@ class FieldEvidence:
 class Evidence:
     """What was seen of all fields of ``records`` values; ``undecodable`` ones were none of the format.
 
-    ``schemas`` are those that values name, in order.
+    ``schemas`` are those that values and keys name and that are not known, in order.
     """
 
     records: int = 0
@@ -92,11 +92,15 @@ class Evidence:
         )
 
     def within(self, max_fields: int) -> Evidence:
-        """Return the evidence of so many fields at most, at any depth, those that were seen first."""
-        if _count(self.fields) <= max_fields and len(self.schemas) <= _MOST_SCHEMAS:
+        """Return the evidence of so many fields at most, at any depth, those that were seen first.
+
+        Of schemas there are at most ``MOST_SCHEMAS`` of values, and of keys.
+        """
+        if _count(self.fields) <= max_fields and len(self.schemas) <= MOST_SCHEMAS:
             return self
-        fields = _first(self.fields, iter(range(max_fields)))
-        return replace(self, fields=fields, schemas=self.schemas[:_MOST_SCHEMAS])
+        values, keys = ([key for key in self.schemas if key.of_key is each] for each in (False, True))
+        schemas = (*values[:MOST_SCHEMAS], *keys[:MOST_SCHEMAS])
+        return replace(self, fields=_first(self.fields, iter(range(max_fields))), schemas=schemas)
 
     def to_json(self) -> str:
         """Return one JSON object."""

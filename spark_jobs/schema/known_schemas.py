@@ -44,8 +44,9 @@ class KnownSchemas:
 
     @property
     def names(self) -> set[SchemaKey | None]:
-        """Return what is known, of values and of keys."""
-        return {*self.by_key, *(self.keys.by_key if self.keys else ())}
+        """Return what there is a schema of, of values and of keys."""
+        own = {key for key, schema in self.by_key.items() if schema is not None}
+        return own if self.keys is None else {*own, *self.keys.names}
 
     def of(self, keys: Iterable[SchemaKey]) -> list[WriterSchema]:
         """Return the schemas of these keys, as far as there are any, in the order of their ids."""
@@ -55,7 +56,9 @@ class KnownSchemas:
 
     def why_none(self, key: SchemaKey | None) -> str:
         """Return why nothing can be read by what is under this key."""
-        return self.unused.get(key) or f"the registry has no schema {key}"
+        if key in self.by_key:
+            return self.unused.get(key) or f"the registry has no schema {key}"
+        return f"schema {key} was not asked for: too many that cannot be used are named beside it"
 
     @property
     def every(self) -> list[WriterSchema]:

@@ -130,11 +130,17 @@ def test_schemas_that_differ_in_words_alone_are_read_together(monkeypatch: pytes
     assert sorted(calls) == [50, 100]
 
 
-def test_an_unknown_schema_is_asked_for_with_all_that_the_chunk_names() -> None:
-    """Nothing is decoded before it is known; one that there is none of is a reason."""
-    chunk = chunk_of([value_of(2, {"id": 1, "note": None}), b"\0\0\0\0\x05x"])
+def test_unknown_schemas_are_asked_for_all_at_once() -> None:
+    """Nothing is decoded before; where no more are asked for, as where there is none, that is the reason."""
+    chunk = chunk_of([value_of(2, {"id": 1, "note": None}), b"\0\0\0\0\x05x", b"\0\0\0\0\x04x"])
     asked = SchemaDecoder(KNOWN).decode(chunk, BOTH)
-    assert asked.new_fields == Evidence(schemas=(KEYS[1], SchemaKey(SchemaId(5))))
+    assert asked.new_fields == Evidence(schemas=(SchemaKey(SchemaId(4)), SchemaKey(SchemaId(5))))
+    ended = SchemaDecoder(KNOWN, GROWTH.ended()).decode(chunk, BOTH)
+    assert [(each.index, each.phase, each.error[:28]) for each in ended.bad] == [
+        (1, "schema", "schema 5 was not asked for: "),
+        (2, "schema", "schema 4 was not asked for: "),
+    ]
+    assert ended.rows == [0]
     (bad,) = SchemaDecoder(KNOWN).decode(chunk_of([b"\0\0\0\0\x09x"]), BOTH).bad
     assert (bad.phase, bad.error) == ("schema", "the registry has no schema 9")
 
@@ -143,7 +149,7 @@ def test_a_field_without_a_column_asks_for_one_or_is_as_configured() -> None:
     """By `new_fields`, and once there is no more room for it."""
     chunk = chunk_of([value_of(2, {"id": 1, "note": "x"}), value_of(2, {"id": 2, "note": None})])
     narrow = columns_of(ID)
-    assert SchemaDecoder(KNOWN).decode(chunk, narrow).new_fields == Evidence(schemas=(KEYS[1],))
+    assert SchemaDecoder(KNOWN).decode(chunk, narrow).new_fields == Evidence()
     refused = SchemaDecoder(KNOWN, Growth(NewFields.DEAD_LETTER)).decode(chunk, narrow)
     assert [(each.index, each.field) for each in refused.bad] == [(0, "note")]
     assert refused.rows == [1]
@@ -155,12 +161,13 @@ def test_a_field_without_a_column_asks_for_one_or_is_as_configured() -> None:
 
 
 def test_evidence_counts_what_can_be_read() -> None:
-    """By which schemas, and how many values by none."""
-    chunk = chunk_of([value_of(1, {"id": 1}), value_of(1, {"id": 2}) + b"x", b"{}", b"\0\0\0\0\x09x"])
+    """Which schemas are not known, and how many values are read by none."""
+    broken = b"{}", b"\0\0\0\0\x09x", b"\0\0\0\0\x05x"
+    chunk = chunk_of([value_of(1, {"id": 1}), value_of(1, {"id": 2}) + b"x", *broken])
     chunk.values[0] = None
     seen = SchemaDecoder(KNOWN).observe(chunk)
-    assert (seen.records, seen.undecodable) == (0, 3)
-    assert seen.schemas == (KEYS[0], GONE)
+    assert (seen.records, seen.undecodable) == (0, 4)
+    assert seen.schemas == (SchemaKey(SchemaId(5)),)
     assert Evidence.from_json(seen.to_json()) == seen
 
 

@@ -104,7 +104,7 @@ def test_a_new_schema_of_keys_is_asked_for_as_one_of_keys() -> None:
     """So is the column of one whose table has none yet."""
     unknown = chunk_of([(b"\0\0\0\0\x03x", b"{}"), (key_of(1), b"{}")])
     asked = DECODER.decode(unknown, columns_of(ID, KEY)).new_fields
-    assert asked == Evidence(schemas=(FIRST, NEW))
+    assert asked == Evidence(schemas=(NEW,))
     assert DECODER.decode(chunk_of([(key_of(1), b"{}")]), columns_of(ID)).new_fields is not None
     ended = DECODER.under(GROWTH.ended()).decode(chunk_of([(key_of(1), b"{}")]), columns_of(ID))
     assert [each.field for each in ended.bad] == ["order_key"]
