@@ -203,7 +203,7 @@ def _read_and_write(run: BatchRun, rejected: Mapping[int, Mapping[int, str]] | N
         f"the records still have new fields, or schemas, after {MAX_ROUNDS} rounds of adding columns",
         code="endless-fields",
         hint="Keys that are data belong into a map; declare it, for example `tags: map<string, string>`."
-        f" A batch with more than {MAX_ROUNDS * MOST_SCHEMAS:,} new schemas wants a lower `max_batch_records`.",
+        f" Where a batch has more than {MAX_ROUNDS * MOST_SCHEMAS:,} new schemas, lower `max_batch_records`.",
         pipeline=run.pipeline.name,
     )
 

@@ -78,14 +78,13 @@ def moved(bound: ColumnMap, before: NestedField, after: NestedField) -> ColumnMa
     """
     now = {path[1:]: field_id for path, field_id in _ids(StructType(after), ())}
     ids = {field_id: now.get(path[1:]) for path, field_id in _ids(StructType(before), ())}
-    kept = {
-        identity: {kind: ids.get(column, column) for kind, column in kinds.items()}
-        for identity, kinds in bound.items()
-    }
-    return {
-        identity: {kind: column for kind, column in kinds.items() if column is not None}
-        for identity, kinds in kept.items()
-    }
+    kept: ColumnMap = {}
+    for identity, kinds in bound.items():
+        for kind, columns in kinds.items():
+            places = (ids.get(column, column) for column in columns)
+            there = tuple(dict.fromkeys(place for place in places if place is not None))
+            kept.setdefault(identity, {}).update({kind: there} if there else {})
+    return kept
 
 
 def innermost(kind: IcebergType, path: Path) -> tuple[IcebergType, Path]:

@@ -193,7 +193,7 @@ class _Placing:
                 self._bind(identity, kind, node.path)
                 return node
         if not candidates or self._rules.incompatible is Incompatible.NEW_COLUMN:
-            return self._born_for(written, identity, here.values())
+            return None
         if self._rules.incompatible is Incompatible.STOP:
             raise _incompatible(written, candidates[0])
         return candidates[0]

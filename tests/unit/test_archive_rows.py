@@ -100,6 +100,16 @@ def test_fields_are_added_inside_and_one_that_is_called_as_the_bytes_is_left_to_
     assert not COLUMNS.evolution(evolved(table, lacks), {}, seen)[0].additions
 
 
+def test_a_first_record_with_fields_that_are_called_as_the_bytes_is_a_row() -> None:
+    """What they say is in the bytes."""
+    records = [(None, b'{"id": 1, "__raw__": 2, "__schema_id__": 3}')]
+    table = table_of(records)
+    decoded = DECODER.under(GROWTH.ended()).decode(chunk_of(records), columns_of(table))
+    (row,) = decoded.table.to_pylist()
+    assert row["value"] == {"__raw__": records[0][1], "__schema_id__": None, "id": 1}
+    assert not COLUMNS.evolution(table, {}, DECODER.observe(chunk_of(records)))[0].additions
+
+
 def test_json_by_its_schema_stands_beside_its_bytes() -> None:
     """Of keys and of values; what the schema does not say is null beside them, and counted."""
     key, value = (
