@@ -41,10 +41,11 @@ class ConfigReading:
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """A pipeline or template and where it is written."""
+    """A pipeline or template and where it is written; ``own`` is what stands there, without defaults."""
 
     entry: PipelineConfig | PipelineTemplate
     path: Path
+    own: PipelineSettings
 
 
 def build_config(main: Document, teams: Sequence[Document], *, home: str, folder: str) -> ConfigReading:
@@ -91,11 +92,11 @@ def _place(document: Document, written: WrittenTeamFile, outer: PipelineSettings
         if regex is not None:
             place: dict[str, Any] = {"file": document.file, "line": document.line_of(path)}
             template = PipelineTemplate(name=name, topics_regex=regex, table=table, **place, **settings)
-            yield _Placed(template, path)
+            yield _Placed(template, path, pipeline)
         for topic in pipeline.topics or () if pipeline.topic is None else (pipeline.topic,):
             own_name = safe_name(topic) if pipeline.topic is None else name
             entry = PipelineConfig(name=own_name, topic=topic, table=table_of(table, topic), **settings)
-            yield _Placed(entry, path)
+            yield _Placed(entry, path, pipeline)
 
 
 def _overlay(below: Any, above: Any) -> Any:
@@ -137,9 +138,12 @@ def _unreadable(
 ) -> list[ConfigProblem]:
     shapes = {each.path: _check_layout(each.entry) for each in placed}
     found = shapes | {
-        (*each.path, part): check_place(settings, registries)
+        (*each.path, part): check_place(settings, registries, own.model_fields_set)
         for each in placed
-        for part, settings in (("value", each.entry.value), ("key", each.entry.record_key))
+        for part, settings, own in (
+            ("value", each.entry.value, each.own.value),
+            ("key", each.entry.record_key, each.own.record_key),
+        )
     }
     return [
         document.locate(replace(finding, path=(*path, *finding.path)))

@@ -27,6 +27,21 @@ class ValueFormat(StrEnum):
         return self in (ValueFormat.AVRO, ValueFormat.PROTOBUF, ValueFormat.JSON_SCHEMA)
 
 
+_HAVE_SCHEMAS = frozenset(each for each in ValueFormat if each.has_schema)
+# What says where schemas are, and which formats use it.
+_USED_BY = {
+    "registry": _HAVE_SCHEMAS,
+    "file": _HAVE_SCHEMAS,
+    "framing": _HAVE_SCHEMAS,
+    "subject": _HAVE_SCHEMAS,
+    "version": _HAVE_SCHEMAS,
+    "message": {ValueFormat.PROTOBUF},
+    "include": _HAVE_SCHEMAS - {ValueFormat.AVRO},
+    "unknown_fields": _HAVE_SCHEMAS - {ValueFormat.AVRO},
+}
+_SAY_FORMAT = "Leave it out, or say format: avro, protobuf or json_schema."
+
+
 class Layout(StrEnum):
     """What a row is of a record."""
 
@@ -129,12 +144,15 @@ class KeySettings(SchemaPlace):
         return self.format is not ValueFormat.STRING
 
 
-def check_place(value: SchemaPlace, registries: Collection[str]) -> Finding | None:
-    """Return what a pipeline's settings contradict, defaults and all."""
+def check_place(value: SchemaPlace, registries: Collection[str], own: Collection[str]) -> Finding | None:
+    """Return what a pipeline's settings contradict, defaults and all.
+
+    What its format does not use is refused of its ``own`` alone: defaults are for several formats.
+    """
     if isinstance(value, KeySettings) and (finding := _check_key(value)) is not None:
         return finding
-    if not value.format.has_schema:
-        return None
+    if (finding := _check_format(value, own)) is not None or not value.format.has_schema:
+        return finding
     if value.registry is not None and value.file is not None:
         return Finding((), "has both registry and file", "Keep one: where the schema is.")
     if value.registry is None and value.file is None:
@@ -143,7 +161,25 @@ def check_place(value: SchemaPlace, registries: Collection[str]) -> Finding | No
     if value.registry is not None and value.registry not in registries:
         known = ", ".join(sorted(registries)) or "none"
         return Finding(("registry",), f"names no registry: {value.registry}", f"`registries` has {known}.")
-    return _check_framing(value)
+    return _check_framing(value) or _check_text(value, own)
+
+
+def _check_format(value: SchemaPlace, own: Collection[str]) -> Finding | None:
+    for each, formats in _USED_BY.items():
+        if each in own and value.format not in formats:
+            hint = "Leave it out." if value.format.has_schema else _SAY_FORMAT
+            return Finding((each,), f"is not used by {value.format}", hint)
+    return None
+
+
+def _check_text(value: SchemaPlace, own: Collection[str]) -> Finding | None:
+    if "message" in own and value.is_framed:
+        hint = "Leave it out, or add framing: none."
+        return Finding(("message",), "is said where each names its schema", hint)
+    if "include" in own and value.file is None:
+        hint = "Leave it out: the registry has what they refer to."
+        return Finding(("include",), "is said of a registry's schemas", hint)
+    return None
 
 
 def _check_framing(value: SchemaPlace) -> Finding | None:
@@ -167,6 +203,8 @@ def _check_key(key: KeySettings) -> Finding | None:
     if not key.format.has_schema and "column" in key.model_fields_set:
         hint = "Leave it out: the column is `_kafka_key`."
         return Finding(("as",), f"a key of {key.format} has no column of its own", hint)
+    if not key.column:
+        return Finding(("as",), "is empty", "Name a column, or leave it out: `key`.")
     if key.column.startswith("_"):
         return Finding(("as",), "names that begin so are Sluice's own", "Call it otherwise.")
     return None

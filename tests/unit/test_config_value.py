@@ -40,6 +40,17 @@ def read(tmp_path: Path, value: str, defaults: str = "") -> ConfigReading:
         ("{format: avro, framing: none}", "value", "cannot be read without a schema"),
         ("{format: avro, registry: main, framing: n}", "value.framing", "must be 'confluent' or 'none'"),
         ("{format: avro, registry: main, framing: none, version: 0}", "value.version", "Write latest, or"),
+        ("{registry: main}", "value.registry", "say format: avro, protobuf or json_schema"),
+        ("{file: a.avsc}", "value.file", "not used by json"),
+        ("{format: raw, registry: main}", "value.registry", "not used by raw"),
+        ("{format: string, file: a}", "value.file", "not used by string"),
+        ("{format: string, framing: none}", "value.framing", "not used by string"),
+        ("{format: avro, file: a, message: M}", "value.message", "not used by avro"),
+        ("{format: avro, file: a, include: [s]}", "value.include", "not used by avro"),
+        ("{format: avro, file: a, unknown_fields: ignore}", "value.unknown_fields", "not used by avro"),
+        ("{format: json_schema, file: a, message: M}", "value.message", "not used by json_schema"),
+        ("{format: protobuf, registry: main, message: M}", "value.message", "where each names its schema"),
+        ("{format: protobuf, registry: main, include: [s]}", "value.include", "said of a registry's schemas"),
         (
             "{format: xml}",
             "value.format",
@@ -62,6 +73,8 @@ def test_what_cannot_be_meant_is_one_clear_line(tmp_path: Path, value: str, wron
         ("key: {format: json}", "key.format", "keys are not read as json"),
         ("key: {format: string, as: k}", "key.as", "has no column of its own"),
         ("key: {format: avro, registry: main, as: _kafka_key}", "key.as", "Sluice's own"),
+        ("key: {format: avro, registry: main, as: ''}", "key.as", "is empty"),
+        ("key: {registry: main}", "key.registry", "not used by string"),
         ("key: {format: raw}, key_format: string", "key_format", "is there beside key"),
     ],
 )
@@ -93,6 +106,7 @@ def test_an_archive_is_made_of_whole_records(tmp_path: Path, written: str, wrong
         ("{format: avro, file: s/a.avsc}", "", (ValueFormat.AVRO, None, "s/a.avsc")),
         ("{registry: main}", "value: {format: avro}", (ValueFormat.AVRO, "main", None)),
         ("{format: json}", "value: {format: avro, registry: main}", (ValueFormat.JSON, "main", None)),
+        ("{}", "value: {registry: main}", (ValueFormat.JSON, "main", None)),
     ],
 )
 def test_a_value_is_laid_over_the_defaults(
