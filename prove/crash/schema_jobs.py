@@ -80,7 +80,10 @@ def find_other_columns(wanted: dict[str, dict[str, str]], workload: Workload) ->
     table = workload.lab.table()
     names = {field.field_id: f"{field.name} {field.field_type}" for field in table.schema().fields}
     bound = progress(workload.lab).columns
-    found = {identity: {kind: names[at] for kind, at in kinds.items()} for identity, kinds in bound.items()}
+    found = {
+        identity: {kind: ", ".join(names[at] for at in ids) for kind, ids in kinds.items()}
+        for identity, kinds in bound.items()
+    }
     if found != wanted:
         yield f"another column map: {found}"
     columns = {text.split()[0] for kinds in wanted.values() for text in kinds.values()}

@@ -54,8 +54,6 @@ if TYPE_CHECKING:
 
     from spark_jobs.connections.connect import Connections
     from spark_jobs.protocol.progress import Progress
-    from spark_jobs.records.decoder import Decoder
-    from spark_jobs.schema.known_schemas import KnownSchemas
 
 KEY_ADVICE = " (key_format: binary keeps it as it is)"
 

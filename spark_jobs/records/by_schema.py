@@ -168,7 +168,7 @@ def _alike_together(framed: Framed, schemas: KnownSchemas) -> Framed:
     """Return the values of schemas that read alike under one of their keys: every call of a reader costs."""
     alike: defaultdict[object, list[SchemaKey | None]] = defaultdict(list)
     for key in framed.indices if len(framed.indices) > 1 else ():
-        schema = schemas.by_key[key]
+        schema = schemas.by_key.get(key)
         alike[key if schema is None else schema.reading].append(key)
     if len(alike) == len(framed.indices) or not alike:
         return framed

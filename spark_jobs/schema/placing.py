@@ -111,7 +111,6 @@ class _Placing:
     def __init__(self, table: Schema, bound: ColumnMap, rules: Rules) -> None:
         own = StructType(*(each for each in table.fields if each.name not in METADATA_COLUMNS))
         self._rules = rules
-        self._is_new = not bound
         self._top = _nodes(own, ())
         self._at = {node.path: node for node in _every(self._top)}
         self._room = rules.max_columns - len(self._at)

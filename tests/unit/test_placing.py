@@ -213,10 +213,10 @@ def test_a_column_of_another_type_takes_over_its_fields() -> None:
         NestedField(at.field_id, "_at_was_struct", at.field_type, required=False),
     )
     assert table.bound == {
-        "id": {"string": 20},
-        "at": {"struct": 30},
-        "at.x": {"string": 31},
-        "at.y": {"string": 32},
+        "id": {"string": (20,)},
+        "at": {"struct": (30,)},
+        "at.x": {"string": (31,)},
+        "at.y": {"string": (32,)},
     }
     assert table.take(first)[1] == [(("id", "id", ()), ("at", "at", (("x", "x", ()), ("y", "y", ()))))]
     assert table.take(written(id=("id", INT)))[1] == [(("id", "id", ()),)]
