@@ -322,8 +322,8 @@ def test_no_later_schema_moves_an_earlier_one(schemas: list[WriterColumns]) -> N
     """With aliases, maps and messages beside each other, at once or one after the other."""
     table, at_once = Table(), Table()
     decided = [table.take(each)[1][0] for each in schemas]
-    _, together = at_once.take(*schemas)
-    assert (together, [*at_once.columns]) == (decided, [*table.columns])  # ids in types differ
+    _, together = at_once.take(*schemas, *schemas)
+    assert (together, [*at_once.columns]) == (decided * 2, [*table.columns])  # ids in types differ
     for each, names in zip(schemas, decided, strict=True):
         assert table.take(each)[1] == [names]
         assert len({column for _, column, _ in names}) == len(each.struct.fields)
