@@ -132,7 +132,8 @@ def test_a_name_that_comes_back_beside_its_alias_leaves_earlier_schemas_where_th
     table = Table()
     first, last_one = written(a=("a", LONG)), written(**{name: (name, LONG) for name in last})
     renamed = WriterColumns(written(b=("b", LONG)).struct, {1: "b"}, {1: ("a",)})
-    _, decided = table.take(first, renamed, last_one)
+    _, (*decided, again) = table.take(first, renamed, last_one, first)
+    assert again == decided[0]
     assert decided[:2] == [(("a", "a", ()),), (("b", "a", ()),)]
     assert [column for _, column, _ in decided[2]] == ["a", f"{last[1]}{'_2' * (last[1] == 'a')}"]
     assert [table.take(each)[1] for each in (first, renamed, last_one)] == [[each] for each in decided]
