@@ -6,7 +6,7 @@ Where records name none, the registry is asked for a version of a subject whenev
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -21,6 +21,7 @@ from spark_jobs.config.value_format import (
     ValueFormat,
     ValueSettings,
 )
+from spark_jobs.connections.schema_files import read_file
 from spark_jobs.connections.subject_version import SubjectVersion
 from spark_jobs.protobuf.schema import protobuf_schema
 from spark_jobs.protocol.errors import ConfigError, RetryableError
@@ -39,7 +40,6 @@ _LANGUAGES = {
     ValueFormat.PROTOBUF: Language.PROTOBUF,
     ValueFormat.JSON_SCHEMA: Language.JSON_SCHEMA,
 }
-_SUFFIXES = {ValueFormat.PROTOBUF: ".proto", ValueFormat.JSON_SCHEMA: ".json"}  # of what may be referred to
 
 
 class RecordSchemas:
@@ -148,7 +148,9 @@ class _Schemas:
         kept = progress.schemas if progress else {}
         spans = self.by_version.spans(progress) if self.by_version else ()
         if self._value.file is not None and None not in self._by_key:
-            self._by_key[None] = self._made(self._read_file(self._value.file))
+            language = _LANGUAGES[self._value.format]
+            text = read_file(language, self._folder, self._value.file, self._value.include, self._section)
+            self._by_key[None] = self._made(text)
         if self._value.format in {ValueFormat.STRING, ValueFormat.RAW}:
             self._by_key[None] = WholeValue(is_text=self._value.format is ValueFormat.STRING)
         if self._value.is_framed:
@@ -248,26 +250,6 @@ class _Schemas:
             return json_schema(text, ignores=ignores)
         indexes = key.indexes if key else ()
         return protobuf_schema(text, message=self._value.message, indexes=indexes, ignores=ignores)
-
-    def _read_file(self, name: str) -> SchemaText:
-        try:
-            text = (self._folder / name).read_text(encoding="utf-8")
-            imports = tuple(self._importable())
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(
-                f"the schema file {name} cannot be read: {error}",
-                code="schema-unreadable",
-                hint=f"`{self._section}: {{file: …}}` is a path below the folder of sluice.yaml.",
-            ) from error
-        return SchemaText(_LANGUAGES[self._value.format], text, imports)
-
-    def _importable(self) -> Iterator[tuple[str, str]]:
-        """Return the files that a schema may refer to, by the name it does so."""
-        suffix = _SUFFIXES.get(self._value.format)
-        for each in self._value.include if suffix else ():
-            folder = self._folder / each
-            for file in sorted(folder.rglob(f"*{suffix}")):
-                yield file.relative_to(folder).as_posix(), file.read_text(encoding="utf-8")
 
     def _refuse_unusable(self, named: Collection[SchemaKey], kept: Mapping[SchemaKey, str]) -> None:
         if unused := sorted(self._unused.keys() & named):
