@@ -18,6 +18,7 @@ from spark_jobs.config.settings import (
     PipelineTemplate,
     SluiceConfig,
 )
+from spark_jobs.config.suites import OnFailure
 from spark_jobs.config.templates import first_clash, safe_name, table_of
 from spark_jobs.config.validation import validate
 from spark_jobs.config.value_format import check_layout, check_place
@@ -153,8 +154,13 @@ def _unreadable(
 
 
 def _check_layout(entry: PipelineSettings) -> Finding | None:
+    rejecting = [suite.name for suite in entry.quality if suite.on_failure is OnFailure.DEAD_LETTERS]
     return check_layout(
-        entry.layout, entry.record_key, columns=entry.columns, partition_by=entry.partition_by
+        entry.layout,
+        entry.record_key,
+        columns=entry.columns,
+        partition_by=entry.partition_by,
+        rejecting=rejecting,
     )
 
 

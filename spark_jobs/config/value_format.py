@@ -211,9 +211,14 @@ def _check_key(key: KeySettings) -> Finding | None:
 
 
 def check_layout(
-    layout: Layout, key: KeySettings, *, columns: Collection[str], partition_by: Collection[str]
+    layout: Layout,
+    key: KeySettings,
+    *,
+    columns: Collection[str],
+    partition_by: Collection[str],
+    rejecting: Collection[str] = (),
 ) -> Finding | None:
-    """Return what an archive cannot have."""
+    """Return what an archive cannot have; ``rejecting`` are suites that make dead letters of rows."""
     if layout is not Layout.ARCHIVE:
         return None
     if columns:
@@ -221,6 +226,9 @@ def check_layout(
     if partition_by:
         hint = "Leave it out: an archive is partitioned by _kafka_partition."
         return Finding(("partition_by",), "is not said of an archive", hint)
+    if rejecting:
+        told = f"has a gate that takes rows out of an archive: {', '.join(rejecting)}"
+        return Finding(("quality",), told, "Write on_failure: hold: an archive has every record.")
     if "column" in key.model_fields_set:
         return Finding(("key", "as"), "is not said of an archive", "Leave it out: the column is `key`.")
     return None

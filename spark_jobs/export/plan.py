@@ -15,6 +15,7 @@ from spark_jobs.lake.row_filters import equals, is_in_range
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.skips import skipped_ranges
 from spark_jobs.schema.archive_columns import KAFKA
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
 
@@ -87,7 +88,10 @@ def _check_ranges(
             held = f"{whole} is in the table" if whole else "nothing of the partition is in the table"
             message, hint = f"{each} was not drained whole", f"Name a range within it: {held}."
         elif partitions.count(each.partition) > 1:
-            message, hint = f"partition {each.partition} has two ranges", "Export them one after the other."
+            message, hint = (
+                f"partition {each.partition} has two ranges",
+                "Export each into a topic of its own.",
+            )
         else:
             continue
         raise ConfigError(message, code="export-range", hint=hint, pipeline=pipeline.name)
@@ -102,7 +106,7 @@ def _refuse_unproducible(
         raise ConfigError(
             f"records with the timestamp 0 cannot be produced: {', '.join(found)}",
             code="not-exportable",
-            hint="Export the ranges before and after them with --range.",
+            hint="Export the ranges before and after them with --range, each into a topic of its own.",
             pipeline=pipeline.name,
         )
 
@@ -110,7 +114,14 @@ def _refuse_unproducible(
 def _notes(table: Table, ranges: Sequence[OffsetRange], generation: int) -> list[str]:
     found = _where(table, ranges, generation, equals(f"{KAFKA}.timestamp_type", "log_append"))
     told = f"times that the broker had set are the same, and a producer's: {', '.join(found)}"
-    return [told] if found else []
+    skipped = [
+        str(skip)
+        for each in ranges
+        for skip in skipped_ranges(progress_of(table).skipped, generation, each.partition)
+        if skip.start < each.end and each.start < skip.end
+    ]
+    left_out = f"what was skipped is not in the archive: {', '.join(skipped)}"
+    return [*([told] if found else []), *([left_out] if skipped else [])]
 
 
 def _where(

@@ -158,6 +158,10 @@ def _check_settings(connections: Connections, target: str, *, keep_offsets: bool
         raise _refused(target, f"has message.timestamp.type {kind}, which changes times", hint)
     if "compact" in settings.get("cleanup.policy", ""):
         raise _refused(target, "is compacted, which drops records")
+    for name in ("retention.ms", "retention.bytes"):
+        if settings.get(name, "-1") != "-1":
+            hint = "Set it to -1, or name a topic that is not there yet."
+            raise _refused(target, f"has {name} {settings[name]}, by which it drops records", hint)
     ahead = int(settings.get("message.timestamp.after.max.ms", LARGEST_AHEAD_MS))
     if keep_offsets and ahead > LARGEST_AHEAD_MS:
         hint = f"Set it to {LARGEST_AHEAD_MS}, or name a topic that is not there yet."

@@ -102,7 +102,10 @@ def test_a_topic_with_other_records_is_left_alone(new_lab: NewLab) -> None:
     """So is one that would change what it is given, and an archive that has what no producer can write."""
     lab = new_lab([b"1", b"2"], layout="archive", value={"format": "raw"})
     lab.drain()
-    other = new_lab.kafka.new_topic()
+    fleeting = new_lab.kafka.new_topic(retention_ms=1_000_000)
+    with pytest.raises(ConfigError, match=r"has retention.ms 1000000, by which it drops records"):
+        exported(lab, fleeting)
+    other = new_lab.kafka.new_topic(retention_ms=-1)
     new_lab.kafka.produce(other, [b"1"])
     with pytest.raises(ConfigError, match="another record at 0:0 than the archive at 0"):
         exported(lab, other)
@@ -141,7 +144,7 @@ def test_offsets_are_kept_where_that_is_asked_for(new_lab: NewLab) -> None:
     exported(lab, moved)
     with pytest.raises(ConfigError, match="has a record at 0:0, where the archive has none"):
         exported(lab, moved, keep_offsets=True)
-    lenient = new_lab.kafka.new_topic(message_timestamp_after_max_ms=(1 << 63) - 1)
+    lenient = new_lab.kafka.new_topic(retention_ms=-1, message_timestamp_after_max_ms=(1 << 63) - 1)
     with pytest.raises(ConfigError, match="takes any time"):
         exported(lab, lenient, keep_offsets=True)
 

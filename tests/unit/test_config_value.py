@@ -91,6 +91,11 @@ def test_what_keys_cannot_be_is_one_clear_line(tmp_path: Path, written: str, wro
         ("columns: {a: long}", "columns"),
         ("partition_by: [a]", "partition_by"),
         ("key: {format: avro, registry: main, as: k}", "key.as"),
+        (
+            "quality: [{name: q, when: gate, on_failure: dead_letters, expectations:"  # noqa: ISC004
+            " [expect_column_values_to_not_be_null: {column: a}]}]",
+            "quality",
+        ),
     ],
 )
 def test_an_archive_is_made_of_whole_records(tmp_path: Path, written: str, wrong: str) -> None:
