@@ -69,7 +69,7 @@ class Gaps:
                 taken += self._abort(clients, partition, end, until - end)
         except KafkaException as error:
             raise failed(error, self._topic) from error
-        # What we did not take was a dead export's, which nobody can read either, or somebody else's.
+        # What we did not surely take was a dead export's, which nobody can read either, or somebody else's.
         if end > until or (taken < len(gap) and self._can_be_read(gap)):
             raise disturbed(self._topic, str(gap))
         self._records.go_on_at(partition, until)
@@ -92,7 +92,10 @@ class Gaps:
             return any(chunk.offsets for chunk in reader.read(gap))
 
     def _abort(self, clients: _Clients, partition: int, end: int, room: int) -> int:
-        """Take offsets from the end on, one at least and no more than there is room for; return how many."""
+        """Take offsets from the end on, one at least and no more than there is room for.
+
+        Return how many are surely ours: where a marker alone went nobody says, another's record may be there.
+        """
         arrived = 0
 
         def told(error: KafkaError | None, _message: Message) -> None:
@@ -112,7 +115,7 @@ class Gaps:
         client.abort_transaction(WAIT_SECONDS)
         self._reach("after-abort")
         self._await_marker(partition, end + arrived + 1)
-        return arrived + 1
+        return arrived + 1 if arrived else 0
 
     def _await_marker(self, partition: int, end: int) -> None:
         """A broker writes it when it has long said that the transaction is aborted."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
 
-PROMISED_SECONDS = 60.0
+PROMISED_SECONDS = 180.0
 
 
 def test_everything_killed_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -175,11 +175,11 @@ def test_bench_pipelines_grow_with_their_number(lab: Lab) -> None:
 
 def test_bench_many_commits_keeps_the_table_small(lab: Lab) -> None:
     """Upkeep runs by its own conditions between the commits, nothing is lost, and counts stay bounded."""
-    result = measure_many_commits(lab, 40, upkeep={"keep_snapshots": 20, "compact_above": 20})
-    assert result.rows == result.expected_rows == 40 * result.records_per_commit
-    assert len(result.commit_ms) == 40
+    result = measure_many_commits(lab, 60, upkeep={"keep_snapshots": 30, "compact_above": 30})
+    assert result.rows == result.expected_rows == 60 * result.records_per_commit
+    assert len(result.commit_ms) == 60
     assert {"compaction", "snapshots"} <= result.upkeep_runs.keys()
-    assert result.looks[-1].snapshots <= 40
-    assert result.most.data_files < 40
+    assert result.looks[-1].snapshots <= 60
+    assert result.most.data_files < 60
     assert result.ratio > 0
     assert many_commits_rows(result)

@@ -116,7 +116,7 @@ def test_a_field_of_a_schema_goes_with_its_column(scene: Scene, monkeypatch: pyt
     scene.pipeline = scene.pipeline.model_copy(update={"value": ValueSettings(format=ValueFormat.RAW)})
     ids, before = scene.ids(), scene.lake.load().metadata.current_snapshot_id
     old = scene.lake.load().schema().find_field("id").field_id
-    scene.lake.act(lambda progress: replace(progress, columns={"1": {"int": old, "long": old}}))
+    scene.lake.act(lambda progress: replace(progress, columns={"1": {"int": (old,), "long": (old,)}}))
     with pytest.raises(ConfigError, match="no value of id can be date: it is long"):
         scene.retype("id", "date")
     scene.admin.state = THERE
@@ -128,7 +128,7 @@ def test_a_field_of_a_schema_goes_with_its_column(scene: Scene, monkeypatch: pyt
     for _ in range(2):
         assert scene.retype("id", "string").left == 0
         new = scene.lake.load().schema().find_field("id").field_id
-        assert progress_of(scene.lake.load()).columns == {"1": {"int": new, "long": new}}
+        assert progress_of(scene.lake.load()).columns == {"1": {"int": (new,), "long": (new,)}}
         assert scene.ids() == [*map(str, ids)]
         scene.rollback(before or 0, force=True)
     assert scene.retype("id", "string").left == 0

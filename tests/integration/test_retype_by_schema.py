@@ -87,10 +87,10 @@ def test_text_becomes_numbers_where_it_is_one(new_lab: NewLab) -> None:
         schema = lab.table().schema()
         assert schema.find_field("id").doc == "the shop's"
         assert progress(lab).columns == {
-            "id": {"string": schema.find_field("id").field_id},
+            "id": {"string": (schema.find_field("id").field_id,)},
             "amount": {
-                "int": schema.find_field("amount").field_id,
-                "string": schema.find_field("amount_2").field_id,
+                "int": (schema.find_field("amount").field_id,),
+                "string": (schema.find_field("amount_2").field_id,),
             },
         }
         found = lab.audit()
