@@ -163,7 +163,7 @@ def _add_totals(families: dict[str, Any], name: str, found: TableTotals) -> None
     for term, offsets in totals.balance.items():
         families["sluice_offsets_total"].add_metric([name, term], offsets)
     unknown = totals.balance.dead_letters - sum(totals.dead_letter_phases.values())
-    for phase, letters in {**totals.dead_letter_phases, **({"unknown": unknown} if unknown else {})}.items():
+    for phase, letters in {**totals.dead_letter_phases, "unknown": unknown}.items():
         families["sluice_dead_letters_by_phase_total"].add_metric([name, phase], letters)
     counters = {
         "sluice_attempts_given_up_total": totals.given_up,

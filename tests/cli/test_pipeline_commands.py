@@ -51,7 +51,7 @@ def test_a_pipeline_by_hand(
     assert drained.returncode == 0, drained.stderr
     last = drained.stdout.splitlines()[-1]
     assert last.startswith(
-        "caught-up: 1 batch drained (100 rows, 1 dead letter, 1 tombstone); lag 0 records, "
+        "caught-up: 1 batch drained (100 rows, 1 dead letter (1 decode), 1 tombstone); lag 0 records, "
     )
     assert last.endswith("s in all")
     told = drained.stderr.splitlines()

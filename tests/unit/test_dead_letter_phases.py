@@ -66,7 +66,7 @@ def test_the_log_hands_them_on_in_the_summary() -> None:
 
 
 def test_what_was_not_counted_so_is_unknown() -> None:
-    """So that the phases are all dead letters together; a pipeline without any has no series."""
+    """So that the phases are all dead letters together; the series is there before the first."""
     batch = make_batch()
     phases = finished_phases(batch)
     written = replace(parquet_written(batch), balances=LETTERS)
@@ -84,6 +84,7 @@ def test_what_was_not_counted_so_is_unknown() -> None:
         ("p", "decode"): 4,
         ("p", "key"): 1,
         ("p", "unknown"): 5,
+        ("q", "unknown"): 0,
     }
 
 
