@@ -21,6 +21,7 @@ FORMATS = {"planes": 3_322, "airports": 1_458}
 
 @pytest.mark.kafka
 @pytest.mark.spark
+@pytest.mark.timeout(1800)
 def test_demo_twice(sluice: Sluice, tmp_path: Path) -> None:
     """Every record is there once, nothing is produced or drained twice, and no server is left.
 
