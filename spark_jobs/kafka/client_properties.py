@@ -49,7 +49,7 @@ _FAST = {
 
 
 _DEFAULTS_OF_PRODUCERS = {"linger.ms": "50", "batch.size": str(KIB * KIB), "compression.type": "lz4"}
-_EXACT: dict[str, Any] = {
+_EXACT = {
     "enable.idempotence": "true",
     "enable.gapless.guarantee": "true",
     "message.max.bytes": "1000000000",  # what a broker took once
@@ -79,7 +79,7 @@ def admin_properties(properties: Mapping[str, str]) -> dict[str, str]:
     return _QUIET | _checked(properties)
 
 
-def producer_properties(properties: Mapping[str, str]) -> dict[str, Any]:
+def producer_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """Return what a ``Producer`` is made with whose records arrive once, in order, or end it.
 
     Raises ``ConfigError`` like ``consumer_properties``.
@@ -97,7 +97,7 @@ def transactional_properties(properties: Mapping[str, str], transactional_id: st
 
 def new_client(
     kind: Callable[[dict[str, Any]], _Client],
-    properties: Mapping[str, Any],
+    properties: Mapping[str, str],
     troubles: ClientTroubles,
     statistics: ClientStatistics | None = None,
 ) -> _Client:
