@@ -16,7 +16,7 @@ from confluent_kafka import Message, Producer
 
 from resources.connections import open_connections
 from spark_jobs.config.file import load_config
-from spark_jobs.export.archived import archived_records
+from spark_jobs.export.archived import archived_chunks
 from spark_jobs.export.export import export
 from spark_jobs.export.plan import plan_export
 from spark_jobs.export.target import make_topic
@@ -79,10 +79,11 @@ def _in_memory(pipeline: PipelineConfig, connections: Connections) -> tuple[list
     """Return what ``Producer.produce`` takes of each record, and how many partitions they are of."""
     plan = plan_export(pipeline, connections)
     return [
-        (record.value, record.key, window.partition, record.timestamp_ms)
+        (value, key, chunk.partition, timestamp_ms)
         for offsets in plan.ranges
-        for window, records in archived_records(plan.table, offsets, plan.generation)
-        for record in records
+        for _window, chunks in archived_chunks(plan.table, offsets, plan.generation)
+        for chunk in chunks
+        for value, key, timestamp_ms in zip(chunk.values, chunk.keys, chunk.timestamps_ms, strict=True)
     ], plan.partitions
 
 

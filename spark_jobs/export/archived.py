@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.lake.row_filters import is_in_range
 from spark_jobs.protocol.offsets import OffsetRange
@@ -19,38 +20,25 @@ if TYPE_CHECKING:
     import numpy as np
     from pyiceberg.table import Table
 
+    from spark_jobs.kafka.chunks import Headers
+
 _SELECTED = (f"{KEY}.{RAW}", f"{VALUE}.{RAW}", HEADERS, f"{KAFKA}.event_timestamp_ms", *IDENTITY)
 NO_TIMESTAMP = -1
 MAX_WINDOW_OFFSETS = 500_000
 WINDOW_BYTES = 64 << 20
 _MOST_PACKED = 16  # times as many bytes as in a file, more where they repeat much
-_ROWS_AT_ONCE = 5_000  # of which there are Python objects
+_CHUNK_RECORDS = 1_000  # of which there are Python objects
 
 
-class ArchivedRecord(NamedTuple):
-    """A record as it is to be in a topic; ``timestamp_ms`` is -1 where it has none."""
-
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    headers: list[tuple[str, str | bytes | None]]  # as a producer takes them; a value is no text
-    timestamp_ms: int
-
-    @property
-    def content(self) -> tuple[Any, ...]:
-        """Return what another record must be equal in."""
-        return self.key, self.value, self.headers, self.timestamp_ms
-
-
-def archived_records(
+def archived_chunks(
     table: Table, offsets: OffsetRange, generation: int
-) -> Iterator[tuple[OffsetRange, Iterator[ArchivedRecord]]]:
+) -> Iterator[tuple[OffsetRange, Iterator[Chunk]]]:
     """Yield windows of these offsets with their records, in order: windows that fit into some 64 MiB."""
     start, width = offsets.start, _first_width(table, offsets, generation)
     while start < offsets.end:
         window = OffsetRange(offsets.partition, start, min(start + width, offsets.end))
         rows = _rows(table, window, generation)
-        yield window, _records(rows)
+        yield window, _chunks(window.partition, rows)
         start = window.end
         width = max(1, min(MAX_WINDOW_OFFSETS, width * WINDOW_BYTES // max(1, 2 * rows.nbytes), width * 4))
 
@@ -93,18 +81,18 @@ def _are_sorted(offsets: np.ndarray) -> bool:
     return bool((offsets[1:] > offsets[:-1]).all())
 
 
-def _records(rows: pa.Table) -> Iterator[ArchivedRecord]:
-    for batch in rows.to_batches(_ROWS_AT_ONCE):
+def _chunks(partition: int, rows: pa.Table) -> Iterator[Chunk]:
+    for batch in filter(len, rows.to_batches(_CHUNK_RECORDS)):
         times = pc.fill_null(pc.struct_field(batch.column(KAFKA), "event_timestamp_ms"), NO_TIMESTAMP)
-        columns = (
+        yield Chunk(
+            partition,
             batch.column(OFFSET).to_pylist(),
+            times.to_pylist(),
             pc.struct_field(batch.column(KEY), RAW).to_pylist(),
             pc.struct_field(batch.column(VALUE), RAW).to_pylist(),
-            (_pairs(each) if each else [] for each in batch.column(HEADERS).to_pylist()),
-            times.to_pylist(),
+            [_pairs(each) if each else None for each in batch.column(HEADERS).to_pylist()],
         )
-        yield from map(ArchivedRecord, *columns)
 
 
-def _pairs(headers: list[dict[str, Any]]) -> list[tuple[str, str | bytes | None]]:
+def _pairs(headers: list[dict[str, Any]]) -> Headers:
     return [(each["key"], each["value"]) for each in headers]

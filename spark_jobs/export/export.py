@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_jobs.export.archived import archived_records
+from spark_jobs.export.archived import archived_chunks
 from spark_jobs.export.gaps import Gaps
 from spark_jobs.export.ordered import OrderedProducer
 from spark_jobs.export.plan import ExportPlan, plan_export
@@ -78,12 +78,13 @@ def _produce(
     gaps = Gaps(connections, target, producer) if keep_offsets else None
     done, whole = 0, sum(plan.records[each.offsets.partition] - each.there for each in left)
     for each in left:
-        for window, records in archived_records(plan.table, each.offsets, plan.generation):
-            for record in records:
-                if gaps:
-                    gaps.fill(window.partition, record.offset)
-                producer.send(window.partition, record)
-                done += 1
+        for _window, chunks in archived_chunks(plan.table, each.offsets, plan.generation):
+            for chunk in chunks:
+                for run in chunk.without_gaps() if gaps else [chunk]:
+                    if gaps:
+                        gaps.fill(run.partition, run.offsets[0])
+                    producer.send(run)
+                done += len(chunk.offsets)
             on_progress(done, whole)
             connections.fail_points.reach("export.after-window")
         if gaps:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from spark_jobs.export.archived import ArchivedRecord
 from spark_jobs.export.ordered import WAIT_SECONDS, OrderedProducer, disturbed, failed, hand_over, slow
+from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.kafka.client_properties import new_client, transactional_properties
 from spark_jobs.kafka.errors import ClientTroubles
 from spark_jobs.kafka.reader import open_reader
@@ -22,12 +22,12 @@ from spark_jobs.protocol.offsets import OffsetRange
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
+    from spark_jobs.kafka.chunks import Headers
 
 # A topic that takes times up to so far ahead takes all that there are, but not the last.
 LARGEST_AHEAD_MS = (1 << 63) - (1 << 43)
 _MOST_FILLERS = 10_000
-_FILLER = ArchivedRecord(0, None, b"", [("sluice", b"filler")], timestamp_ms=0)
-_REFUSED = _FILLER._replace(timestamp_ms=(1 << 63) - 1)
+_REFUSED_TIME_MS = (1 << 63) - 1
 _LOOK_SECONDS = 0.005
 
 
@@ -105,8 +105,7 @@ class Gaps:
         fillers = min(room - 1, _MOST_FILLERS)
         client = clients.fills if fillers else clients.marks
         client.begin_transaction()
-        for record in [_FILLER] * fillers or [_REFUSED]:
-            hand_over(client, self._topic, partition, record, told)
+        hand_over(client, self._topic, _to_abort(partition, fillers), told)
         client.flush(WAIT_SECONDS)
         if fillers:
             self._reach("after-fillers")
@@ -130,3 +129,10 @@ class Gaps:
 
     def _reach(self, place: str) -> None:
         self._connections.fail_points.reach(f"export.{place}")
+
+
+def _to_abort(partition: int, fillers: int) -> Chunk:
+    """Return so many records that nobody is to read; for none, one that the broker refuses."""
+    count, time_ms = (fillers, 0) if fillers else (1, _REFUSED_TIME_MS)
+    told: Headers = [("sluice", b"filler")]
+    return Chunk(partition, [*range(count)], [time_ms] * count, [None] * count, [b""] * count, [told] * count)

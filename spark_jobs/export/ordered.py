@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -13,11 +13,10 @@ from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from spark_jobs.export.archived import ArchivedRecord
+    from spark_jobs.kafka.chunks import Chunk
 
 WAIT_SECONDS = 60.0
 _ROOM_SECONDS = 0.1
-_UNHEARD = 500  # records between two looks at what became of those before: each costs as much as a record
 
 
 class OrderedProducer:
@@ -34,13 +33,11 @@ class OrderedProducer:
         self._failure: KafkaError | SluiceError | None = None
         self._producer = new_client(Producer, producer_properties(dict(properties)), ClientTroubles())
 
-    def send(self, partition: int, record: ArchivedRecord) -> None:
-        """Hand a record over, waiting for room; raises what an earlier one met."""
-        at = self.ends[partition]
-        if not at % _UNHEARD:
-            self._raise_failure()
-        hand_over(self._producer, self._topic, partition, record, self._told)
-        self.ends[partition] = at + 1
+    def send(self, chunk: Chunk) -> None:
+        """Hand records over, one behind the other whatever their offsets; raises what earlier ones met."""
+        self._raise_failure()
+        hand_over(self._producer, self._topic, chunk, self._told)
+        self.ends[chunk.partition] += len(chunk.offsets)
 
     def finish(self) -> None:
         """Wait until all have arrived."""
@@ -57,11 +54,12 @@ class OrderedProducer:
         if error is not None:
             self._failure = self._failure or error
             return
-        partition, offset = cast("int", message.partition()), message.offset()
+        partition: int = message.partition()  # type: ignore[assignment]
+        offset, expected = message.offset(), self._arrived[partition]
         # A broker that is asked twice may not say where it was.
-        if offset is not None and offset != self._arrived[partition]:
-            self._failure = self._failure or disturbed(self._topic, f"{partition}:{self._arrived[partition]}")
-        self._arrived[partition] += 1
+        if offset != expected and offset is not None:
+            self._failure = self._failure or disturbed(self._topic, f"{partition}:{expected}")
+        self._arrived[partition] = expected + 1
 
     def _raise_failure(self) -> None:
         self._producer.poll(0)
@@ -76,28 +74,22 @@ class OrderedProducer:
 def hand_over(
     producer: Producer,
     topic: str,
-    partition: int,
-    record: ArchivedRecord,
+    chunk: Chunk,
     told: Callable[[KafkaError | None, Message], None],
 ) -> None:
-    """Give a client a record, waiting for room in its queue."""
-    while True:
-        try:
-            producer.produce(
-                topic,
-                record.value,
-                record.key,
-                partition,
-                on_delivery=told,
-                timestamp=record.timestamp_ms,
-                headers=record.headers or None,
-            )
-        except BufferError:
-            producer.poll(_ROOM_SECONDS)
-        except KafkaException as error:
-            raise failed(error, topic) from error
-        else:
-            return
+    """Give a client records in their order, waiting for room in its queue."""
+    produce, partition = producer.produce, chunk.partition
+    columns = (chunk.values, chunk.keys, chunk.timestamps_ms, chunk.headers)
+    for value, key, timestamp_ms, headers in zip(*columns, strict=True):
+        while True:
+            try:
+                # A list of pairs of text and bytes is one of text and text or bytes.
+                produce(topic, value, key, partition, told, None, timestamp_ms, headers)  # type: ignore[arg-type]
+                break
+            except BufferError:
+                producer.poll(_ROOM_SECONDS)
+            except KafkaException as error:
+                raise failed(error, topic) from error
 
 
 def failed(error: KafkaException, topic: str) -> SluiceError:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from spark_jobs.export.archived import ArchivedRecord, archived_records, count_records, offset_of_record
+from spark_jobs.export.archived import archived_chunks, count_records, offset_of_record
 from spark_jobs.export.gaps import LARGEST_AHEAD_MS
 from spark_jobs.export.plan import ExportPlan
 from spark_jobs.kafka.reader import open_reader
@@ -16,6 +16,7 @@ from spark_jobs.protocol.offsets import OffsetRange
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
+    from spark_jobs.kafka.chunks import Chunk
     from spark_jobs.kafka.reader import RangeReader
     from spark_jobs.protocol.source import SourceState
 
@@ -45,6 +46,13 @@ class Left:
     end: int = 0
 
 
+class _Record(NamedTuple):
+    """``content`` is what another record must be equal in."""
+
+    offset: int
+    content: tuple[Any, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class _Wanted:
     """What a partition of the target is to hold, when all is there; ``keeps``: each at the offset it had."""
@@ -65,11 +73,10 @@ class _Wanted:
         before = OffsetRange(self.offsets.partition, self.offsets.start, max(self.offsets.start, end))
         return count_records(self.plan.table, before, self.plan.generation)
 
-    def records(self, number: int, count: int) -> dict[int, ArchivedRecord]:
+    def records(self, number: int, count: int) -> dict[int, _Record]:
         """Return so many records from one on, by their offset in the target."""
-        rest = self.rest(number)
-        parts = archived_records(self.plan.table, rest, self.plan.generation)
-        found = islice((record for _, part in parts for record in part), count)
+        windows = archived_chunks(self.plan.table, self.rest(number), self.plan.generation)
+        found = islice(_records(chunk for _, chunks in windows for chunk in chunks), count)
         return {record.offset if self.keeps else at: record for at, record in enumerate(found, number)}
 
     def rest(self, number: int) -> OffsetRange:
@@ -128,27 +135,21 @@ def _left(wanted: _Wanted, reader: RangeReader, state: SourceState) -> Left:
     return Left(wanted.rest(there), there, end)
 
 
-def _compare(
-    reader: RangeReader, target: str, there: OffsetRange, wanted: Mapping[int, ArchivedRecord]
-) -> None:
+def _compare(reader: RangeReader, target: str, there: OffsetRange, wanted: Mapping[int, _Record]) -> None:
     """Raise where records of the target are not those of the archive."""
-    found = _read(reader, there) if there else {}
+    found = {record.offset: record for record in _records(reader.read(there))}
     for offset in sorted(found.keys() | wanted.keys()):
         place = f"{there.partition}:{offset}"
         if (record := wanted.get(offset)) is None:
             raise _refused(target, f"has a record at {place}, where the archive has none")
-        if found.get(offset) != record.content:
+        if offset not in found or found[offset].content != record.content:
             raise _refused(target, f"has another record at {place} than the archive at {record.offset}")
 
 
-def _read(reader: RangeReader, offsets: OffsetRange) -> Mapping[int, object]:
-    return {
-        offset: ArchivedRecord(offset, key, value, [*(headers or ())], at_ms).content
-        for chunk in reader.read(offsets)
-        for offset, at_ms, key, value, headers in zip(
-            chunk.offsets, chunk.timestamps_ms, chunk.keys, chunk.values, chunk.headers, strict=True
-        )
-    }
+def _records(chunks: Iterable[Chunk]) -> Iterator[_Record]:
+    for chunk in chunks:
+        columns = (chunk.timestamps_ms, chunk.keys, chunk.values, (each or None for each in chunk.headers))
+        yield from map(_Record, chunk.offsets, zip(*columns, strict=True))
 
 
 def _check_settings(connections: Connections, target: str, *, keep_offsets: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import chain, groupby
+from itertools import chain, groupby, pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -78,6 +78,15 @@ class Chunk:
             first += count
         if not self.runs:
             yield self
+
+    def without_gaps(self) -> Iterator[Chunk]:
+        """Return the records of a chunk of one partition in chunks in which offsets follow one another."""
+        cuts = (np.flatnonzero(np.diff(self.offsets) != 1) + 1).tolist()
+        if not cuts:
+            yield self
+            return
+        for start, end in pairwise([0, *cuts, len(self.offsets)]):
+            yield Chunk(self.partition, *(column[start:end] for column in self.columns))
 
     def take(self, indices: Sequence[int]) -> Chunk:
         """Return a chunk of the records at these positions, which ascend."""

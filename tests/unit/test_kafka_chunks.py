@@ -63,3 +63,20 @@ def test_take_keeps_the_columns_together() -> None:
     taken = chunk.take([1, 2])
     assert taken == Chunk(1, [6, 7], [11, -1], [None, b"c"], [None, b"z"], [[("h", None)], None])
     assert taken.record_bytes == 3
+
+
+def test_offsets_that_follow_one_another_stay_together() -> None:
+    """Parts are cut where offsets are missing, and nowhere else."""
+    offsets = [3, 4, 7, 9, 10]
+    chunk = Chunk(
+        2,
+        offsets,
+        [each * 10 for each in offsets],
+        [None] * 5,
+        [b"%d" % each for each in offsets],
+        [None] * 5,
+    )
+    parts = [*chunk.without_gaps()]
+    assert [part.offsets for part in parts] == [[3, 4], [7], [9, 10]]
+    assert [value for part in parts for value in part.values] == chunk.values
+    assert [part.offsets for part in parts[0].without_gaps()] == [[3, 4]]
