@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 from google.protobuf import descriptor_pool
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from pyiceberg.schema import Schema
@@ -20,14 +17,11 @@ from spark_jobs.protobuf.compiling import compiled
 from spark_jobs.protobuf.plain import PlainReader
 from spark_jobs.protobuf.types import comments, tree_of
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.schema.arrow_schema import arrow_schema, column_of, no_rows
-from spark_jobs.schema.packed_values import PackedValues
-from spark_jobs.schema.reading import in_order, read_in_parts
+from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.reading import BlockFirst
 from spark_jobs.schema.writer_schema import (
     ReadValues,
     SchemaText,
-    Unread,
-    UnreadableValueError,
     WriterColumns,
 )
 
@@ -136,38 +130,7 @@ class _Readers:
         trees = cache(lambda name: tree_of(pool.FindMessageTypeByName(name), docs))
         root = trees(schema.message)
         self.columns = columns_of(root, schema.message)
-        self._arrow = arrow_schema(Schema(*self.columns.struct.fields))
-        self._no_rows = no_rows(self._arrow)
         self.plain = PlainReader(files, schema.message, trees, ignores=schema.ignores)
-        self._block = BlockReader(root, self._arrow)
-
-    def read(self, values: Sequence[bytes]) -> ReadValues:
-        """Return all at once; those in doubt, or all where they are few, each by itself."""
-        return read_in_parts(PackedValues.of(values), self._read_part)
-
-    def _read_part(self, values: PackedValues) -> ReadValues:
-        table, is_sure = self._no_rows, np.zeros(len(values), bool)
-        if len(values) >= FEWEST_VALUES:
-            table, is_sure = self._block.read(values)
-            if is_sure.all():
-                return ReadValues(table)
-        alone = self._one_by_one(values, np.flatnonzero(~is_sure).tolist())
-        return in_order(ReadValues(table, np.flatnonzero(is_sure).tolist()), alone, len(values))
-
-    def _one_by_one(self, values: PackedValues, indices: Sequence[int]) -> ReadValues:
-        rows, read, unread = [], [], []
-        ignored: Counter[str] = Counter()
-        for index in indices:
-            try:
-                row, unknown = self.plain.read(values[index])
-            except UnreadableValueError as error:
-                unread.append(Unread(index, error.field, str(error)))
-            else:
-                rows.append(row)
-                read.append(index)
-                ignored.update(unknown)
-        if not rows:
-            return ReadValues(self._no_rows, read, tuple(unread), ignored)
-        columns = [column_of([row[column.name] for row in rows], column.type) for column in self._arrow]
-        table = pa.Table.from_arrays(columns, schema=self._arrow)
-        return ReadValues(table, read, tuple(unread), ignored)
+        arrow = arrow_schema(Schema(*self.columns.struct.fields))
+        block = BlockReader(root, arrow)
+        self.read = BlockFirst(block, FEWEST_VALUES, self.plain.read, arrow).read
