@@ -149,11 +149,22 @@ def _exactly(values: pa.Array, kind: pa.DataType) -> pa.Array:
             return pa.nulls(len(values), kind)
         raise _misfit(have, kind)
     try:
+        if pa.types.is_floating(kind) and pa.types.is_integer(have):
+            return _as_floating(values, kind)
         # By way of all digits there are: Arrow looks at what a type could hold, not at what is there.
-        every = values.cast(pa.decimal128(38, kind.scale)) if pa.types.is_decimal(kind) else values
+        scale = kind.scale if pa.types.is_decimal(have) else 0
+        every = values.cast(pa.decimal128(38, scale)) if pa.types.is_decimal(kind) else values
         return every.cast(kind)
     except pa.ArrowInvalid as error:
         raise _misfit(have, kind, f": {error}") from None
+
+
+def _as_floating(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return integers as numbers that are the same; Arrow refuses each above which one of them is none."""
+    near = values.cast(kind, safe=False)
+    if not pc.all(pc.equal(near.cast(values.type), values), min_count=0).as_py():
+        raise _misfit(values.type, kind, ": it would be rounded")
+    return near
 
 
 def _retyped(values: pa.Array, kind: pa.DataType) -> pa.Array:
