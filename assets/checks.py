@@ -111,7 +111,7 @@ def _audit_when_due(
         with sluice.connections(
             pipeline.name, spark, kind="checks", run_id=context.run.run_id
         ) as connections:
-            note = audit_newest(sluice.config.home, pipeline, connections, table.uuid)
+            note = audit_newest(pipeline, connections, table.uuid)
     except SluiceError as error:
         context.log.warning("the hourly audit could not be made: %s", error)
         return False

@@ -45,6 +45,15 @@ def ensure_installed(places: Places, dependency_set: str) -> None:
         _install(places, wanted)
 
 
+def make_movable(places: Places, environment: Path) -> None:
+    """Make another environment from the same lock, Sluice a wheel in it, that may be moved elsewhere."""
+    uv, variables = _uv(places), _uv_environment(places)
+    _run([uv, "venv", "--quiet", "--relocatable", "--python", sys.executable, environment], variables)
+    into: list[str | Path] = ["--python", environment / "bin" / "python", "--build-constraints", BUILD_LOCK]
+    _run([uv, "pip", "sync", "--quiet", "--require-hashes", *into, lock_path("run")], variables)
+    _run([uv, "pip", "install", "--quiet", "--no-deps", *into, places.clone], variables)
+
+
 def fetch_jars(places: Places, lock: Path, *set_names: str) -> None:
     """Bring a jar lock's sets (all when none is named) into the cache; at once when they are there."""
     # What pip is told of proxies and certificates counts here too.

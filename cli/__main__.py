@@ -1,4 +1,4 @@
-"""``python -m cli``: what the ``sluice`` launcher runs once the environment stands."""
+"""``python -m cli``: what the ``sluice`` launcher runs once the environment stands, and a wheel's ``sluice``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def _stay_deaf(_number: int, _frame: FrameType | None) -> None:
     """Do what ignoring would do, here only: a handler is not handed on to the processes that are started."""
 
 
-if __name__ == "__main__":
+def run() -> None:
+    """Run the command line and end the process with its exit code."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A script's background job. Servers that inherit it end only when they are killed, and Dagster lets
         # its runs ignore a termination the same way.
@@ -26,3 +27,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, _interrupt)
     signal.signal(signal.SIGHUP, _interrupt)
     sys.exit(main(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    run()

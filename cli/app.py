@@ -112,6 +112,7 @@ def _use_config(ctx: click.Context, _parameter: click.Parameter, value: Path | N
         return
     # Dagster's processes and Spark's workers are children: they find the same file through the variable.
     os.environ["SLUICE_CONFIG"] = str(value.absolute())
+    os.environ.pop("SLUICE_CONFIG_YAML", None)
 
 
 def _use_log_level(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:

@@ -16,6 +16,7 @@ from orchestration.clock_schedules import clock_schedules
 from orchestration.event_log_upkeep import event_log_upkeep_job, event_log_upkeep_schedule
 from orchestration.jobs import drain_job, judging_job, upkeep_job
 from orchestration.quality_sensor import quality_sensor
+from orchestration.topics_sensor import topics_sensor
 from orchestration.upkeep_sensor import upkeep_sensor
 from orchestration.windows_sensor import windows_sensor
 from resources.sluice import Sluice
@@ -45,6 +46,7 @@ def build_definitions(config: SluiceConfig) -> Definitions:
         sensors=[
             *([backlog_sensor, upkeep_sensor, windows_sensor] if pipelines else []),
             *([quality_sensor] if suites else []),
+            *([topics_sensor] if config.templates else []),
         ],
         schedules=[
             event_log_upkeep_schedule,

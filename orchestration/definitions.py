@@ -1,7 +1,7 @@
 """What Dagster loads: the definitions of the configuration in force.
 
-Reads ``sluice.yaml`` (``SLUICE_CONFIG`` or the working directory's) and nothing else: no broker, no catalog,
-no Spark is asked while loading.
+Reads ``sluice.yaml`` (``SLUICE_CONFIG`` or the working directory's) and, for a ``topics_regex``, the topics
+last listed under ``state:``. No broker, no catalog, no Spark is asked while loading.
 """
 
 from __future__ import annotations
@@ -19,9 +19,14 @@ if TYPE_CHECKING:
 def _definitions() -> Definitions:
     refuse_foreign_packages()
     from orchestration.build import build_definitions  # noqa: PLC0415  (ours, now that it is known to be)
-    from spark_jobs.config.file import load_config  # noqa: PLC0415
+    from spark_jobs.config.file import load_written, with_listed_topics  # noqa: PLC0415
+    from spark_jobs.protocol.errors import SluiceError  # noqa: PLC0415
 
-    config = load_config()
+    config = load_written()
+    try:
+        config = with_listed_topics(config)
+    except SluiceError as error:  # the sensor of topics goes on asking, and has this loaded again
+        logging.getLogger(__name__).warning("no topic of topics_regex is a pipeline yet: %s", error)
     for problem in config.problems:
         logging.getLogger(__name__).warning("left out of this code location: %s", problem)
     return build_definitions(config)

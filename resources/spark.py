@@ -21,6 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from servers.code_server import socket_folder
 from servers.environment import LOG_SETTINGS
 from servers.process import ServerFolder, last_line
 from servers.spark_defaults import write_spark_defaults
@@ -31,7 +32,7 @@ from spark_jobs.connections.endpoints import read_endpoints
 from spark_jobs.connections.spark_address import connect_url, no_answer, refuse_clear, refuse_silence
 from spark_jobs.connections.spark_catalog import UPKEEP, catalog_conf, know_catalog, lake_name
 from spark_jobs.lake.catalog_names import spark_catalog_conf
-from spark_jobs.protocol.errors import RetryableError
+from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.spark.environment import isolate_from_user_spark
 from spark_jobs.spark.shipped_code import package_zip
 from spark_jobs.storage.state_files import secret_of
@@ -117,8 +118,8 @@ class WorkSpark:
         isolate_from_user_spark()
         with _lock:
             remote = self.remote
-            ours = (self._secret(), self.kind, *self._catalog().items())
-            key: tuple[object, ...] = (remote, *ours) if remote else ()
+            ours = (self.kind, *self._catalog().items())
+            key: tuple[object, ...] = (remote, self._secret(), *ours) if remote else ()
             if key not in _sessions:
                 _sessions[key] = self._connect(remote) if remote else self._local()
             return _sessions[key]
@@ -142,7 +143,7 @@ class WorkSpark:
             refuse_clear(remote)
         refuse_silence(remote)
         # Workers of a session keep what they imported, so other code gets another session.
-        code = package_zip(self._folder()) if self.config.spark.remote else None
+        code = package_zip(self._code_folder()) if self.config.spark.remote else None
         # Two lakes that attach at once could not tell whose catalog it has.
         lake = lake_name(self.config) if self.kind in _READING_ICEBERG else ()
         work = "|".join((self.kind, *lake, *([code.stem] if code else [])))
@@ -180,22 +181,34 @@ class WorkSpark:
         is_local = (self.config.spark.master or "local").startswith("local")
         # A cluster's driver may say for hours that it waits for workers; who asked for all is shown all.
         is_quiet = self.is_logged_apart and is_local and not _logger.isEnabledFor(logging.DEBUG)
-        log_path = ServerFolder(Path(self.config.home), LOG_NAME).log_path if is_quiet else None
+        is_kept = is_quiet and os.access(self.config.home, os.W_OK)
+        log_path = ServerFolder(Path(self.config.home), LOG_NAME).log_path if is_kept else None
         _logger.info("starting Spark in this process%s", f"; its log is {log_path}" if log_path else "")
         _launch(conf, log_path)
         session = _session(conf)
         if not is_local:
-            session.sparkContext.addPyFile(str(package_zip(self._folder())))
+            session.sparkContext.addPyFile(str(package_zip(self._code_folder())))
         return session
 
     def _secret(self) -> bytes:
         """Return this installation's: who knows the id of a session can attach to it."""
-        return secret_of(self._folder() / "session.secret")
+        given = self.config.spark.session_secret
+        if given is not None:
+            return resolve({"spark.session_secret": given.get_secret_value()})[
+                "spark.session_secret"
+            ].encode()
+        try:
+            return secret_of(Path(self.config.home) / "spark" / "session.secret")
+        except OSError as error:
+            raise ConfigError(
+                f"no secret for Spark's sessions can be kept in {self.config.home}: {error.strerror}",
+                code="no-session-secret",
+                hint="Set `spark: {session_secret: ${NAME}}` where the state folder cannot be written.",
+            ) from error
 
-    def _folder(self) -> Path:
-        folder = Path(self.config.home) / "spark"
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
+    def _code_folder(self) -> Path:
+        """Return where the job's code is put to be shipped: a state folder may be read-only."""
+        return socket_folder(Path(self.config.home))
 
 
 def ship_code(session: Any, code: Path, remote: str) -> None:

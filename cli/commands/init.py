@@ -67,7 +67,7 @@ def command(
         asked = click.prompt("Broker (host:port; empty for the embedded one)", default="", show_default=False)
         bootstrap_servers = asked.strip() or None
     broker = _broker(file, bootstrap_servers, kafka) if not topics else {}
-    chosen = topics or _choose(_topics_of(file, broker), takes_all=yes)
+    chosen = topics or _choose(_topics_of(broker), takes_all=yes)
     render = partial(
         render_config,
         bootstrap_servers=bootstrap_servers,
@@ -179,12 +179,12 @@ def _broker(file: Path, bootstrap_servers: str | None, kafka: dict[str, str]) ->
     return {**resolve(kafka), "bootstrap.servers": servers}
 
 
-def _topics_of(file: Path, broker: dict[str, str]) -> tuple[str, ...]:
+def _topics_of(broker: dict[str, str]) -> tuple[str, ...]:
     """Return the topics on offer."""
     if not broker:
         return ()
     try:
-        topics = list_topics(str(home_folder(file)), broker)
+        topics = list_topics(broker)
     except SluiceError as error:
         error.hint += " Or name the topics with --topic; then no broker is asked."
         raise

@@ -16,7 +16,7 @@ from cli.stand.run_record import hold
 from spark_jobs.config.file import load_config
 from spark_jobs.config.redaction import redact_urls
 from spark_jobs.config.settings import SluiceConfig
-from spark_jobs.connections.broker_topics import list_topics
+from spark_jobs.connections.broker_topics import list_topics, refresh_topics
 from spark_jobs.connections.endpoints import resolve_kafka_properties
 from spark_jobs.protocol.errors import ConfigError, SluiceError
 
@@ -81,7 +81,10 @@ def is_loopback(host: str) -> bool:
 def _list_topics(config: SluiceConfig) -> None:
     """Tell at once when the broker is away, and go on: the sensor asks again every few seconds."""
     try:
-        list_topics(config.home, resolve_kafka_properties(config))
+        if config.templates:
+            refresh_topics(config)
+        else:
+            list_topics(resolve_kafka_properties(config))
     except SluiceError as error:
         output.render_error(error)
 

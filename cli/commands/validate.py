@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict
 
 import click
 
 from cli import output
-from spark_jobs.config.file import read_config
+from spark_jobs.config.file import read_config, with_listed_topics
 from spark_jobs.config.problems import ConfigProblem
 from spark_jobs.config.quantities import format_duration, format_size
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
@@ -55,10 +56,12 @@ def _quality_problems(config: SluiceConfig | None) -> Iterator[ConfigProblem]:
 
 
 def _list_topics(config: SluiceConfig) -> tuple[SluiceConfig, list[str]]:
-    """List the topics anew; a broker that is away is no mistake of the file: those last listed stand in."""
+    """List the topics anew; a broker or a store that is away is no mistake of the file."""
     try:
         return refresh_topics(config), []
     except SluiceError as error:
+        with suppress(SluiceError):
+            config = with_listed_topics(config)
         return config, [f"topics_regex uses the topics as last listed: {error.message}. {error.hint}"]
 
 

@@ -1,8 +1,8 @@
 """Finds and reads ``sluice.yaml`` and its team files; what they mean is decided in its neighbours.
 
-Loading a configuration asks no broker: for ``topics_regex`` its topics are those last listed, by ``up``,
-``init``, ``validate`` or ``status``. A topic made since then becomes a pipeline the next time one of these
-runs and the code location is reloaded.
+Loading a configuration asks no broker: for ``topics_regex`` its topics are those last listed. The list lies
+under ``state:``, where every machine has the same; Dagster's sensor of topics, ``up``, ``validate`` and
+``status`` make it.
 """
 
 from __future__ import annotations
@@ -10,21 +10,26 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from spark_jobs.config.build import ConfigReading, build_config
 from spark_jobs.config.lending import Lent, check_borrowed
 from spark_jobs.config.plain_secrets import plain_secrets
 from spark_jobs.config.problems import ConfigProblem, Document, in_order
+from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.config.templates import expand
 from spark_jobs.config.yaml_document import parse_document
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.storage.state_files import write_whole
+from spark_jobs.storage.latest import read_latest, write_latest
+
+if TYPE_CHECKING:
+    from spark_jobs.storage.create_only import CreateOnlyStore
 
 DEFAULT_FILE_NAME = "sluice.yaml"
 ENVIRONMENT_CONFIG = "SLUICE_CONFIG"
+ENVIRONMENT_TEXT = "SLUICE_CONFIG_YAML"
 ENVIRONMENT_HOME = "SLUICE_HOME"
 # In force without any file. Small batches make the small files that the demo then shows being compacted.
 DEMO_CONFIG = """\
@@ -33,15 +38,23 @@ pipelines:
   flights: {topic: flights, table: lake.flights}
   weather: {topic: weather, table: lake.weather, max_batch_records: 4000}
 """
+LISTING = "topics"  # the folder under `state:`
 _GLOB_CHARACTERS = frozenset("*?[")
 
 
 def load_config(path: Path | None = None) -> SluiceConfig:
-    """Return the configuration of ``path``, else ``SLUICE_CONFIG``, else ``./sluice.yaml``, else the demo's.
+    """Return what is in force, with a pipeline for each topic of ``topics_regex`` as last listed.
 
-    Raises ``ConfigError`` with every mistake of the main file, one a line. Mistakes of team files do not
-    raise: they are ``config.problems``.
+    It is the file of ``path``, else of ``SLUICE_CONFIG``, else the text of ``SLUICE_CONFIG_YAML``, else
+    ``./sluice.yaml``, else the demo's. Raises ``ConfigError`` with every mistake of the main file, one a
+    line; mistakes of team files do not raise: they are ``config.problems``. Where there is a
+    ``topics_regex``, raises as ``with_listed_topics`` too.
     """
+    return with_listed_topics(load_written(path))
+
+
+def load_written(path: Path | None = None) -> SluiceConfig:
+    """Do as ``load_config`` with what is written alone: nothing is asked, no ``topics_regex`` is expanded."""
     reading = read_config(path)
     if reading.config is None or reading.problems:
         lines = "\n".join(f"  {problem}" for problem in reading.problems)
@@ -55,9 +68,10 @@ def load_config(path: Path | None = None) -> SluiceConfig:
 
 
 def read_config(path: Path | None = None) -> ConfigReading:
-    """Do as ``load_config``, with the mistakes as values; raises ``ConfigError`` only for a missing file."""
+    """Do as ``load_written``, with the mistakes as values; raises only for a missing file, or two sources."""
     file = find_config_file(path)
-    main, problems = _read(file) if file else parse_document("", DEMO_CONFIG)
+    text = os.environ.get(ENVIRONMENT_TEXT) if file is None else None
+    main, problems = _read(file) if file else parse_document("", text or DEMO_CONFIG)
     if main is None:
         return ConfigReading(None, tuple(problems))
     home = home_folder(file)
@@ -69,31 +83,43 @@ def read_config(path: Path | None = None) -> ConfigReading:
     if built.config is None:
         return ConfigReading(None, mistakes, notes)
     config = built.config.model_copy(update={"problems": (*team_problems, *built.config.problems)})
-    return ConfigReading(with_listed_topics(config), mistakes, notes)
+    return ConfigReading(config, mistakes, notes)
 
 
 def with_listed_topics(config: SluiceConfig) -> SluiceConfig:
-    """Expand ``topics_regex`` by the broker's topics as last listed; by none before the first listing."""
+    """Expand ``topics_regex`` by the broker's topics as last listed; by none before the first listing.
+
+    Raises as the storage under ``state:`` does, and ``ConfigError`` for a missing secret.
+    """
     if not config.templates:
         return config
-    topics: list[str] = []
-    with suppress(FileNotFoundError):
-        topics = json.loads(_listing(config.home).read_text(encoding="utf-8"))
-    return expand(config, topics)
+    return expand(config, json.loads(read_latest(_store(config), LISTING) or "[]"))
 
 
-def write_topics(home: str, topics: Iterable[str]) -> None:
-    """Remember a listing of the broker's topics."""
-    write_whole(_listing(home), json.dumps(sorted(topics), indent=1) + "\n")
+def write_topics(config: SluiceConfig, topics: Iterable[str]) -> None:
+    """Remember a listing of the broker's topics, unless it is the one that is remembered."""
+    store, listing = _store(config), json.dumps(sorted(topics))
+    if read_latest(store, LISTING) != listing:
+        write_latest(store, LISTING, listing)
 
 
-def _listing(home: str) -> Path:
-    return Path(home) / "run" / "topics.json"
+def _store(config: SluiceConfig) -> CreateOnlyStore:
+    from spark_jobs.storage.create_only import CreateOnlyStore  # noqa: PLC0415  (pyiceberg, only where topics are listed)
+
+    return CreateOnlyStore(config.state, resolve(config.catalog.properties))
 
 
 def find_config_file(path: Path | None) -> Path | None:
     """Return the absolute path of the file in force; None when there is none and none was asked for."""
     asked = path or (Path(os.environ[ENVIRONMENT_CONFIG]) if os.environ.get(ENVIRONMENT_CONFIG) else None)
+    if path is None and os.environ.get(ENVIRONMENT_TEXT):
+        if asked is None:
+            return None
+        raise ConfigError(
+            f"{ENVIRONMENT_CONFIG} and {ENVIRONMENT_TEXT} are both set, and only one can be in force",
+            code="two-configurations",
+            hint=f"Unset one: {ENVIRONMENT_CONFIG} names a file, {ENVIRONMENT_TEXT} holds its text.",
+        )
     file = (asked or Path(DEFAULT_FILE_NAME)).expanduser().absolute()
     if file.is_file():
         return file

@@ -10,6 +10,7 @@ from spark_jobs.config.redaction import is_plain_secret
 
 # Where keys are properties of Kafka, a catalog or Spark. Elsewhere only an address can carry a password.
 _PROPERTIES = (("kafka",), ("catalog",), ("spark", "conf"))
+_SESSION_SECRET = ("spark", "session_secret")
 
 
 def plain_secrets(document: Document) -> Iterator[ConfigProblem]:
@@ -23,7 +24,7 @@ def plain_secrets(document: Document) -> Iterator[ConfigProblem]:
 def _property_of(path: Path) -> str:
     if path[0] == "registries":
         return ".".join(path[2:]) if "auth" in path[2:] else ""
-    return path[-1] if path[:-1] in _PROPERTIES else ""
+    return path[-1] if path[:-1] in _PROPERTIES or path == _SESSION_SECRET else ""
 
 
 def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:

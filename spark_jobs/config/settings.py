@@ -91,6 +91,12 @@ class SparkSettings(_WithSecrets):
     insecure: bool = key(
         "false", "Whether credentials may go to a Spark server on another machine without TLS."
     )
+    session_secret: Secret | None = key(
+        None,
+        "What the ids of sessions on a server are made of, best as `${NAME}`: who knows it can attach to"
+        " them. Processes with the same one share warm sessions, on any machine.",
+        shown="32 random bytes, made once in the state folder",
+    )
     task_memory: Size = key(
         "512MiB",
         "Memory one task may use; reading, decoding and writing are sized to stay within it. On top comes"

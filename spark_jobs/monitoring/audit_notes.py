@@ -2,29 +2,27 @@
 
 Comparing with Kafka costs a read of every record, so each pass looks at the newest offsets only; whatever was
 drained since the pass before is among them unless more than a million records come in an hour. `./sluice
-audit` compares all. The note is a small file of the state folder, which the command line, the checks and the
-metrics read alike; losing it costs one more audit.
+audit` compares all. The note lies under ``state:`` beside the log, where the command line, the checks and the
+metrics of every machine read it; losing it costs one more audit.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spark_jobs.checks.facts import AuditNote
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.errors import RetryableError
 from spark_jobs.protocol.json_codec import JsonCodec
-from spark_jobs.storage.state_files import write_whole
+from spark_jobs.storage.latest import read_latest, write_latest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from spark_jobs.audit.findings import Finding
     from spark_jobs.connections.connect import Connections
+    from spark_jobs.storage.create_only import CreateOnlyStore
 
 NEWEST_OFFSETS = 1_000_000
 AUDIT_EVERY_MS = 3600 * 1000
@@ -32,12 +30,11 @@ UNREADABLE = "data-file-unreadable"
 _NOTE = JsonCodec(AuditNote)
 
 
-def read_note(home: str, pipeline: str, table_uuid: str) -> AuditNote | None:
-    """Return the last note about this very table; None when there is none."""
+def read_note(store: CreateOnlyStore, table_uuid: str) -> AuditNote | None:
+    """Return the last note about this very table; None when there is none that can be read."""
     try:
-        text = _path(home, pipeline).read_text(encoding="utf-8")
-        return _NOTE.from_json(text) if json.loads(text)["table_uuid"] == table_uuid else None
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return _NOTE.from_json(read_latest(store, _folder(table_uuid)) or "")
+    except ValueError:
         return None
 
 
@@ -48,7 +45,7 @@ def is_due(note: AuditNote | None, now_ms: int) -> bool:
     return now_ms - note.audited_at_ms >= AUDIT_EVERY_MS
 
 
-def audit_newest(home: str, pipeline: PipelineConfig, connections: Connections, table_uuid: str) -> AuditNote:
+def audit_newest(pipeline: PipelineConfig, connections: Connections, table_uuid: str) -> AuditNote:
     """Audit the files of new commits, by their footers, and the newest offsets; leave the note.
 
     Where one of the files compared cannot be read any more, every file of the metadata is looked at. Raises
@@ -59,7 +56,8 @@ def audit_newest(home: str, pipeline: PipelineConfig, connections: Connections, 
 
     _ask_registries_again(pipeline, connections)
     now_ms = int(time.time() * 1000)
-    earlier = read_note(home, pipeline.name, table_uuid)
+    store = connections.txlog.store
+    earlier = read_note(store, table_uuid)
     # While there is damage nothing since then is known to be whole.
     since_ms = 0 if earlier is None or earlier.damaged else earlier.audited_at_ms
     damage = damage_since(pipeline, connections, since_ms)
@@ -72,8 +70,7 @@ def audit_newest(home: str, pipeline: PipelineConfig, connections: Connections, 
         if note_of_all is None:
             raise
         note = note_of_all
-    text = json.dumps({"table_uuid": table_uuid, **dataclasses.asdict(note)})
-    write_whole(_path(home, pipeline.name), text)
+    write_latest(store, _folder(table_uuid), _NOTE.to_json(note))
     return note
 
 
@@ -111,5 +108,5 @@ def _note_of_rows(pipeline: PipelineConfig, connections: Connections, now_ms: in
     )
 
 
-def _path(home: str, pipeline: str) -> Path:
-    return Path(home) / "checks" / f"{pipeline}.json"
+def _folder(table_uuid: str) -> str:
+    return f"audits/{table_uuid}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from spark_jobs.checks.check import LATELY_SECONDS
-from spark_jobs.checks.facts import HealthFacts, TableFacts
+from spark_jobs.checks.facts import AuditNote, HealthFacts, TableFacts
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.endpoints import resolve_kafka_properties
 from spark_jobs.drain.planning import bytes_per_record
@@ -47,11 +47,15 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class _TableLook:
-    """What one load of a table gave; ``refusal`` is the error with which a drain would refuse it."""
+    """What one load of a table gave; ``refusal`` is the error with which a drain would refuse it.
+
+    ``audit`` is the note of its last audit.
+    """
 
     state: TableState
     facts: TableFacts
     held: tuple[str, ...]
+    audit: AuditNote | None
     refusal: SluiceError | None
 
 
@@ -89,7 +93,7 @@ def _tables(surveyor: Surveyor, now_ms: int) -> Mapping[str, _TableLook | Sluice
         facts = table_facts(table, schema_since_ms=now_ms - LATELY_SECONDS * 1000)
         state = table_state(table, pipeline.table)
         held = tuple(each.batch.attempt for each in held_batches(store, state, now_ms * 1000))
-        return _TableLook(state, facts, held, _refusal(table))
+        return _TableLook(state, facts, held, read_note(store.store, state.uuid), _refusal(table))
 
     return surveyor.for_each_table(look)
 
@@ -152,7 +156,7 @@ def _facts(
         is_retention_known=bool(settings),
         undecided_since_ms=since_ms,
         held=table.held,
-        audit=read_note(surveyor.config.home, pipeline.name, table.state.uuid),
+        audit=table.audit,
         error=error,
     )
 

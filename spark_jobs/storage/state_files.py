@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from contextlib import suppress
@@ -9,10 +10,17 @@ from pathlib import Path
 
 
 def make_private(folder: Path) -> None:
-    """Make the folder, or what others may do in it, this user's alone: it holds records as they came."""
-    folder.mkdir(parents=True, exist_ok=True)
-    if folder.stat().st_uid == os.getuid() and folder.stat().st_mode & 0o077:
-        folder.chmod(0o700)
+    """Make the folder, or what others may do in it, this user's alone: it holds records as they came.
+
+    Where it cannot be written nothing comes to lie in it: a run with a lake elsewhere needs none.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if folder.stat().st_uid == os.getuid() and folder.stat().st_mode & 0o077:
+            folder.chmod(0o700)
+    except OSError as error:
+        if error.errno not in {errno.EROFS, errno.EACCES, errno.EPERM}:
+            raise
 
 
 def secret_of(path: Path) -> bytes:

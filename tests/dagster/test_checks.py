@@ -13,6 +13,7 @@ from orchestration.build import build_definitions
 from orchestration.run_requests import RunHistory
 from prove.lab.pipeline_lab import configure
 from spark_jobs.checks.registry import BY_NAME
+from spark_jobs.connections.lake import open_log
 from spark_jobs.monitoring.audit_notes import read_note
 from tests.support.new_lab import NewLab, as_json
 
@@ -57,11 +58,12 @@ def test_a_drained_table_passes_every_check_and_is_audited_once_an_hour(
     assert (numbers["offsets"], numbers["audited_offsets"], numbers["missing"]) == (30, 30, 0)
     assert numbers["runbook"] == "docs/OPERATIONS.md#check-complete"
     uuid = str(lab.table().metadata.table_uuid)
-    note = read_note(lab.config.home, "orders", uuid)
+    store = open_log(lab.config).store
+    note = read_note(store, uuid)
     assert note is not None
     assert note.audited_at_ms >= before_ms - 1
     evaluate(lab, instance)
-    assert read_note(lab.config.home, "orders", uuid) == note
+    assert read_note(store, uuid) == note
 
 
 def test_a_table_is_judged_in_the_run_that_first_fills_it_and_not_before(

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -33,7 +34,6 @@ from spark_jobs.spark.shipped_code import package_zip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
@@ -59,6 +59,17 @@ def test_session_ids_are_stable_per_kind_of_work() -> None:
     assert len(set(urls)) == 3
     assert connect_url(SERVER, "drain", 0, secret=b"of another") not in urls
     assert connect_url(SERVER, "drain", 0, secret=SECRET) == urls[0]
+
+
+def test_a_session_secret_that_is_configured_needs_no_state_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every process that is given it makes the same ids; without it one that cannot keep its own says so."""
+    monkeypatch.setenv("SESSIONS", "of all machines")
+    given = config_of(Path("/sys/sluice"), SparkSettings(remote=SERVER, session_secret="${SESSIONS}"))
+    assert WorkSpark(given, "drain")._secret() == b"of all machines"
+    assert "of all machines" not in scrub(f"{given!r} of all machines")
+    with pytest.raises(ConfigError) as refused:
+        WorkSpark(config_of(Path("/sys/sluice"), SparkSettings(remote=SERVER)), "drain").session()
+    assert refused.value.code == "no-session-secret"
 
 
 def test_parameters_of_the_configured_url_are_kept() -> None:

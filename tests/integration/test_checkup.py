@@ -238,7 +238,7 @@ def failing(lab: Lab) -> set[str]:
     """The checks that fail, after an audit."""
     with lab.connections() as connections:
         uuid = str(lab.table().metadata.table_uuid)
-        audit_newest(lab.config.home, lab.pipeline, connections, uuid)
+        audit_newest(lab.pipeline, connections, uuid)
     return {str(result.name) for result in look(lab).results if not result.passed}
 
 

@@ -137,7 +137,7 @@ def test_who_adopts_a_batch_knows_its_schemas(new_lab: NewLab, stand_in: Registr
 
     def audit_of_the_hour() -> None:
         with lab.connections() as connections:
-            audit_newest(lab.config.home, lab.pipeline, connections, str(lab.table().metadata.table_uuid))
+            audit_newest(lab.pipeline, connections, str(lab.table().metadata.table_uuid))
 
     audit_of_the_hour()
     shutil.rmtree(lab.path.parent / "home" / "log" / "schemas")

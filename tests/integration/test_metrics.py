@@ -131,7 +131,7 @@ def test_every_family_is_told_of_a_working_pipeline(new_lab: NewLab, monkeypatch
         uuid = str(lab.table().metadata.table_uuid)
         from spark_jobs.monitoring.audit_notes import audit_newest
 
-        audit_newest(lab.config.home, lab.pipeline, connections, uuid)
+        audit_newest(lab.pipeline, connections, uuid)
         away = RetryableError("away", code="broker-away", hint="Wait.")
         work_failed(lab.config.home, lab.pipeline, "drain", away)
     monkeypatch.setattr(metrics_module, "MAX_PARTITION_SERIES", 2)

@@ -63,6 +63,21 @@ def test_a_named_file_must_exist(tmp_path, monkeypatch):
     assert raised.value.code == "no-config-file"
 
 
+def test_a_text_in_the_environment_stands_for_the_file(tmp_path, monkeypatch):
+    """It is read as a file is, references and all; a variable with a file beside it is refused."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sluice.yaml").write_text("version: 1\n")
+    text = "version: 1\nkafka: {sasl.password: '${SECRET}'}\npipelines: {a: {topic: a, table: l.a}}\n"
+    monkeypatch.setenv("SLUICE_CONFIG_YAML", text)
+    config = load_config()
+    assert ([p.name for p in config.pipelines], config.kafka) == (["a"], {"sasl.password": "${SECRET}"})
+    assert (config.home, config.source) == (f"{tmp_path}/.sluice", None)
+    assert load_config(tmp_path / "sluice.yaml").pipelines == ()
+    monkeypatch.setenv("SLUICE_CONFIG", str(tmp_path / "sluice.yaml"))
+    with pytest.raises(ConfigError, match="both set"):
+        load_config()
+
+
 def test_the_state_folder_is_beside_the_file_unless_named(tmp_path, monkeypatch):
     """SLUICE_HOME wins; else .sluice beside the file, wherever the command runs."""
     main = tmp_path / "sluice.yaml"
@@ -173,12 +188,13 @@ def test_expanding_keeps_what_a_team_got_wrong(tmp_path, monkeypatch):
 
 
 def test_loading_expands_by_the_list_last_written(tmp_path, monkeypatch):
-    """Loading asks no broker: the list in the state folder stands for it."""
+    """Loading asks no broker: the list under ``state:`` stands for it, and the last one counts."""
     monkeypatch.delenv("SLUICE_HOME", raising=False)
     main = tmp_path / "sluice.yaml"
     main.write_text("version: 1\npipelines: {all: {topics_regex: '.*', table: 'l.{topic}'}}\n")
     assert load_config(main).pipelines == ()
-    write_topics(load_config(main).home, ["b", "a"])
+    write_topics(load_config(main), ["c"])
+    write_topics(load_config(main), ["b", "a"])
     assert [p.name for p in load_config(main).pipelines] == ["a", "b"]
 
 

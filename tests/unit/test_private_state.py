@@ -27,6 +27,12 @@ def test_a_state_folder_is_made_private_and_a_wider_one_is_narrowed(tmp_path: Pa
     assert _mode(home) == 0o700
 
 
+def test_a_state_folder_that_cannot_be_written_is_left_alone() -> None:
+    """Runs with a lake elsewhere need none; nobody can make a folder in ``/sys``."""
+    make_private(Path("/sys/sluice"))
+    assert not Path("/sys/sluice").exists()
+
+
 def test_a_secret_is_made_once_and_stays(tmp_path: Path) -> None:
     """Each process that asks gets the same bytes; nobody else may read them."""
     file = tmp_path / "session.secret"
