@@ -45,15 +45,14 @@ def build(base: Path, target: Path) -> str:
     # Beside uv's cache, from where files are linked instead of copied.
     with tempfile.TemporaryDirectory(dir=user_cache()) as folder:
         _lay_out(Path(folder), base)
-        layers = (
-            Layer(base, _is_passing),
-            Layer(Path(folder), lambda path: path.endswith(_OF_AN_INSTALLATION)),
-        )
+        ours = Layer(Path(folder), lambda path: path.endswith(_OF_AN_INSTALLATION))
+        layers = (Layer(base, _is_passing), ours)
         machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
         return write_archive(target, __version__, layers, architecture=machine, config=_config())
 
 
 def _config() -> dict[str, Any]:
+    label = "org.opencontainers.image"
     variables = {
         "PATH": f"{ENVIRONMENT}/bin:/usr/local/bin:/usr/bin:/bin",
         "HOME": "/tmp",  # noqa: S108  (the one place that is written in a container)
@@ -71,10 +70,7 @@ def _config() -> dict[str, Any]:
         "Entrypoint": ["sluice"],
         "Cmd": ["--help"],
         "WorkingDir": HOME,
-        "Labels": {
-            "org.opencontainers.image.title": "sluice",
-            "org.opencontainers.image.version": __version__,
-        },
+        "Labels": {f"{label}.title": "sluice", f"{label}.version": __version__},
     }
 
 
@@ -98,11 +94,9 @@ def _lay_out(root: Path, base: Path) -> None:
     (home / "pyiceberg").mkdir()
     (home / "pyiceberg" / ".pyiceberg.yaml").write_text("configured-by: sluice\n")
     (root / "etc").mkdir()
-    for name, line in (
-        ("passwd", f"sluice:x:{USER}:{USER}::/tmp:/bin/sh\n"),
-        ("group", f"sluice:x:{USER}:\n"),
-    ):
-        (root / "etc" / name).write_text((base / "etc" / name).read_text() + line)
+    # Hadoop's part of Spark asks for the user's name.
+    for name, line in (("passwd", f"sluice:x:{USER}:{USER}::/tmp:/bin/sh"), ("group", f"sluice:x:{USER}:")):
+        (root / "etc" / name).write_text(f"{(base / 'etc' / name).read_text()}{line}\n")
 
 
 def _compile(root: Path, packages: str) -> None:
@@ -142,9 +136,7 @@ def debian(folder: Path) -> Path:
 
 def main() -> int:
     """Build what the command line asks for."""
-    parser = argparse.ArgumentParser(
-        prog="packaging/image", description="Writes Sluice's image, an OCI archive."
-    )
+    parser = argparse.ArgumentParser(prog="packaging/image", description="Writes Sluice's OCI image.")
     parser.add_argument("--base", type=Path, help="an unpacked root filesystem; by default a Debian is made")
     parser.add_argument("target", type=Path, help="the archive, such as sluice.oci.tar")
     given = parser.parse_args()

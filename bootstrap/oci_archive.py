@@ -1,6 +1,6 @@
-"""An OCI image as one tar file, without a daemon: layers, a configuration and a manifest, named by their hashes.
+"""An OCI image as one tar file, without a daemon: layers, configuration and manifest, named by their hashes.
 
-The same folders give the same bytes: entries are sorted, of one time and one owner, and nothing is compressed.
+The same folders give the same bytes: entries are sorted, of one time and one owner; nothing is compressed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Layer:
 def write_archive(
     target: Path, name: str, layers: tuple[Layer, ...], *, architecture: str, config: Mapping[str, Any]
 ) -> str:
-    """Write the image and return its digest, which is its manifest's; ``config`` is what a container is told."""
+    """Write the image and return its digest, its manifest's; ``config`` is what a container is told."""
     draft = target.with_name(f".{target.name}")
     with tempfile.TemporaryDirectory(dir=target.parent) as folder, tarfile.open(draft, "w") as archive:
         blobs = Path(folder)

@@ -1,4 +1,4 @@
-"""Tells hatchling what a wheel of Sluice depends on: the lines that the clone's environment is solved from."""
+"""Tells hatchling what a wheel of Sluice needs: the lines that a clone's environment is solved from."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 
-class Dependencies(MetadataHookInterface):
+class Dependencies(MetadataHookInterface):  # type: ignore[misc]  # hatchling is in no environment
     """Hatchling's hook; it takes the one class of this kind."""
 
     def update(self, metadata: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""``python -m cli``: what the ``sluice`` launcher runs once the environment stands, and a wheel's ``sluice``."""
+"""``python -m cli``: what the launcher runs once the environment stands, and a wheel's ``sluice``."""
 
 from __future__ import annotations
 
