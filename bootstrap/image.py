@@ -19,6 +19,7 @@ from typing import Any
 from bootstrap.install import SetupError, make_movable, say
 from bootstrap.oci_archive import Layer, write_archive
 from bootstrap.places import Places, user_cache
+from bootstrap.sbom import bill_of_materials
 from servers.jars import jar_paths
 from servers.java import shim_home
 from spark_jobs import __version__
@@ -38,10 +39,14 @@ _OF_AN_INSTALLATION = ("/direct_url.json", "/uv_cache.json", f"/sluice-{__versio
 
 
 def build(base: Path, target: Path) -> str:
-    """Write the image over this root filesystem; returns its digest. Raises ``SetupError``."""
+    """Write the image over this root filesystem, and its bill of materials beside it; returns its digest.
+
+    Raises ``SetupError``.
+    """
     if not (base / "usr" / "bin" / PYTHON).exists():
         raise SetupError(f"{base} has no /usr/bin/{PYTHON}, the Python that {sys.executable} is.")
     target.parent.mkdir(parents=True, exist_ok=True)
+    target.with_suffix(".cdx.json").write_text(bill_of_materials(*JARS), encoding="utf-8")
     # Beside uv's cache, from where files are linked instead of copied.
     with tempfile.TemporaryDirectory(dir=user_cache()) as folder:
         _lay_out(Path(folder), base)
@@ -67,8 +72,7 @@ def _config() -> dict[str, Any]:
     return {
         "User": f"{USER}:{USER}",
         "Env": [f"{name}={value}" for name, value in variables.items()],
-        "Entrypoint": ["sluice"],
-        "Cmd": ["--help"],
+        "Cmd": ["sluice", "--help"],  # no entrypoint: Dagster's chart and launchers give whole commands
         "WorkingDir": HOME,
         "Labels": {f"{label}.title": "sluice", f"{label}.version": __version__},
     }
@@ -128,9 +132,13 @@ def debian(folder: Path) -> Path:
                 "A root filesystem is made by root, with debootstrap, for Python 3.11 or 3.13.\n"
                 f"Otherwise give one that has {PYTHON}, unpacked: packaging/image --base DIR TARGET"
             )
-        command = [tool, "--variant=minbase", f"--include={PACKAGES}", release, str(folder)]
+        draft = folder.with_name(f".{folder.name}")
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        command = [tool, "--variant=minbase", f"--include={PACKAGES}", release, str(draft)]
         if subprocess.run(command, check=False, stdout=sys.stderr).returncode != 0:
-            raise SetupError(f"debootstrap failed; {folder}/debootstrap/debootstrap.log says why.")
+            raise SetupError(f"debootstrap failed; {draft}/debootstrap/debootstrap.log says why.")
+        draft.rename(folder)
     return folder
 
 

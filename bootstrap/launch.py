@@ -62,6 +62,17 @@ def launch(arguments: list[str]) -> int:
     return _become(places, ["-P", "-m", "cli", *(arguments or ["--help"])], environment)
 
 
+def build_image(arguments: list[str]) -> int:
+    """Set up and become what writes the image; returns only when that did not succeed."""
+    places = Places(user_cache())
+    try:
+        ensure_installed(places, "run")
+    except SetupError as error:
+        print(error, file=sys.stderr)
+        return 69
+    return _become(places, ["-P", "-m", "bootstrap.image", *arguments], child_environment(os.environ, places))
+
+
 def _fetch_for(command: str, arguments: list[str], places: Places) -> None:
     if command in {"test", "prove"} or (command == "demo" and "--formats" in arguments):
         fetch_jars(places, JARS_LOCK, "registry")
