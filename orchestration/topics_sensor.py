@@ -14,7 +14,6 @@ from dagster import ResourceParam, SensorEvaluationContext, SkipReason, sensor
 from assets.failures import named_failures
 from orchestration import switches
 from resources.sluice import Sluice
-from spark_jobs.connections.broker_topics import refresh_topics
 
 SECONDS_BETWEEN_TICKS = 30
 _LOAD_SECONDS = 120
@@ -29,6 +28,8 @@ _LOAD_SECONDS = 120
 @named_failures()
 def topics_sensor(context: SensorEvaluationContext, sluice: ResourceParam[Sluice]) -> SkipReason:
     """One tick; it asks for no run."""
+    from spark_jobs.connections.broker_topics import refresh_topics  # noqa: PLC0415  (librdkafka, never at import)
+
     loaded = {pipeline.name for pipeline in sluice.config.pipelines}
     listed = {pipeline.name for pipeline in refresh_topics(sluice.config).pipelines}
     if listed == loaded:
