@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
+from shutil import rmtree
 
 from prove.checker import check
 from prove.crash.act_jobs import ACCEPT, DISCARD, GATED_DRAIN, HELD_DRAIN, PUBLISH, REJECTING_DRAIN, RETYPE
@@ -84,6 +85,8 @@ class Cell:
             found = workload.lab.files() if job.may_leave else set()
             ending = self.nemesis.inject(workload, job)
             written = workload.lab.files() - found if job.may_leave else set()
+            # As in a container of its own: the next run finds nothing of its state folder.
+            rmtree(workload.lab.config.home, ignore_errors=True)
             restart = Restart()
             restart.repair(workload, job, before)
             promise = self.nemesis.promise_after(workload, job, ending)

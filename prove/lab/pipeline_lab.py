@@ -34,7 +34,6 @@ from spark_jobs.protocol.progress import Progress, progress_from_properties
 from spark_jobs.replay.replay import ReplayResult, replay
 from spark_jobs.storage.file_listing import list_files
 from spark_jobs.storage.paths import normalise_path
-from spark_jobs.storage.state_files import write_whole
 from spark_jobs.upkeep.registry import BY_NAME
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 PIPELINE = "orders"
-_SECRET = b"of every lab of this machine"
+_SECRET = "of every lab of this machine"
 TABLE = "lab.orders"
 _OLD_SECONDS = 4 * 24 * 3600
 
@@ -202,9 +201,6 @@ def make_lab(folder: Path, *, bootstrap: str, topic: str, spark_remote: str | No
     """
     home = folder / "home"
     (home / "lake").mkdir(parents=True)
-    # Labs of one server share its sessions: each has Python processes, which take 110 MB and a second.
-    for state in (home, folder / ".sluice"):
-        write_whole(state / "spark" / "session.secret", _SECRET)
     document = {
         "version": 1,
         "kafka": {"bootstrap.servers": f"{bootstrap}"},
@@ -214,7 +210,8 @@ def make_lab(folder: Path, *, bootstrap: str, topic: str, spark_remote: str | No
             "warehouse": (home / "lake").as_uri(),
         },
         "state": str(home / "log"),
-        "spark": {"remote": spark_remote} if spark_remote else {},
+        # Labs of one server share its sessions: each has Python processes, which take 110 MB and a second.
+        "spark": {"remote": spark_remote, "session_secret": _SECRET} if spark_remote else {},
         "pipelines": {PIPELINE: {"topic": topic, "table": TABLE, **settings}},
     }
     path = folder / "sluice.yaml"

@@ -14,6 +14,8 @@ import pytest
 import yaml
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
+from dagster_postgres.utils import pg_url_from_config
+from sqlalchemy import create_engine
 
 from bootstrap.image import JARS
 from bootstrap.places import ROOT, lock_path
@@ -84,6 +86,17 @@ def test_instances_in_containers_have_the_settings_of_up() -> None:
     assert set(ours) - set(of_up) == OF_CONTAINERS
 
 
+def test_a_driver_is_there_for_runs_in_postgres() -> None:
+    """For the address that the compose file's settings, the runbook's and the chart's make."""
+    runbook = (ROOT / "docs" / "OPERATIONS.md").read_text(encoding="utf-8")
+    block = yaml.safe_load("storage:" + runbook.split("```yaml\nstorage:")[1].split("```")[0])
+    for storage in (read("compose/dagster.yaml")["storage"], block["storage"]):
+        settings = storage["postgres"]["postgres_db"]
+        url = pg_url_from_config({"postgres_db": {**settings, "password": "secret", "port": 5432}})
+        assert create_engine(url).dialect.driver == "psycopg2"
+    assert read("helm/values.yaml")["postgresql"]["postgresqlScheme"] == settings["scheme"]
+
+
 def test_the_configuration_of_the_charts_values_is_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -105,6 +118,6 @@ def test_the_bill_of_materials_is_cyclonedxs_and_names_what_is_locked() -> None:
     named = {component["name"] for component in json.loads(bill)["components"]}
     locked = [line.split("==")[0] for line in lock_path("run").read_text().splitlines() if "==" in line]
     elsewhere = {
-        line.split("==")[0] for line in lock_path("run").read_text().splitlines() if "'win32'" in line
+        line.split("==")[0] for line in lock_path("run").read_text().splitlines() if "== 'win32'" in line
     }
     assert set(locked) - named == elsewhere
