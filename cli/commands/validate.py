@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict
@@ -9,7 +10,7 @@ from dataclasses import asdict
 import click
 
 from cli import output
-from spark_jobs.config.file import read_config, with_listed_topics
+from spark_jobs.config.file import ENVIRONMENT_TEXT, read_config, with_listed_topics
 from spark_jobs.config.problems import ConfigProblem
 from spark_jobs.config.quantities import format_duration, format_size
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
@@ -87,7 +88,8 @@ def _print(
     if problems:
         output.say(f"\n{output.count(len(problems), 'mistake')}")
     elif config is not None:
-        source = config.source or "no sluice.yaml: the defaults"
+        unnamed = ENVIRONMENT_TEXT if os.environ.get(ENVIRONMENT_TEXT) else "no sluice.yaml: the defaults"
+        source = config.source or unnamed
         output.say(f"\n{source}: {output.count(len(config.pipelines), 'pipeline')}, no mistakes")
 
 

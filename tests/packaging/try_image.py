@@ -30,7 +30,7 @@ spark: {{master: "local[2]"}}
 pipelines:
   flights: {{topic: flights, table: lake.flights}}
 """
-# The image's root cannot be written; /tmp and the lake's /mnt are all that can be.
+# Nothing but /tmp and the lake's /mnt can be written; hosts are given to containers.
 CONTAINER = """\
 mount --bind {root} {root}
 mount -o remount,bind,ro {root}
@@ -38,6 +38,7 @@ mount -t tmpfs tmpfs {root}/tmp
 mount --bind {lake} {root}/mnt
 mount -t proc proc {root}/proc
 mount --rbind /dev {root}/dev
+mount --bind /etc/hosts {root}/etc/hosts
 exec chroot --userspec={user} {root} /usr/bin/env -i {variables} {command}
 """
 
@@ -76,6 +77,7 @@ def test_an_image_drains_as_nobody_special_where_nothing_can_be_written(
     root, lake = tmp_path / "root", tmp_path / "lake"
     lake.mkdir()
     config = unpack(archive, root)
+    (root / "etc" / "hosts").touch()
     user = str(config["User"])
     shutil.chown(lake, *map(int, user.split(":")))
     properties = {"bootstrap.servers": str(kafka)}
