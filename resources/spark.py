@@ -13,7 +13,6 @@ import logging
 import os
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from resources.spark_shipping import ship_code, ship_python
 from servers.code_server import socket_folder
 from servers.environment import LOG_SETTINGS
 from servers.process import ServerFolder, last_line
@@ -29,12 +29,14 @@ from spark_jobs.config.redaction import SPARK_REDACTION
 from spark_jobs.config.secrets import resolve, scrub
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.endpoints import read_endpoints
+from spark_jobs.connections.remote_command import ask_for_remote
 from spark_jobs.connections.spark_address import connect_url, no_answer, refuse_clear, refuse_silence
 from spark_jobs.connections.spark_catalog import UPKEEP, catalog_conf, know_catalog, lake_name
 from spark_jobs.lake.catalog_names import spark_catalog_conf
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.spark.environment import isolate_from_user_spark
 from spark_jobs.spark.shipped_code import package_zip
+from spark_jobs.spark.shipped_python import archive_name
 from spark_jobs.storage.state_files import secret_of
 
 if TYPE_CHECKING:
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
 
 # A server forgets a session after an hour without work and refuses its id from then on; we count on.
 MAX_FORGOTTEN_SESSIONS = 1000
-SHIPPING_PAUSES_SECONDS = (0.2, 0.5, 1.0)  # the file is well below a megabyte
 TASK_ATTEMPTS = 4  # local masters otherwise never retry a task
 PARALLELISM = "spark.default.parallelism"
 CHECK = "check"
@@ -68,7 +69,7 @@ def spark_parallelism(config: SluiceConfig) -> int:
 
 def is_spark_local(config: SluiceConfig) -> bool:
     """True if each run's Spark is in its own process, on this machine's processors."""
-    if config.spark.remote or config.spark.master:
+    if config.spark.is_elsewhere or config.spark.master:
         return (config.spark.master or "").startswith("local")
     return read_endpoints(config.home).spark_remote is None
 
@@ -102,8 +103,20 @@ class WorkSpark:
     is_logged_apart: bool = True
 
     @property
+    def where(self) -> str | None:
+        """Return what tells the Connect server, in words for a person; None for a session in this process."""
+        command = self.config.spark.remote_command
+        return f"the server that {command[0]} told" if command else self.remote
+
+    @property
     def remote(self) -> str | None:
-        """Return the Connect server to use: the configured one, else the one Sluice started, else none."""
+        """Return the Connect server to use: the configured one, else the one Sluice started, else none.
+
+        A configured program is run for it. Raises ``ConfigError`` and ``RetryableError`` as
+        ``ask_for_remote``.
+        """
+        if self.config.spark.remote_command:
+            return ask_for_remote(self.config.spark.remote_command)
         if self.config.spark.remote:
             return resolve({"spark.remote": self.config.spark.remote})["spark.remote"]
         if self.config.spark.master:
@@ -117,10 +130,11 @@ class WorkSpark:
         """
         isolate_from_user_spark()
         with _lock:
-            remote = self.remote
+            place = self.config.spark.remote_command or self.remote
             ours = (self.kind, *self._catalog().items())
-            key: tuple[object, ...] = (remote, self._secret(), *ours) if remote else ()
+            key: tuple[object, ...] = (place, self._secret(), *ours) if place else ()
             if key not in _sessions:
+                remote = place if isinstance(place, str) else self.remote
                 _sessions[key] = self._connect(remote) if remote else self._local()
             return _sessions[key]
 
@@ -143,10 +157,12 @@ class WorkSpark:
             refuse_clear(remote)
         refuse_silence(remote)
         # Workers of a session keep what they imported, so other code gets another session.
-        code = package_zip(self._code_folder()) if self.config.spark.remote else None
+        code = package_zip(self._code_folder()) if self.config.spark.is_elsewhere else None
+        # Upkeep's tasks are Iceberg's own, without Python.
+        python = archive_name() if self.config.spark.ship_python and self.kind != UPKEEP else ""
         # Two lakes that attach at once could not tell whose catalog it has.
         lake = lake_name(self.config) if self.kind in _READING_ICEBERG else ()
-        work = "|".join((self.kind, *lake, *([code.stem] if code else [])))
+        work = "|".join((self.kind, *lake, *([code.stem] if code else []), *([python] if python else [])))
         conf = resolve(self.config.spark.conf)
         conf.pop(PARALLELISM, None)  # no session may set it, and each would warn
         for forgotten in range(MAX_FORGOTTEN_SESSIONS):
@@ -168,6 +184,8 @@ class WorkSpark:
                 atexit.register(client.close)
                 if code:
                     ship_code(session, code, remote)
+                if python:
+                    ship_python(session, python, remote)
                 return session  # type: ignore[no-any-return]
         raise no_answer(remote, None)
 
@@ -209,25 +227,6 @@ class WorkSpark:
     def _code_folder(self) -> Path:
         """Return where the job's code is put to be shipped: a state folder may be read-only."""
         return socket_folder(Path(self.config.home))
-
-
-def ship_code(session: Any, code: Path, remote: str) -> None:
-    """Give the session the job's code; it takes the same file again.
-
-    Two processes that attach to a new session at once meet while the server puts the file away: it refuses
-    one of them, and takes it from it a moment later. Raises ``RetryableError`` when it goes on refusing.
-    """
-    from pyspark.errors import PySparkException  # noqa: PLC0415  (half a second, never at import)
-
-    for pause_seconds in (*SHIPPING_PAUSES_SECONDS, None):
-        try:
-            session.addArtifacts(str(code), pyfile=True)
-        except PySparkException as error:
-            if pause_seconds is None:
-                raise no_answer(remote, error) from error
-            time.sleep(pause_seconds)
-        else:
-            return
 
 
 def _attach(url: str, conf: dict[str, str]) -> SparkSession:

@@ -279,12 +279,12 @@ def _storage(location: str, properties: dict[str, str]) -> tuple[dict[str, str],
 
 def _is_started_here(config: SluiceConfig) -> bool:
     """True if Spark would be a process of this command, which takes long to start."""
-    return not config.spark.remote and WorkSpark(config, CHECK).remote is None
+    return WorkSpark(config, CHECK).where is None
 
 
 def _spark(config: SluiceConfig) -> tuple[SparkSession, str]:
     spark = WorkSpark(config, CHECK)
-    session, where = spark.session(), spark.remote or config.spark.master or "a session of this process"
+    session, where = spark.session(), spark.where or config.spark.master or "a session of this process"
     return session, f"{session.version} at {redact_urls(where)}"
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from assets.limits import DRAIN_MAX_RUNTIME_SECONDS
 from orchestration.triggers import FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS
-from resources.spark import SHIPPING_PAUSES_SECONDS, TASK_ATTEMPTS
+from resources.spark import TASK_ATTEMPTS
+from resources.spark_shipping import SHIPPING_PAUSES_SECONDS
 from spark_jobs.commit.landing import (
     FIRST_PAUSE_SECONDS,
     LONGEST_PAUSE_SECONDS,

@@ -16,6 +16,7 @@ from spark_jobs.config.problems import Finding
 from spark_jobs.config.redaction import malformed_reference
 from spark_jobs.protocol.progress import PREFIX
 
+_SPARKS = ("remote", "remote_command", "master")
 _SOURCES = ("topic", "topics", "topics_regex")
 _OF_REGISTRY: tuple[tuple[str, ...], ...] = ((), ("auth",))
 _CATALOG_KINDS = ("uri", "type", "py-catalog-impl")
@@ -84,11 +85,18 @@ def _check_table_properties(path: tuple[str, ...], settings: dict[str, Any]) -> 
 
 
 def _check_spark(spark: dict[str, Any]) -> Iterator[Finding]:
-    if None not in (spark.get("remote"), spark.get("master")):
+    named = [key for key in _SPARKS if spark.get(key) is not None]
+    if len(named) > 1:
         yield Finding(
             ("spark",),
-            "has both remote and master",
-            "Keep one: remote for a Connect server, master for a session here.",
+            f"has both {named[0]} and {named[1]}",
+            "Keep one: remote or remote_command for a Connect server, master for a session here.",
+        )
+    if spark.get("ship_python") == "true" and not {"remote", "remote_command"} & set(named):
+        yield Finding(
+            ("spark", "ship_python"),
+            "is for a server that Sluice does not start",
+            "Write remote or remote_command, or leave it out: this machine's workers have all they need.",
         )
     for key in _map(spark, "conf"):
         if key in {"spark.master", "spark.remote"}:

@@ -16,6 +16,7 @@ from pydantic import Field
 
 from spark_jobs.config.clock import next_tick_ms
 from spark_jobs.config.frozen import Frozen, key
+from spark_jobs.config.listener import MetricsSettings, UiSettings
 from spark_jobs.config.new_fields import Growth, Incompatible, NewFields
 from spark_jobs.config.parquet_codecs import Encoding
 from spark_jobs.config.problems import ConfigProblem
@@ -26,6 +27,7 @@ from spark_jobs.config.value_format import KeySettings, Layout, ValueFormat, Val
 from spark_jobs.config.values import (
     AbsolutePath,
     Columns,
+    Command,
     ConnectUrl,
     Count,
     Cron,
@@ -34,7 +36,6 @@ from spark_jobs.config.values import (
     OrphanAge,
     Owner,
     PartitionField,
-    PortNumber,
     Properties,
     RegistryName,
     RegistryUrl,
@@ -48,7 +49,6 @@ from spark_jobs.config.values import (
 )
 from spark_jobs.config.written_checks import WrittenChecks
 
-DEFAULT_METRICS_PORT = 9464
 DEAD_LETTERS_SUFFIX = "_dead_letters"
 
 
@@ -83,6 +83,12 @@ class SparkSettings(_WithSecrets):
         "A Spark Connect server, `sc://host:port`, with `/;use_ssl=true;token=${NAME}` where it asks for it."
         " Not together with `master`.",
     )
+    remote_command: Command | None = key(
+        None,
+        "An absolute program and its arguments, run for each session instead of `remote`: it prints that"
+        " session's address, with its token (docs/SPARK.md).",
+        shown="none",
+    )
     master: str | None = key(
         None,
         "A Spark master for a session inside the run's process, e.g. `local[4,4]`."
@@ -97,6 +103,11 @@ class SparkSettings(_WithSecrets):
         " them. Processes with the same one share warm sessions, on any machine.",
         shown="32 random bytes, made once in the state folder",
     )
+    ship_python: bool = key(
+        "false",
+        "Whether Python and the packages that tasks need go to a server elsewhere with the code, when its"
+        " workers have neither.",
+    )
     task_memory: Size = key(
         "512MiB",
         "Memory one task may use; reading, decoding and writing are sized to stay within it. On top comes"
@@ -107,6 +118,11 @@ class SparkSettings(_WithSecrets):
         description="Any Spark configuration, `spark.…`. Batches are cut for as many cores as"
         " `spark.default.parallelism` says; otherwise for as many as this machine has.",
     )
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """True if tasks run on a Connect server that Sluice does not start."""
+        return bool(self.remote or self.remote_command)
 
 
 class RegistryAuth(Frozen):
@@ -217,18 +233,6 @@ class NotifySettings(Frozen):
         " of the pipeline went well. Its `text` is what chat rooms show.",
         shown="nobody",
     )
-
-
-class MetricsSettings(Frozen):
-    """Prometheus metrics, served by `./sluice up` beside Dagster, or by `./sluice metrics` elsewhere."""
-
-    port: PortNumber | None = key(
-        None,
-        "Where they are served. With `0` `./sluice up` serves none;"
-        f" `./sluice metrics` then takes {DEFAULT_METRICS_PORT}, or its `--port`.",
-        shown=f"{DEFAULT_METRICS_PORT}, or a free port when that is taken",
-    )
-    host: str = key("127.0.0.1", "The address to listen on; the default answers this machine only.")
 
 
 class PipelineSettings(Frozen):
@@ -373,6 +377,7 @@ class SluiceConfig(_WithSecrets):
     catalog: CatalogSettings
     spark: SparkSettings = SparkSettings()
     registries: dict[RegistryName, RegistrySettings] = Field(default_factory=dict)
+    ui: UiSettings = UiSettings()
     metrics: MetricsSettings = MetricsSettings()
     pipelines: tuple[PipelineConfig, ...] = ()
     templates: tuple[PipelineTemplate, ...] = ()

@@ -26,10 +26,9 @@ _TABLE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+")
 _TOPIC = r"[A-Za-z0-9._-]{1,249}"
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _OWNER = r"team:\S+|[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}"
-_HIGHEST_PORT = 65535
 
 
-def _read(parse: Callable[[str], object], kind: type | tuple[type, ...] = ()) -> BeforeValidator:
+def parsed(parse: Callable[[str], object], kind: type | tuple[type, ...] = ()) -> BeforeValidator:
     """Read a text by ``parse``; a value of ``kind`` has been read."""
 
     def read(value: object) -> object:
@@ -50,7 +49,7 @@ def _read_name(pattern: str, what: str, hint: str) -> BeforeValidator:
             raise UnreadableValueError(f"{text!r} is not {what}", hint)
         return text
 
-    return _read(parse)
+    return parsed(parse)
 
 
 def _read_address(starts: tuple[str, ...], what: str, hint: str) -> BeforeValidator:
@@ -61,7 +60,7 @@ def _read_address(starts: tuple[str, ...], what: str, hint: str) -> BeforeValida
             raise UnreadableValueError(f"is not {what}", hint)
         return text
 
-    return _read(parse, SecretStr)
+    return parsed(parse, SecretStr)
 
 
 def _positive(text: str) -> int:
@@ -69,12 +68,6 @@ def _positive(text: str) -> int:
     if not digits.isdecimal() or int(digits) == 0:
         raise UnreadableValueError(f"{text!r} is not a positive whole number", "Write 500000.")
     return int(digits)
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > _HIGHEST_PORT:
-        raise UnreadableValueError(f"{text!r} is not a port", "Write a number up to 65535; 0 is off.")
-    return int(text)
 
 
 def _schema_version(text: str) -> int | None:
@@ -140,6 +133,14 @@ def _absolute_path(text: str) -> str:
     return text
 
 
+def _command(value: object) -> object:
+    words = list(value) if isinstance(value, list | tuple) else [value]
+    if not words or not all(isinstance(word, str) and word for word in words):
+        raise UnreadableValueError("is no program with its arguments", "Write [/absolute/program, argument].")
+    _absolute_path(str(words[0]))
+    return words
+
+
 def _file_below(text: str) -> str:
     if text.startswith("/") or ".." in text.split("/"):
         raise UnreadableValueError(
@@ -182,25 +183,20 @@ OneOrMany = Annotated[
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
 ]
 Scalar = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"]})]
-Duration = Annotated[int, _read(parse_duration_seconds, int), _DURATION]
-OrphanAge = Annotated[int, _read(_orphan_age, int), _DURATION]
-Cron = Annotated[str | None, _read(parse_cron, type(None)), WithJsonSchema({"type": "string"})]
-TimeZone = Annotated[str, _read(parse_timezone), WithJsonSchema({"type": "string"})]
-Share = Annotated[float, _read(_share, (int, float)), _matches(r"^\d+(\.\d+)?\s*%$")]
-Size = Annotated[int, _read(parse_size_bytes, int), _matches(r"^\d+\s*([KMGT]i?)?B$")]
-Count = Annotated[int, _read(_positive, int), WithJsonSchema({"type": "integer", "minimum": 1})]
-PortNumber = Annotated[
-    int,
-    _read(_port, int),
-    WithJsonSchema({"type": "integer", "minimum": 0, "maximum": _HIGHEST_PORT}),
-]
+Duration = Annotated[int, parsed(parse_duration_seconds, int), _DURATION]
+OrphanAge = Annotated[int, parsed(_orphan_age, int), _DURATION]
+Cron = Annotated[str | None, parsed(parse_cron, type(None)), WithJsonSchema({"type": "string"})]
+TimeZone = Annotated[str, parsed(parse_timezone), WithJsonSchema({"type": "string"})]
+Share = Annotated[float, parsed(_share, (int, float)), _matches(r"^\d+(\.\d+)?\s*%$")]
+Size = Annotated[int, parsed(parse_size_bytes, int), _matches(r"^\d+\s*([KMGT]i?)?B$")]
+Count = Annotated[int, parsed(_positive, int), WithJsonSchema({"type": "integer", "minimum": 1})]
 Topic = Annotated[
     str,
     _read_name(_TOPIC, "a topic name", "Letters, digits, '.', '_' and '-', at most 249."),
     _matches(f"^{_TOPIC}$"),
 ]
-Regex = Annotated[str, _read(_regex), WithJsonSchema({"type": "string", "format": "regex"})]
-Table = Annotated[str, _read(_table), _matches(r"^[^.\s]+(\.[^.\s]+)+$")]
+Regex = Annotated[str, parsed(_regex), WithJsonSchema({"type": "string", "format": "regex"})]
+Table = Annotated[str, parsed(_table), _matches(r"^[^.\s]+(\.[^.\s]+)+$")]
 PipelineName = Annotated[
     str,
     _read_name(_NAME, "a pipeline name", "Letters, digits and '_', not starting with a digit."),
@@ -211,23 +207,28 @@ RegistryName = Annotated[
     _read_name(_NAME, "a registry's name", "Letters, digits and '_', not starting with a digit."),
     _matches(f"^{_NAME}$"),
 ]
-RegistryUrl = Annotated[str, _read(_registry_url), _matches(r"^(https?://|\$\{)")]
-AbsolutePath = Annotated[str, _read(_absolute_path), _matches("^/")]
-FileBelow = Annotated[str, _read(_file_below), _matches(r"^[^/]")]
+RegistryUrl = Annotated[str, parsed(_registry_url), _matches(r"^(https?://|\$\{)")]
+Command = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_command),
+    WithJsonSchema({"type": "array", "items": {"type": "string"}, "minItems": 1}),
+]
+AbsolutePath = Annotated[str, parsed(_absolute_path), _matches("^/")]
+FileBelow = Annotated[str, parsed(_file_below), _matches(r"^[^/]")]
 SchemaVersion = Annotated[
     int | None,
-    _read(_schema_version, (int, type(None))),
+    parsed(_schema_version, (int, type(None))),
     WithJsonSchema({"anyOf": [{"const": "latest"}, {"type": "integer", "minimum": 1}]}),
 ]
-Secret = Annotated[SecretStr, _read(str, SecretStr), WithJsonSchema({"type": "string"})]
-PartitionField = Annotated[str, _read(lambda text: str(parse_partition_term(text)))]
+Secret = Annotated[SecretStr, parsed(str, SecretStr), WithJsonSchema({"type": "string"})]
+PartitionField = Annotated[str, parsed(lambda text: str(parse_partition_term(text)))]
 # Dagster refuses all definitions for one owner that it cannot read.
 Owner = Annotated[str, _read_name(_OWNER, "an owner", "Write an e-mail address or team:name.")]
 Properties = dict[str, Scalar]
 # Those that may hold secrets are never dumped.
 SecretProperties = Annotated[Properties, PlainSerializer(redact_properties)]
 Columns = Annotated[
-    dict[Annotated[str, _read(_column_name)], Annotated[str, _read(_type_name)]],
+    dict[Annotated[str, parsed(_column_name)], Annotated[str, parsed(_type_name)]],
     WithJsonSchema({"type": "object", "additionalProperties": {"type": "string"}}),
 ]
 ConnectUrl = Annotated[

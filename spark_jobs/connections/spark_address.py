@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import hmac
+import os
 import socket
+import ssl
 import uuid
 from contextlib import suppress
+from importlib.resources import files
 from ipaddress import ip_address
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from spark_jobs.config.redaction import redact_urls
 from spark_jobs.config.secrets import scrub
-from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
 
 USER_ID = "sluice"
 CONNECT_PORT = 15002  # Spark Connect's own default
 CONNECT_SECONDS = 10.0
+_GRPC_ROOTS = "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"  # gRPC's own variable
+_REFUSALS = ("UNAUTHENTICATED", "PERMISSION_DENIED")
 
 
 def connect_url(remote: str, work: str, forgotten: int, *, secret: bytes) -> str:
@@ -64,16 +69,56 @@ def _is_loopback(host: str) -> bool:
 
 
 def refuse_silence(remote: str) -> None:
-    """Raise ``RetryableError`` at once when nobody listens: PySpark itself would try for ten minutes."""
+    """Raise at once when nobody listens or TLS does not come about: PySpark itself would try for ten minutes.
+
+    ``RetryableError`` (``spark-away``), and ``ConfigError`` (``spark-tls``).
+    """
     address = urlsplit(remote)
+    place = (address.hostname, address.port or CONNECT_PORT)
     try:
-        socket.create_connection((address.hostname, address.port or CONNECT_PORT), CONNECT_SECONDS).close()
+        with socket.create_connection(place, CONNECT_SECONDS) as reached:
+            if _speaks_tls(address):
+                context = ssl.create_default_context(cafile=_grpc_roots())
+                context.set_alpn_protocols(["h2"])
+                context.wrap_socket(reached, server_hostname=address.hostname).close()
+    except ssl.SSLEOFError as error:
+        raise no_answer(remote, error) from error
+    except ssl.SSLError as error:
+        raise ConfigError(
+            f"no TLS with the Spark server: {getattr(error, 'verify_message', '') or error.reason}",
+            code="spark-tls",
+            hint=f"An authority of your own is named by the environment variable {_GRPC_ROOTS} (a PEM file)."
+            " Spark's server itself speaks no TLS: a proxy before it does.",
+            remote=redact_urls(scrub(remote)),
+        ) from error
     except OSError as error:
         raise no_answer(remote, error) from error
 
 
-def no_answer(remote: str, error: Exception | None) -> RetryableError:
-    """Return the error ``spark-away``; without an ``error`` the server refused every session id."""
+def _speaks_tls(address: SplitResult) -> bool:
+    """True if PySpark will: when told to, and with a token to any other than ``localhost``."""
+    words = address.path.lower().split(";")
+    has_token = any(word.startswith("token=") for word in words)
+    return "use_ssl=true" in words or (has_token and address.hostname != "localhost")
+
+
+def _grpc_roots() -> str:
+    """Return the file of the authorities that gRPC trusts."""
+    return os.environ.get(_GRPC_ROOTS) or str(files("grpc") / "_cython" / "_credentials" / "roots.pem")
+
+
+def no_answer(remote: str, error: Exception | None) -> SluiceError:
+    """Return the error ``spark-away``, or ``spark-refused`` when the server does not take the token.
+
+    Without an ``error`` the server refused every session id.
+    """
+    if any(word in str(error) for word in _REFUSALS):
+        return ConfigError(
+            "the Spark Connect server does not take the token, or wants one",
+            code="spark-refused",
+            hint="Correct token=${NAME} in spark.remote; a token of spark.remote_command may have ended.",
+            remote=redact_urls(scrub(remote)),
+        )
     reason = scrub(str(error))[:300] if error else "every session id was refused"
     return RetryableError(
         f"the Spark Connect server does not answer: {reason}",

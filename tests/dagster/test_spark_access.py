@@ -23,9 +23,9 @@ from resources.spark import (
     WorkSpark,
     _attach,
     _launch,
-    ship_code,
     spark_parallelism,
 )
+from resources.spark_shipping import ship_code
 from spark_jobs.config.secrets import scrub
 from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig, SparkSettings
 from spark_jobs.connections.spark_address import connect_url, refuse_clear
@@ -165,7 +165,7 @@ def test_code_that_another_process_ships_at_the_same_time_is_offered_again(
             if len(offers) <= refusals:
                 raise PySparkException("Application error processing RPC")
 
-    monkeypatch.setattr("resources.spark.SHIPPING_PAUSES_SECONDS", (0.0, 0.0, 0.0))
+    monkeypatch.setattr("resources.spark_shipping.SHIPPING_PAUSES_SECONDS", (0.0, 0.0, 0.0))
     code = tmp_path / "code.zip"
     if is_taken:
         ship_code(Busy(), code, SERVER)

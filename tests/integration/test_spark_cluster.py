@@ -1,11 +1,9 @@
-"""The same work on a standalone Spark cluster, whose workers do not have Sluice."""
+"""The same work on a standalone Spark cluster, whose machines have neither Sluice nor any Python."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import socket
-import subprocess
 import zipfile
 from typing import TYPE_CHECKING, Any
 
@@ -44,23 +42,23 @@ CREDENTIALS = "me:hunter2-Tr0ub4dor"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
-    """A master, two workers and a Connect server."""
-    with spark_cluster(tmp_path_factory.mktemp("cluster")) as started:
+    """A master, two workers and a Connect server; the Python that they know is none."""
+    folder = tmp_path_factory.mktemp("cluster")
+    with spark_cluster(folder, python=folder / "no-python") as started:
         yield started
 
 
 def test_a_standalone_cluster_does_the_same(
     kafka: KafkaBroker, cluster: SparkCluster, tmp_path: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
-    """Both workers take part with the code that came along; rows are the same, and upkeep runs there."""
-    asked = [cluster.python, "-c", "import spark_jobs"]
-    assert subprocess.run(asked, cwd=tmp_path, capture_output=True, check=False).returncode == 1
+    """Both workers take part with code and Python that came along; rows are the same, upkeep runs there."""
+    assert not cluster.python.exists()
     topic = kafka.new_topic(1, retention_ms=-1)
     kafka.produce(topic, [*orders(0, RECORDS), b"not json"])
     alone = make_lab(tmp_path / "alone", bootstrap=kafka, topic=topic, spark_remote=None)
     alone.drain()
     lab = make_lab(tmp_path / "spread", bootstrap=kafka, topic=topic, spark_remote=cluster.remote)
-    configure(lab, "spark", {"conf": {PARALLELISM: str(TASKS)}})
+    configure(lab, "spark", {"ship_python": True, "conf": {PARALLELISM: str(TASKS)}})
     (batch,) = lab.drain().batches
     assert not [warning for warning in recwarn if PARALLELISM in str(warning.message)]
     assert (batch.counts.balance.rows, batch.counts.balance.dead_letters) == (RECORDS, 1)
@@ -110,7 +108,7 @@ def test_tasks_have_no_way_to_the_registry(
             "auth": {"basic": "${SLUICE_TEST_REGISTRY}"},
         }
         configure(lab, "", {"registries": {"main": access}})
-        configure(lab, "spark", {"conf": {PARALLELISM: str(TASKS)}})
+        configure(lab, "spark", {"ship_python": True, "conf": {PARALLELISM: str(TASKS)}})
         lab.drain()
         assert registry.asked
     names = ("of", "id", "note", "total")
@@ -161,27 +159,31 @@ def test_other_code_never_meets_workers_of_the_old(
     """After an upgrade tasks run the new code, although workers that imported the old one are still there."""
 
     def words(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from spark_jobs import words  # type: ignore[attr-defined]
+        import spark_jobs
 
+        word = getattr(spark_jobs, "WORD", "old")
         for batch in batches:
-            yield pa.RecordBatch.from_pydict({"word": [words.WORD] * batch.num_rows})
+            yield pa.RecordBatch.from_pydict({"word": [word] * batch.num_rows})
 
     lab = make_lab(tmp_path, bootstrap="127.0.0.1:1", topic="none", spark_remote=cluster.remote)
+    configure(lab, "spark", {"ship_python": True})
     for word in ("old", "new"):
-        monkeypatch.setattr("resources.spark.package_zip", lambda folder, word=word: _with_word(folder, word))
+        if word == "new":
+            monkeypatch.setattr("resources.spark.package_zip", _with_word)
         monkeypatch.setattr("resources.spark._sessions", {})
         with lab.connections() as connections:
             rows = connections.spark().range(0, 4, 1, 4).mapInArrow(words, "word string").collect()
         assert {row.word for row in rows} == {word}
 
 
-def _with_word(folder: Path, word: str) -> Path:
-    """The code that is shipped, and a module more."""
+def _with_word(folder: Path) -> Path:
+    """The code that is shipped, and a word more."""
     package = package_zip(folder)
-    changed = package.with_stem(f"{package.stem}-{word}")
-    shutil.copyfile(package, changed)
-    with zipfile.ZipFile(changed, "a") as archive:
-        archive.writestr("spark_jobs/words.py", f"WORD = {word!r}\n")
+    changed = package.with_stem(f"{package.stem}-new")
+    with zipfile.ZipFile(package) as old, zipfile.ZipFile(changed, "w") as new:
+        for name in old.namelist():
+            more = b'WORD = "new"\n' if name == "spark_jobs/__init__.py" else b""
+            new.writestr(name, old.read(name) + more)
     return changed
 
 

@@ -1,0 +1,60 @@
+"""What a session on somebody else's Connect server is given: the job's code, and Python when it is wanted."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+from servers.cache import cache_folder, exclusive
+from spark_jobs.connections.spark_address import no_answer
+from spark_jobs.spark.shipped_python import LAUNCHER, pack_python
+
+SHIPPING_PAUSES_SECONDS = (0.2, 0.5, 1.0)  # the code is well below a megabyte
+WORKERS_PYTHON = "spark.sql.execution.pyspark.python"
+
+_logger = logging.getLogger(__name__)
+
+
+def ship_code(session: Any, code: Path, remote: str) -> None:
+    """Give the session the job's code; it takes the same file again.
+
+    Raises ``RetryableError`` when it goes on refusing.
+    """
+    _offer(session, str(code), remote, pyfile=True)
+
+
+def ship_python(session: Any, name: str, remote: str) -> None:
+    """Give a new session the archive of that name, and have its tasks run by the Python in it.
+
+    Its own word of the Python tells whether it has the archive. Raises ``RetryableError`` as ``ship_code``.
+    """
+    python = f"{name}/{LAUNCHER}"
+    if session.conf.get(WORKERS_PYTHON, None) == python:
+        return
+    folder = cache_folder("python")
+    with exclusive(folder):
+        archive = pack_python(folder)
+    _logger.info("sending Python to Spark, %d MB", archive.stat().st_size // 1_000_000)
+    _offer(session, f"{archive}#{name}", remote, archive=True)
+    session.conf.set(WORKERS_PYTHON, python)
+
+
+def _offer(session: Any, file: str, remote: str, **kind: bool) -> None:
+    """Offer it a few times.
+
+    Two processes that attach to a new session at once meet while the server puts the file away: it refuses
+    one of them, and takes it from it a moment later.
+    """
+    from pyspark.errors import PySparkException  # noqa: PLC0415  (half a second, never at import)
+
+    for pause_seconds in (*SHIPPING_PAUSES_SECONDS, None):
+        try:
+            session.addArtifacts(file, **kind)
+        except PySparkException as error:
+            if pause_seconds is None:
+                raise no_answer(remote, error) from error
+            time.sleep(pause_seconds)
+        else:
+            return

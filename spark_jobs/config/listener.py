@@ -1,0 +1,122 @@
+"""How a server of Sluice's listens, the same for each: where, under which names, and for whom. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import Field, WithJsonSchema
+
+from spark_jobs.config.frozen import Frozen, key
+from spark_jobs.config.problems import UnreadableValueError
+from spark_jobs.config.values import AbsolutePath, OneOrMany, Secret, parsed
+
+# An address of a machine that answers at all of its addresses, as the machine itself reaches it.
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A host's name or IP address without brackets, and a port; 0 is any that is free."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def from_here(self) -> Address:
+        """Return where this machine reaches it."""
+        return Address(_EVERYWHERE.get(self.host, self.host), self.port)
+
+    @property
+    def is_loopback(self) -> bool:
+        """True if only this machine reaches what listens there."""
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+
+DEFAULT_UI = Address("127.0.0.1", 3000)
+DEFAULT_METRICS = Address("127.0.0.1", 9464)
+
+
+def _address(text: str) -> Address:
+    try:
+        parts = urlsplit(f"//{text}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if not host or port is None or parts.netloc != text or "@" in text:
+        raise UnreadableValueError(f"{text!r} is not an address", "Write 127.0.0.1:3000, or [::1]:3000.")
+    return Address(host, port)
+
+
+def _address_or_off(text: str) -> Address | None:
+    return None if text == "off" else _address(text)
+
+
+def _origin(text: str) -> str:
+    origin = text.lower().rstrip("/")
+    if not origin.startswith(("https://", "http://")) or "/" in origin.partition("://")[2]:
+        raise UnreadableValueError(f"{text!r} is not an origin", "Write https://sluice.example.com.")
+    return origin
+
+
+class TlsSettings(Frozen):
+    """The certificate that a listener shows; it is read when the listener starts."""
+
+    cert: AbsolutePath = Field(description="File of the certificate and those that it is signed by (PEM).")
+    private_key: AbsolutePath | None = key(
+        None, "File of its private key (PEM).", alias="key", shown="in the file of `cert`"
+    )
+
+
+class ListenerSettings(Frozen):
+    """What every listener has; ``listen`` None is off."""
+
+    listen: Address | None = None
+    hosts: OneOrMany[str] = key(
+        (),
+        "Names it is asked under beside its own address, as by a proxy, with a port or without.",
+        shown="none",
+    )
+    origins: OneOrMany[Annotated[str, parsed(_origin)]] = key(
+        (),
+        "Origins whose pages may ask it to do things beside its own, as where a proxy changes the Host.",
+        shown="none",
+    )
+    # References in them are unresolved.
+    tokens: OneOrMany[Secret] = key(
+        (),
+        "Who does not bring one of these is turned away: as a bearer token, or as the password of any user,"
+        " as browsers ask for it. Best as `${TOKEN}`.",
+        shown="none: whoever reaches it may use it",
+    )
+    tls: TlsSettings | None = key(None, "`cert` and `key`: speak TLS.", shown="none")
+
+
+class UiSettings(ListenerSettings):
+    """Dagster's UI, which `./sluice up` serves behind a guard of Sluice's."""
+
+    listen: Annotated[
+        Address, parsed(_address, Address), WithJsonSchema({"type": "string", "pattern": r":\d+$"})
+    ] = key(str(DEFAULT_UI), "Where it listens. Beyond this machine it wants `tokens`, or `--insecure`.")
+
+
+class MetricsSettings(ListenerSettings):
+    """Prometheus metrics, served by `./sluice up` beside Dagster, or by `./sluice metrics` elsewhere."""
+
+    listen: Annotated[
+        Address | None,
+        parsed(_address_or_off, Address),
+        WithJsonSchema({"type": "string", "pattern": r"(:\d+|^off)$"}),
+    ] = key(
+        str(DEFAULT_METRICS),
+        "Where they are served, as of `ui`; with `off` `./sluice up` serves none. Not written, `up` takes a"
+        " free port when this one is taken.",
+    )
