@@ -152,7 +152,7 @@ def _configured(lab: Lab, home: Path, names: list[str]) -> Path:
         "version": 1,
         "kafka": {"bootstrap.servers": lab.bootstrap_servers},
         "catalog": {"name": "lake", **_catalog(home)},
-        "metrics": {"port": free_ports(1)[0]},
+        "metrics": {"listen": f"127.0.0.1:{free_ports(1)[0]}"},
         "pipelines": {_plain(name): {"topic": name, "table": f"bench.{_plain(name)}"} for name in names},
     }
     path = home / "sluice.yaml"

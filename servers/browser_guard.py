@@ -1,14 +1,17 @@
-"""What a listener on this machine lets a browser do: nothing that a page from elsewhere asks of it.
+"""What a listener of Sluice's lets a browser do: nothing that a page from elsewhere asks of it.
 
 A page of any site may send requests to 127.0.0.1. It cannot choose the Origin that goes with them, nor send
 JSON without asking first, nor name a Host other than its own (OWASP: cross-site request forgery, DNS
 rebinding). So a request must name a Host that this server goes by; a GET may read only; all else must be
-JSON, and from one of its own pages or from none at all, as programs send it.
+JSON, and from one of its own pages or from none at all, as programs send it. Where there are tokens, each
+request brings one; a browser brings it along with requests of other sites' pages too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import base64
+import hmac
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _POLICY_VIOLATION = 1008  # RFC 6455, section 7.4.1
+_ASK = {"WWW-Authenticate": 'Basic realm="Sluice", charset="UTF-8"'}  # browsers ask their users then
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +42,21 @@ class Refusal:
 class BrowserGuard:
     """ASGI middleware: hands on what is allowed, HTTP and WebSocket alike.
 
-    ``hosts`` are the names that it goes by beside the address a request comes in at. A proxy in front of it
-    has to hand on the Host it was asked under, with its port.
+    ``hosts`` are the names that it goes by beside the address a request comes in at, ``origins`` those whose
+    pages may ask beside the origin of that name. A proxy in front of it hands on the Host it was asked under,
+    with its port, or the origin is named. Without ``tokens`` nobody is asked for one.
     """
 
-    def __init__(self, app: ASGIApp, hosts: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        hosts: Collection[str] = (),
+        origins: Collection[str] = (),
+        tokens: Collection[str] = (),
+    ) -> None:
         self._app = app
+        self._origins = frozenset(origins)
+        self._tokens = tuple(tokens)
         self._hosts = frozenset(host.lower() if _address(host) else _name_of(host) for host in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -54,24 +67,36 @@ class BrowserGuard:
         elif scope["type"] == "websocket":
             await WebSocketClose(_POLICY_VIOLATION, refusal.reason)(scope, receive, send)
         else:
-            await PlainTextResponse(f"{refusal.reason}\n", refusal.status)(scope, receive, send)
+            headers = _ASK if refusal.status is HTTPStatus.UNAUTHORIZED else None
+            await PlainTextResponse(f"{refusal.reason}\n", refusal.status, headers)(scope, receive, send)
 
     def refusal(self, scope: Scope) -> Refusal | None:
         """Return why the request is turned away, None if it is not."""
         headers = Headers(scope=scope)
         named = headers.getlist("host")
         if len(named) != 1 or not self._is_ours(named[0], scope):
-            reason = "Nothing here goes by this Host. If a proxy sent it: ./sluice up --allow-host NAME"
+            reason = "Nothing here goes by this Host. If a proxy sent it, sluice.yaml names it under hosts."
             return Refusal(HTTPStatus.FORBIDDEN, reason)
+        if self._tokens and not any(map(self._is_known, _tokens_of(headers))):
+            return Refusal(HTTPStatus.UNAUTHORIZED, "A token is wanted: as bearer, or as a password.")
         if scope["type"] == "http" and scope["method"] in _READS:
             if _has_mutation(scope):
                 return Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "A GET reads only: send a mutation by POST.")
             return None
-        if any(origin.partition("://")[2] != named[0] for origin in headers.getlist("origin")):
+        return self._refusal_of_change(scope, headers, named[0])
+
+    def _refusal_of_change(self, scope: Scope, headers: Headers, host: str) -> Refusal | None:
+        if not all(self._may_ask(origin, host) for origin in headers.getlist("origin")):
             return Refusal(HTTPStatus.FORBIDDEN, "This was asked by a page of another origin.")
         if scope["type"] == "http" and not _is_json(headers):
             return Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Send it as application/json.")
         return None
+
+    def _is_known(self, token: bytes) -> bool:
+        return any(hmac.compare_digest(token, each.encode()) for each in self._tokens)
+
+    def _may_ask(self, origin: str, host: str) -> bool:
+        return origin.partition("://")[2] == host or origin.lower() in self._origins
 
     def _is_ours(self, host: str, scope: Scope) -> bool:
         name = _name_of(host)
@@ -97,6 +122,19 @@ def _address(name: str) -> IPv4Address | IPv6Address | None:
     except ValueError:
         return None
     return (isinstance(address, IPv6Address) and address.ipv4_mapped) or address
+
+
+def _tokens_of(headers: Headers) -> Iterator[bytes]:
+    """Give what the request brings: a bearer token, or the password of a user of whatever name."""
+    for written in headers.getlist("authorization"):
+        scheme, _, value = written.partition(" ")
+        if scheme.lower() == "bearer":
+            yield value.strip().encode("latin-1")
+        elif scheme.lower() == "basic":
+            try:
+                yield base64.b64decode(value, validate=True).partition(b":")[2]
+            except ValueError:
+                continue
 
 
 def _is_json(headers: Headers) -> bool:

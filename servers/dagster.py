@@ -9,9 +9,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-import urllib.error
-import urllib.request
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +22,9 @@ from servers.code_server import (
 )
 from servers.environment import sluice_environment
 from servers.java import java_home
+from servers.listener import refuse_taken, url_of
 from servers.process import ServerFolder, ServerProcess, is_alive, is_listening, read_record
+from spark_jobs.config.listener import Address, UiSettings
 from spark_jobs.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -46,15 +46,14 @@ _DAEMON_TAGS = frozenset({".dagster/grpc_info", "dagster/sensor_name", "dagster/
 class DagsterSettings:
     """``sluice_home`` is the state folder; ``config_path`` None means the built-in defaults.
 
-    ``allowed_hosts`` are names that the UI is asked under beside its own address, as by a proxy. Each of the
-    ``locations`` loads all definitions, and so has sensors of its own.
+    ``ui`` is the configuration's, for which the webserver itself looks there; its port gives way to ``port``.
+    Each of the ``locations`` loads all definitions, and so has sensors of its own.
     """
 
     sluice_home: Path
     config_path: Path | None
     port: int
-    host: str = "127.0.0.1"
-    allowed_hosts: tuple[str, ...] = ()
+    ui: UiSettings = field(default_factory=UiSettings)
     locations: tuple[str, ...] = (LOCATION,)
 
     @property
@@ -68,10 +67,9 @@ class DagsterSettings:
         return socket_folder(self.sluice_home) / "workspace.yaml"
 
     @property
-    def url(self) -> str:
-        """Return where the webserver answers on this machine."""
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104  (the user's own choice)
-        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+    def address(self) -> Address:
+        """Return where the webserver listens."""
+        return Address(self.ui.listen.host, self.port)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +121,14 @@ def start_dagster(settings: DagsterSettings) -> DagsterServers:
             write_workspace(settings.workspace_path, code_servers)
             daemon, webserver = _start_daemon(settings), _start_webserver(settings)
             processes += (daemon, webserver)
-            webserver.wait_until(lambda: _answers(settings), _START_TIMEOUT_SECONDS)
+            here = settings.address.from_here
+            webserver.wait_until(lambda: is_listening(here.port, here.host), _START_TIMEOUT_SECONDS)
             daemon.wait_until(lambda: _sensors_run(instance, started_at), _START_TIMEOUT_SECONDS)
         except BaseException:
             for process in reversed(processes):
                 process.stop(_GRACE_SECONDS)
             raise
-    return DagsterServers(settings.url, daemon, webserver, code_servers, failed_runs)
+    return DagsterServers(url_of(settings.ui, settings.address), daemon, webserver, code_servers, failed_runs)
 
 
 def _start_code_server(settings: DagsterSettings, location: str) -> CodeServer:
@@ -141,9 +140,8 @@ def _start_daemon(settings: DagsterSettings) -> ServerProcess:
 
 
 def _start_webserver(settings: DagsterSettings) -> ServerProcess:
-    names = [f"--allow-host={name}" for name in (settings.host, *settings.allowed_hosts)]
-    where = ["-w", str(settings.workspace_path), "-h", settings.host, "-p", str(settings.port)]
-    return _start(settings, WEBSERVER, ["-m", "servers.webserver", *names, *where])
+    where = ["-w", str(settings.workspace_path), "-h", settings.address.host, "-p", str(settings.port)]
+    return _start(settings, WEBSERVER, ["-m", "servers.webserver", *where])
 
 
 def prepare_dagster_home(folder: Path) -> None:
@@ -181,12 +179,7 @@ def _refuse(settings: DagsterSettings) -> None:
             hint="Use it, or stop it with ./sluice down.",
             pid=record.pid,
         )
-    if is_listening(settings.port):
-        raise ConfigError(
-            f"port {settings.port} is taken, so the Dagster UI cannot start there",
-            code="port-taken",
-            hint="Choose another with --port, or stop what listens there.",
-        )
+    refuse_taken(settings.address)
 
 
 def _start(settings: DagsterSettings, name: str, arguments: list[str]) -> ServerProcess:
@@ -198,14 +191,6 @@ def _start(settings: DagsterSettings, name: str, arguments: list[str]) -> Server
 def _environment(settings: DagsterSettings) -> dict[str, str]:
     environment = sluice_environment(java_home(), settings.sluice_home, settings.config_path)
     return environment | {"DAGSTER_HOME": str(settings.dagster_home)}
-
-
-def _answers(settings: DagsterSettings) -> bool:
-    try:
-        with urllib.request.urlopen(f"{settings.url}/server_info", timeout=2) as answer:  # noqa: S310  (our own)
-            return bool(answer.status == 200)  # noqa: PLR2004
-    except (urllib.error.URLError, OSError):
-        return False
 
 
 def _sensors_run(instance: DagsterInstance, since: float) -> bool:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from servers.environment import sluice_environment
 from servers.java import java_home
+from servers.listener import refuse_taken, url_of
 from servers.process import ServerFolder, ServerProcess, free_ports, is_listening
-from spark_jobs.config.settings import DEFAULT_METRICS_PORT
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.config.listener import Address, MetricsSettings
 
 METRICS = "metrics"
 
@@ -24,32 +24,30 @@ class MetricsServer:
 
 
 def start_metrics(
-    sluice_home: Path, config_path: Path | None, *, host: str, port: int | None
-) -> MetricsServer:
-    """Start it and do not wait for it: what runs beside it works without.
+    sluice_home: Path, config_path: Path | None, settings: MetricsSettings, *, insecure: bool
+) -> MetricsServer | None:
+    """Start it and do not wait for it: what runs beside it works without. None when it is off.
 
-    ``port`` None takes the usual one, or a free one when that is taken: a second Sluice on the machine must
-    not fail for its metrics. Raises ``ConfigError`` (``port-taken``) for a port that was asked for.
+    A second Sluice on the machine must not fail for its metrics: it takes a free port. Raises ``ConfigError``
+    (``port-taken``) for an address that was asked for.
     """
-    number = _port(port)
-    command = [sys.executable, "-m", "cli", "metrics", "--host", host, "--port", str(number)]
+    if settings.listen is None:
+        return None
+    address = _free(settings, settings.listen)
+    command = [sys.executable, "-m", "cli", "metrics", "--port", str(address.port)]
     environment = sluice_environment(java_home(), sluice_home, config_path)
-    process = ServerProcess(ServerFolder(sluice_home, METRICS), command, environment, sluice_home)
-    return MetricsServer(f"http://{host}:{number}/metrics", process)
+    process = ServerProcess(
+        ServerFolder(sluice_home, METRICS),
+        [*command, *(["--insecure"] if insecure else [])],
+        environment,
+        sluice_home,
+    )
+    return MetricsServer(f"{url_of(settings, address)}/metrics", process)
 
 
-def refuse_taken(port: int) -> None:
-    """Raise ``ConfigError`` (``port-taken``) when something listens there."""
-    if is_listening(port):
-        raise ConfigError(
-            f"port {port} is taken, so metrics cannot be served there",
-            code="port-taken",
-            hint="Choose another under `metrics:`, or stop what listens there.",
-        )
-
-
-def _port(wanted: int | None) -> int:
-    if wanted is None:
-        return free_ports(1)[0] if is_listening(DEFAULT_METRICS_PORT) else DEFAULT_METRICS_PORT
-    refuse_taken(wanted)
-    return wanted
+def _free(settings: MetricsSettings, address: Address) -> Address:
+    if "listen" in settings.model_fields_set:
+        refuse_taken(address)
+    elif is_listening(address.port, address.host):
+        return Address(address.host, free_ports(1)[0])
+    return address

@@ -192,11 +192,13 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def is_listening(port: int) -> bool:
-    """True if something accepts connections on the loopback port."""
-    with socket.socket() as probe:
-        probe.settimeout(1)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+def is_listening(port: int, host: str = "127.0.0.1") -> bool:
+    """True if something accepts connections on the port."""
+    try:
+        socket.create_connection((host, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
 
 
 def last_line(log_path: Path) -> str:

@@ -1,32 +1,33 @@
-"""Dagster's webserver and its options, behind the guard; ``--allow-host NAME`` names a Host it goes by."""
+"""Dagster's webserver and its options, behind the guard, as the configuration has it under ``ui``."""
 
 from __future__ import annotations
 
-import argparse
-import sys
+from functools import partial
 from typing import Any
 
+import uvicorn
 from dagster_webserver import app
 from dagster_webserver.cli import main
 from dagster_webserver.webserver import DagsterWebserver
 from starlette.middleware import Middleware
 
 from servers.browser_guard import BrowserGuard
+from servers.listener import guard_of, tls_of
+from spark_jobs.config.file import load_config
 
 
-def guarded(hosts: list[str]) -> type[DagsterWebserver[Any, Any]]:
+def guarded(guard: dict[str, Any]) -> type[DagsterWebserver[Any, Any]]:
     """Return Dagster's webserver with the guard in front of all its routes."""
 
     class GuardedWebserver(DagsterWebserver[Any, Any]):
         def build_middleware(self) -> list[Middleware]:
-            return [Middleware(BrowserGuard, hosts=hosts), *super().build_middleware()]
+            return [Middleware(BrowserGuard, **guard), *super().build_middleware()]
 
     return GuardedWebserver
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--allow-host", action="append", default=[])
-    ours, sys.argv[1:] = parser.parse_known_args()
-    app.DagsterWebserver = guarded(ours.allow_host)  # type: ignore[attr-defined]
+    ui = load_config().ui
+    app.DagsterWebserver = guarded(guard_of(ui))  # type: ignore[attr-defined]
+    uvicorn.run = partial(uvicorn.run, **tls_of(ui))  # Dagster has no option for it
     main()  # type: ignore[no-untyped-call]

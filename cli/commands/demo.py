@@ -77,7 +77,7 @@ def command(*, formats: bool, as_json: bool) -> int:
             output.heading("2. Records into Kafka")
             _produce(servers, registry_port)
             output.heading("3. Dagster's sensor fills the tables")
-            output.say(f"  watch it at {servers.start_dagster('127.0.0.1', 0)} while this runs")
+            output.say(f"  watch it at {servers.start_dagster(0)} while this runs")
             output.say("  the sensor looks every few seconds; the first runs meet a cold Spark")
             _wait_until_drained(servers)
             output.heading("4. Audit against Kafka")

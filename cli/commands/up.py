@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import time
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,7 @@ from spark_jobs.config.redaction import redact_urls
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.broker_topics import list_topics, refresh_topics
 from spark_jobs.connections.endpoints import resolve_kafka_properties
-from spark_jobs.protocol.errors import ConfigError, SluiceError
+from spark_jobs.protocol.errors import SluiceError
 
 if TYPE_CHECKING:
     from cli.stand.running import Servers
@@ -28,29 +27,31 @@ WATCH_EVERY_SECONDS = 1.0
 
 
 @click.command("up")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where the Dagster UI listens.")
-@click.option("--port", default=3000, show_default=True, help="Its port; 0 takes a free one.")
-@click.option("--allow-host", multiple=True, help="A name the UI is asked under, as by a proxy; repeatable.")
-@click.option("--insecure", is_flag=True, help="Let the UI, which has no login, listen beyond this machine.")
-def command(host: str, port: int, allow_host: tuple[str, ...], insecure: bool) -> None:
+@click.option(
+    "--port",
+    type=int,
+    default=None,
+    help="The port of the Dagster UI instead of ui.listen's; 0 is a free one.",
+)
+@click.option(
+    "--insecure", is_flag=True, help="Let UI and metrics listen beyond this machine without tokens."
+)
+def command(port: int | None, insecure: bool) -> None:
     """Run what the configuration names until Ctrl-C, which stops all of it within 15 s.
 
     With kafka.bootstrap.servers set that is Dagster, and a Spark server unless spark.remote or spark.master
     is set. Without a broker an embedded Kafka and a sample stream of flights and weather come with it.
     """
     from cli.stand.running import servers_of
+    from servers.listener import refuse_open
 
-    if not (is_loopback(host) or insecure):
-        raise ConfigError(
-            f"the Dagster UI has no login, and {host} is not this machine alone",
-            code="ui-without-login",
-            hint="Let a proxy with a login listen there (docs/OPERATIONS.md#the-ui-for-others), or open it "
-            "as it is with --insecure.",
-        )
     config = load_config()
-    if not is_loopback(host):
+    for listener in (config.ui, config.metrics):
+        refuse_open(listener, insecure=insecure)
+    address = config.ui.listen
+    if not (address.is_loopback or config.ui.tokens):
         output.say(
-            f"insecure: whoever reaches {host} can start and stop runs, replay, and read what they log"
+            f"insecure: whoever reaches {address} can start and stop runs, replay, and read what they log"
         )
     for problem in config.problems:
         output.say(f"left out: {problem}")
@@ -61,21 +62,13 @@ def command(host: str, port: int, allow_host: tuple[str, ...], insecure: bool) -
             _list_topics(config)
         else:
             servers.start_stream()
-        url = servers.start_dagster(host, port, allow_host)
-        _print_addresses(servers, url, servers.start_metrics())
+        url = servers.start_dagster(address.port if port is None else port)
+        _print_addresses(servers, url, servers.start_metrics(insecure=insecure))
         try:
             _stay(servers)
         except KeyboardInterrupt:
             output.say("\nstopping what was started")
     output.say("stopped")
-
-
-def is_loopback(host: str) -> bool:
-    """True if only this machine reaches what listens there."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _list_topics(config: SluiceConfig) -> None:
@@ -92,7 +85,8 @@ def _list_topics(config: SluiceConfig) -> None:
 def _print_addresses(servers: Servers, url: str, metrics: str | None) -> None:
     config = servers.config
     broker = servers.endpoints.kafka_bootstrap_servers
-    spark = config.spark.remote or config.spark.master or servers.endpoints.spark_remote
+    command = config.spark.remote_command or (None,)
+    spark = config.spark.remote or command[0] or config.spark.master or servers.endpoints.spark_remote
     output.table(
         ("what", "where"),
         [

@@ -14,9 +14,9 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from cli.commands.config_template import render_config
+from spark_jobs.config.listener import MetricsSettings, TlsSettings, UiSettings
 from spark_jobs.config.settings import (
     DeadLetterSettings,
-    MetricsSettings,
     NotifySettings,
     PipelineSettings,
     RegistrySettings,
@@ -36,7 +36,7 @@ _KINDS_BY_UNIT = {
     "KMGT": "size: `64MiB`, `1GiB`",
     "%": "share: `5%`",
 }
-_SECTION_KEYS = ("kafka", "catalog", "spark", "registries", "metrics", "defaults", "pipelines")
+_SECTION_KEYS = ("kafka", "catalog", "spark", "registries", "ui", "metrics", "defaults", "pipelines")
 _PIPELINE_SECTION_KEYS = ("value", "schema", "upkeep", "dead_letters", "quality", "checks", "notify")
 _SECTIONS_OF: dict[type[BaseModel], tuple[str, ...]] = {
     WrittenFile: _SECTION_KEYS,
@@ -87,6 +87,7 @@ def render_config_md() -> str:
         _section("quality", _QUALITY, Suite),
         _section("checks", _CHECKS, WrittenChecks),
         _section("notify", NotifySettings.__doc__ or "", NotifySettings),
+        _section("ui", f"{UiSettings.__doc__ or ''}{_LISTENERS}", UiSettings),
         _section("metrics", MetricsSettings.__doc__ or "", MetricsSettings),
         _section("pipelines", _PIPELINES, WrittenPipeline, without=PipelineSettings),
         _TEAM_FILES,
@@ -186,6 +187,13 @@ _REGISTRIES = """Schema registries that speak Confluent's API, each under a name
 kept under `state:` for ever, by name, id and hash: with schemas that are known, drains, replays and audits
 run while the registry is away. Only drivers ask; tasks get schemas with their work, and no credentials."""
 
+_LISTENERS = f"""
+
+Both sections have the same keys, and the same guard before them: docs/OPERATIONS.md#what-listens. `tls` is a
+map of these:
+
+{_table(TlsSettings)}"""
+
 _DEFAULTS = """Settings of every pipeline that does not say otherwise. The order is: the main file's
 defaults, a team file's own, the pipeline's. Maps are merged key by key, everything else is replaced."""
 
@@ -239,7 +247,8 @@ _SECRETS = """## Secrets
 
 `${NAME}` (environment) and `${file:/path}` (the file's content without its last line break) may stand
 anywhere inside a value under `kafka`, `catalog` and `spark.conf`, in `spark.remote` and
-`spark.session_secret`, in `notify.webhook` and in a registry's `url` and `auth`.
+`spark.session_secret`, in `notify.webhook`, in a registry's `url` and `auth`, and in `tokens` (which are read
+when the listener starts).
 They are read when a run starts, so a rotated secret needs no restart, and their values are kept out of logs,
 errors, the UI and the transaction log. One that is not there is an error that names the key (of
 `notify.webhook` a warning).

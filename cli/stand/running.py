@@ -69,7 +69,7 @@ class Servers:
         starts: list[Callable[[], None]] = []
         if not self.config.has_broker:
             starts.append(self._start_kafka)
-        if not (spark.remote or spark.master):
+        if not (spark.is_elsewhere or spark.master):
             starts.append(self._start_spark)
         if registry_port is not None:
             starts.append(partial(self._start_registry, registry_port))
@@ -78,16 +78,15 @@ class Servers:
                 started.result()
         write_endpoints(self.config.home, self.endpoints)
 
-    def start_dagster(self, host: str, port: int, allowed_hosts: tuple[str, ...] = ()) -> str:
-        """Start daemon and webserver and give the UI's address."""
+    def start_dagster(self, port: int) -> str:
+        """Start daemon and webserver and give the UI's address; port 0 is a free one."""
         source = self.config.source
         self.dagster = dagster = start_dagster(
             DagsterSettings(
                 sluice_home=self.home,
                 config_path=Path(source) if source else None,
                 port=port or free_ports(1)[0],
-                host=host,
-                allowed_hosts=allowed_hosts,
+                ui=self.config.ui,
             )
         )
         (code,) = dagster.code_servers
@@ -111,14 +110,14 @@ class Servers:
         environment = clean_environment(java_home())
         self.processes[STREAM] = ServerProcess(self.folder(STREAM), command, environment, PROJECT)
 
-    def start_metrics(self) -> str | None:
+    def start_metrics(self, *, insecure: bool = False) -> str | None:
         """Start the metrics endpoint and give its address; None when it is switched off."""
-        settings, source = self.config.metrics, self.config.source
-        if settings.port == 0:
-            return None
+        source = self.config.source
         started = start_metrics(
-            self.home, Path(source) if source else None, host=settings.host, port=settings.port
+            self.home, Path(source) if source else None, self.config.metrics, insecure=insecure
         )
+        if started is None:
+            return None
         self.processes[METRICS] = started.process
         return started.url
 

@@ -75,6 +75,7 @@ def build_config(main: Document, teams: Sequence[Document], *, home: str, folder
         catalog=_catalog(written.catalog, home),
         spark=written.spark,
         registries=written.registries,
+        ui=written.ui,
         metrics=written.metrics,
         pipelines=tuple(_pipelines(placed)),
         templates=tuple(p.entry for p in placed if isinstance(p.entry, PipelineTemplate)),

@@ -81,6 +81,7 @@ _APPEND_ONLY = "Tables are append-only: README, what it does not do yet."
 _WISHES = {
     **dict.fromkeys(("format", "value_format", "schema_registry", "decoder", "value_converter"), _FORMAT),
     **dict.fromkeys(("mode", "upsert", "merge", "primary_key", "identifier_fields", "cdc"), _APPEND_ONLY),
+    **dict.fromkeys(("port", "host"), "Write listen: HOST:PORT, or listen: off."),
     **dict.fromkeys(
         ("transform", "transforms", "filter", "where", "rename"),
         "Records become rows as they are; what a row must be like: `quality`.",

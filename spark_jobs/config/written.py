@@ -7,7 +7,8 @@ from typing import Annotated
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from spark_jobs.config.frozen import Frozen, key
-from spark_jobs.config.settings import MetricsSettings, PipelineSettings, RegistrySettings, SparkSettings
+from spark_jobs.config.listener import MetricsSettings, UiSettings
+from spark_jobs.config.settings import PipelineSettings, RegistrySettings, SparkSettings
 from spark_jobs.config.values import (
     OneOrMany,
     PipelineName,
@@ -107,6 +108,7 @@ class WrittenFile(WrittenTeamFile):
     registries: dict[RegistryName, RegistrySettings] = Field(
         default_factory=dict, description="Schema registries by name."
     )
+    ui: UiSettings = key(UiSettings(), "Where Dagster's UI is served, and for whom.")
     metrics: MetricsSettings = key(MetricsSettings(), "Where Prometheus metrics are served.")
     include: Includes = key(
         (), "Team files: globs relative to this file, each alone or as `files` beside what it is lent."

@@ -108,9 +108,10 @@ def test_reset_refuses_a_folder_that_is_not_its_own(sluice: Sluice, tmp_path: Pa
     assert (home / "thesis.txt").exists()
 
 
-def test_a_page_without_a_login_is_not_opened_to_others_unasked(sluice: Sluice) -> None:
-    """Nothing is started; the hint names the proxy and the switch."""
-    refused = sluice("up", "--host", "10.0.0.7")
+def test_a_page_without_a_login_is_not_opened_to_others_unasked(sluice: Sluice, tmp_path: Path) -> None:
+    """Nothing is started; the hint names the tokens, the proxy and the switch."""
+    (tmp_path / "sluice.yaml").write_text("version: 1\nui: {listen: 10.0.0.7:3000}\n")
+    refused = sluice("up")
     assert refused.returncode == 78
-    assert "docs/ERRORS.md#ui-without-login" in refused.stderr
+    assert "docs/ERRORS.md#listener-without-tokens" in refused.stderr
     assert "--insecure" in refused.stderr

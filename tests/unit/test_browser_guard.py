@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from prove.lab.registry_stand_in import basic
 from servers.browser_guard import BrowserGuard
 
 HERE = "127.0.0.1:3000"
 JSON = ("content-type", "application/json")
 OK = 200
+TOKENS = ("hunter2-Tr0ub4dor", "correct-horse-battery")
 
 
 def ask(
@@ -21,6 +23,8 @@ def ask(
     arrived_at: str = "127.0.0.1",
     query: str = "",
     hosts: tuple[str, ...] = (),
+    origins: tuple[str, ...] = (),
+    tokens: tuple[str, ...] = (),
     kind: str = "http",
 ) -> int:
     """Send it through a guard and return the status, of a WebSocket's close 1008; 200 if it was handed on."""
@@ -43,7 +47,7 @@ def ask(
         "server": (arrived_at, 3000),
         "headers": [(name.encode(), value.encode()) for name, value in (("host", host), *headers) if value],
     }
-    asyncio.run(BrowserGuard(application, hosts)(scope, receive, send))
+    asyncio.run(BrowserGuard(application, hosts, origins, tokens)(scope, receive, send))
     first = sent[0]
     return int(first.get("status") or first["code"])
 
@@ -151,3 +155,41 @@ def test_a_page_of_another_origin_gets_no_websocket() -> None:
 def test_what_is_no_request_is_handed_on() -> None:
     """Start-up and shutdown of the application."""
     assert ask(kind="lifespan") == OK
+
+
+def test_pages_of_an_origin_that_was_given_may_ask() -> None:
+    """As where a proxy changes the Host; all others still may not."""
+    tools = ("https://tools.example",)
+    assert ask("POST", JSON, ("origin", "https://Tools.example"), origins=tools) == OK
+    assert ask("", ("origin", "https://tools.example"), kind="websocket", origins=tools) == OK
+    assert ask("POST", JSON, ("origin", "http://tools.example"), origins=tools) == 403
+
+
+@pytest.mark.parametrize(
+    ("written", "status"),
+    [
+        (f"Bearer {TOKENS[1]}", OK),
+        (f"bearer  {TOKENS[0]} ", OK),
+        (basic("anybody", TOKENS[0]), OK),
+        (basic(TOKENS[0], ""), 401),
+        (f"Bearer {TOKENS[0]}x", 401),
+        ("Bearer", 401),
+        ("Bearer \xff", 401),
+        ("Basic ====", 401),
+        ("Basic \xff", 401),
+        ("", 401),
+    ],
+)
+def test_each_request_brings_a_token_where_there_are_some(written: str, status: int) -> None:
+    """As a bearer or as a password, to read as well, and for a WebSocket."""
+    headers = (("authorization", written),)
+    assert ask("GET", *headers, tokens=TOKENS) == ask("POST", JSON, *headers, tokens=TOKENS) == status
+    assert ask("", *headers, kind="websocket", tokens=TOKENS) == (OK if status == OK else 1008)
+
+
+def test_a_token_opens_nothing_to_pages_from_elsewhere() -> None:
+    """A browser brings a password along whoever's page asks."""
+    known = ("authorization", basic("me", TOKENS[0]))
+    assert ask("POST", JSON, known, ("origin", "http://evil.example"), tokens=TOKENS) == 403
+    assert ask("GET", known, host="evil.example", tokens=TOKENS) == 403
+    assert ask("POST", known, ("content-type", "text/plain"), tokens=TOKENS) == 415

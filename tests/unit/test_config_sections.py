@@ -74,7 +74,8 @@ EVERY_SECTION = {
     "version": "1",
     "catalog": {"name": "lake", "uri": "http://catalog:8181"},
     "spark": {"task_memory": "1GiB", "master": "local[2]"},
-    "metrics": {"port": "0"},
+    "ui": {"listen": "[::1]:3000", "tls": {"cert": "/ui.pem"}},
+    "metrics": {"listen": "off", "tls": {"cert": "/metrics.pem"}},
     "registries": {"main": {"url": "http://registry:8081"}},
     "pipelines": {
         "orders": {
@@ -153,14 +154,3 @@ def test_mistakes_in_checks_are_named_with_their_key(checks, key, told) -> None:
     (problem,) = _build({}, {"checks": checks}).problems
     assert problem.key == f"pipelines.orders.checks.{key}"
     assert told in problem.hint
-
-
-def test_metrics_are_served_at_a_port_or_not() -> None:
-    """Left out, the usual port or a free one; 0 is off."""
-    document = Document("sluice.yaml", {"version": "1", "metrics": {"port": "0", "host": "10.0.0.7"}})
-    built = build_config(document, (), home="/home", folder="/folder")
-    assert built.config is not None
-    assert (built.config.metrics.port, built.config.metrics.host) == (0, "10.0.0.7")
-    usual = build_config(Document("s", {"version": "1"}), (), home="/h", folder="/f").config
-    assert usual is not None
-    assert usual.metrics.port is None

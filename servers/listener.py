@@ -1,0 +1,65 @@
+"""Everything of Sluice's that listens: behind one guard, on this machine alone unless there are tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from servers.process import is_listening
+from spark_jobs.config.listener import Address, ListenerSettings
+from spark_jobs.config.secrets import resolve
+from spark_jobs.protocol.errors import ConfigError
+
+SHORTEST_TOKEN = 16
+
+
+def guard_of(settings: ListenerSettings) -> dict[str, Any]:
+    """Return what ``BrowserGuard`` is given, tokens as they are now; ``listen`` is a name that it goes by.
+
+    Raises ``ConfigError``: ``missing-secret``, or ``token-too-short``, as an empty variable would be.
+    """
+    written = {f"tokens.{at}": token.get_secret_value() for at, token in enumerate(settings.tokens)}
+    tokens = resolve(written)
+    for key, token in tokens.items():
+        if len(token) < SHORTEST_TOKEN:
+            raise ConfigError(
+                f"a token of a listener has fewer than {SHORTEST_TOKEN} characters",
+                code="token-too-short",
+                hint="Make one with: openssl rand -hex 24",
+                key=key,
+            )
+    own = [settings.listen.host] if settings.listen else []
+    return {"hosts": [*own, *settings.hosts], "origins": settings.origins, "tokens": list(tokens.values())}
+
+
+def tls_of(settings: ListenerSettings) -> dict[str, Any]:
+    """Return what uvicorn is given to speak TLS."""
+    tls = settings.tls
+    return {"ssl_certfile": tls.cert, "ssl_keyfile": tls.private_key or tls.cert} if tls else {}
+
+
+def refuse_open(settings: ListenerSettings, *, insecure: bool) -> None:
+    """Raise ``ConfigError`` (``listener-without-tokens``) when others than this machine's would be let in."""
+    guard = guard_of(settings)
+    if settings.listen is None or settings.listen.is_loopback or guard["tokens"] or insecure:
+        return
+    raise ConfigError(
+        f"{settings.listen} is not this machine alone, and nobody is asked for a token there",
+        code="listener-without-tokens",
+        hint='Write tokens: ["${TOKEN}"] beside listen, or let a proxy with a login listen there'
+        " (docs/OPERATIONS.md#what-listens), or open it as it is with --insecure.",
+    )
+
+
+def refuse_taken(address: Address) -> None:
+    """Raise ``ConfigError`` (``port-taken``) when something listens there."""
+    if is_listening(address.port, address.from_here.host):
+        raise ConfigError(
+            f"something listens at {address} already",
+            code="port-taken",
+            hint="Choose another port, with --port or under `listen`, or stop what listens there.",
+        )
+
+
+def url_of(settings: ListenerSettings, address: Address) -> str:
+    """Return where this machine asks what listens at ``address``."""
+    return f"{'https' if settings.tls else 'http'}://{address.from_here}"

@@ -1,0 +1,126 @@
+"""Where a listener may listen, for whom, and what is said of it."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from servers import metrics
+from servers.listener import guard_of, refuse_open, refuse_taken, url_of
+from spark_jobs.config.build import ConfigReading, build_config
+from spark_jobs.config.listener import Address, MetricsSettings, TlsSettings, UiSettings
+from spark_jobs.config.problems import Document
+from spark_jobs.protocol.errors import ConfigError
+
+TOKEN = "hunter2-Tr0ub4dor-and-3"
+
+
+def build(**sections: object) -> ConfigReading:
+    """Read a configuration file of these sections."""
+    return build_config(Document("sluice.yaml", {"version": "1", **sections}), (), home="/h", folder="/f")
+
+
+@pytest.mark.parametrize(
+    ("written", "address", "is_loopback", "url"),
+    [
+        ("127.0.0.1:3000", Address("127.0.0.1", 3000), True, "http://127.0.0.1:3000"),
+        ("[::1]:3000", Address("::1", 3000), True, "http://[::1]:3000"),
+        ("localhost:1", Address("localhost", 1), True, "http://localhost:1"),
+        ("[::]:3000", Address("::", 3000), False, "http://[::1]:3000"),
+        ("0.0.0.0:80", Address("0.0.0.0", 80), False, "http://127.0.0.1:80"),  # noqa: S104
+        ("sluice.internal:0", Address("sluice.internal", 0), False, "http://sluice.internal:0"),
+    ],
+)
+def test_an_address_is_a_host_and_a_port(
+    written: str, address: Address, url: str, *, is_loopback: bool
+) -> None:
+    """IPv6 in brackets, here as in addresses; who listens everywhere is asked at loopback from here."""
+    settings = UiSettings.model_validate({"listen": written})
+    assert settings.listen == address
+    assert str(address) == written
+    assert address.is_loopback == is_loopback
+    assert url_of(settings, address) == url
+    assert url_of(UiSettings(tls=TlsSettings(cert="/c")), address) == url.replace("http", "https")
+
+
+@pytest.mark.parametrize(
+    "written", ["3000", "::1:3000", "127.0.0.1", "http://a:1", "a:1/b", "a:99999", "me@a:1", "off"]
+)
+def test_what_is_no_address_is_refused(written: str) -> None:
+    """Its line says how one is written; only metrics can be off."""
+    (problem,) = build(ui={"listen": written}).problems
+    assert (problem.key, "[::1]:3000" in problem.hint) == ("ui.listen", True)
+
+
+def test_both_listeners_are_written_alike() -> None:
+    """Tokens are in nothing that is shown; metrics may be off."""
+    section = {
+        "hosts": "sluice.example.com",
+        "origins": ["https://Tools.example.com/"],
+        "tokens": [TOKEN],
+        "tls": {"cert": "/etc/sluice.pem", "key": "/etc/sluice.key"},
+    }
+    config = build(ui={"listen": "[::]:3000", **section}, metrics={"listen": "off", **section}).config
+    assert config is not None
+    assert (
+        config.ui.tls
+        == config.metrics.tls
+        == TlsSettings(cert="/etc/sluice.pem", private_key="/etc/sluice.key")
+    )
+    assert config.metrics.listen is None
+    assert guard_of(config.ui) == {
+        "hosts": ["::", "sluice.example.com"],
+        "origins": ("https://tools.example.com",),
+        "tokens": [TOKEN],
+    }
+    assert TOKEN not in f"{config!r}{config}{config.model_dump()}{config.model_dump_json()}"
+    assert build(ui={"origins": "tools.example.com"}).problems
+
+
+def test_the_old_keys_of_metrics_are_named() -> None:
+    """Another version's file is told what takes their place."""
+    problems = build(metrics={"port": "9464", "host": "10.0.0.7"}).problems
+    assert {each.key for each in problems} == {"metrics.port", "metrics.host"}
+    assert all("listen: HOST:PORT" in each.hint for each in problems)
+
+
+def test_others_are_let_in_with_a_token_or_on_purpose(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond this machine, for both listeners; a token is read when it starts and is no short one."""
+    for settings in (UiSettings, MetricsSettings):
+        refuse_open(settings(), insecure=False)
+        beyond = settings.model_validate({"listen": "10.0.0.7:80"})
+        refuse_open(beyond, insecure=True)
+        assert refusal(beyond) == "listener-without-tokens"
+        named = settings.model_validate({"listen": "10.0.0.7:80", "tokens": ["${SLUICE_TEST_TOKEN}"]})
+        monkeypatch.delenv("SLUICE_TEST_TOKEN", raising=False)
+        assert refusal(named) == "missing-secret"
+        monkeypatch.setenv("SLUICE_TEST_TOKEN", "")
+        assert refusal(named) == "token-too-short"
+        monkeypatch.setenv("SLUICE_TEST_TOKEN", TOKEN)
+        refuse_open(named, insecure=False)
+
+
+def refusal(settings: UiSettings | MetricsSettings) -> str:
+    """The code of the error with which it is refused."""
+    with pytest.raises(ConfigError) as caught:
+        refuse_open(settings, insecure=False)
+    return caught.value.code
+
+
+@pytest.mark.parametrize(("host", "family"), [("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6)])
+def test_a_second_sluice_takes_a_free_port_unless_it_was_told_which(
+    host: str, family: socket.AddressFamily
+) -> None:
+    """The usual port being taken stops nothing; an address that was asked for is refused by name."""
+    with socket.create_server((host, 0), family=family) as listening:
+        taken = Address(host, listening.getsockname()[1])
+        usual = MetricsSettings.model_construct(_fields_set=set(), listen=taken)
+        other = metrics._free(usual, taken)
+        assert other.host == host
+        assert other.port not in {0, taken.port}
+        with pytest.raises(ConfigError, match="listens at") as refused:
+            metrics._free(MetricsSettings(listen=taken), taken)
+        assert refused.value.code == "port-taken"
+    assert metrics._free(usual, taken) == taken
+    refuse_taken(taken)
