@@ -20,7 +20,7 @@ USER_ID = "sluice"
 CONNECT_PORT = 15002  # Spark Connect's own default
 CONNECT_SECONDS = 10.0
 _GRPC_ROOTS = "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"  # gRPC's own variable
-_REFUSALS = ("UNAUTHENTICATED", "PERMISSION_DENIED")
+_REFUSALS = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED"})  # gRPC's names
 
 
 def connect_url(remote: str, work: str, forgotten: int, *, secret: bytes) -> str:
@@ -112,7 +112,8 @@ def no_answer(remote: str, error: Exception | None) -> SluiceError:
 
     Without an ``error`` the server refused every session id.
     """
-    if any(word in str(error) for word in _REFUSALS):
+    status = getattr(error, "getGrpcStatusCode", None)
+    if status is not None and status().name in _REFUSALS:
         return ConfigError(
             "the Spark Connect server does not take the token, or wants one",
             code="spark-refused",

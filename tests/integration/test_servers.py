@@ -22,7 +22,7 @@ from servers.kafka import start_kafka
 from servers.process import ServerFolder, free_ports
 from servers.spark_connect import SparkConnectSettings, start_spark_connect
 from spark_jobs.config.settings import CatalogSettings, SluiceConfig, SparkSettings
-from spark_jobs.protocol.errors import RetryableError
+from spark_jobs.protocol.errors import ConfigError, RetryableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -141,7 +141,7 @@ def test_no_setting_is_on_a_command_line_and_secrets_are_hidden_where_spark_show
             catalog=CatalogSettings(properties={}),
             spark=SparkSettings(remote=f"sc://127.0.0.1:{settings.port}"),
         )
-        with pytest.raises(RetryableError, match="No authentication token provided"):
+        with pytest.raises(ConfigError, match="does not take the token, or wants one"):
             WorkSpark(stranger, "drain").session()
         session = SparkSession.builder.remote(server.remote).create()
         spelled = session.conf.get("spark.test.spelled")
