@@ -7,11 +7,10 @@ import os
 import socket
 import ssl
 import uuid
-from contextlib import suppress
 from importlib.resources import files
-from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
+from spark_jobs.config.listener import Address
 from spark_jobs.config.redaction import redact_urls
 from spark_jobs.config.secrets import scrub
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
@@ -51,7 +50,7 @@ def refuse_clear(remote: str) -> None:
     """
     address = urlsplit(remote)
     host = address.hostname or ""
-    if "use_ssl=true" in remote.lower().split(";") or host == "localhost" or _is_loopback(host):
+    if "use_ssl=true" in remote.lower().split(";") or Address(host, 0).is_loopback:
         return
     raise ConfigError(
         f"credentials would go to the Spark server on {host} in clear",
@@ -60,12 +59,6 @@ def refuse_clear(remote: str) -> None:
         " spark: {insecure: true} where nobody else is on the network between.",
         remote=redact_urls(scrub(remote)),
     )
-
-
-def _is_loopback(host: str) -> bool:
-    with suppress(ValueError):
-        return ip_address(host).is_loopback
-    return False
 
 
 def refuse_silence(remote: str) -> None:
