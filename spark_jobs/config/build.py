@@ -72,6 +72,7 @@ def build_config(main: Document, teams: Sequence[Document], *, home: str, folder
         home=home,
         state=_absolute(written.state or f"{home}/log", folder),
         kafka={ALIASES.get(name, name): value for name, value in written.kafka.items()},
+        kafka_auth=written.kafka_auth,
         catalog=_catalog(written.catalog, home),
         spark=written.spark,
         registries=written.registries,

@@ -27,6 +27,8 @@ def check_main_file(content: dict[str, Any]) -> Iterator[Finding]:
     kafka = {key: value for key, value in _map(content, "kafka").items() if isinstance(value, str)}
     for finding in validate_kafka_properties(kafka):
         yield replace(finding, path=("kafka", *finding.path))
+    if _map(content, "kafka_auth").get("aws_msk_iam") is not None:
+        yield from _check_login(kafka)
     yield from _check_references(content)
     yield from _check_spark(_map(content, "spark"))
     yield from _check_registries(_map(content, "registries"))
@@ -117,6 +119,13 @@ def _check_registries(registries: dict[str, Any]) -> Iterator[Finding]:
             yield Finding((*path, "auth"), "has both basic and bearer", "Keep one.")
         if registry.get("key") is not None and registry.get("cert") is None:
             yield Finding((*path, "key"), "is a key without a certificate", "Add cert.")
+
+
+def _check_login(kafka: dict[str, str]) -> Iterator[Finding]:
+    for name in kafka:
+        if name == "security.protocol" or name.startswith("sasl."):
+            hint = "Leave it out: aws_msk_iam is SASL_SSL with OAUTHBEARER."
+            yield Finding(("kafka", name), "is there beside kafka_auth", hint)
 
 
 def _check_references(content: dict[str, Any]) -> Iterator[Finding]:

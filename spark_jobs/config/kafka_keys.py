@@ -23,6 +23,9 @@ FIXED_PROPERTIES = {
     "group.id": "sluice",
 }
 
+# Not librdkafka's: properties are text wherever they travel, and each client makes its callback of this.
+AWS_MSK_IAM_REGION = "kafka_auth.aws_msk_iam.region"
+
 _LOST_OR_DOUBLED = "Leave it out: another value would lose or double records."
 _WHY_FIXED = {"group.id": "Leave it out: no consumer group is joined."}
 

@@ -26,6 +26,7 @@ from spark_jobs.config.suites import Suite, Suites, When
 from spark_jobs.config.value_format import KeySettings, Layout, ValueFormat, ValueSettings
 from spark_jobs.config.values import (
     AbsolutePath,
+    AwsRegion,
     Columns,
     Command,
     ConnectUrl,
@@ -73,6 +74,20 @@ class CatalogSettings(_WithSecrets):
 
     name: str = "sluice"
     properties: SecretProperties
+
+
+class AwsMskIam(Frozen):
+    """Amazon's IAM for MSK; needs `extras: [msk]`."""
+
+    region: AwsRegion = Field(description="Region of the cluster, `eu-central-1`.")
+
+
+class KafkaAuth(Frozen):
+    """Who asks Kafka, where no property of librdkafka's says it."""
+
+    aws_msk_iam: AwsMskIam | None = key(
+        None, "Tokens by Amazon's IAM for MSK, signed with the credentials that AWS's SDK finds."
+    )
 
 
 class SparkSettings(_WithSecrets):
@@ -374,6 +389,7 @@ class SluiceConfig(_WithSecrets):
     home: str
     state: str
     kafka: SecretProperties = Field(default_factory=dict)
+    kafka_auth: KafkaAuth = KafkaAuth()
     catalog: CatalogSettings
     spark: SparkSettings = SparkSettings()
     registries: dict[RegistryName, RegistrySettings] = Field(default_factory=dict)

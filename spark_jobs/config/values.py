@@ -23,6 +23,7 @@ from spark_jobs.config.type_names import check_type_name
 # One for all pipelines of a namespace, beside their tables.
 BOOKS_TABLE = "sluice_batches"
 _TABLE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+")
+_AWS_REGION = r"[a-z]+(-[a-z]+)+-[0-9]+"
 _TOPIC = r"[A-Za-z0-9._-]{1,249}"
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _OWNER = r"team:\S+|[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}"
@@ -206,6 +207,9 @@ RegistryName = Annotated[
     str,
     _read_name(_NAME, "a registry's name", "Letters, digits and '_', not starting with a digit."),
     _matches(f"^{_NAME}$"),
+]
+AwsRegion = Annotated[
+    str, _read_name(_AWS_REGION, "a region of AWS", "Write eu-central-1."), _matches(f"^{_AWS_REGION}$")
 ]
 RegistryUrl = Annotated[str, parsed(_registry_url), _matches(r"^(https?://|\$\{)")]
 Command = Annotated[

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 
 from spark_jobs.config.frozen import Frozen, key
 from spark_jobs.config.listener import MetricsSettings, UiSettings
-from spark_jobs.config.settings import PipelineSettings, RegistrySettings, SparkSettings
+from spark_jobs.config.settings import KafkaAuth, PipelineSettings, RegistrySettings, SparkSettings
 from spark_jobs.config.values import (
     OneOrMany,
     PipelineName,
@@ -93,6 +93,12 @@ class WrittenFile(WrittenTeamFile):
         description="Any librdkafka property under its own name, `bootstrap.servers` first. Without it the"
         " embedded broker is meant. What decides that no record is lost (`isolation.level`,"
         " `auto.offset.reset`, …) is fixed and refused here.",
+    )
+    kafka_auth: KafkaAuth = key(
+        KafkaAuth(),
+        "Logging in to Kafka as no property can say it. `aws_msk_iam: {region: eu-central-1}`:"
+        " Amazon MSK knows the client by IAM; needs `extras: [msk]`.",
+        shown="none",
     )
     catalog: WrittenCatalog = key(
         WrittenCatalog(name="sluice"),

@@ -7,9 +7,10 @@ import logging
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from spark_jobs.config.kafka_keys import AWS_MSK_IAM_REGION
 from spark_jobs.config.redaction import url_passwords
 from spark_jobs.config.secrets import remember, resolve
-from spark_jobs.config.settings import SluiceConfig
+from spark_jobs.config.settings import KafkaAuth, SluiceConfig
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.storage.state_files import write_whole
 
@@ -30,7 +31,7 @@ def resolve_kafka_properties(config: SluiceConfig) -> dict[str, str]:
 
     Raises ``ConfigError``: ``no-broker`` when none is configured and none of ours runs, ``missing-secret``.
     """
-    properties = {**_debugging(), **resolve(config.kafka)}
+    properties = {**_debugging(), **resolve(config.kafka), **_login(config.kafka_auth)}
     if properties.get("bootstrap.servers"):
         return properties
     embedded = read_endpoints(config.home).kafka_bootstrap_servers
@@ -41,6 +42,13 @@ def resolve_kafka_properties(config: SluiceConfig) -> dict[str, str]:
             hint="Run ./sluice up, or set kafka.bootstrap.servers in sluice.yaml.",
         )
     return {**properties, "bootstrap.servers": embedded}
+
+
+def _login(auth: KafkaAuth) -> dict[str, str]:
+    if auth.aws_msk_iam is None:
+        return {}
+    oauth = {"security.protocol": "SASL_SSL", "sasl.mechanisms": "OAUTHBEARER"}
+    return {**oauth, AWS_MSK_IAM_REGION: auth.aws_msk_iam.region}
 
 
 def _debugging() -> dict[str, str]:

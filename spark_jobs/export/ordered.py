@@ -68,7 +68,7 @@ class OrderedProducer:
         self._producer.purge()
         if isinstance(self._failure, SluiceError):
             raise self._failure
-        raise translate(self._failure, "producing a record", topic=self._topic)
+        raise translate(self._failure, "producing a record", right="Write", topic=self._topic)
 
 
 def hand_over(
@@ -95,7 +95,9 @@ def hand_over(
 def failed(error: KafkaException, topic: str) -> SluiceError:
     """Return what to say of a client that cannot go on."""
     told: KafkaError = error.args[0]
-    return disturbed(topic) if is_of_fenced(told) else translate(told, "producing", topic=topic)
+    return (
+        disturbed(topic) if is_of_fenced(told) else translate(told, "producing", right="Write", topic=topic)
+    )
 
 
 def slow(message: str, topic: str) -> RetryableError:

@@ -138,6 +138,18 @@ class KafkaAdmin:
             raise self._topic_error(topic, found, partition=partition)
         return int(found.offset)
 
+    def rights(self, topic: str) -> frozenset[str]:
+        """Return the operations that the broker lets this user do on a topic, as it names them (READ)."""
+        asked = self._client.describe_topics(
+            TopicCollection([topic]),
+            include_authorized_operations=True,
+            request_timeout=self._timeout_seconds,
+        )
+        described = self._ask(asked, "asking for rights")[topic]
+        if isinstance(described, KafkaError):
+            raise self._topic_error(topic, described)
+        return frozenset(operation.name for operation in described.authorized_operations or ())
+
     def topics(self) -> frozenset[str]:
         """Return the names of all topics this user may see, Kafka's internal ones left out."""
         try:
@@ -154,7 +166,7 @@ class KafkaAdmin:
         new = NewTopic(topic, num_partitions=partitions, config=dict(settings))
         answer = self._ask(self._client.create_topics([new]), "making a topic")[topic]
         if isinstance(answer, KafkaError) and answer.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise self._error(answer, "making a topic", topic=topic)
+            raise self._error(answer, "making a topic", right="Create", topic=topic)
 
     def topic_config(self, topic: str) -> dict[str, str]:
         """The topic's settings, the broker's defaults included (``retention.ms``, ``cleanup.policy``)."""
@@ -170,7 +182,7 @@ class KafkaAdmin:
             return {}
         answers = self._client.describe_configs(resources, request_timeout=self._timeout_seconds)
         return {
-            resource.name: self._topic_error(resource.name, entries)
+            resource.name: self._topic_error(resource.name, entries, right="DescribeConfigs")
             if isinstance(entries, KafkaError)
             else {name: entry.value for name, entry in entries.items() if entry.value is not None}
             for resource, entries in self._ask(answers, "reading topics' settings").items()
@@ -191,7 +203,7 @@ class KafkaAdmin:
             if refused is None:
                 return
             if not is_settling(refused) or time.monotonic() > deadline:
-                raise self._error(refused, doing)
+                raise self._error(refused, doing, right="Read", topic=topic)
             time.sleep(_POLL_SECONDS)
 
     def close(self) -> None:
@@ -246,13 +258,18 @@ class KafkaAdmin:
         return answer
 
     def _ask(self, futures: Mapping[_Key, Future[_Answer]], doing: str) -> dict[_Key, _Answer | KafkaError]:
-        """Wait for all answers; raise at once what no waiting mends, and when no broker answers at all."""
-        started = time.monotonic()
+        """Wait for all answers; raise at once what no waiting mends, and when no broker answers at all.
+
+        What an earlier question met may be mended by now, a certificate or a password: it is no answer to
+        this one, until nothing else is heard.
+        """
+        started, refused_before = time.monotonic(), self._troubles.refused
         while wait(futures.values(), timeout=_POLL_SECONDS).not_done:
             self._client.poll(0)
             waited = time.monotonic() - started
-            if self._troubles.refused is not None:
-                raise self._error(self._troubles.refused, doing)
+            refused = self._troubles.refused
+            if refused is not None and refused is not refused_before:
+                raise self._error(refused, doing)
             if self._troubles.are_all_down and waited > ALL_DOWN_SECONDS:
                 raise self._error(KafkaError(KafkaError._ALL_BROKERS_DOWN), doing)  # noqa: SLF001
         answers: dict[_Key, _Answer | KafkaError] = {}
@@ -267,9 +284,11 @@ class KafkaAdmin:
         self._troubles.forget()
         return answers
 
-    def _topic_error(self, topic: str, error: KafkaError, partition: int | None = None) -> SluiceError:
+    def _topic_error(
+        self, topic: str, error: KafkaError, partition: int | None = None, *, right: str = "Describe"
+    ) -> SluiceError:
         if not is_no_topic(error):
-            return self._error(error, "asking about a topic", topic=topic, partition=partition)
+            return self._error(error, "asking about a topic", right=right, topic=topic, partition=partition)
         return ConfigError(
             f"Kafka has no topic {topic}",
             code="no-such-topic",
@@ -278,10 +297,12 @@ class KafkaAdmin:
             servers=self._servers,
         )
 
-    def _error(self, error: KafkaError, doing: str, **where: object) -> SluiceError:
+    def _error(
+        self, error: KafkaError, doing: str, *, right: str = "Describe", **where: object
+    ) -> SluiceError:
         # "Timed out" says less than what the connection attempts met meanwhile.
-        met = self._troubles.unreachable if is_no_answer(error) else None
-        return translate(met or error, doing, servers=self._servers, **where)
+        met = self._troubles.refused or self._troubles.unreachable if is_no_answer(error) else None
+        return translate(met or error, doing, right=right, servers=self._servers, **where)
 
 
 def _leader_epochs(ends: Mapping[int, ListOffsetsResultInfo]) -> dict[int, int]:

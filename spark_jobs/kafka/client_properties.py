@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from confluent_kafka import KafkaException
 
-from spark_jobs.config.kafka_keys import ALIASES, FIXED_PROPERTIES, validate_kafka_properties
+from spark_jobs.config.kafka_keys import (
+    ALIASES,
+    AWS_MSK_IAM_REGION,
+    FIXED_PROPERTIES,
+    validate_kafka_properties,
+)
+from spark_jobs.kafka.msk_tokens import msk_tokens
 from spark_jobs.kafka.statistics import ClientStatistics
 from spark_jobs.protocol.errors import ConfigError
 
@@ -101,10 +107,16 @@ def new_client(
     troubles: ClientTroubles,
     statistics: ClientStatistics | None = None,
 ) -> _Client:
-    """Make a client. Raises ``ConfigError`` for a value librdkafka refuses; its text names the property."""
+    """Make a client. Raises ``ConfigError`` for a value librdkafka refuses; its text names the property.
+
+    A client with tokens asks for its first one now: raises as ``msk_tokens``.
+    """
+    properties = dict(properties)
+    region = properties.pop(AWS_MSK_IAM_REGION, None)
+    callbacks = {"error_cb": troubles} | ({"stats_cb": statistics} if statistics else {})
+    tokens = {"oauth_cb": msk_tokens(region)} if region else {}
     try:
-        callbacks = {"error_cb": troubles} | ({"stats_cb": statistics} if statistics else {})
-        return kind({**properties, **callbacks})
+        return kind({**properties, **callbacks, **tokens})
     except KafkaException as error:
         raise ConfigError(
             f"librdkafka refuses a property: {error.args[0].str()}",
@@ -127,7 +139,8 @@ def close_consumer(consumer: Consumer, topic: str) -> None:
 
 
 def _checked(properties: Mapping[str, str]) -> dict[str, str]:
-    findings = validate_kafka_properties(properties)
+    given = {name: value for name, value in properties.items() if name != AWS_MSK_IAM_REGION}
+    findings = validate_kafka_properties(given)
     if findings:
         raise ConfigError(
             "; ".join(f"kafka.{finding.path[0]} {finding.message}" for finding in findings),

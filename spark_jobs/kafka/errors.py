@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
+import re
+
 from confluent_kafka import KafkaError
 
+from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
 
 _CREDENTIALS = frozenset(
@@ -21,8 +24,12 @@ _RIGHTS = frozenset(
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.GROUP_AUTHORIZATION_FAILED,
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
+# librdkafka has one code for a provider that is away and for one that knows no such client (RFC 6749, 5.2).
+_NOT_ACQUIRED = "Failed to acquire SASL OAUTHBEARER token: "
+_PROVIDER_SAYS_NO = re.compile(r"invalid_(client|grant|scope|request)|unauthorized_client|unsupported_")
 _NO_TOPIC = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -85,7 +92,10 @@ class ClientTroubles:
         code = error.code()
         if is_of_group(error):
             return
-        if code in _CREDENTIALS or code == KafkaError._SSL:
+        if is_no_token(error):
+            # Connections that are open go on; librdkafka asks the provider again.
+            self.unreachable = error
+        elif code in _CREDENTIALS or code == KafkaError._SSL:
             self.refused = error
         elif code in _RIGHTS or is_no_topic(error):
             self.of_topic = error
@@ -103,6 +113,12 @@ class ClientTroubles:
 def is_of_group(error: KafkaError) -> bool:
     """True if a right on the group is refused, which librdkafka asks after and a read has no use for."""
     return bool(error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED)
+
+
+def is_no_token(error: KafkaError) -> bool:
+    """True if the identity provider gave no token, without having refused the client."""
+    said = error.str()
+    return said.startswith(_NOT_ACQUIRED) and not _PROVIDER_SAYS_NO.search(said)
 
 
 def is_no_topic(error: KafkaError) -> bool:
@@ -130,9 +146,32 @@ def is_no_answer(error: KafkaError) -> bool:
     return error.code() in _NO_ANSWER
 
 
-def translate(error: KafkaError, doing: str, **where: object) -> SluiceError:
-    """Return the error to raise; ``doing`` completes "while ..."."""
+def not_authorised(right: str, doing: str, said: str = "it is not granted", **where: object) -> ConfigError:
+    """Return the error of a right that lacks: its operation, and on what."""
+    return ConfigError(
+        f"Kafka refused the right {right} while {doing}: {said}",
+        code="not-authorised",
+        hint="Grant it to the user. Draining needs Read and Describe on the topic, and nothing on any group.",
+        **where,
+    )
+
+
+def no_token(doing: str, said: str, **where: object) -> RetryableError:
+    """Return the error of a client to which nobody gives a token."""
+    return RetryableError(
+        f"no token was given while {doing}: {said}",
+        code="no-token",
+        hint="Look at what gives tokens: kafka.sasl.oauthbearer.token.endpoint.url, asked from here and from"
+        " Spark's workers, or the credentials that AWS's SDK finds there.",
+        **where,
+    )
+
+
+def translate(error: KafkaError, doing: str, *, right: str = "Describe", **where: object) -> SluiceError:
+    """Return the error to raise; ``doing`` completes "while ...", ``right`` is the operation it asks for."""
     code, said = error.code(), error.str()
+    if is_no_token(error):
+        return no_token(doing, said.removeprefix(_NOT_ACQUIRED), **where)
     if code in _CREDENTIALS:
         return ConfigError(
             f"Kafka refused the credentials while {doing}: {said}",
@@ -141,17 +180,13 @@ def translate(error: KafkaError, doing: str, **where: object) -> SluiceError:
             **where,
         )
     if code in _RIGHTS:
-        return ConfigError(
-            f"Kafka refused the right while {doing}: {said}",
-            code="not-authorised",
-            hint="Grant the user READ and DESCRIBE on the topic; no right on any group is needed to drain.",
-            **where,
-        )
+        return not_authorised(right, doing, said, **where)
     if code == KafkaError._SSL:
         return ConfigError(
             f"TLS failed while {doing}: {said}",
             code="tls-failed",
-            hint="Check kafka.ssl.ca.location and the client's certificate and key.",
+            hint="Check kafka.ssl.ca.location or kafka.ssl.ca.pem, and the client's certificate and key;"
+            f" {mends.command('check', 'PIPELINE')} says when certificates end.",
             **where,
         )
     if code == KafkaError.MSG_SIZE_TOO_LARGE:

@@ -202,7 +202,8 @@ class RangeReader:
                     break  # behind damage librdkafka reads on at a wrong place: offsets without sense
             elif not (is_of_group(error) or _is_beyond(error, message, cursor)):
                 offset: int | None = message.offset()
-                raise self._failure(error, cursor, cursor.position if offset is None else offset)
+                at = cursor.position if offset is None else offset
+                raise self._failure(error, cursor, at, right="Read")
         return records
 
     def _check_silence(self, cursor: Cursor) -> None:
@@ -258,9 +259,11 @@ class RangeReader:
             raise self._translated(error.args[0], partition=partition) from error
         return low, high
 
-    def _failure(self, error: KafkaError, cursor: Cursor, offset: int) -> SluiceError:
+    def _failure(
+        self, error: KafkaError, cursor: Cursor, offset: int, *, right: str = "Describe"
+    ) -> SluiceError:
         if error.code() not in {KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION}:
-            return self._translated(error, range=cursor.wanted)
+            return self._translated(error, right=right, range=cursor.wanted)
         low, high = self._watermarks(cursor.wanted.partition)
         if offset < low:
             return retention_passed(self._topic, cursor, offset, low)
@@ -271,9 +274,10 @@ class RangeReader:
             return log_cut(self._topic, cursor)
         return stalled(self._topic, cursor)
 
-    def _translated(self, error: KafkaError, **where: object) -> SluiceError:
+    def _translated(self, error: KafkaError, *, right: str = "Describe", **where: object) -> SluiceError:
         if not is_no_topic(error):
-            return translate(error, "reading", topic=self._topic, servers=self._servers, **where)
+            at = {"topic": self._topic, "servers": self._servers, **where}
+            return translate(error, "reading", right=right, **at)
         return SourceChanged(
             f"topic {self._topic} or its partition is gone: {error.str()}",
             code="topic-gone",

@@ -6,6 +6,7 @@ from typing import Literal
 
 CommandName = Literal[
     "audit",
+    "check",
     "drain",
     "held list",
     "history",

@@ -263,6 +263,7 @@ def test_a_topic_one_may_not_read_is_a_matter_for_a_person(
         list(reader.read(OffsetRange(0, 0, 1)))
     reader.close()
     assert raised.value.code == "not-authorised"
+    assert f"the right {operation.name.capitalize()} " in raised.value.message
     if operation is AclOperation.DESCRIBE:
         with pytest.raises(ConfigError) as refused:
             KafkaAdmin({"bootstrap.servers": own_kafka}).source_state(topic)
