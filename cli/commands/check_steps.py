@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pyiceberg.serializers import FromInputFile
 
 from cli import output
+from cli.commands.check_kafka import certificates, read_one
 from resources.spark import CHECK, WorkSpark
 from spark_jobs.config.redaction import redact_urls
 from spark_jobs.config.secrets import resolve
@@ -23,15 +24,14 @@ from spark_jobs.connections.registry import open_registry
 from spark_jobs.connections.writer_schemas import schema_sources
 from spark_jobs.drain.first_batch import is_unreadable
 from spark_jobs.kafka.admin import KafkaAdmin
-from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.lake.catalog import close_catalog
 from spark_jobs.lake.catalog_names import spark_catalog_conf
 from spark_jobs.lake.tables import load_table, progress_of
 from spark_jobs.preview.preview import new_table
-from spark_jobs.preview.reachability import Target, try_from_task, try_storage
+from spark_jobs.preview.reachability import PYTHON, Target, try_from_task, try_storage, versions
 from spark_jobs.preview.sample import look_at, read_sample, values_of
 from spark_jobs.protocol.errors import ConfigError, SluiceError
-from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.appearance import appearance, first_batch_unreadable
 from spark_jobs.schema.additions import check_declared, table_notes
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from spark_jobs.schema.evidence import Evidence
 
 Found = TypeVar("Found")
-QUEUE_BYTES = 1 << 20
-READ_SECONDS = 15.0
 RECORDS_OBSERVED = 1000
 DAY_MS = 24 * 3600 * 1000
 
@@ -99,6 +97,11 @@ class Shared:
 def check_shared(checklist: Checklist, config: SluiceConfig) -> Shared:
     """Broker, catalog, registries and the transaction log's place."""
     kafka = checklist.run("broker", lambda: _broker(config))
+    if (
+        config.kafka.get("security.protocol", "").lower() in {"ssl", "sasl_ssl"}
+        or config.kafka_auth.aws_msk_iam
+    ):
+        checklist.run("certificates", lambda: certificates(config))
     catalog = checklist.run("catalog", lambda: _catalog(config))
     storage = checklist.run("state", lambda: _storage(config.state, resolve(config.catalog.properties)))
     for name in config.registries:
@@ -118,7 +121,7 @@ def check_pipeline(
     else:
         source = checklist.run(f"{name}: topic", lambda: _topic(kafka, pipeline))
         if source is not None:
-            checklist.run(f"{name}: right to read", lambda: _read_one(kafka, source))
+            checklist.run(f"{name}: right to read", lambda: read_one(kafka, source))
     table = None
     location = config.state
     if catalog is None:
@@ -208,26 +211,6 @@ def _retention(admin: KafkaAdmin, topic: str) -> str:
     return f"{kept}{bound}, {settings.get('cleanup.policy', 'delete')}"
 
 
-def _read_one(kafka: dict[str, str], source: SourceState) -> tuple[bool, str]:
-    filled = [partition for partition, end in source.end.items() if end > source.low[partition]]
-    if not filled:
-        return True, "nothing to read yet"
-    start = source.low[filled[0]]
-    reader = RangeReader(
-        kafka,
-        source.topic,
-        max_chunk_bytes=QUEUE_BYTES,
-        queue_bytes=QUEUE_BYTES,
-        max_chunk_records=1,
-        read_timeout_seconds=READ_SECONDS,
-    )
-    try:
-        read = sum(len(chunk.offsets) for chunk in reader.read(OffsetRange(filled[0], start, start + 1)))
-    finally:
-        reader.close()
-    return True, f"{output.count(read, 'record')} of partition {filled[0]} at offset {start}"
-
-
 def _values(
     config: SluiceConfig, kafka: dict[str, str], pipeline: PipelineConfig, source: SourceState
 ) -> tuple[tuple[Format, Evidence], str]:
@@ -289,8 +272,14 @@ def _spark(config: SluiceConfig) -> tuple[SparkSession, str]:
 
 
 def _task(session: SparkSession, target: Target) -> tuple[bool, str]:
-    try_from_task(session, target)
-    return True, "one row, one task: broker and storage answer there"
+    there = try_from_task(session, target)
+    others = [
+        f"{name} {there.get(name)} there, {here} here"
+        for name, here in versions().items()
+        if there.get(name) != here
+    ]
+    same = f"{output.count(len(there) - 1, 'package')} and Python {there[PYTHON]} as here"
+    return True, f"one row, one task: broker and storage answer there; {', '.join(others) or same}"
 
 
 def _both_catalogs(

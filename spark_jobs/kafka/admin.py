@@ -60,6 +60,7 @@ class KafkaAdmin:
     def __init__(self, properties: Mapping[str, str], *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         """Connect lazily: only wrong properties are refused here, with ``ConfigError``."""
         self._timeout_seconds = timeout_seconds
+        self._properties = properties
         self._troubles = ClientTroubles()
         self._servers = properties.get("bootstrap.servers") or properties.get("metadata.broker.list")
         self._client = new_client(AdminClient, admin_properties(properties), self._troubles)
@@ -263,6 +264,7 @@ class KafkaAdmin:
         What an earlier question met may be mended by now, a certificate or a password: it is no answer to
         this one, until nothing else is heard.
         """
+        self._client.poll(0)
         started, refused_before = time.monotonic(), self._troubles.refused
         while wait(futures.values(), timeout=_POLL_SECONDS).not_done:
             self._client.poll(0)
@@ -302,7 +304,13 @@ class KafkaAdmin:
     ) -> SluiceError:
         # "Timed out" says less than what the connection attempts met meanwhile.
         met = self._troubles.refused or self._troubles.unreachable if is_no_answer(error) else None
-        return translate(met or error, doing, right=right, servers=self._servers, **where)
+        told = translate(met or error, doing, right=right, servers=self._servers, **where)
+        if told.code != "tls-failed":
+            return told
+        # librdkafka says of a certificate that has ended no more than that it is not to be verified.
+        from spark_jobs.kafka.certificates import ended_certificate  # noqa: PLC0415  (rarely, and slow to import)
+
+        return ended_certificate(self._properties) or told
 
 
 def _leader_epochs(ends: Mapping[int, ListOffsetsResultInfo]) -> dict[int, int]:

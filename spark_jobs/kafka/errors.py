@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Callable
 
 from confluent_kafka import KafkaError
 
@@ -30,6 +32,7 @@ _RIGHTS = frozenset(
 # librdkafka has one code for a provider that is away and for one that knows no such client (RFC 6749, 5.2).
 _NOT_ACQUIRED = "Failed to acquire SASL OAUTHBEARER token: "
 _PROVIDER_SAYS_NO = re.compile(r"invalid_(client|grant|scope|request)|unauthorized_client|unsupported_")
+_ASKS_AGAIN_SECONDS = 15.0  # librdkafka does after 10
 _NO_TOPIC = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -79,9 +82,12 @@ class ClientTroubles:
     """What a client reports beside its answers: given to librdkafka as ``error_cb``, read while waiting.
 
     ``refused`` concerns the whole client (credentials, TLS), ``of_topic`` a topic (no such, no right).
+    A broker refuses a token that has ended, too: while nobody gives another, that is no refusal.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._no_token: tuple[KafkaError, float] | None = None
         self.refused: KafkaError | None = None
         self.of_topic: KafkaError | None = None
         self.unreachable: KafkaError | None = None
@@ -93,9 +99,10 @@ class ClientTroubles:
         if is_of_group(error):
             return
         if is_no_token(error):
-            # Connections that are open go on; librdkafka asks the provider again.
-            self.unreachable = error
-        elif code in _CREDENTIALS or code == KafkaError._SSL:
+            self._no_token = error, self._clock() + _ASKS_AGAIN_SECONDS
+        if code in _CREDENTIALS and self._no_token and self._clock() < self._no_token[1]:
+            self.unreachable, self.are_all_down = self._no_token[0], True
+        elif code in _CREDENTIALS or is_of_tls(error):
             self.refused = error
         elif code in _RIGHTS or is_no_topic(error):
             self.of_topic = error
@@ -113,6 +120,11 @@ class ClientTroubles:
 def is_of_group(error: KafkaError) -> bool:
     """True if a right on the group is refused, which librdkafka asks after and a read has no use for."""
     return bool(error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED)
+
+
+def is_of_tls(error: KafkaError) -> bool:
+    """True if one side does not take the other's certificate; a broker says so after the handshake."""
+    return error.code() == KafkaError._SSL or "SSL alert number" in error.str()
 
 
 def is_no_token(error: KafkaError) -> bool:
@@ -181,7 +193,7 @@ def translate(error: KafkaError, doing: str, *, right: str = "Describe", **where
         )
     if code in _RIGHTS:
         return not_authorised(right, doing, said, **where)
-    if code == KafkaError._SSL:
+    if is_of_tls(error):
         return ConfigError(
             f"TLS failed while {doing}: {said}",
             code="tls-failed",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import platform
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +24,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CONTENT = b"sluice check\n"
+PYTHON = "Python"
+_PACKAGES = (
+    *("confluent-kafka", "pyarrow", "pyiceberg", "pyspark", "numpy", "orjson", "fastavro", "protobuf"),
+    *("pydantic", "cryptography", "aws-msk-iam-sasl-signer-python"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +74,29 @@ def try_storage(location: str, properties: Mapping[str, str]) -> None:
         raise _refused("list", location, f"it lists {names} instead of the file")
 
 
-def try_from_task(spark: SparkSession, target: Target) -> None:
-    """Have one Spark task ask the broker and try the storage; raises what the task met."""
+def try_from_task(spark: SparkSession, target: Target) -> dict[str, str]:
+    """Have one Spark task ask the broker and try the storage; raises what the task met.
+
+    Returns the ``versions`` of the process it ran in.
+    """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
-            yield pa.RecordBatch.from_pydict({"met": [reach(target)]})
+            yield pa.RecordBatch.from_pydict({"met": [reach(target)], "has": [json.dumps(versions())]})
 
-    (row,) = spark.range(0, 1, 1, 1).mapInArrow(run, "met string").collect()
+    (row,) = spark.range(0, 1, 1, 1).mapInArrow(run, "met string, has string").collect()
     if row.met:
         raise error_from_json(json.loads(row.met))
+    return dict(json.loads(row.has))
+
+
+def versions() -> dict[str, str]:
+    """Return Python's version here, and those of the packages by which a task reads, decodes and writes."""
+    found = {PYTHON: platform.python_version()}
+    for package in _PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
 
 
 def reach(target: Target) -> str:

@@ -54,6 +54,7 @@ class SecuredKafka:
     ports: dict[str, int]
     authority: Authority
     tokens: TokenEndpoint
+    admin: AdminClient
 
     def properties(self, mechanism: str) -> dict[str, str]:
         """What ``kafka:`` says of such a user: certificates and keys as text, read from files."""
@@ -107,7 +108,7 @@ class SecuredKafka:
             operation,
             AclPermissionType.ALLOW,
         )
-        assert self._admin().delete_acls([which])[which].result(_TIMEOUT_SECONDS)
+        assert self.admin.delete_acls([which])[which].result(_TIMEOUT_SECONDS)
 
     def let_in(self, user: str) -> None:
         """Give a user of SCRAM the password."""
@@ -127,13 +128,10 @@ class SecuredKafka:
             incremental_operation=AlterConfigOpType.SET,
         )
         broker = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
-        self._admin().incremental_alter_configs([broker])[broker].result(_TIMEOUT_SECONDS)
+        self.admin.incremental_alter_configs([broker])[broker].result(_TIMEOUT_SECONDS)
 
     def _alter(self, change: Any) -> None:
-        self._admin().alter_user_scram_credentials([change])[change.user].result(_TIMEOUT_SECONDS)
-
-    def _admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.open})
+        self.admin.alter_user_scram_credentials([change])[change.user].result(_TIMEOUT_SECONDS)
 
 
 def start_secured_kafka(folder: ServerFolder, tokens: TokenEndpoint) -> SecuredKafka:
@@ -148,7 +146,8 @@ def start_secured_kafka(folder: ServerFolder, tokens: TokenEndpoint) -> SecuredK
     settings = kafka_settings(folder)
     ports = dict(zip(_LISTENERS, free_ports(len(_LISTENERS)), strict=True))
     server = start_kafka(replace(settings, properties=_properties(settings, ports, authority)))
-    secured = SecuredKafka(server, KafkaBroker(server.bootstrap_servers), ports, authority, tokens)
+    admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
+    secured = SecuredKafka(server, KafkaBroker(server.bootstrap_servers), ports, authority, tokens, admin)
     secured.let_in("scram")
     return secured
 

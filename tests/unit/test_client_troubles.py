@@ -1,0 +1,47 @@
+"""What a client's reports come to: who has to do something, and what mends itself."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError
+
+from spark_jobs.kafka.errors import ClientTroubles, translate
+from spark_jobs.protocol.errors import ConfigError, RetryableError
+
+AWAY = KafkaError(KafkaError._AUTHENTICATION, "Failed to acquire SASL OAUTHBEARER token: Empty reply")
+ENDED = KafkaError(KafkaError._AUTHENTICATION, 'SASL authentication error: {"status":"invalid_token"}')
+NO_SUCH_CLIENT = KafkaError(
+    KafkaError._AUTHENTICATION, 'Failed to acquire SASL OAUTHBEARER token: {"error": "invalid_client"}'
+)
+ALERT = KafkaError(KafkaError._TRANSPORT, "Receive failed: ssl/tls alert: SSL alert number 46")
+
+
+def test_a_token_that_ends_while_the_provider_is_away_is_nobodys_mistake() -> None:
+    """The broker refuses it, as it would a wrong one; once the provider gives others, that is a refusal."""
+    now = 0.0
+    troubles = ClientTroubles(lambda: now)
+    troubles(AWAY)
+    troubles.forget()  # what was open answered on
+    now = 10.0
+    troubles(ENDED)
+    assert (troubles.refused, troubles.unreachable) == (None, AWAY)
+    troubles.forget()
+    now = 30.0
+    troubles(ENDED)
+    assert troubles.refused is ENDED
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "code"),
+    [
+        (AWAY, RetryableError, "no-token"),
+        (ENDED, ConfigError, "authentication-failed"),
+        (NO_SUCH_CLIENT, ConfigError, "authentication-failed"),
+        (ALERT, ConfigError, "tls-failed"),
+        (KafkaError(KafkaError._TRANSPORT, "Connection reset"), RetryableError, "broker-away"),
+    ],
+)
+def test_a_report_is_for_a_person_or_for_a_later_try(error: KafkaError, kind: type, code: str) -> None:
+    """By what it says, where librdkafka has one code for both."""
+    told = translate(error, "looking")
+    assert (type(told), told.code) == (kind, code)
