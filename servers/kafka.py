@@ -18,6 +18,7 @@ from servers.jars import jar_paths
 from servers.java import FRUGAL_OPTIONS, java_home
 from servers.process import ServerFolder, ServerProcess, is_listening, last_line
 from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.storage.state_files import write_whole
 
 _START_TIMEOUT_SECONDS = 90.0
 
@@ -26,7 +27,7 @@ _START_TIMEOUT_SECONDS = 90.0
 class KafkaSettings:
     """Where a broker lives. Started again with equal settings it is the same broker with the same data.
 
-    ``properties`` are server.properties that win over ours.
+    ``properties`` are server.properties that win over ours, ``login`` what a client says beside the address.
     """
 
     folder: ServerFolder
@@ -35,6 +36,7 @@ class KafkaSettings:
     _: KW_ONLY
     heap: str = "1g"
     properties: Mapping[str, str] = field(default_factory=dict)
+    login: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,8 @@ def start_kafka(settings: KafkaSettings) -> KafkaServer:
     folder = settings.folder
     folder.home.mkdir(parents=True, exist_ok=True)
     properties_path = folder.home / "server.properties"
-    properties_path.write_text("".join(f"{key}={value}\n" for key, value in _properties(settings).items()))
+    lines = (f"{key}={value}\n" for key, value in _properties(settings).items())
+    write_whole(properties_path, "".join(lines))
     home = java_home()
     java, environment = str(home / "bin" / "java"), clean_environment(home)
     if not (folder.home / "data" / "meta.properties").exists():
@@ -146,7 +149,7 @@ def _answers(settings: KafkaSettings, bootstrap_servers: str) -> bool:
     if not is_listening(settings.port):
         return False
     written = (settings.folder.home / "data" / "meta.properties").read_text().splitlines()
-    properties: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
+    properties: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, "log_level": 0, **settings.login}
     client = AdminClient(properties | {"error_cb": lambda _error: None})
     try:
         found = client.list_topics(timeout=2)

@@ -32,6 +32,7 @@ from spark_jobs.config.file import (
     load_config,
 )
 from spark_jobs.config.settings import SluiceConfig
+from spark_jobs.connections.endpoints import embedded_kafka
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.storage.state_files import write_whole
 
@@ -109,7 +110,7 @@ def _demo_config(own: Path | None, home: Path, registry_port: int | None) -> Slu
 
 
 def _produce(servers: Servers, registry_port: int | None) -> None:
-    properties = {"bootstrap.servers": servers.endpoints.kafka_bootstrap_servers or ""}
+    properties = embedded_kafka(servers.config.home)
     samples: tuple[SampleTopic, ...] = SAMPLE_TOPICS
     if registry_port is not None:
         from cli.stand.sample_schemas import samples_with_schemas

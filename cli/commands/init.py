@@ -21,7 +21,7 @@ from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.config.yaml_document import parse_document
 from spark_jobs.connections.broker_topics import list_topics
-from spark_jobs.connections.endpoints import read_endpoints
+from spark_jobs.connections.endpoints import embedded_kafka
 from spark_jobs.protocol.errors import ConfigError, SluiceError
 
 if TYPE_CHECKING:
@@ -172,11 +172,15 @@ def _checked(text: str) -> SluiceConfig:
 
 def _broker(file: Path, bootstrap_servers: str | None, kafka: dict[str, str]) -> dict[str, str]:
     """Return the broker's properties, resolved; none while the embedded one is not up."""
-    servers = bootstrap_servers or read_endpoints(str(home_folder(file))).kafka_bootstrap_servers
-    if servers is None:
+    ours = (
+        {"bootstrap.servers": bootstrap_servers}
+        if bootstrap_servers
+        else embedded_kafka(str(home_folder(file)))
+    )
+    if not ours:
         output.say("no broker yet: the file has an example instead of your topics")
         return {}
-    return {**resolve(kafka), "bootstrap.servers": servers}
+    return {**resolve(kafka), **ours}
 
 
 def _topics_of(broker: dict[str, str]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from spark_jobs.config.redaction import redact_urls
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.broker_topics import list_topics, refresh_topics
 from spark_jobs.connections.endpoints import resolve_kafka_properties
-from spark_jobs.protocol.errors import SluiceError
+from spark_jobs.protocol.errors import ConfigError, SluiceError
 
 if TYPE_CHECKING:
     from cli.stand.running import Servers
@@ -33,10 +33,11 @@ WATCH_EVERY_SECONDS = 1.0
     default=None,
     help="The port of the Dagster UI instead of ui.listen's; 0 is a free one.",
 )
+@click.option("--tls", is_flag=True, help="Embedded Kafka over SASL_SSL alone; all of it is made at start.")
 @click.option(
     "--insecure", is_flag=True, help="Let UI and metrics listen beyond this machine without tokens."
 )
-def command(port: int | None, insecure: bool) -> None:
+def command(port: int | None, insecure: bool, tls: bool) -> None:
     """Run what the configuration names until Ctrl-C, which stops all of it within 15 s.
 
     With kafka.bootstrap.servers set that is Dagster, and a Spark server unless spark.remote or spark.master
@@ -46,6 +47,12 @@ def command(port: int | None, insecure: bool) -> None:
     from servers.listener import refuse_open
 
     config = load_config()
+    if tls and config.has_broker:
+        raise ConfigError(
+            "--tls is for the embedded broker, and the configuration names another",
+            code="tls-of-another",
+            hint="Leave --tls out and write kafka.security.protocol, or leave out kafka.bootstrap.servers.",
+        )
     for listener in (config.ui, config.metrics):
         refuse_open(listener, insecure=insecure)
     address = config.ui.listen
@@ -55,7 +62,7 @@ def command(port: int | None, insecure: bool) -> None:
         )
     for problem in config.problems:
         output.say(f"left out: {problem}")
-    with hold(config.home, "./sluice up"), servers_of(config) as servers:
+    with hold(config.home, "./sluice up"), servers_of(config, has_login=tls) as servers:
         output.say("starting")
         servers.start_backends()
         if config.has_broker:
@@ -94,7 +101,9 @@ def _print_addresses(servers: Servers, url: str, metrics: str | None) -> None:
             ("metrics", metrics or "switched off"),
             (
                 "Kafka",
-                f"{broker} (embedded, with a sample stream)" if broker else config.kafka["bootstrap.servers"],
+                f"{broker} (embedded, with a sample stream{'; SASL_SSL' * servers.has_login})"
+                if broker
+                else config.kafka["bootstrap.servers"],
             ),
             ("Spark", redact_urls(spark or "-")),
             ("catalog", f"{config.catalog.name}: {config.catalog.properties.get('uri', 'see sluice.yaml')}"),

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -22,13 +22,14 @@ from servers.environment import clean_environment
 from servers.jars import lake_jar_sets
 from servers.java import java_home
 from servers.kafka import KafkaServer, KafkaSettings, start_kafka
+from servers.kafka_login import with_login
 from servers.metrics import METRICS, start_metrics
 from servers.process import ServerFolder, ServerProcess, free_ports, stop_recorded
 from servers.registry import start_registry
 from servers.spark_connect import SparkConnectServer, SparkConnectSettings, start_spark_connect
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import SluiceConfig
-from spark_jobs.connections.endpoints import Endpoints, clear_endpoints, write_endpoints
+from spark_jobs.connections.endpoints import Endpoints, clear_endpoints, embedded_kafka, write_endpoints
 from spark_jobs.protocol.errors import RetryableError
 from spark_jobs.storage.state_files import make_private
 
@@ -43,9 +44,10 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 @dataclass(slots=True)
 class Servers:
-    """What was started so far, by name."""
+    """What was started so far, by name; ``has_login``: the broker is asked over TLS, by a user of its own."""
 
     config: SluiceConfig
+    has_login: bool = False
     processes: dict[str, ServerProcess] = field(default_factory=dict)
     endpoints: Endpoints = field(default_factory=Endpoints)
     dagster: DagsterServers | None = None
@@ -104,9 +106,8 @@ class Servers:
 
     def start_stream(self) -> None:
         """Start the sample stream into the embedded broker, its topics made first."""
-        bootstrap_servers = self.endpoints.kafka_bootstrap_servers or ""
-        create_sample_topics({"bootstrap.servers": bootstrap_servers})
-        command = [sys.executable, "-m", "cli.stand.sample_stream", bootstrap_servers]
+        create_sample_topics(embedded_kafka(self.config.home))
+        command = [sys.executable, "-m", "cli.stand.sample_stream", self.config.home]
         environment = clean_environment(java_home())
         self.processes[STREAM] = ServerProcess(self.folder(STREAM), command, environment, PROJECT)
 
@@ -143,10 +144,12 @@ class Servers:
                 list(pool.map(lambda process: process.stop(STOP_GRACE_SECONDS), stopping))
 
     def _start_kafka(self) -> None:
-        settings = KafkaSettings(self.folder(KAFKA), *free_ports(2))
+        plain = KafkaSettings(self.folder(KAFKA), *free_ports(2))
+        settings = with_login(plain) if self.has_login else plain
         kafka: KafkaServer = _timed("Kafka broker", lambda: start_kafka(settings))
         self.processes[KAFKA] = kafka.process
-        self.endpoints = Endpoints(kafka.bootstrap_servers, self.endpoints.spark_remote)
+        at, login = kafka.bootstrap_servers, dict(settings.login)
+        self.endpoints = replace(self.endpoints, kafka_bootstrap_servers=at, kafka_login=login)
 
     def _start_spark(self) -> None:
         home = self.home / "spark"
@@ -160,7 +163,7 @@ class Servers:
         )
         spark: SparkConnectServer = _timed("Spark Connect server", lambda: start_spark_connect(settings))
         self.processes[SPARK] = spark.process
-        self.endpoints = Endpoints(self.endpoints.kafka_bootstrap_servers, spark.remote)
+        self.endpoints = replace(self.endpoints, spark_remote=spark.remote)
 
     def _start_registry(self, port: int) -> None:
         registry = _timed("Schema registry", lambda: start_registry(self.folder(REGISTRY), port))
@@ -168,9 +171,9 @@ class Servers:
 
 
 @contextmanager
-def servers_of(config: SluiceConfig) -> Iterator[Servers]:
+def servers_of(config: SluiceConfig, *, has_login: bool = False) -> Iterator[Servers]:
     """Servers that are all stopped when the block is left, however it is left."""
-    servers = Servers(config)
+    servers = Servers(config, has_login)
     try:
         yield servers
     finally:

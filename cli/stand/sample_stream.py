@@ -1,6 +1,6 @@
 """The sample stream of ``up``: flights and weather, a little every tenth of a second, as a child process.
 
-``python -m cli.stand.sample_stream BOOTSTRAP_SERVERS``. Ends with its parent, or on SIGTERM.
+``python -m cli.stand.sample_stream STATE_FOLDER``. Ends with its parent, or on SIGTERM.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from cli.stand.sample_data import (
     lacking,
     read_sample,
 )
+from spark_jobs.connections.endpoints import embedded_kafka
 
 TICK_SECONDS = 0.1
 RECORDS_PER_TICK = {FLIGHTS: 20, WEATHER: 2}
@@ -54,4 +55,4 @@ def stream(properties: Mapping[str, str]) -> None:
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the group; `up` decides the order of ending
-    stream({"bootstrap.servers": sys.argv[1]})
+    stream(embedded_kafka(sys.argv[1]))

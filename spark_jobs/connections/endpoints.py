@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from spark_jobs.config.kafka_keys import AWS_MSK_IAM_REGION
@@ -19,11 +19,13 @@ from spark_jobs.storage.state_files import write_whole
 class Endpoints:
     """``kafka_bootstrap_servers`` is ``host:port``, ``spark_remote`` ``sc://host:port/;token=…``; None: down.
 
+    ``kafka_login`` are the properties that a client of ours has to say beside the address.
     Written when our servers are up, removed when they stop.
     """
 
     kafka_bootstrap_servers: str | None = None
     spark_remote: str | None = None
+    kafka_login: dict[str, str] = field(default_factory=dict, repr=False)
 
 
 def resolve_kafka_properties(config: SluiceConfig) -> dict[str, str]:
@@ -34,14 +36,22 @@ def resolve_kafka_properties(config: SluiceConfig) -> dict[str, str]:
     properties = {**_debugging(), **resolve(config.kafka), **_login(config.kafka_auth)}
     if properties.get("bootstrap.servers"):
         return properties
-    embedded = read_endpoints(config.home).kafka_bootstrap_servers
-    if embedded is None:
+    embedded = embedded_kafka(config.home)
+    if not embedded:
         raise ConfigError(
             "no broker is configured and the embedded one does not run",
             code="no-broker",
             hint="Run ./sluice up, or set kafka.bootstrap.servers in sluice.yaml.",
         )
-    return {**properties, "bootstrap.servers": embedded}
+    return {**properties, **embedded}
+
+
+def embedded_kafka(home: str) -> dict[str, str]:
+    """Return the properties of the broker that Sluice started; none while it is down."""
+    found = read_endpoints(home)
+    if found.kafka_bootstrap_servers is None:
+        return {}
+    return {"bootstrap.servers": found.kafka_bootstrap_servers, **resolve(found.kafka_login)}
 
 
 def _login(auth: KafkaAuth) -> dict[str, str]:

@@ -31,11 +31,11 @@ def up_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def sluice_up(up_home: Path) -> Iterator[subprocess.Popen[str]]:
-    """A running `up` without a configuration: embedded Kafka, Spark, Dagster, sample stream."""
+    """A running `up` without a configuration: embedded Kafka over TLS, Spark, Dagster, sample stream."""
     log = up_home.parent / "up.out"
     with log.open("w") as out:
         process = subprocess.Popen(
-            ["sh", "-c", IN_BACKGROUND, "up", sys.executable, "-m", "cli", "up", "--port", "0"],
+            ["sh", "-c", IN_BACKGROUND, "up", sys.executable, "-m", "cli", "up", "--tls", "--port", "0"],
             stdout=out,
             stderr=subprocess.STDOUT,
             cwd=up_home.parent,

@@ -23,6 +23,7 @@ from cli.commands.up import _as_it_is_now
 from cli.stand.run_record import read_up
 from cli.stand.running import Servers
 from spark_jobs.config.file import load_config
+from spark_jobs.connections.endpoints import read_endpoints
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Sluice
@@ -103,7 +104,7 @@ def scraped(printed: Path) -> str:
 def test_up_is_refused_twice_answers_beside_and_stops_from_elsewhere(
     sluice_up: subprocess.Popen[str], up_home: Path, sluice: Sluice
 ) -> None:
-    """One `up` a state folder; check, status and the bench's watch work beside it; `down` alone ends it."""
+    """One `up` a state folder; over TLS check, status and the bench's watch work; `down` alone ends it."""
     record = read_up(str(up_home))
     assert record is not None
     assert record.pid == sluice_up.pid
@@ -115,6 +116,9 @@ def test_up_is_refused_twice_answers_beside_and_stops_from_elsewhere(
     checked = sluice("check", "flights", home=up_home)
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert "FAIL" not in checked.stdout
+    assert "the broker's ends in 364 days" in checked.stdout
+    password = read_endpoints(str(up_home)).kafka_login["sasl.password"]
+    assert password not in (up_home.parent / "up.out").read_text() + checked.stdout + checked.stderr
 
     seen = sluice("status", "--json", home=up_home)
     states = {p["pipeline"]: p["state"] for p in json.loads(seen.stdout.splitlines()[-1])["pipelines"]}
