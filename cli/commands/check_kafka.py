@@ -5,10 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from cli import output
-from spark_jobs.config.settings import SluiceConfig
-from spark_jobs.connections.endpoints import resolve_kafka_properties
 from spark_jobs.kafka.admin import KafkaAdmin
-from spark_jobs.kafka.certificates import certificate_ends, ended_certificate
+from spark_jobs.kafka.certificates import certificate_ends
 from spark_jobs.kafka.errors import not_authorised
 from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.protocol.offsets import OffsetRange
@@ -18,16 +16,11 @@ QUEUE_BYTES = 1 << 20
 READ_SECONDS = 15.0
 
 
-def certificates(config: SluiceConfig) -> tuple[bool, str]:
-    """When the certificates end, the client's and the broker's; one that has ended fails."""
-    properties, now = resolve_kafka_properties(config), datetime.now(UTC)
-    if (ended := ended_certificate(properties)) is not None:
-        raise ended
-    told = [
-        f"the {whose}'s ends in {output.count((end - now).days, 'day')}, {end:%Y-%m-%d}"
-        for whose, end in certificate_ends(properties).items()
-    ]
-    return True, ", ".join(told) or "the broker shows its own to clients with one alone"
+def told_ends(kafka: dict[str, str]) -> str:
+    """Return how long the certificates last, the broker's and the client's; empty without TLS."""
+    now = datetime.now(UTC)
+    days = {whose: output.count((end - now).days, "day") for whose, end in certificate_ends(kafka).items()}
+    return "".join(f", the {whose}'s certificate ends in {left}" for whose, left in days.items())
 
 
 def read_one(kafka: dict[str, str], source: SourceState) -> tuple[bool, str]:

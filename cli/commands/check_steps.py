@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pyiceberg.serializers import FromInputFile
 
 from cli import output
-from cli.commands.check_kafka import certificates, read_one
+from cli.commands.check_kafka import read_one, told_ends
 from resources.spark import CHECK, WorkSpark
 from spark_jobs.config.redaction import redact_urls
 from spark_jobs.config.secrets import resolve
@@ -97,11 +97,6 @@ class Shared:
 def check_shared(checklist: Checklist, config: SluiceConfig) -> Shared:
     """Broker, catalog, registries and the transaction log's place."""
     kafka = checklist.run("broker", lambda: _broker(config))
-    if (
-        config.kafka.get("security.protocol", "").lower() in {"ssl", "sasl_ssl"}
-        or config.kafka_auth.aws_msk_iam
-    ):
-        checklist.run("certificates", lambda: certificates(config))
     catalog = checklist.run("catalog", lambda: _catalog(config))
     storage = checklist.run("state", lambda: _storage(config.state, resolve(config.catalog.properties)))
     for name in config.registries:
@@ -169,7 +164,8 @@ def _line(word: str, name: str, began: float, detail: str) -> None:
 def _broker(config: SluiceConfig) -> tuple[dict[str, str], str]:
     kafka = resolve_kafka_properties(config)
     topics = KafkaAdmin(kafka).topics()
-    return kafka, f"{kafka['bootstrap.servers']} answers, {output.count(len(topics), 'topic')} visible"
+    seen = output.count(len(topics), "topic")
+    return kafka, f"{kafka['bootstrap.servers']} answers, {seen} visible{told_ends(kafka)}"
 
 
 def _catalog(config: SluiceConfig) -> tuple[Catalog, str]:

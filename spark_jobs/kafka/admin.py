@@ -153,6 +153,8 @@ class KafkaAdmin:
 
     def topics(self) -> frozenset[str]:
         """Return the names of all topics this user may see, Kafka's internal ones left out."""
+        # A refusal is heard here, at once: what follows waits out its time and says nothing.
+        self._one(self._client.describe_cluster(request_timeout=self._timeout_seconds), "listing topics")
         try:
             names = self._client.list_topics(timeout=self._timeout_seconds).topics
         except KafkaException as error:

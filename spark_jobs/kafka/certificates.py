@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives.serialization import pkcs12
 
 from spark_jobs.protocol.errors import ConfigError
 
@@ -49,9 +48,6 @@ def _client(properties: Mapping[str, str]) -> x509.Certificate | None:
         return x509.load_pem_x509_certificate(pem.encode())
     if path := properties.get("ssl.certificate.location"):
         return x509.load_pem_x509_certificate(Path(path).read_bytes())
-    if path := properties.get("ssl.keystore.location"):
-        password = properties.get("ssl.keystore.password", "").encode()
-        return pkcs12.load_key_and_certificates(Path(path).read_bytes(), password or None)[1]
     return None
 
 

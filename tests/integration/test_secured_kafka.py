@@ -96,8 +96,8 @@ def test_two_rights_on_the_topic_are_enough_for_everything(
     lab = new_lab(mechanism)
     printed = checked(lab)
     assert "all well" in printed
-    assert "the broker's ends in 364 days" in printed
-    assert ("the client's ends in 364 days" in printed) == (mechanism == "mtls")
+    assert "the broker's certificate ends in 364 days" in printed
+    assert ("the client's certificate ends in 364 days" in printed) == (mechanism == "mtls")
     assert "as here" in printed
     assert lab.drain().stopped == "caught-up"
     assert lab.rows().num_rows == RECORDS
@@ -163,7 +163,7 @@ def test_a_user_revoked_in_the_middle_loses_nothing(
 
 
 @pytest.mark.parametrize("mechanism", ["plain", "scram", "oidc"])
-def test_a_wrong_password_is_named(secured: SecuredKafka, topic: str, tmp_path: Path, mechanism: str) -> None:
+def test_a_wrong_password_is_named(new_lab: Callable[..., Lab], mechanism: str) -> None:
     """Kafka's, or what the identity provider refuses; nobody tries it again."""
     lab = new_lab(mechanism, is_here=True)
     secret = "sasl.oauthbearer.client.secret" if mechanism == "oidc" else "sasl.password"
@@ -191,7 +191,7 @@ def test_a_clients_certificate_that_ended_is_named_and_renewed_by_its_file(
     configure(lab, "catalog", {"uri": "sqlite:////nowhere/catalog.db"})
     assert "the client's certificate ended on" in checked(lab)
     mine.write_bytes(secured.authority.issue("mtls").read_bytes())
-    assert "the client's ends in 364 days" in checked(lab)
+    assert "the client's certificate ends in 364 days" in checked(lab)
     assert KafkaAdmin(resolve(lab.config.kafka)).source_state(topic).end.keys() == {0, 1}
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import ssl
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -120,7 +122,9 @@ class SecuredKafka:
         self._alter(UserScramCredentialDeletion(user, ScramMechanism.SCRAM_SHA_512))
 
     def renew(self) -> None:
-        """Give the listener EXPIRED a certificate that has not ended, as its administrator does."""
+        """Give the listener EXPIRED a certificate that has not ended, and wait until the broker shows it."""
+        address = ("127.0.0.1", self.ports["EXPIRED"])
+        before = ssl.get_server_certificate(address)
         path = str(self.authority.issue("localhost", file="renewed"))
         entry = ConfigEntry(
             "listener.name.expired.ssl.keystore.location",
@@ -129,6 +133,8 @@ class SecuredKafka:
         )
         broker = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
         self.admin.incremental_alter_configs([broker])[broker].result(_TIMEOUT_SECONDS)
+        while ssl.get_server_certificate(address) == before:
+            time.sleep(0.1)
 
     def _alter(self, change: Any) -> None:
         self.admin.alter_user_scram_credentials([change])[change.user].result(_TIMEOUT_SECONDS)
