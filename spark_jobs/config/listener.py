@@ -63,7 +63,7 @@ def _address_or_off(text: str) -> Address | None:
 def _origin(text: str) -> str:
     origin = text.lower().rstrip("/")
     if not origin.startswith(("https://", "http://")) or "/" in origin.partition("://")[2]:
-        raise UnreadableValueError(f"{text!r} is not an origin", "Write https://sluice.example.com.")
+        raise UnreadableValueError(f"{text!r} is not an origin", "Write https://tools.example.com.")
     return origin
 
 

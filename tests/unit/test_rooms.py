@@ -24,7 +24,8 @@ HARMLESS = frozenset(
             "datetime",
             "decimal",
         ),
-        *("difflib", "enum", "functools", "hashlib", "itertools", "json", "math", "operator", "posixpath"),
+        *("difflib", "enum", "functools", "hashlib", "ipaddress", "itertools", "json", "math", "operator"),
+        "posixpath",
         # As an import statement does; what is found by them is held to be pure below.
         *("importlib", "pkgutil"),
         *("pydantic", "pydantic.fields", "pydantic_core", "re", "typing", "urllib.parse"),
