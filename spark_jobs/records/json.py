@@ -6,6 +6,7 @@ by record, and its good records are decoded once more, so that one bad record co
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -183,7 +184,11 @@ class _Decoder:
         return record
 
     def _ignored(self, values: Sequence[bytes]) -> dict[str, int]:
-        return dict(unknown_fields(self.columns, observe(values, max_fields=self.growth.max_fields_seen)))
+        seen = observe(values, max_fields=self.growth.max_fields_seen)
+        if seen.undecodable:  # numbers past all doubles, which say something: as their text
+            as_text = [json.dumps(parse_object(value)).encode() for value in values]
+            seen = observe(as_text, max_fields=self.growth.max_fields_seen)
+        return dict(unknown_fields(self.columns, seen))
 
     def _build(
         self, values: Sequence[bytes], good: list[tuple[int, dict[str, Any]]], tables: list[pa.Table]

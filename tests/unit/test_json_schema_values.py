@@ -163,6 +163,8 @@ def test_properties_that_are_not_named_can_be_passed_over() -> None:
     third = {"id": 3, "in": {"x": 1}, "all": None}
     assert _read(schema, *values) == [{"id": 1, **nothing}, "in.y", third, "all.element.y"]
     assert schema.read(values).ignored.keys() == {"more"}
+    assert _read(schema, b'{"in": {"x": 1, "y": 1e400}}') == ["in.y"]  # no double, and something all the same
+    assert schema.read([b'{"id": 1, "y": 1e400}']).ignored == {"y": 1}
     strict = _schema(_object({"id": _INTEGER}, additionalProperties=False), ignores=True)
     assert _read(strict, b'{"id":1}', b'{"more":1}') == [{"id": 1}, "more"]
     whole = _schema({"type": "array", "items": {"allOf": [inner, _object({"z": _object({})})]}}, ignores=True)
