@@ -165,7 +165,7 @@ LISTED = "\n".join(f"  {name:<14} {part.about}" for name, part in PARTS.items())
 def main(parts: tuple[str, ...], *, as_json: bool, quick: bool, records: int | None) -> None:
     """Measure every part or those named: ratios hold within one run only."""
     os.environ |= clean_environment(java_home())
-    for name in ("SLUICE_CONFIG", "SLUICE_HOME"):
+    for name in ("SLUICE_CONFIG", "SLUICE_CONFIG_YAML", "SLUICE_HOME"):
         os.environ.pop(name, None)
     results: dict[str, Any] = {"machine": machine()}
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder, open_lab(Path(folder)) as lab:

@@ -55,7 +55,7 @@ def main(*, quick: bool, only: str, jobs: int, soak: float | None, seed: int | N
     if not chosen:
         raise click.UsageError(f"no scenario is named {only}")
     os.environ |= clean_environment(java_home())
-    for name in ("SLUICE_CONFIG", "SLUICE_HOME"):
+    for name in ("SLUICE_CONFIG", "SLUICE_CONFIG_YAML", "SLUICE_HOME"):
         os.environ.pop(name, None)
     # A terminated run unmounts and deletes what it made, as an interrupted one does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

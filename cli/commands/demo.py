@@ -27,6 +27,7 @@ from spark_jobs.config.file import (
     DEMO_CONFIG,
     ENVIRONMENT_CONFIG,
     ENVIRONMENT_HOME,
+    ENVIRONMENT_TEXT,
     find_config_file,
     home_folder,
     load_config,
@@ -97,6 +98,7 @@ def _demo_config(own: Path | None, home: Path, registry_port: int | None) -> Slu
 
     With a registry too: its address is another in each run.
     """
+    os.environ.pop(ENVIRONMENT_TEXT, None)
     if own is None and registry_port is None:
         return load_config()
     file = home / "demo.yaml"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -45,3 +48,23 @@ def test_a_topic_becomes_a_pipeline_by_itself(
         servers.stop()
     monkeypatch.setenv("SLUICE_HOME", "/sys/sluice")
     assert [pipeline.topic for pipeline in load_config(file).pipelines] == [topic_name]
+
+
+def test_definitions_load_while_the_list_cannot_be_read(tmp_path: Path) -> None:
+    """What is left of them has the sensor that goes on asking; a warning says why there is no pipeline."""
+    text = """\
+version: 1
+catalog: {type: rest, uri: "http://127.0.0.1:1", s3.secret-access-key: "${NOT_THERE}"}
+pipelines: {all: {topics_regex: ".*", table: "lake.{topic}"}}
+"""
+    code = "from orchestration.definitions import defs; print([sensor.name for sensor in defs.sensors])"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "SLUICE_CONFIG_YAML": text, "SLUICE_HOME": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert loaded.stdout.strip() == "['topics_sensor']"
+    assert "no topic of topics_regex is a pipeline yet" in loaded.stderr
