@@ -16,11 +16,13 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from dagster_postgres.utils import pg_url_from_config
 from sqlalchemy import create_engine
+from starlette.applications import Starlette
 
 from bootstrap.image import JARS
 from bootstrap.places import ROOT, lock_path
 from bootstrap.sbom import bill_of_materials
 from cli.app import main
+from servers.browser_guard import BrowserGuard
 from servers.dagster import INSTANCE_SETTINGS
 from spark_jobs import __version__
 from spark_jobs.config.file import load_config
@@ -72,6 +74,10 @@ def test_the_compose_file_starts_programs_that_the_image_has() -> None:
         mounted = {volume.split(":")[0].removeprefix("./") for volume in service["volumes"]}
         assert mounted - {"sluice.yaml"} == {"dagster.yaml", "workspace.yaml"}
         assert mounted - {"sluice.yaml"} <= {path.name for path in (PACKAGING / "compose").iterdir()}
+    named = [word.split("=")[1] for word in ours["webserver"]["command"] if word.startswith("--allow-host=")]
+    scope = {"type": "http", "method": "GET", "query_string": b"", "server": ("172.18.0.4", 3000)}
+    for host in (b"localhost:3000", b"127.0.0.1:3000"):
+        assert BrowserGuard(Starlette(), named).refusal({**scope, "headers": [(b"host", host)]}) is None
     server = read("compose/workspace.yaml")["load_from"][0]["grpc_server"]
     assert (server["host"], str(server["port"])) == (
         "code",
