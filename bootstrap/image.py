@@ -146,7 +146,7 @@ def main() -> int:
     """Build what the command line asks for."""
     parser = argparse.ArgumentParser(prog="packaging/image", description="Writes Sluice's OCI image.")
     parser.add_argument("--base", type=Path, help="an unpacked root filesystem; by default a Debian is made")
-    parser.add_argument("target", type=Path, help="the archive, such as sluice.oci.tar")
+    parser.add_argument("target", type=Path, help="the archive, such as image.tar")
     given = parser.parse_args()
     try:
         digest = build(given.base or debian(user_cache() / "base" / PYTHON), given.target.absolute())
