@@ -14,7 +14,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from cli.commands.config_template import render_config
-from spark_jobs.config.listener import MetricsSettings, TlsSettings, UiSettings
+from spark_jobs.config.listener import MetricsSettings, UiSettings
 from spark_jobs.config.settings import (
     DeadLetterSettings,
     NotifySettings,
@@ -87,7 +87,7 @@ def render_config_md() -> str:
         _section("quality", _QUALITY, Suite),
         _section("checks", _CHECKS, WrittenChecks),
         _section("notify", NotifySettings.__doc__ or "", NotifySettings),
-        _section("ui", f"{UiSettings.__doc__ or ''}{_LISTENERS}", UiSettings),
+        _section("ui", UiSettings.__doc__ or "", UiSettings),
         _section("metrics", MetricsSettings.__doc__ or "", MetricsSettings),
         _section("pipelines", _PIPELINES, WrittenPipeline, without=PipelineSettings),
         _TEAM_FILES,
@@ -186,13 +186,6 @@ _REGISTRIES = """Schema registries that speak Confluent's API, each under a name
 `main: {url: https://registry:8081, auth: {basic: "${USER}:${PASSWORD}"}}`. A schema is asked for once and
 kept under `state:` for ever, by name, id and hash: with schemas that are known, drains, replays and audits
 run while the registry is away. Only drivers ask; tasks get schemas with their work, and no credentials."""
-
-_LISTENERS = f"""
-
-Both sections have the same keys, and the same guard before them: docs/OPERATIONS.md#what-listens. `tls` is a
-map of these:
-
-{_table(TlsSettings)}"""
 
 _DEFAULTS = """Settings of every pipeline that does not say otherwise. The order is: the main file's
 defaults, a team file's own, the pipeline's. Maps are merged key by key, everything else is replaced."""

@@ -72,7 +72,7 @@ class TlsSettings(Frozen):
 
     cert: AbsolutePath = Field(description="File of the certificate and those that it is signed by (PEM).")
     private_key: AbsolutePath | None = key(
-        None, "File of its private key (PEM).", alias="key", shown="in the file of `cert`"
+        None, "File of its private key (PEM), when `cert` does not hold it.", alias="key"
     )
 
 
@@ -97,11 +97,13 @@ class ListenerSettings(Frozen):
         " as browsers ask for it. Best as `${TOKEN}`.",
         shown="none: whoever reaches it may use it",
     )
-    tls: TlsSettings | None = key(None, "`cert` and `key`: speak TLS.", shown="none")
+    tls: TlsSettings | None = key(
+        None, "`{cert: FILE, key: FILE}` (PEM; no `key` where `cert` holds it): speak TLS.", shown="none"
+    )
 
 
 class UiSettings(ListenerSettings):
-    """Dagster's UI, which `./sluice up` serves behind a guard of Sluice's."""
+    """Dagster's UI, served by `./sluice up`. Its keys and those of `metrics` are the same: docs/OPERATIONS.md."""
 
     listen: Annotated[
         Address, parsed(_address, Address), WithJsonSchema({"type": "string", "pattern": r":\d+$"})
