@@ -103,7 +103,7 @@ class ListenerSettings(Frozen):
 
 
 class UiSettings(ListenerSettings):
-    """Dagster's UI, served by `./sluice up`. Its keys and those of `metrics` are the same: docs/OPERATIONS.md."""
+    """Dagster's UI, served by `./sluice up`; `metrics` has the same keys. See docs/OPERATIONS.md."""
 
     listen: Annotated[
         Address, parsed(_address, Address), WithJsonSchema({"type": "string", "pattern": r":\d+$"})
