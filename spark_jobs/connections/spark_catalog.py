@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from spark_jobs.config.redaction import MASK
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.lake.catalog_names import spark_catalog_conf
@@ -38,10 +39,11 @@ def lake_name(config: SluiceConfig) -> tuple[str, ...]:
 def know_catalog(session: Any, conf: dict[str, str]) -> bool:
     """Tell a Connect session of the catalog; False when it knows another one by now.
 
-    A session loads a catalog once and will not forget it: changed credentials need another session.
+    A session loads a catalog once and will not forget it: changed credentials need another session. A server
+    may have a mask in the place of a secret, as docs/SPARK.md tells.
     """
     known = {key: session.conf.get(key, None) for key in conf}
-    if any(value not in {None, conf[key]} for key, value in known.items() if ".catalog." in key):
+    if any(value not in {None, MASK, conf[key]} for key, value in known.items() if ".catalog." in key):
         return False
     for key in [key for key, value in known.items() if value != conf[key]]:
         session.conf.set(key, conf[key])

@@ -18,9 +18,12 @@ import pytest
 from prove.lab.pipeline_lab import PIPELINE, configure
 from servers.process import ServerFolder, free_ports
 from servers.spark_connect import SparkConnectSettings, start_spark_connect
+from spark_jobs.config.redaction import MASK, is_secret_key
+from spark_jobs.connections.spark_catalog import catalog_conf
 from spark_jobs.protocol.errors import RetryableError
+from spark_jobs.upkeep.figures import MIN_FILES_TO_MERGE
 from tests.support.new_lab import as_json
-from tests.support.upkeep_lab import tidy
+from tests.support.upkeep_lab import drain_often, tidy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -136,13 +139,15 @@ def _run(lab: Lab, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
-def shown_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkConnectSettings]:
-    """A Connect server with pages and an event log, whose token is one of the secrets."""
+def shown_spark(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkConnectSettings]:
+    """A server with pages and an event log as docs/SPARK.md has it; its token is one of the secrets."""
     folder = ServerFolder(tmp_path / "spark", "spark-shown")
     port, pages = free_ports(2)
     events = tmp_path / "spark" / "events"
     events.mkdir(parents=True)
+    told = {**catalog_conf(lab.config), **lab.config.spark.conf}
     conf = {
+        **{key: MASK for key in told if is_secret_key(key)},
         "spark.ui.enabled": "true",
         "spark.ui.port": str(pages),
         "spark.eventLog.enabled": "true",
@@ -191,8 +196,10 @@ def _command_lines() -> Iterator[set[bytes]]:
         looking.join()
 
 
-def test_no_file_and_no_output_has_a_secret(lab: Lab, shown_spark: SparkConnectSettings) -> None:
-    """A drain by Dagster and a compaction, then a run without a broker.
+def test_no_file_and_no_output_has_a_secret(
+    lab: Lab, new_lab: NewLab, shown_spark: SparkConnectSettings
+) -> None:
+    """Drains, one of them by Dagster, and a compaction of what they wrote, then a run without a broker.
 
     Command lines, both outputs, Dagster's database, logs, catalog, table, Spark's pages and event log: only
     the server's own settings, which its user alone reads, have its token.
@@ -207,7 +214,9 @@ def test_no_file_and_no_output_has_a_secret(lab: Lab, shown_spark: SparkConnectS
         done = _run(lab, *materialize)
         assert done.returncode == 0, done.stderr[-2000:]
         assert lab.table().scan().to_arrow().num_rows == 2
-        assert tidy(lab, "compaction")
+        drain_often(lab, new_lab, MIN_FILES_TO_MERGE)
+        tidy(lab, "compaction")
+        assert len(list(lab.table().scan().plan_files())) == 1
         pages = _pages(shown_spark)
         configure(lab, "kafka", {"bootstrap.servers": "127.0.0.1:1"})
         failed = _run(lab, *materialize)

@@ -86,6 +86,7 @@ def test_work_goes_through_tls_with_a_token(
     done = drain(lab, CONNECT_TOKEN=token_of(spark_remote), **trusted)
     assert done.returncode == 0, done.stderr[-2000:]
     assert lab.table().scan().to_arrow().num_rows == 2
+    new_lab.produce(lab, as_json({"id": 3}))
     refused = drain(lab, CONNECT_TOKEN="not-the-token", **trusted)
     assert refused.returncode == 78
     assert "spark-refused" in refused.stderr
