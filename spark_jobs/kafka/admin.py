@@ -62,6 +62,7 @@ class KafkaAdmin:
         self._timeout_seconds = timeout_seconds
         self._properties = properties
         self._troubles = ClientTroubles()
+        self._is_told = False
         self._servers = properties.get("bootstrap.servers") or properties.get("metadata.broker.list")
         self._client = new_client(AdminClient, admin_properties(properties), self._troubles)
 
@@ -263,16 +264,17 @@ class KafkaAdmin:
     def _ask(self, futures: Mapping[_Key, Future[_Answer]], doing: str) -> dict[_Key, _Answer | KafkaError]:
         """Wait for all answers; raise at once what no waiting mends, and when no broker answers at all.
 
-        What an earlier question met may be mended by now, a certificate or a password: it is no answer to
-        this one, until nothing else is heard.
+        What an earlier question was told may be mended by now, a certificate or a password: that is no answer
+        to this one, until nothing else is heard.
         """
         self._client.poll(0)
-        started, refused_before = time.monotonic(), self._troubles.refused
+        started, old = time.monotonic(), self._troubles.refused if self._is_told else None
         while wait(futures.values(), timeout=_POLL_SECONDS).not_done:
             self._client.poll(0)
             waited = time.monotonic() - started
             refused = self._troubles.refused
-            if refused is not None and refused is not refused_before:
+            if refused is not None and refused is not old:
+                self._is_told = True
                 raise self._error(refused, doing)
             if self._troubles.are_all_down and waited > ALL_DOWN_SECONDS:
                 raise self._error(KafkaError(KafkaError._ALL_BROKERS_DOWN), doing)  # noqa: SLF001
@@ -286,6 +288,7 @@ class KafkaAdmin:
         if len(silent) == len(answers):
             raise self._error(silent[0], doing)
         self._troubles.forget()
+        self._is_told = False
         return answers
 
     def _topic_error(

@@ -122,7 +122,7 @@ def test_a_right_that_lacks_is_named_by_its_operation(
     assert (type(error), error.code) == (ConfigError, "not-authorised")
     told = f"Kafka refused the right {lacks} while"
     assert told in error.message
-    configure(lab, "catalog", {"uri": "sqlite:////nowhere/catalog.db"})  # no Spark is started for the rest
+    configure(lab, "catalog", {"uri": "sqlite:////dev/null/catalog.db"})  # no Spark is started for the rest
     assert told in checked(lab)
     configure(lab, "pipelines/orders", {"topic": name})
     assert told in checked(lab)
@@ -188,7 +188,7 @@ def test_a_clients_certificate_that_ended_is_named_and_renewed_by_its_file(
     configure(lab, "kafka", dict.fromkeys(("ssl.certificate.pem", "ssl.key.pem"), f"${{file:{mine}}}"))
     error = refusal(lab)
     assert (type(error), error.code) == (ConfigError, "certificate-ended")
-    configure(lab, "catalog", {"uri": "sqlite:////nowhere/catalog.db"})
+    configure(lab, "catalog", {"uri": "sqlite:////dev/null/catalog.db"})
     assert "the client's certificate ended on" in checked(lab)
     mine.write_bytes(secured.authority.issue("mtls").read_bytes())
     assert "the client's certificate ends in 364 days" in checked(lab)
@@ -207,7 +207,7 @@ def test_a_kept_client_goes_on_when_the_brokers_certificate_is_renewed(
         with pytest.raises(ConfigError) as raised:
             kept.source_state(topic)
         assert raised.value.code == "certificate-ended"
-    configure(lab, "catalog", {"uri": "sqlite:////nowhere/catalog.db"})
+    configure(lab, "catalog", {"uri": "sqlite:////dev/null/catalog.db"})
     assert "the broker's certificate ended on" in checked(lab)
     secured.renew()
     assert kept.source_state(topic).end.keys() == {0, 1}
