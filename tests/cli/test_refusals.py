@@ -115,3 +115,10 @@ def test_a_page_without_a_login_is_not_opened_to_others_unasked(sluice: Sluice, 
     assert refused.returncode == 78
     assert "docs/ERRORS.md#listener-without-tokens" in refused.stderr
     assert "--insecure" in refused.stderr
+
+
+def test_tls_is_made_for_no_broker_but_our_own(sluice: Sluice, tmp_path: Path) -> None:
+    """Beside a broker of the configuration's the option would do nothing, silently."""
+    refused = sluice("up", "--tls", "--config", configuration(tmp_path, "broker:9092"))
+    assert refused.returncode == 78
+    assert "docs/ERRORS.md#tls-of-another" in refused.stderr
