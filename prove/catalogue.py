@@ -59,6 +59,8 @@ QUICK = (
     "sqlite/checkpoint/kill-checkpoint.after-entered",
     "sqlite/checkpoint/failed-after-commit",
     "sqlite/replay/killed-after-commit",
+    "postgres/first-batch/kill-commit.after-swap",
+    "postgres/drain/ended-at-commit",
     "rest/drain/refused-409",
     "rest/drain/cut-after",
     "rest/drain/landed-409",

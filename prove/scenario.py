@@ -47,7 +47,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One case. ``needs`` are the servers beside Kafka: ``rest``, ``nessie``, ``spark``.
+    """One case. ``needs`` are the servers beside Kafka: ``postgres``, ``rest``, ``nessie``, ``spark``.
 
     ``title`` says in words what is done; ``run`` raises when the case could not be made, which is a failure,
     or ``LeftOut`` when this machine cannot make it. ``again`` are the command's options that run it again, if

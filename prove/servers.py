@@ -12,6 +12,7 @@ from typing import Any
 
 from prove.lab.kafka_server import start_test_kafka
 from prove.lab.nessie import start_nessie
+from prove.lab.postgres import start_postgres
 from prove.lab.rest_catalog import start_rest_catalog
 from prove.lab.s3 import start_s3, store_at
 from prove.workload import Testbed
@@ -19,7 +20,9 @@ from servers.process import ServerFolder, free_ports
 from servers.registry import start_registry
 from servers.spark_connect import SparkConnectSettings, start_spark_connect
 
-_CATALOGS = {"rest": start_rest_catalog, "nessie": start_nessie}
+# Those whose tables lie in the object store, and those whose tables do not.
+_OVER_S3 = {"rest": start_rest_catalog, "nessie": start_nessie}
+_CATALOGS = (*_OVER_S3, "postgres")
 
 
 class Servers:
@@ -52,7 +55,7 @@ class Servers:
         return str(self._once("s3", start_s3).endpoint)
 
     def catalog(self, name: str) -> dict[str, str]:
-        """Return PyIceberg's properties for ``rest`` or ``nessie``, each over a bucket of its own."""
+        """Return PyIceberg's properties for ``postgres``, or ``rest`` or ``nessie``, over a bucket each."""
         return dict(self._once(name, lambda folder: self._start_catalog(name, folder)).properties)
 
     def registry(self) -> str:
@@ -75,7 +78,7 @@ class Servers:
         return start_spark_connect(spark_settings(folder, cores=self._spark_cores))
 
     def _start_catalog(self, name: str, folder: ServerFolder) -> Any:
-        return _CATALOGS[name](folder, store_at(self.s3()))
+        return start_postgres(folder) if name == "postgres" else _OVER_S3[name](folder, store_at(self.s3()))
 
 
 @contextmanager

@@ -16,10 +16,12 @@ from spark_jobs.kafka.reader import MAX_CHUNK_RECORDS
 
 PARTITIONS = 2
 SQLITE = "sqlite"
+POSTGRES = "postgres"
 REST = "rest"
 NESSIE = "nessie"
 CATALOG_NAMES = {
     SQLITE: "the embedded catalog",
+    POSTGRES: "a catalog in Postgres",
     REST: "Iceberg's REST server over S3",
     NESSIE: "Nessie over S3",
 }
@@ -49,6 +51,10 @@ class Testbed:
         )
         workload = Workload(replace(lab, is_here=not on_spark), broker, folder)
         if catalog == SQLITE:
+            yield workload
+            return
+        if catalog == POSTGRES:
+            configure(lab, "catalog", {"uri": self.catalogs[catalog]["uri"]})
             yield workload
             return
         with FaultProxy(self.catalogs[catalog]["uri"]) as proxy:

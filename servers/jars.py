@@ -65,10 +65,14 @@ def jar_paths(*set_names: str, lock: Path = RUNTIME_LOCK) -> tuple[Path, ...]:
 
 
 def lake_jar_sets(catalog_properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the sets Spark reads a lake with; only one on S3 is worth Iceberg's AWS bundle."""
+    """Return the sets Spark reads a lake with: Iceberg's AWS bundle on S3 alone, a driver for Postgres."""
     is_on_s3 = any(key.startswith("s3.") for key in catalog_properties)
     warehouse = catalog_properties.get("warehouse", "")
-    return ("spark", "spark-s3") if is_on_s3 or warehouse.startswith(("s3://", "s3a://")) else ("spark",)
+    more = {
+        "spark-s3": is_on_s3 or warehouse.startswith(("s3://", "s3a://")),
+        "spark-postgres": catalog_properties.get("uri", "").startswith("postgresql"),
+    }
+    return ("spark", *(name for name, is_needed in more.items() if is_needed))
 
 
 def missing(jars: Iterable[Jar]) -> tuple[Jar, ...]:

@@ -168,6 +168,12 @@ def nessie_catalog_properties(servers: Servers) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
+def postgres_catalog_properties(servers: Servers) -> dict[str, str]:
+    """PyIceberg's properties for a catalog in Postgres, its tables on this machine's disk."""
+    return servers.catalog("postgres")
+
+
+@pytest.fixture(scope="session")
 def registry(servers: Servers) -> str:
     """The address of the run's schema registry, up to its Confluent API; subjects are shared by all tests."""
     return servers.registry()

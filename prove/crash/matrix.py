@@ -1,7 +1,7 @@
 """The crash matrix: every job, with a fault at every place and by every outcome of its commit.
 
-So on SQLite and on REST, but that gates meet no REST server, expiry four outcomes there and Spark's other
-jobs kills only; on Nessie there is a dozen of all.
+So on SQLite, Postgres and REST, but that gates meet no REST server, Spark's jobs no Postgres, expiry four
+outcomes on REST and Spark's other jobs kills only; on Nessie there is a dozen of all.
 
 After the fault a new process does what the operator or the next tick would do, more records come, and
 an audit counts.
@@ -18,7 +18,14 @@ from prove.checker import check
 from prove.crash.act_jobs import ACCEPT, DISCARD, GATED_DRAIN, HELD_DRAIN, PUBLISH, REJECTING_DRAIN, RETYPE
 from prove.crash.export_jobs import KEEPING_EXPORT, RENUMBERING_EXPORT
 from prove.crash.jobs import DATA_JOBS, DEAD_LETTERS, DRAIN, FIRST, RECOVERY, REPLAY_DEAD_LETTERS, Job
-from prove.crash.nemeses import SERVER_COMMIT_FAULTS, SQLITE_COMMIT_FAULTS, Kill, Nemesis, ServerCommitFault
+from prove.crash.nemeses import (
+    POSTGRES_COMMIT_FAULTS,
+    SERVER_COMMIT_FAULTS,
+    SQLITE_COMMIT_FAULTS,
+    Kill,
+    Nemesis,
+    ServerCommitFault,
+)
 from prove.crash.promises import Outcomes, Promise
 from prove.crash.removal import Removal, remove_left
 from prove.crash.replacement import arrival_times
@@ -27,7 +34,7 @@ from prove.crash.schema_jobs import NEW_COLUMNS, NEW_SCHEMA
 from prove.crash.upkeep_jobs import COMPACTION, EXPIRY, SPARK_JOBS, UNKNOWING_COMPACTION
 from prove.lab.fault_proxy import Fault
 from prove.scenario import Findings, Scenario, scenario_on
-from prove.workload import NESSIE, REST, SQLITE, Testbed, Workload
+from prove.workload import NESSIE, POSTGRES, REST, SQLITE, Testbed, Workload
 
 JOBS = (*DATA_JOBS, PUBLISH, DISCARD, ACCEPT, RETYPE, NEW_SCHEMA, NEW_COLUMNS)
 EXPORTS = (RENUMBERING_EXPORT, KEEPING_EXPORT)
@@ -123,14 +130,20 @@ def _late_arrivals(workload: Workload) -> Iterator[str]:
 
 def crash_cells() -> Iterator[Cell]:
     """Yield every cell."""
-    yield from (*_on_sqlite(), *_on_rest(), *_on_nessie(), *_on_spark())
+    yield from (
+        *_in_database(SQLITE, SQLITE_COMMIT_FAULTS),
+        *_in_database(POSTGRES, POSTGRES_COMMIT_FAULTS),
+        *_on_rest(),
+        *_on_nessie(),
+        *_on_spark(),
+    )
 
 
-def _on_sqlite() -> Iterator[Cell]:
+def _in_database(catalog: str, outcomes: tuple[Nemesis, ...]) -> Iterator[Cell]:
     for job in (*JOBS, *GATES, *EXPORTS):
-        yield from (Cell(job, Kill(point), SQLITE) for point in job.points)
+        yield from (Cell(job, Kill(point), catalog) for point in job.points)
         if job.outcome:
-            yield from (Cell(job, outcome, SQLITE) for outcome in SQLITE_COMMIT_FAULTS)
+            yield from (Cell(job, outcome, catalog) for outcome in outcomes)
 
 
 def _on_rest() -> Iterator[Cell]:

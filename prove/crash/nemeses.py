@@ -90,8 +90,8 @@ class Kill(Nemesis):
 
 
 @dataclass(frozen=True, slots=True)
-class SqliteCommitFault(Nemesis):
-    """An outcome of the embedded catalog's commit."""
+class SqlCommitFault(Nemesis):
+    """An outcome of the commit of a catalog in a database."""
 
     fault: SqlFault
 
@@ -181,7 +181,13 @@ class ServerCommitFault(Nemesis):
         return status == 200
 
 
-SQLITE_COMMIT_FAULTS = tuple(SqliteCommitFault(fault) for fault in SqlFault)
+SQLITE_COMMIT_FAULTS = tuple(
+    SqlCommitFault(fault) for fault in SqlFault if fault is not SqlFault.ENDED_AT_COMMIT
+)
+POSTGRES_COMMIT_FAULTS = tuple(
+    SqlCommitFault(fault)
+    for fault in (SqlFault.ENDED_AT_COMMIT, SqlFault.FAILED_AFTER_COMMIT, SqlFault.KILLED_AFTER_COMMIT)
+)
 SERVER_COMMIT_FAULTS = (
     *(ServerCommitFault(fault) for fault in Fault),
     ServerCommitFault(Fault.LATE_504, UNTIL_IT_LANDS),

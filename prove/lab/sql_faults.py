@@ -1,7 +1,7 @@
-"""What SQLite does to a commit of the embedded catalog, in the process that commits.
+"""What SQLite or Postgres does to a catalog's commit, in the process that commits.
 
-Where the fault can be had, it is had: a lock that another connection holds, a disk without room. COMMIT's own
-outcomes are made at the driver's call.
+Where the fault can be had, it is had: a lock that another connection holds, a disk without room, a session
+that the server ends. COMMIT's own outcomes are made at the driver's call.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
+from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+import psycopg2
 from sqlalchemy import Engine, event
-from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
+from sqlalchemy.engine.default import DefaultDialect
 
 from prove.lab.small_disk import fill
 
@@ -26,6 +28,7 @@ class SqlFault(StrEnum):
     LOCKED_AT_UPDATE = "locked at UPDATE"
     LOCKED_AT_COMMIT = "locked at COMMIT"
     DISK_FULL = "disk full"
+    ENDED_AT_COMMIT = "session ended at COMMIT"
     FAILED_AFTER_COMMIT = "COMMIT lands, its call fails"
     KILLED_AFTER_COMMIT = "killed after COMMIT, before it returned"
 
@@ -80,25 +83,35 @@ def _fill_disk(armed: SqlFaultAt) -> None:
 
 
 def _replace_next_commit(armed: SqlFaultAt) -> None:
-    commit = SQLiteDialect_pysqlite.do_commit
+    commit: Any = DefaultDialect.do_commit
 
     def do_commit(dialect: Any, connection: Any) -> None:
-        SQLiteDialect_pysqlite.do_commit = commit  # type: ignore[method-assign]
+        DefaultDialect.do_commit = commit  # type: ignore[method-assign]
         if armed.fault is SqlFault.LOCKED_AT_COMMIT:
             raise sqlite3.OperationalError("database is locked")
-        commit(dialect, connection)  # type: ignore[no-untyped-call]
+        if armed.fault is SqlFault.ENDED_AT_COMMIT:
+            _end_session(connection.driver_connection)
+        commit(dialect, connection)
         if armed.fault is SqlFault.KILLED_AFTER_COMMIT:
             armed.testify("killed")
             os.kill(os.getpid(), signal.SIGKILL)
-        raise sqlite3.OperationalError("disk I/O error")
+        raise dialect.dbapi.OperationalError("no answer to COMMIT")
 
-    SQLiteDialect_pysqlite.do_commit = do_commit  # type: ignore[method-assign]
+    DefaultDialect.do_commit = do_commit  # type: ignore[method-assign]
+
+
+def _end_session(connection: Any) -> None:
+    """Have Postgres end it, as it ends all of them when it is shut down."""
+    session = connection.info
+    with closing(psycopg2.connect(**session.dsn_parameters, password=session.password)) as other:
+        other.cursor().execute("SELECT pg_terminate_backend(%s, 10000)", (session.backend_pid,))
 
 
 _ARMING = {
     SqlFault.LOCKED_AT_UPDATE: _hold_lock,
     SqlFault.LOCKED_AT_COMMIT: _replace_next_commit,
     SqlFault.DISK_FULL: _fill_disk,
+    SqlFault.ENDED_AT_COMMIT: _replace_next_commit,
     SqlFault.FAILED_AFTER_COMMIT: _replace_next_commit,
     SqlFault.KILLED_AFTER_COMMIT: _replace_next_commit,
 }

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 from pyiceberg.exceptions import ForbiddenError, NotInstalledError, OAuthError, UnauthorizedError
 
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
 from spark_jobs.storage.errors import is_refusal
 
+# Postgres before a session begins, where its driver knows no more than the words, and in one.
+_POSTGRES_REFUSAL = re.compile(r"authentication failed|no pg_hba\.conf entry|role .* does not exist")
+_NOT_PERMITTED = "42501"
+
 
 def catalog_error(error: Exception, action: str, **where: object) -> SluiceError:
     """Return what a catalog's exception means for the caller, when it is known that nothing was committed."""
     message = f"the catalog {action}: {first_line(error)}"
-    if isinstance(error, (UnauthorizedError, ForbiddenError, OAuthError)):
+    if isinstance(error, (UnauthorizedError, ForbiddenError, OAuthError)) or _is_refused(error):
         return ConfigError(
             message,
             code="catalog-refused",
@@ -34,6 +40,13 @@ def catalog_error(error: Exception, action: str, **where: object) -> SluiceError
     )
 
 
+def _is_refused(error: Exception) -> bool:
+    driver = getattr(error, "orig", None)  # SQLAlchemy's, which need not be installed here
+    if driver is None:
+        return False
+    return getattr(driver, "pgcode", None) == _NOT_PERMITTED or bool(_POSTGRES_REFUSAL.search(str(driver)))
+
+
 def first_line(error: Exception) -> str:
     """Return a library's exception as one line: its type and the first line it tells."""
     lines = str(error).splitlines()
@@ -46,8 +59,8 @@ def settings_error(error: Exception, name: str) -> ConfigError:
         return ConfigError(
             f"the catalog's driver is not installed: {first_line(error)}",
             code="catalog-settings",
-            hint="Sluice installs what REST catalogs and SQLite need. Any other needs its driver in .venv"
-            " and is not tested.",
+            hint="REST catalogs and SQLite need none. What Postgres needs, `extras: [postgres]` installs; any"
+            " other needs its driver in .venv and is not tested.",
             catalog=name,
         )
     return ConfigError(

@@ -1,4 +1,4 @@
-"""Catalogs in a database, SQLite above all: imported only where there is one."""
+"""Catalogs in a database, SQLite or Postgres: imported only where there is one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.catalog.sql import SqlCatalog
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import (
+    ArgumentError,
+    IntegrityError,
+    NoSuchModuleError,
+    OperationalError,
+    ProgrammingError,
+)
 
 from spark_jobs.lake.catalog_errors import settings_error
 from spark_jobs.protocol.errors import ConfigError
@@ -19,17 +25,31 @@ from spark_jobs.storage.paths import is_local, normalise_path
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
+# PyIceberg's own choice; SQLAlchemy's for a bare ``postgresql://`` is another.
+POSTGRES_DRIVER = "postgresql+psycopg2"
 # Beyond SQLite's own 5 s: a checkpoint of the write-ahead log or a slow disk is no outage.
 SQLITE_BUSY_TIMEOUT_SECONDS = 30
-_SQLITE_OPEN_TRIES = 10
-_SQLITE_PAUSE_SECONDS = 0.05
+# A server that went away without a word is noticed by these; libpq would wait for hours, or for ever.
+_POSTGRES_PATIENCE = {
+    "connect_timeout": "10",
+    "tcp_user_timeout": "60000",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "options": "-c statement_timeout=60s",
+}
+_OPEN_TRIES = 10
+_PAUSE_SECONDS = 0.05
 
 
 def open_sql_catalog(name: str, properties: dict[str, str]) -> Catalog:
     """Connect with a new catalog object; raises ``ConfigError`` for an address that names no database."""
     try:
-        if properties.get("uri", "").startswith("sqlite"):
+        uri = properties.get("uri", "")
+        if uri.startswith("sqlite"):
             return _open_sqlite(name, properties)
+        if uri.startswith("postgresql"):
+            return _open_postgres(name, properties)
         return SqlCatalog(name, **properties)
     except (ArgumentError, NoSuchModuleError) as error:
         raise settings_error(error, name) from error
@@ -57,14 +77,30 @@ def _open_sqlite(name: str, properties: dict[str, str]) -> Catalog:
     _prepare_sqlite(path)
     url = url.update_query_dict({"timeout": str(SQLITE_BUSY_TIMEOUT_SECONDS)})
     properties["uri"] = url.render_as_string(hide_password=False)
-    for tries_left in reversed(range(_SQLITE_OPEN_TRIES)):
+    return _opened(name, properties, OperationalError)
+
+
+def _open_postgres(name: str, properties: dict[str, str]) -> Catalog:
+    """Connect by the driver of the extra ``postgres``, unless the address names another."""
+    url = make_url(properties["uri"])
+    if url.drivername == "postgresql":
+        url = url.set(drivername=POSTGRES_DRIVER)
+    if url.drivername == POSTGRES_DRIVER:
+        missing = {key: value for key, value in _POSTGRES_PATIENCE.items() if key not in url.query}
+        url = url.update_query_dict(missing)
+    properties["uri"] = url.render_as_string(hide_password=False)
+    return _opened(name, properties, IntegrityError, ProgrammingError)
+
+
+def _opened(name: str, properties: dict[str, str], *crowded: type[Exception]) -> Catalog:
+    """Open it; two processes that open a new database both create its tables, the second then finds them."""
+    for tries_left in reversed(range(_OPEN_TRIES)):
         try:
             return SqlCatalog(name, **properties)
-        except OperationalError:
-            # Two processes that open a new file at once both create its tables; the second then finds them.
+        except crowded:
             if not tries_left:
                 raise
-            time.sleep(_SQLITE_PAUSE_SECONDS)
+            time.sleep(_PAUSE_SECONDS)
     raise AssertionError("unreachable")
 
 
@@ -105,4 +141,4 @@ def _journal_switched(path: Path) -> str:
             # Where somebody is about to write, the switch is refused at once, whatever the time-out.
             if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() >= deadline:
                 raise
-            time.sleep(_SQLITE_PAUSE_SECONDS)
+            time.sleep(_PAUSE_SECONDS)

@@ -10,6 +10,7 @@ from tests.support.lake import Lake
 
 REST = pytest.param("rest", marks=pytest.mark.rest)
 NESSIE = pytest.param("nessie", marks=pytest.mark.nessie)
+POSTGRES = pytest.param("postgres", marks=pytest.mark.postgres)
 
 
 def _lake(kind: str, request: pytest.FixtureRequest) -> Lake:
@@ -17,15 +18,15 @@ def _lake(kind: str, request: pytest.FixtureRequest) -> Lake:
     return Lake(kind, dict(properties), f"ns_{uuid.uuid4().hex[:10]}")
 
 
-@pytest.fixture(params=["sqlite", REST, NESSIE])
+@pytest.fixture(params=["sqlite", POSTGRES, REST, NESSIE])
 def lake(request: pytest.FixtureRequest) -> Lake:
-    """Each of the three catalogs in turn, with a namespace of the test's own."""
+    """Each of the four catalogs in turn, with a namespace of the test's own."""
     return _lake(request.param, request)
 
 
 @pytest.fixture(params=[REST, NESSIE])
 def served_lake(request: pytest.FixtureRequest) -> Lake:
-    """Each catalog that is a server."""
+    """Each catalog that is an HTTP server."""
     return _lake(request.param, request)
 
 
@@ -41,7 +42,7 @@ def sqlite_lake(request: pytest.FixtureRequest) -> Lake:
     return _lake("sqlite", request)
 
 
-@pytest.fixture(params=["sqlite", REST])
+@pytest.fixture(params=["sqlite", POSTGRES, REST])
 def lake_with_history(request: pytest.FixtureRequest) -> Lake:
     """The catalogs that show a table's earlier snapshots."""
     return _lake(request.param, request)

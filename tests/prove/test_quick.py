@@ -14,6 +14,7 @@ from prove.workload import Testbed
 if TYPE_CHECKING:
     from prove.lab.kafka_server import KafkaBroker
     from prove.scenario import Scenario
+    from prove.servers import Servers
 
 QUICK = choose(is_quick=True)
 
@@ -22,20 +23,17 @@ pytestmark = [
     pytest.mark.kafka,
     pytest.mark.spark,
     pytest.mark.rest,
+    pytest.mark.postgres,
 ]
 
 
 @pytest.fixture(scope="module")
 def testbed(
-    kafka: KafkaBroker,
-    spark_remote: str,
-    s3_endpoint: str,
-    rest_catalog_properties: dict[str, str],
-    tmp_path_factory: pytest.TempPathFactory,
+    kafka: KafkaBroker, spark_remote: str, servers: Servers, tmp_path_factory: pytest.TempPathFactory
 ) -> Testbed:
     """The servers of the test run."""
-    catalogs = {"rest": rest_catalog_properties}
-    return Testbed(tmp_path_factory.mktemp("prove"), str(kafka), s3_endpoint, spark_remote, catalogs)
+    catalogs = {name: servers.catalog(name) for name in ("rest", "postgres")}
+    return Testbed(tmp_path_factory.mktemp("prove"), str(kafka), servers.s3(), spark_remote, catalogs)
 
 
 @pytest.mark.parametrize("scenario", QUICK, ids=[scenario.name for scenario in QUICK])

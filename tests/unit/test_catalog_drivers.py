@@ -15,7 +15,7 @@ from spark_jobs.protocol.errors import ConfigError
     [
         ({"type": "glue"}, "pyiceberg.catalog.glue", "boto3", "glue"),
         ({"type": "hive", "uri": "thrift://127.0.0.1:9"}, "pyiceberg.catalog.hive", "thrift", "hive"),
-        ({"type": "sql", "uri": "postgresql://127.0.0.1:9/lake"}, "psycopg", "psycopg", "psycopg"),
+        ({"type": "sql", "uri": "postgresql://127.0.0.1:9/lake"}, "psycopg2", "psycopg2", "psycopg2"),
     ],
 )
 def test_a_missing_driver_is_named(monkeypatch, properties, module, driver, named):
