@@ -19,7 +19,7 @@ from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.config.start import StartKind
 from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.connections.endpoints import resolve_kafka_properties
-from spark_jobs.connections.lake import open_catalog, open_log
+from spark_jobs.connections.lake import log_properties, open_catalog, open_log
 from spark_jobs.connections.registry import open_registry
 from spark_jobs.connections.writer_schemas import schema_sources
 from spark_jobs.drain.first_batch import is_unreadable
@@ -86,7 +86,6 @@ class Shared:
 
     kafka: dict[str, str] | None
     catalog: Catalog | None
-    storage: dict[str, str] | None
 
     @property
     def is_whole(self) -> bool:
@@ -98,10 +97,10 @@ def check_shared(checklist: Checklist, config: SluiceConfig) -> Shared:
     """Broker, catalog, registries and the transaction log's place."""
     kafka = checklist.run("broker", lambda: _broker(config))
     catalog = checklist.run("catalog", lambda: _catalog(config))
-    storage = checklist.run("state", lambda: _storage(config.state, resolve(config.catalog.properties)))
+    checklist.run("state", lambda: _state(config))
     for name in config.registries:
         checklist.run(f"registry {name}", partial(_registry, config, name))
-    return Shared(kafka, catalog, storage)
+    return Shared(kafka, catalog)
 
 
 def check_pipeline(
@@ -109,7 +108,7 @@ def check_pipeline(
 ) -> None:
     """Topic, right to read, storage, a Spark task, both catalog clients."""
     name = pipeline.name
-    kafka, catalog, storage = shared.kafka, shared.catalog, shared.storage
+    kafka, catalog = shared.kafka, shared.catalog
     source = None
     if kafka is None:
         checklist.skip(f"{name}: topic", "the broker")
@@ -118,17 +117,20 @@ def check_pipeline(
         if source is not None:
             checklist.run(f"{name}: right to read", lambda: read_one(kafka, source))
     table = None
-    location = config.state
+    location = ""
     if catalog is None:
         checklist.skip(f"{name}: table", "the catalog")
     else:
         found = checklist.run(f"{name}: table", lambda: _table(catalog, pipeline))
         table = found[0] if found else None
-        location = _storage_location(config, catalog, table)
+        location = _storage_location(catalog, table)
         if found is not None and table is None and source is not None and kafka is not None:
             _check_first_values(checklist, config, kafka, pipeline, source)
-    properties = {**(storage or {}), **(table.io.properties if table else {})}
-    checklist.run(f"{name}: storage", lambda: _storage(location, properties))
+    properties = {**resolve(config.catalog.properties), **(table.io.properties if table else {})}
+    if location:
+        checklist.run(f"{name}: storage", lambda: _storage(location, properties))
+    else:
+        checklist.skip(f"{name}: storage", "the catalog, or a table: only that shows where its files go")
     session = None
     if shared.is_whole or not _is_started_here(config):
         session = checklist.run(f"{name}: Spark", lambda: _spark(config))
@@ -242,18 +244,25 @@ def _table(catalog: Catalog, pipeline: PipelineConfig) -> tuple[tuple[Table | No
     return (table,), ", ".join((pipeline.table, str(table.metadata.table_uuid), *notes))
 
 
-def _storage_location(config: SluiceConfig, catalog: Catalog, table: Table | None) -> str:
-    """Return where data files go, as near as it can be told before there is a table."""
+def _storage_location(catalog: Catalog, table: Table | None) -> str:
+    """Return where data files go, as near as it can be told before there is a table; else nothing."""
     if table is not None:
         return table.location()
     warehouse = catalog.properties.get("warehouse", "")
     # A REST catalog's warehouse may be a mere name, whose place only a created table would show.
-    return warehouse if "/" in warehouse else config.state
+    return warehouse if "/" in warehouse else ""
 
 
-def _storage(location: str, properties: dict[str, str]) -> tuple[dict[str, str], str]:
+def _storage(location: str, properties: dict[str, str]) -> tuple[bool, str]:
     try_storage(location, properties)
-    return properties, f"put, get, list, delete in {location}"
+    return True, f"put, get, list, delete in {location}"
+
+
+def _state(config: SluiceConfig) -> tuple[bool, str]:
+    _, said = _storage(config.state, log_properties(config))
+    if open_log(config).store.refuses_a_second():
+        return True, said
+    return True, f"{said}; not create-only: of two puts the second one stays (docs/OPERATIONS.md)"
 
 
 def _is_started_here(config: SluiceConfig) -> bool:

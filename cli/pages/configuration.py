@@ -163,9 +163,13 @@ has one value: `isolation.level`, `auto.offset.reset`, `check.crcs`, `enable.par
 `enable.auto.commit`, `enable.auto.offset.store`; any other is refused. So is a `group.id`: no consumer group
 is joined."""
 
-_CATALOG = """Any catalog that speaks Iceberg's REST protocol (tested with Iceberg's reference server and
-Nessie), or SQLite on a local disk. Others that PyIceberg knows (Glue, Hive, Postgres) need their driver,
-which is not installed, and are not tested.
+_CATALOG = """Tested are SQLite on a local disk, Postgres, Iceberg's reference REST server and Nessie. Other
+servers of Iceberg's REST protocol may work (Polaris, Lakekeeper and others were not tried), and so may Glue,
+whose driver is not installed.
+
+Postgres is `type: sql` with `uri: postgresql://user:${PASSWORD}@host/database`. What the address does not say
+otherwise, a connection waits 10 s for the server and a minute for an answer; a pooler that refuses start-up
+options wants `?options=` in it.
 
 `name` and the properties of the catalog and its FileIO under PyIceberg's names, flat. For Spark they are
 translated to Iceberg-Java's names, so that both see the same tables; what only Spark should know goes to
@@ -239,7 +243,7 @@ alone; like its topics, every team file's pipelines may name each of them, none 
 _SECRETS = """## Secrets
 
 `${NAME}` (environment) and `${file:/path}` (the file's content without its last line break) may stand
-anywhere inside a value under `kafka`, `catalog` and `spark.conf`, in `spark.remote` and
+anywhere inside a value under `kafka`, `catalog`, `state` and `spark.conf`, in `spark.remote` and
 `spark.session_secret`, in `notify.webhook`, in a registry's `url` and `auth`, and in `tokens` (which are read
 when the listener starts).
 They are read when a run starts, so a rotated secret needs no restart, and their values are kept out of logs,

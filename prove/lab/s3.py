@@ -46,14 +46,14 @@ class S3Server:
     process: ServerProcess
 
 
-def store_at(endpoint: str) -> S3:
+def store_at(endpoint: str, kind: str = "bucket") -> S3:
     """Return the store that answers there, with an empty bucket of the caller's own."""
-    return S3(endpoint, "sluice", "test-secret-key", new_bucket(endpoint))
+    return S3(endpoint, "sluice", "test-secret-key", new_bucket(endpoint, kind))
 
 
-def new_bucket(endpoint: str) -> str:
-    """Make an empty bucket and return its name."""
-    bucket = unique_name("bucket")
+def new_bucket(endpoint: str, kind: str = "bucket") -> str:
+    """Make an empty bucket and return its name; one of the kind ``replacing`` ignores If-None-Match."""
+    bucket = unique_name(kind)
     request = urllib.request.Request(f"{endpoint}/{bucket}", method="PUT")  # noqa: S310  (our own)
     # moto keeps an account by the credential's key; the default account belongs to any other key too.
     request.add_header(

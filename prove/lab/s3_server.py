@@ -1,4 +1,7 @@
-"""moto's S3 with one address more, which makes old what a bucket holds: its dates are not the client's."""
+"""moto's S3 with one address more, which makes old what a bucket holds: its dates are not the client's.
+
+A bucket whose name begins with ``replacing`` ignores If-None-Match, as stores do that never heard of it.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,8 @@ _store: Any = DomainDispatcherApplication(create_backend_app)
 def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
     """Answer a request; all but ours are the store's."""
     path = environ["PATH_INFO"]
+    if path.startswith("/replacing"):
+        environ.pop("HTTP_IF_NONE_MATCH", None)
     if not path.startswith(MAKE_OLD):
         answer: Iterable[bytes] = _store(environ, start_response)
         return answer

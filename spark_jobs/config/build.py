@@ -70,7 +70,8 @@ def build_config(main: Document, teams: Sequence[Document], *, home: str, folder
         placed += [] if mistakes else found
     config = SluiceConfig(
         home=home,
-        state=_absolute(written.state or f"{home}/log", folder),
+        state=_absolute(written.state.uri if written.state else f"{home}/log", folder),
+        state_properties=_own_properties(written, main),
         kafka={ALIASES.get(name, name): value for name, value in written.kafka.items()},
         kafka_auth=written.kafka_auth,
         catalog=_catalog(written.catalog, home),
@@ -169,6 +170,12 @@ def _check_layout(entry: PipelineSettings) -> Finding | None:
 def _absolute(state: str, folder: str) -> str:
     is_absolute = "://" in state or state.startswith(("/", "file:"))
     return (state if is_absolute else f"{folder}/{state}").rstrip("/")
+
+
+def _own_properties(written: WrittenFile, main: Document) -> dict[str, str] | None:
+    """Return what opens the log where it is written as a map, be there nothing in it but the address."""
+    is_map = isinstance(main.content.get("state"), dict)
+    return dict(written.state.model_extra or {}) if written.state and is_map else None
 
 
 def _catalog(written: WrittenCatalog, home: str) -> CatalogSettings:

@@ -132,7 +132,7 @@ def _check_references(content: dict[str, Any]) -> Iterator[Finding]:
     registries = [
         ("registries", name, *rest) for name in _map(content, "registries") for rest in _OF_REGISTRY
     ]
-    for path in (("kafka",), ("catalog",), ("spark",), ("spark", "conf"), *registries):
+    for path in (("kafka",), ("catalog",), ("state",), ("spark",), ("spark", "conf"), *registries):
         for key, value in reduce(_map, path, content).items():
             wrong = malformed_reference(value) if isinstance(value, str) else None
             if wrong:

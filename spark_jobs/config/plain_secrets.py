@@ -8,8 +8,8 @@ from typing import Any
 from spark_jobs.config.problems import ConfigProblem, Document, Finding, Path
 from spark_jobs.config.redaction import is_plain_secret
 
-# Where keys are properties of Kafka, a catalog or Spark. Elsewhere only an address can carry a password.
-_PROPERTIES = (("kafka",), ("catalog",), ("spark", "conf"))
+# Where keys are properties of Kafka, a catalog, the log or Spark. Elsewhere only addresses carry passwords.
+_PROPERTIES = (("kafka",), ("catalog",), ("state",), ("spark", "conf"))
 _SESSION_SECRET = ("spark", "session_secret")
 
 

@@ -379,8 +379,8 @@ class PipelineTemplate(PipelineSettings):
 class SluiceConfig(_WithSecrets):
     """Everything one ``sluice.yaml`` and its team files say.
 
-    ``kafka``, ``catalog.properties``, ``spark.conf`` and ``registries`` may hold ``${ENV}`` and
-    ``${file:…}``; they are resolved per run in ``spark_jobs.connections``. ``state`` is the
+    ``kafka``, ``catalog.properties``, ``state_properties``, ``spark.conf`` and ``registries`` may hold
+    ``${ENV}`` and ``${file:…}``; they are resolved per run in ``spark_jobs.connections``. ``state`` is the
     transaction log's root, any FileIO path. ``home`` is the absolute state folder. ``source`` is the main
     file, None when there is none.
     ``problems`` are the mistakes of team files whose pipelines are left out.
@@ -390,6 +390,8 @@ class SluiceConfig(_WithSecrets):
     state: str
     kafka: SecretProperties = Field(default_factory=dict)
     kafka_auth: KafkaAuth = KafkaAuth()
+    # None: what opens the lake opens the log.
+    state_properties: SecretProperties | None = None
     catalog: CatalogSettings
     spark: SparkSettings = SparkSettings()
     registries: dict[RegistryName, RegistrySettings] = Field(default_factory=dict)

@@ -52,6 +52,15 @@ class WrittenCatalog(Frozen):
     name: PipelineName = key("sluice", "Name of the catalog; SQL catalogs keep it with every table.")
 
 
+class WrittenState(Frozen):
+    """Where the log lies and what opens it, apart from what opens the lake."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Scalar] = Field(init=False)
+
+    uri: str = Field(description="As the text alone would be.")
+
+
 class WrittenTeamFile(Frozen):
     """A file named by `include`: pipelines of one team, with defaults of their own."""
 
@@ -84,6 +93,15 @@ Includes = Annotated[
 ]
 
 
+State = Annotated[
+    WrittenState,
+    BeforeValidator(
+        lambda value: {"uri": value} if isinstance(value, str) else value,
+        json_schema_input_type=str | WrittenState,
+    ),
+]
+
+
 class WrittenFile(WrittenTeamFile):
     """The whole of `sluice.yaml`."""
 
@@ -104,10 +122,11 @@ class WrittenFile(WrittenTeamFile):
         WrittenCatalog(name="sluice"),
         "`name` and the properties of the catalog and its FileIO, under PyIceberg's names.",
     )
-    state: str | None = key(
+    state: State | None = key(
         None,
-        "Root of the transaction log and of kept schemas, a path or any URI the catalog's FileIO can write;"
-        " never inside the warehouse.",
+        "Root of the transaction log and of kept schemas, a path or any URI that PyIceberg can write;"
+        " never inside the warehouse. As a map it has credentials of its own, and nothing of the catalog's:"
+        " `{uri: s3://bucket/log, s3.access-key-id: …}`, under PyIceberg's names.",
         shown="log in the state folder",
     )
     spark: SparkSettings = key(SparkSettings(), "Where tasks run.")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.config.secrets import resolve
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.connections.endpoints import resolve_kafka_properties
+from spark_jobs.connections.lake import open_log
 from spark_jobs.connections.registry import open_registry
 from spark_jobs.connections.writer_schemas import RecordSchemas, schema_sources
 from spark_jobs.kafka.admin import KafkaAdmin
@@ -71,7 +72,7 @@ def connect(
     """
     kafka = resolve_kafka_properties(config) if needs_kafka else {}
     catalog = resolve(config.catalog.properties)
-    txlog = TxlogStore(config.state, catalog)
+    txlog = open_log(config)
     return Connections(
         kafka=kafka,
         admin=KafkaAdmin(kafka),

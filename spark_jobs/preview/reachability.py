@@ -33,7 +33,10 @@ _PACKAGES = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a task must reach; ``kafka`` and ``storage`` are resolved properties and hold secrets."""
+    """What a task must reach; ``kafka`` and ``storage`` are resolved properties and hold secrets.
+
+    ``location`` is empty while nobody can tell where files will go.
+    """
 
     kafka: dict[str, str] = field(repr=False)
     topic: str
@@ -103,7 +106,8 @@ def reach(target: Target) -> str:
     """Reach the broker and the storage from here; the error as JSON, empty when there is none."""
     try:
         KafkaAdmin(target.kafka).source_state(target.topic)
-        try_storage(target.location, target.storage)
+        if target.location:
+            try_storage(target.location, target.storage)
     except SluiceError as error:
         return json.dumps(error_to_json(error))
     return ""

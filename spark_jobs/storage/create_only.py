@@ -1,6 +1,8 @@
 """Small objects that are written once and never changed, below a root of any storage PyIceberg knows.
 
-Nothing is ever rewritten: a rewrite truncates first, and object stores cannot append.
+Nothing is ever rewritten: a rewrite truncates first, and object stores cannot append. On a local disk
+and on S3 the storage itself sees to it, of two writers at once too; elsewhere the second replaces what the
+first wrote. Nothing that is true depends on it: the table is the truth.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ import errno
 import os
 import uuid
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -18,6 +22,11 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.storage.errors import is_refusal
 from spark_jobs.storage.file_listing import StoredFile, list_files
+
+if TYPE_CHECKING:
+    from spark_jobs.storage.conditional_put import ConditionalStore
+
+_S3 = frozenset({"s3", "s3a", "s3n"})
 
 
 class CreateOnlyStore:
@@ -29,8 +38,8 @@ class CreateOnlyStore:
 
     def __init__(self, root: str, properties: Mapping[str, str]) -> None:
         self._properties = dict(properties)
-        scheme, _, path = PyArrowFileIO.parse_location(root, self._properties)
-        self._local_root = Path(path) if scheme == "file" else None
+        self._scheme, self._bucket, path = PyArrowFileIO.parse_location(root, self._properties)
+        self._local_root = Path(path) if self._scheme == "file" else None
         self.root = str(self._local_root) if self._local_root else root.rstrip("/")
         self._io = load_file_io(self._properties, self.root)
 
@@ -41,12 +50,34 @@ class CreateOnlyStore:
             try:
                 if self._local_root is not None:
                     _create_local(self._local_root / path, text.encode())
+                elif self._conditional is not None:
+                    _, _, key = location.partition(f"://{self._bucket}/")
+                    self._conditional.create(key, text.encode())
                 else:
                     with self._io.new_output(location).create(overwrite=False) as stream:
                         stream.write(text.encode())
             except FileExistsError:
                 return False
         return True
+
+    def refuses_a_second(self) -> bool:
+        """Try with an object that goes again whether of two writers at once the first one's would stay."""
+        if self._local_root is not None or self._conditional is None:
+            return self._local_root is not None
+        path = f".sluice-check-{uuid.uuid4().hex}"
+        try:
+            return self.create(path, "first") and not self.create(path, "second")
+        finally:
+            self._io.delete(f"{self.root}/{path}")
+
+    @cached_property
+    def _conditional(self) -> ConditionalStore | None:
+        if self._scheme not in _S3:
+            return None
+        # Loaded where there is a bucket: most commands know none.
+        from spark_jobs.storage.conditional_put import conditional_store  # noqa: PLC0415
+
+        return conditional_store(self._bucket, self._properties)
 
     def read(self, path: str) -> str | None:
         """Return an object's text, its bad bytes replaced; None when there is none."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # S3 answers an expired token with 400, and to HEAD, which has no body, with nothing else.
 _REFUSAL = re.compile(
     r"AWS Error (?:ACCESS_DENIED|INVALID_ACCESS_KEY_ID|INVALID_CLIENT_TOKEN_ID|SIGNATURE_DOES_NOT_MATCH"
-    r"|UNKNOWN \(HTTP status 40[013]\))|ExceptionName: ExpiredToken"
+    r"|UNKNOWN \(HTTP status 40[013]\))|ExceptionName: ExpiredToken|<Code>ExpiredToken</Code>"
 )
 
 

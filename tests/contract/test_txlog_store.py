@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from prove.lab.s3 import store_at
 from spark_jobs.protocol.errors import ConfigError, CorruptLog, RetryableError
+from spark_jobs.storage.conditional_put import conditional_store
 from spark_jobs.storage.file_listing import list_files
 from spark_jobs.txlog.entries import Closed, FlushComplete, Notified, OffsetCommit, Swept
 from spark_jobs.txlog.store import CLOSING_AFTER_US, TxlogStore
@@ -17,6 +19,7 @@ from tests.support.log_entries import TABLE_UUID, finished_phases, flush_start, 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from prove.lab.s3 import S3
     from spark_jobs.protocol.batch import Batch
 
 FAR_FUTURE_US = 10**17
@@ -202,13 +205,48 @@ def test_root_under_a_table_is_refused(root: str, location: str, *, is_refused: 
     assert caught.value.code == "log-under-table"
 
 
-def test_racing_local_writers_make_one_object(tmp_path: Path) -> None:
-    """Of many writers of one phase exactly one creates it, and no half-written file is ever seen."""
-    store, batch = TxlogStore(str(tmp_path), {}), make_batch()
+def test_of_racing_writers_the_first_one_stays(store: TxlogStore) -> None:
+    """Of many writers of one phase exactly one creates it, and it is that one's which is read."""
+    batch = make_batch()
     with ThreadPoolExecutor(8) as pool:
         won = list(pool.map(lambda n: store.append(TABLE_UUID, batch, Swept(n, "r", 0)), range(32)))
     assert won.count(True) == 1
+    (attempt,) = store.attempts(TABLE_UUID)
+    assert attempt.entries == (Swept(won.index(True), "r", 0),)
+
+
+def test_a_local_writer_leaves_nothing_but_the_object(tmp_path: Path) -> None:
+    """No half-written file is ever seen."""
+    store, batch = TxlogStore(str(tmp_path), {}), make_batch()
+    for _ in range(2):
+        store.append(TABLE_UUID, batch, Swept(0, "r", 0))
     assert os.listdir(tmp_path / TABLE_UUID / batch.attempt) == ["10-Swept.json"]  # noqa: PTH208
+
+
+def test_whether_the_first_stays_is_tried(store: TxlogStore, s3_endpoint: str) -> None:
+    """A folder and a bucket keep the first one's object; one that ignores If-None-Match is found out."""
+    assert store.store.refuses_a_second()
+    s3 = store_at(s3_endpoint, "replacing")
+    replacing = TxlogStore(f"s3://{s3.bucket}/state", s3.pyiceberg_properties)
+    assert not replacing.store.refuses_a_second()
+    assert [file.name for file in (*store.store.list(""), *replacing.store.list(""))] == []
+
+
+def test_a_foreign_session_does_not_go_with_keys_of_the_configuration(
+    s3: S3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the environment has for others stays out of it, and a role leaves the put to Arrow."""
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "foreign")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "foreign")
+    opened = conditional_store(s3.bucket, s3.pyiceberg_properties)
+    assert opened is not None
+    assert (opened._store.config["access_key_id"], opened._store.config["session_token"]) == ("sluice", "")
+    assert (
+        conditional_store(s3.bucket, {**s3.pyiceberg_properties, "s3.role-arn": "arn:aws:iam::1:role/r"})
+        is None
+    )
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    assert conditional_store(s3.bucket, {}) is None
 
 
 def test_leftover_of_a_killed_writer_is_no_object(tmp_path: Path) -> None:

@@ -30,6 +30,9 @@ def pipeline(lines):
         ("version: 2\n", 1, "version", "version: 1"),
         (HEAD + "kafak: {}\n", 2, "kafak", "Did you mean kafka?"),
         (HEAD + "kafka: localhost:9092\n", 2, "kafka", "must be a map"),
+        (HEAD + "state: [s3://bucket/log]\n", 2, "state", "must be a map"),
+        (HEAD + "state: {s3.region: x}\n", 2, "state.uri", "is required"),
+        (HEAD + "state: {uri: s3://b/log, s3.region: '${'}\n", 2, "state.s3.region", "no closing brace"),
         (HEAD + "kafka:\n  client.id: [1]\n", 3, "kafka.client.id", "must be text"),
         (
             HEAD + "kafka:\n  isolation.level: read_uncommitted\n",

@@ -11,6 +11,7 @@ from spark_jobs.config.file import load_config, write_topics
 from spark_jobs.config.start import StartKind
 from spark_jobs.config.templates import expand, safe_name
 from spark_jobs.config.yaml_document import parse_document
+from spark_jobs.connections.lake import open_log
 from spark_jobs.protocol.errors import ConfigError
 
 
@@ -33,6 +34,28 @@ def team_folder(tmp_path, **files):
         "pipelines:\n  a: {topic: a, table: l.a}\n"
     )
     return main
+
+
+@pytest.mark.parametrize(
+    ("state", "opened_with"),
+    [
+        ("s3://bucket/log", {"type": "rest", "uri": "http://h", "s3.access-key-id": "lake"}),
+        (
+            "{uri: s3://bucket/log, s3.access-key-id: log, s3.region: x}",
+            {"s3.access-key-id": "log", "s3.region": "x"},
+        ),
+        ("{uri: s3://bucket/log}", {}),
+    ],
+)
+def test_the_log_has_credentials_of_its_own_or_the_lake_s(tmp_path, monkeypatch, state, opened_with):
+    """As text it is opened with what opens the lake; as a map with that alone, be it nothing."""
+    monkeypatch.delenv("SLUICE_HOME", raising=False)
+    main = tmp_path / "sluice.yaml"
+    catalog = "{type: rest, uri: 'http://h', s3.access-key-id: lake}"
+    main.write_text(f"version: 1\ncatalog: {catalog}\nstate: {state}\n")
+    config = load_config(main)
+    assert config.state == "s3://bucket/log"
+    assert open_log(config).store._properties == opened_with
 
 
 def test_without_a_file_the_demo_is_in_force(tmp_path, monkeypatch):

@@ -28,6 +28,9 @@ kafka:
   sasl.password: '{SECRET}'
   sasl.oauthbearer.client.secret: '{SECRET}'
   ssl.key.pem: '{SECRET}'
+state:
+  uri: s3://bucket/log
+  s3.secret-access-key: '{SECRET}'
 catalog:
   type: sql
   uri: 'postgresql://me:{SECRET.replace("&", "%26")}@db/catalog'

@@ -1,0 +1,88 @@
+"""Putting an object where there is none and nowhere else, which S3 decides (``If-None-Match: *``).
+
+PyIceberg's and Arrow's writers look first and then replace: of two at once the second wins. So it stays where
+this cannot be had: on other stores, and with credentials that only Arrow's client can get.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from obstore import put
+from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
+from obstore.store import S3Store
+
+# PyIceberg's names, in its order, to obstore's.
+_NAMES = {
+    "s3.endpoint": "endpoint",
+    "s3.region": "region",
+    "client.region": "region",
+    "s3.access-key-id": "access_key_id",
+    "client.access-key-id": "access_key_id",
+    "s3.secret-access-key": "secret_access_key",
+    "client.secret-access-key": "secret_access_key",
+    "s3.session-token": "session_token",
+    "client.session-token": "session_token",
+}
+# A workload's own. The rest of AWS's chain, roles and files of a user, is Arrow's alone.
+_OF_A_WORKLOAD = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)
+_ARROWS_ALONE = ("s3.role-arn", "client.role-arn", "s3.profile-name", "client.profile-name", "s3.anonymous")
+_RETRIES: dict[str, Any] = {"max_retries": 3, "retry_timeout": timedelta(seconds=60)}
+
+
+class ConditionalStore:
+    """A bucket, opened by ``conditional_store``."""
+
+    def __init__(self, store: S3Store) -> None:
+        self._store = store
+
+    def create(self, path: str, content: bytes) -> None:
+        """Put the object; raises ``FileExistsError`` when there is one, else what Arrow's client would."""
+        try:
+            put(self._store, path, content, mode="create")
+        except AlreadyExistsError as error:
+            raise FileExistsError(path) from error
+        except (PermissionDeniedError, UnauthenticatedError) as error:
+            raise PermissionError(_said(error)) from error
+        except BaseError as error:
+            raise OSError(_said(error)) from error
+
+
+def conditional_store(bucket: str, properties: Mapping[str, str]) -> ConditionalStore | None:
+    """Open a bucket of S3's; None where that cannot be done. ``properties`` are the FileIO's."""
+    settings: dict[str, Any] = {}
+    for key, name in _NAMES.items():
+        if properties.get(key):
+            settings.setdefault(name, properties[key])
+    if {"access_key_id", "secret_access_key"} <= settings.keys():
+        settings.setdefault("session_token", "")  # or the environment's would go with these keys
+    elif not any(map(os.environ.get, _OF_A_WORKLOAD)):
+        return None
+    if any(map(properties.get, _ARROWS_ALONE)):
+        return None
+    options: dict[str, Any] = {"connect_timeout": "10s", "timeout": "60s", "allow_http": True}
+    if proxy := properties.get("s3.proxy-uri"):
+        options["proxy_url"] = proxy
+    is_virtual = properties.get("s3.force-virtual-addressing", "").lower() in {"true", "1", "yes", "y"}
+    return ConditionalStore(
+        S3Store(
+            bucket,
+            client_options=options,
+            retry_config=_RETRIES,
+            virtual_hosted_style_request=is_virtual or "endpoint" not in settings,
+            **settings,
+        )
+    )
+
+
+def _said(error: Exception) -> str:
+    """Return what it says to people: the rest are the client's own structures."""
+    return str(error).partition("\n\nDebug source")[0].strip()
