@@ -45,6 +45,20 @@ def ensure_installed(places: Places, dependency_set: str) -> None:
         _install(places, wanted)
 
 
+def ensure_extra(places: Places, extra: str) -> None:
+    """Make the environment hold an extra too, which a new environment or another lock lets go again."""
+    stamp = places.stamp.with_name(f"sluice-extra-{extra}")
+    wanted = f"{_stamp(places)} {lock_key(extra)}"
+    with _exclusive(places.cache):
+        if stamp.exists() and stamp.read_text() == wanted:
+            return
+        say(f"Installing what `extras: [{extra}]` asks for.")
+        into: list[str | Path] = ["--python", places.python, "--build-constraints", BUILD_LOCK]
+        command = [_uv(places), "pip", "install", "--quiet", "--require-hashes", *into]
+        _run([*command, "--requirement", lock_path(extra)], _uv_environment(places))
+        stamp.write_text(wanted)
+
+
 def make_movable(places: Places, environment: Path) -> None:
     """Make another environment from the same lock, Sluice a wheel in it, that may be moved elsewhere."""
     uv, variables = _uv(places), _uv_environment(places)

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 from bootstrap.browser import ensure_browser, is_asked_for
 from bootstrap.child_environment import child_environment
-from bootstrap.install import SetupError, ensure_installed, fetch_jars, is_installed
+from bootstrap.extras import extras_asked_for
+from bootstrap.install import SetupError, ensure_extra, ensure_installed, fetch_jars, is_installed
 from bootstrap.places import BENCH_JARS_LOCK, JARS_LOCK, ROOT, TEST_JARS_LOCK, Places, user_cache
 from bootstrap.without_setup import answer
 
@@ -43,6 +44,8 @@ def launch(arguments: list[str]) -> int:
     try:
         ensure_installed(places, needed)
         if not is_help:
+            for extra in extras_asked_for(arguments):
+                ensure_extra(places, extra)
             _fetch_for(command, arguments, places)
     except SetupError as error:
         print(error, file=sys.stderr)

@@ -43,8 +43,9 @@ class Places:
 
 
 def lock_path(dependency_set: str) -> Path:
-    """Return the lock of ``run`` or ``dev`` dependencies."""
-    return LOCKS / {"run": "requirements.txt", "dev": "requirements-dev.txt"}[dependency_set]
+    """Return the lock of ``run`` or ``dev`` dependencies, or of an extra."""
+    names = {"run": "requirements.txt", "dev": "requirements-dev.txt"}
+    return LOCKS / names.get(dependency_set, f"extra-{dependency_set}.txt")
 
 
 def lock_key(dependency_set: str) -> str:

@@ -127,10 +127,7 @@ def check_pipeline(
         if found is not None and table is None and source is not None and kafka is not None:
             _check_first_values(checklist, config, kafka, pipeline, source)
     properties = {**resolve(config.catalog.properties), **(table.io.properties if table else {})}
-    if location:
-        checklist.run(f"{name}: storage", lambda: _storage(location, properties))
-    else:
-        checklist.skip(f"{name}: storage", "the catalog, or a table: only that shows where its files go")
+    _check_storage(checklist, name, location, properties)
     session = None
     if shared.is_whole or not _is_started_here(config):
         session = checklist.run(f"{name}: Spark", lambda: _spark(config))
@@ -143,6 +140,13 @@ def check_pipeline(
         checklist.run(f"{name}: a task's reach", lambda: _task(session, target))
     if session is not None and table is not None:
         checklist.run(f"{name}: both catalogs", lambda: _both_catalogs(config, session, table, pipeline))
+
+
+def _check_storage(checklist: Checklist, name: str, location: str, properties: dict[str, str]) -> None:
+    if location:
+        checklist.run(f"{name}: storage", lambda: _storage(location, properties))
+    else:
+        checklist.skip(f"{name}: storage", "the catalog, or a table: only that shows where its files go")
 
 
 def _check_first_values(

@@ -167,7 +167,7 @@ _CATALOG = """Tested are SQLite on a local disk, Postgres, Iceberg's reference R
 servers of Iceberg's REST protocol may work (Polaris, Lakekeeper and others were not tried), and so may Glue,
 whose driver is not installed.
 
-Postgres is `type: sql` with `uri: postgresql://user:${PASSWORD}@host/database`. What the address does not say
+Postgres is `type: sql` with `uri: postgresql://user:${PASSWORD}@host/database`, and `extras: [postgres]`. What the address does not say
 otherwise, a connection waits 10 s for the server and a minute for an answer; a pooler that refuses start-up
 options wants `?options=` in it.
 

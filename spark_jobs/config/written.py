@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import BeforeValidator, ConfigDict, Field
@@ -19,7 +20,15 @@ from spark_jobs.config.values import (
     Table,
     Topic,
     Version,
+    choice,
 )
+
+
+class Extra(StrEnum):
+    """What may be installed beside; each has its lock in bootstrap."""
+
+    POSTGRES = "postgres"
+    MSK = "msk"
 
 
 class WrittenPipeline(PipelineSettings):
@@ -128,6 +137,12 @@ class WrittenFile(WrittenTeamFile):
         " never inside the warehouse. As a map it has credentials of its own, and nothing of the catalog's:"
         " `{uri: s3://bucket/log, s3.access-key-id: …}`, under PyIceberg's names.",
         shown="log in the state folder",
+    )
+    extras: OneOrMany[Annotated[Extra, choice(Extra)]] = key(
+        (),
+        "Packages beside those that are always there, which `./sluice` installs, locked, before it runs a"
+        " command: `postgres` for a catalog in Postgres, `msk` for Amazon MSK with IAM.",
+        shown="none",
     )
     spark: SparkSettings = key(SparkSettings(), "Where tasks run.")
     registries: dict[RegistryName, RegistrySettings] = Field(

@@ -59,8 +59,8 @@ def settings_error(error: Exception, name: str) -> ConfigError:
         return ConfigError(
             f"the catalog's driver is not installed: {first_line(error)}",
             code="catalog-settings",
-            hint="REST catalogs and SQLite need none. What Postgres needs, `extras: [postgres]` installs; any"
-            " other needs its driver in .venv and is not tested.",
+            hint="For Postgres say `extras: [postgres]`: ./sluice then installs it, elsewhere pip does from"
+            " bootstrap/extra-postgres.txt. Other drivers are not tested.",
             catalog=name,
         )
     return ConfigError(

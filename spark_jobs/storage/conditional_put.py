@@ -9,11 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from obstore import put
 from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import S3Store
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, RetryConfig
 
 # PyIceberg's names, in its order, to obstore's.
 _NAMES = {
@@ -35,7 +38,7 @@ _OF_A_WORKLOAD = (
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 )
 _ARROWS_ALONE = ("s3.role-arn", "client.role-arn", "s3.profile-name", "client.profile-name", "s3.anonymous")
-_RETRIES: dict[str, Any] = {"max_retries": 3, "retry_timeout": timedelta(seconds=60)}
+_RETRIES: RetryConfig = {"max_retries": 3, "retry_timeout": timedelta(seconds=60)}
 
 
 class ConditionalStore:
@@ -68,7 +71,7 @@ def conditional_store(bucket: str, properties: Mapping[str, str]) -> Conditional
         return None
     if any(map(properties.get, _ARROWS_ALONE)):
         return None
-    options: dict[str, Any] = {"connect_timeout": "10s", "timeout": "60s", "allow_http": True}
+    options: ClientConfig = {"connect_timeout": "10s", "timeout": "60s", "allow_http": True}
     if proxy := properties.get("s3.proxy-uri"):
         options["proxy_url"] = proxy
     is_virtual = properties.get("s3.force-virtual-addressing", "").lower() in {"true", "1", "yes", "y"}

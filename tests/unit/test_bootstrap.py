@@ -13,12 +13,14 @@ import pytest
 
 from bootstrap.browser import ensure_browser, is_asked_for
 from bootstrap.child_environment import child_environment
+from bootstrap.extras import EXTRAS, extras_asked_for
 from bootstrap.index_settings import parse_pip_settings, uv_variables
 from bootstrap.install import ensure_installed, is_installed
 from bootstrap.places import LOCKS, ROOT, Places, lock_key, lock_path
 from bootstrap.without_setup import answer
 from cli.listing import COMMANDS
 from spark_jobs import __version__
+from spark_jobs.config.written import Extra
 
 NAMED = re.compile(r"^([a-z0-9-]+)==(\S+)", re.MULTILINE)
 
@@ -37,6 +39,38 @@ def test_development_adds_to_what_runs() -> None:
     """Tests run on exactly the versions that users get."""
     run, dev = (dict(NAMED.findall(lock_path(name).read_text())) for name in ("run", "dev"))
     assert run.items() <= dev.items()
+
+
+def test_extras_change_no_version() -> None:
+    """Whoever installs one has it beside exactly what is there, tests included; each may be written."""
+    dev = dict(NAMED.findall(lock_path("dev").read_text()))
+    for extra in EXTRAS:
+        locked = dict(NAMED.findall(lock_path(extra).read_text()))
+        assert {name: dev.get(name, version) for name, version in locked.items()} == locked
+    assert {extra.value for extra in Extra} == set(EXTRAS)
+
+
+@pytest.mark.parametrize(
+    ("text", "extras"),
+    [
+        ("extras: [postgres, msk]\n", ("msk", "postgres")),
+        ("version: 1\nextras: postgres  # msk\npipelines: {msk: {topic: t, table: n.t}}\n", ("postgres",)),
+        ("extras:\n  # - postgres\n  - msk\n- postgres\n", ("msk", "postgres")),
+        ("extras:\n- msk\nkafka: {client.id: postgres}\n", ("msk",)),
+        ("version: 1  # extras: [msk]\n", ()),
+        ("extras: [nothing, postgres\n  , msk]\n", ("msk", "postgres")),
+    ],
+)
+def test_extras_are_read_before_there_is_a_reader_of_yaml(
+    tmp_path: Path, text: str, extras: tuple[str, ...]
+) -> None:
+    """The launcher finds what the configuration asks for, wherever the command line says that it is."""
+    file = tmp_path / "some.yaml"
+    file.write_text(text)
+    assert extras_asked_for(["drain", "--config", str(file)], {}) == extras
+    assert extras_asked_for([f"--config={file}", "drain"], {}) == extras
+    assert extras_asked_for(["drain"], {"SLUICE_CONFIG": str(file)}) == extras
+    assert extras_asked_for(["drain"], {"SLUICE_CONFIG": str(tmp_path / "gone.yaml")}) == ()
 
 
 def test_launcher_is_readable_by_old_pythons() -> None:

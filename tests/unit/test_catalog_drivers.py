@@ -26,3 +26,4 @@ def test_a_missing_driver_is_named(monkeypatch, properties, module, driver, name
         open_catalog("lake", properties)
     assert caught.value.code == "catalog-settings"
     assert named in caught.value.message.lower()
+    assert "extras: [postgres]" in (caught.value.hint or "")
