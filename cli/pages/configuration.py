@@ -167,9 +167,13 @@ _CATALOG = """Tested are SQLite on a local disk, Postgres, Iceberg's reference R
 servers of Iceberg's REST protocol may work (Polaris, Lakekeeper and others were not tried), and so may Glue,
 whose driver is not installed.
 
-Postgres is `type: sql` with `uri: postgresql://user:${PASSWORD}@host/database`, and `extras: [postgres]`. What the address does not say
-otherwise, a connection waits 10 s for the server and a minute for an answer; a pooler that refuses start-up
-options wants `?options=` in it.
+Postgres is `type: sql` with `uri: postgresql://user:${PASSWORD}@host/database`, and `extras: [postgres]`.
+What the address does not say otherwise, a connection waits 10 s for the server and a minute for an answer; a
+pooler that refuses start-up options wants `?options=` in it.
+
+Refused by name are Hive's metastore, which cuts long properties off, and remote signing of S3's requests,
+for whose tokens PyIceberg asks once. Credentials that a catalog hands out with a table (vended) are asked for
+with every batch; those that end inside one are `credentials-expired`, and the next run goes on.
 
 `name` and the properties of the catalog and its FileIO under PyIceberg's names, flat. For Spark they are
 translated to Iceberg-Java's names, so that both see the same tables; what only Spark should know goes to

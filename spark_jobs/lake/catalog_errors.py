@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from pyiceberg.exceptions import ForbiddenError, NotInstalledError, OAuthError, UnauthorizedError
 
@@ -51,6 +52,28 @@ def first_line(error: Exception) -> str:
     """Return a library's exception as one line: its type and the first line it tells."""
     lines = str(error).splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def refuse_remote_signing(properties: Mapping[str, str], **where: object) -> None:
+    """Raise ``ConfigError`` (``remote-signing``) where a catalog would sign each request to the storage."""
+    if properties.get("s3.signer") or properties.get("s3.remote-signing-enabled", "").lower() == "true":
+        raise ConfigError(
+            "the catalog wants to sign the requests to its storage (s3.remote-signing-enabled, s3.signer)",
+            code="remote-signing",
+            hint="Have it hand out credentials with its tables instead (vended credentials), or give keys of"
+            " the storage under `catalog:`; PyIceberg asks for a signer's token once and never again.",
+            **where,
+        )
+
+
+def hive_error(name: str) -> ConfigError:
+    """Return the error for a metastore that cannot hold what Sluice keeps with a table."""
+    return ConfigError(
+        "Hive's metastore is no catalog for Sluice: it may cut a table's properties off, which hold progress",
+        code="hive-catalog",
+        hint="Use a REST catalog, Postgres or SQLite: docs/CONFIG.md, catalog.",
+        catalog=name,
+    )
 
 
 def settings_error(error: Exception, name: str) -> ConfigError:

@@ -37,7 +37,6 @@ _JAVA_NAMES = {
     "s3.request-timeout": "http-client.apache.socket-timeout-ms",
     "s3.sse-kms-key-id": "s3.sse.key",
     "s3.force-virtual-addressing": "s3.path-style-access",
-    "s3.signer": "s3.remote-signing-enabled",
     "adls.account-name": "adls.auth.shared-key.account.name",
     "adls.account-key": "adls.auth.shared-key.account.key",
 }
@@ -136,6 +135,4 @@ def _java_value(key: str, java_name: str, value: str) -> str:
         return str(round(float(value) * 1000))
     if key == "s3.force-virtual-addressing":
         return "false" if value.strip().lower() in {"true", "1", "yes", "y", "on"} else "true"
-    if key == "s3.signer":
-        return "true"
     return value

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
 from spark_jobs.config.settings import DEAD_LETTERS_SUFFIX
-from spark_jobs.lake.catalog_errors import catalog_error
+from spark_jobs.lake.catalog_errors import catalog_error, refuse_remote_signing
 from spark_jobs.protocol.commit_summary import CommitSummary
 from spark_jobs.protocol.errors import ConfigError, SourceChanged
 from spark_jobs.protocol.progress import Progress, has_progress, progress_from_properties
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def load_table(catalog: Catalog, identifier: str) -> Table | None:
     """Return the table as it is now, or None when there is none.
 
-    Raises ``ConfigError`` for a table that Sluice did not make, ``SourceChanged`` for one without a snapshot,
-    ``RetryableError`` when the catalog does not answer.
+    Raises ``ConfigError`` for a table that Sluice did not make or that its catalog signs for,
+    ``SourceChanged`` for one without a snapshot, ``RetryableError`` when the catalog does not answer.
     """
     try:
         table = catalog.load_table(identifier)
@@ -39,6 +39,7 @@ def load_table(catalog: Catalog, identifier: str) -> Table | None:
         )
     if table.metadata.current_snapshot_id is None:
         raise no_snapshot(table)
+    refuse_remote_signing(table.io.properties, table=identifier)  # a REST server says it with each table
     return table
 
 

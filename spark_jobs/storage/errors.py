@@ -18,6 +18,8 @@ _REFUSAL = re.compile(
     r"|UNKNOWN \(HTTP status 40[013]\))|ExceptionName: ExpiredToken|<Code>ExpiredToken</Code>"
 )
 
+_EXPIRY = re.compile(r"ExceptionName: ExpiredToken|<Code>ExpiredToken</Code>")
+
 
 def is_refusal(error: BaseException) -> bool:
     """True if the storage refused what was asked, which only other rights or credentials mend."""
@@ -27,10 +29,19 @@ def is_refusal(error: BaseException) -> bool:
 
 
 def storage_error(error: OSError, doing: str, **where: object) -> ConfigError | RetryableError:
-    """Return the error of a table's files: ``storage-refused``, or ``storage-failed``: try again.
+    """Return the error of a table's files: ``storage-refused``; or one that tries again.
 
+    That is ``storage-failed``, or ``credentials-expired``: a catalog hands out new ones with the table.
     ``doing`` begins the message: "writing data files".
     """
+    if _EXPIRY.search(str(error)):
+        return RetryableError(
+            f"{doing} was refused, as the credentials have expired: {error}",
+            code="credentials-expired",
+            hint="The next run asks the catalog for new ones, or reads its own again, and goes on. Those that"
+            " end within one batch want smaller batches (`max_batch_records`) or a longer life.",
+            **where,
+        )
     if is_refusal(error):
         return ConfigError(
             f"{doing} was refused: {error}",

@@ -14,7 +14,6 @@ from spark_jobs.protocol.errors import ConfigError
     ("properties", "module", "driver", "named"),
     [
         ({"type": "glue"}, "pyiceberg.catalog.glue", "boto3", "glue"),
-        ({"type": "hive", "uri": "thrift://127.0.0.1:9"}, "pyiceberg.catalog.hive", "thrift", "hive"),
         ({"type": "sql", "uri": "postgresql://127.0.0.1:9/lake"}, "psycopg2", "psycopg2", "psycopg2"),
     ],
 )
@@ -27,3 +26,22 @@ def test_a_missing_driver_is_named(monkeypatch, properties, module, driver, name
     assert caught.value.code == "catalog-settings"
     assert named in caught.value.message.lower()
     assert "extras: [postgres]" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("properties", "code"),
+    [
+        ({"type": "hive", "uri": "thrift://127.0.0.1:9"}, "hive-catalog"),
+        ({"uri": "thrift://127.0.0.1:9"}, "hive-catalog"),
+        ({"type": "rest", "uri": "http://127.0.0.1:9", "s3.signer": "S3V4RestSigner"}, "remote-signing"),
+        (
+            {"type": "rest", "uri": "http://127.0.0.1:9", "s3.remote-signing-enabled": "True"},
+            "remote-signing",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused_by_name(properties, code):
+    """Before anybody is asked: neither would fail at once, and both later."""
+    with pytest.raises(ConfigError) as caught:
+        open_catalog("lake", properties)
+    assert caught.value.code == code

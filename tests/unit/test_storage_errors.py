@@ -33,7 +33,7 @@ class _Named:
         (OSError(HEAD.format(403)), "storage-refused"),
         (OSError(HEAD.format(503)), "storage-failed"),
         (OSError("AWS Error ACCESS_DENIED during PutObject"), "storage-refused"),
-        (OSError("AWS Error UNKNOWN (HTTP status 400): ExceptionName: ExpiredToken"), "storage-refused"),
+        (OSError("AWS Error UNKNOWN (HTTP status 400): ExceptionName: ExpiredToken"), "credentials-expired"),
         (PermissionError(13, "Permission denied"), "storage-refused"),
         (OSError(28, "No space left on device"), "storage-failed"),
     ],
