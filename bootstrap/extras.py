@@ -21,7 +21,8 @@ def extras_asked_for(
     Read with no more than Python: what is missed here is named where it is needed.
     """
     try:
-        text = _file(arguments, environment).read_text(encoding="utf-8")
+        file = _file(arguments, environment)
+        text = environment.get("SLUICE_CONFIG_YAML", "") if file is None else file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return ()
     lines = (line.partition("#")[0].rstrip() for line in text.splitlines())
@@ -30,10 +31,13 @@ def extras_asked_for(
     return tuple(name for name in EXTRAS if name in words)
 
 
-def _file(arguments: Sequence[str], environment: Mapping[str, str]) -> Path:
+def _file(arguments: Sequence[str], environment: Mapping[str, str]) -> Path | None:
+    """Return the configuration's file; None where a variable has its text."""
     for argument, following in zip(arguments, (*arguments[1:], ""), strict=True):
         if argument == "--config":
             return Path(following)
         if argument.startswith("--config="):
             return Path(argument.removeprefix("--config="))
-    return Path(environment.get("SLUICE_CONFIG") or "sluice.yaml")
+    if named := environment.get("SLUICE_CONFIG"):
+        return Path(named)
+    return None if "SLUICE_CONFIG_YAML" in environment else Path("sluice.yaml")

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bootstrap.child_environment import child_environment
+from bootstrap.extras import EXTRAS
 from bootstrap.index_settings import parse_pip_settings, uv_variables
 from bootstrap.places import BUILD_LOCK, JARS_LOCK, LOCKS, RUN_JAR_SETS, UV_LOCK, Places, lock_key, lock_path
 
@@ -53,18 +54,25 @@ def ensure_extra(places: Places, extra: str) -> None:
         if stamp.exists() and stamp.read_text() == wanted:
             return
         say(f"Installing what `extras: [{extra}]` asks for.")
-        into: list[str | Path] = ["--python", places.python, "--build-constraints", BUILD_LOCK]
-        command = [_uv(places), "pip", "install", "--quiet", "--require-hashes", *into]
-        _run([*command, "--requirement", lock_path(extra)], _uv_environment(places))
+        _add_extra(places, extra, places.python)
         stamp.write_text(wanted)
 
 
+def _add_extra(places: Places, extra: str, python: Path) -> None:
+    """Install what is locked of an extra; what else it needs is in every environment."""
+    into: list[str | Path] = ["--python", python, "--build-constraints", BUILD_LOCK]
+    command = [_uv(places), "pip", "install", "--quiet", "--no-deps", "--require-hashes", *into]
+    _run([*command, "--requirement", lock_path(extra)], _uv_environment(places))
+
+
 def make_movable(places: Places, environment: Path) -> None:
-    """Make another environment from the same lock, Sluice a wheel in it, that may be moved elsewhere."""
+    """Make another environment from the same locks, Sluice a wheel in it, that may be moved elsewhere."""
     uv, variables = _uv(places), _uv_environment(places)
     _run([uv, "venv", "--quiet", "--relocatable", "--python", sys.executable, environment], variables)
     into: list[str | Path] = ["--python", environment / "bin" / "python", "--build-constraints", BUILD_LOCK]
     _run([uv, "pip", "sync", "--quiet", "--require-hashes", *into, lock_path("run")], variables)
+    for extra in EXTRAS:
+        _add_extra(places, extra, environment / "bin" / "python")
     _run([uv, "pip", "install", "--quiet", "--no-deps", *into, places.clone], variables)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from packaging.markers import Marker
 
+from bootstrap.extras import EXTRAS
 from bootstrap.places import lock_path
 from servers.jars import RUNTIME_LOCK, read_lock
 from spark_jobs import __version__
@@ -19,7 +21,8 @@ _HASH = re.compile(r"^    --hash=sha256:([0-9a-f]{64})")
 
 def bill_of_materials(*jar_sets: str) -> str:
     """Return the bill as JSON; the same for the same locks. A package's hashes are those of all its files."""
-    components = [*_packages(), *_jars(*jar_sets)]
+    # Two locks may name the same package.
+    components = {each["purl"]: each for each in (*_packages(), *_jars(*jar_sets))}.values()
     bill = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
@@ -32,7 +35,8 @@ def bill_of_materials(*jar_sets: str) -> str:
 
 def _packages() -> Iterator[dict[str, Any]]:
     found: dict[str, Any] = {}
-    for line in lock_path("run").read_text(encoding="utf-8").splitlines():
+    locks = (lock_path(name) for name in ("run", *EXTRAS))
+    for line in chain.from_iterable(lock.read_text(encoding="utf-8").splitlines() for lock in locks):
         if (package := _PACKAGE.match(line)) is not None:
             found = _component("pypi", package["name"], package["version"])
             if package["marker"] is None or Marker(package["marker"]).evaluate():

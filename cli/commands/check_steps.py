@@ -19,7 +19,7 @@ from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.config.start import StartKind
 from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.connections.endpoints import resolve_kafka_properties
-from spark_jobs.connections.lake import log_properties, open_catalog, open_log
+from spark_jobs.connections.lake import open_catalog, open_log
 from spark_jobs.connections.registry import open_registry
 from spark_jobs.connections.writer_schemas import schema_sources
 from spark_jobs.drain.first_batch import is_unreadable
@@ -263,7 +263,7 @@ def _storage(location: str, properties: dict[str, str]) -> tuple[bool, str]:
 
 
 def _state(config: SluiceConfig) -> tuple[bool, str]:
-    _, said = _storage(config.state, log_properties(config))
+    _, said = _storage(config.state, resolve(config.log_properties))
     if open_log(config).store.refuses_a_second():
         return True, said
     return True, f"{said}; not create-only: of two puts the second one stays (docs/OPERATIONS.md)"

@@ -106,7 +106,7 @@ def write_topics(config: SluiceConfig, topics: Iterable[str]) -> None:
 def _store(config: SluiceConfig) -> CreateOnlyStore:
     from spark_jobs.storage.create_only import CreateOnlyStore  # noqa: PLC0415  (pyiceberg, only where topics are listed)
 
-    return CreateOnlyStore(config.state, resolve(config.catalog.properties))
+    return CreateOnlyStore(config.state, resolve(config.log_properties))
 
 
 def find_config_file(path: Path | None) -> Path | None:

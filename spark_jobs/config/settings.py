@@ -403,6 +403,11 @@ class SluiceConfig(_WithSecrets):
     problems: tuple[ConfigProblem, ...] = ()
 
     @property
+    def log_properties(self) -> SecretProperties:
+        """Return what opens the log: what opens the lake only where ``state`` is no map."""
+        return self.catalog.properties if self.state_properties is None else self.state_properties
+
+    @property
     def has_broker(self) -> bool:
         """True if the file names a broker; if not, the embedded one is meant."""
         return bool(self.kafka.get("bootstrap.servers"))

@@ -20,10 +20,4 @@ def open_catalog(config: SluiceConfig) -> Catalog:
 
 def open_log(config: SluiceConfig) -> TxlogStore:
     """Return the log's store, which connects on first use. Raises ``ConfigError`` for a missing secret."""
-    return TxlogStore(config.state, log_properties(config))
-
-
-def log_properties(config: SluiceConfig) -> dict[str, str]:
-    """Return what opens the log, resolved: what opens the lake only where ``state`` is no map."""
-    own = config.state_properties
-    return resolve(config.catalog.properties if own is None else own)
+    return TxlogStore(config.state, resolve(config.log_properties))

@@ -71,6 +71,7 @@ def test_extras_are_read_before_there_is_a_reader_of_yaml(
     assert extras_asked_for([f"--config={file}", "drain"], {}) == extras
     assert extras_asked_for(["drain"], {"SLUICE_CONFIG": str(file)}) == extras
     assert extras_asked_for(["drain"], {"SLUICE_CONFIG": str(tmp_path / "gone.yaml")}) == ()
+    assert extras_asked_for(["drain"], {"SLUICE_CONFIG_YAML": text}) == extras
 
 
 def test_launcher_is_readable_by_old_pythons() -> None:
