@@ -26,7 +26,7 @@ NETWORK_HINT = (
     "(or pip's configuration) are used. Run the command again: what was downloaded is kept."
 )
 
-_MEGABYTES = {"run": 660, "dev": 740}
+_MEGABYTES = {"run": 660, "dev": 770}
 
 
 class SetupError(Exception):
