@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from obstore import put
 from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import S3Store
+from pyarrow.fs import resolve_s3_region
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
@@ -60,7 +61,10 @@ class ConditionalStore:
 
 
 def conditional_store(bucket: str, properties: Mapping[str, str]) -> ConditionalStore | None:
-    """Open a bucket of S3's; None where that cannot be done. ``properties`` are the FileIO's."""
+    """Open a bucket of S3's; None where that cannot be done. ``properties`` are the FileIO's.
+
+    Raises ``OSError`` when the region is not given and cannot be found out.
+    """
     settings: dict[str, Any] = {}
     for key, name in _NAMES.items():
         if properties.get(key):
@@ -71,6 +75,8 @@ def conditional_store(bucket: str, properties: Mapping[str, str]) -> Conditional
         return None
     if any(map(properties.get, _ARROWS_ALONE)):
         return None
+    if not {"region", "endpoint"} & settings.keys():
+        settings["region"] = resolve_s3_region(bucket)  # as PyIceberg does; obstore does not ask
     options: ClientConfig = {"connect_timeout": "10s", "timeout": "60s", "allow_http": True}
     if proxy := properties.get("s3.proxy-uri"):
         options["proxy_url"] = proxy
