@@ -28,6 +28,7 @@ def guard_of(settings: ListenerSettings) -> dict[str, Any]:
                 key=key,
             )
     own = [settings.listen.host] if settings.listen else []
+    own += ["localhost"] if settings.listen and settings.listen.is_loopback else []
     return {"hosts": [*own, *settings.hosts], "origins": settings.origins, "tokens": list(tokens.values())}
 
 

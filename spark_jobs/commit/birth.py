@@ -58,6 +58,7 @@ def create_table(
     *,
     partition_by: Sequence[str],
     properties: Mapping[str, str],
+    location: str | None = None,
     progress: Progress,
     dead_letters: bool,
     key_is_binary: bool = False,
@@ -67,7 +68,8 @@ def create_table(
 
     ``schema`` has the JSON's columns only; ``properties`` go on top of Sluice's own; ``progress`` holds the
     resolved start offsets and the source's identity. With ``dead_letters`` its dead-letter table is made
-    before it. ``bindings`` say which columns take a schema's fields.
+    before it; each gets a folder in ``location``, where the catalog puts it without one. ``bindings`` say
+    which columns take a schema's fields.
     """
     if (table := load_table(catalog, identifier)) is not None:
         return table
@@ -76,20 +78,26 @@ def create_table(
     )
     spec = partition_spec(full_schema, partition_by)
     if dead_letters:
-        create_dead_letter_table(catalog, identifier, properties, progress)
+        create_dead_letter_table(catalog, identifier, properties, progress, location=location)
     return give_birth(
         catalog,
         identifier,
         schema=full_schema,
         spec=spec,
         properties={COMMENT: f"Made by Sluice of the Kafka topic {progress.topic}", **properties},
+        location=location,
         progress=replace(progress, columns=bind({}, bindings, full_schema)),
         order=row_order(full_schema),
     )
 
 
 def create_dead_letter_table(
-    catalog: Catalog, identifier: str, properties: Mapping[str, str], progress: Progress
+    catalog: Catalog,
+    identifier: str,
+    properties: Mapping[str, str],
+    progress: Progress,
+    *,
+    location: str | None = None,
 ) -> Table:
     """Make the dead-letter table of the data table ``identifier``, or load the one that is there.
 
@@ -121,6 +129,7 @@ def create_dead_letter_table(
                 **properties,
                 COMMENT: f"Made by Sluice of records that could not become rows of {identifier}",
             },
+            location=location,
             progress=unknowing,
         )
     _refuse_older_dead_letters(catalog, table, identifier, progress)
@@ -134,6 +143,7 @@ def give_birth(
     schema: Schema,
     spec: PartitionSpec,
     properties: Mapping[str, str],
+    location: str | None = None,
     progress: Progress,
     order: SortOrder = UNSORTED_SORT_ORDER,
 ) -> Table:
@@ -141,13 +151,14 @@ def give_birth(
 
     ``schema`` has its final field ids. Raises ``RetryableError`` and ``ConfigError``.
     """
-    # The catalog puts a table at warehouse/namespace/name, so the private name makes the location unique too.
+    # The private name makes the location unique too, wherever it is: catalogs put a table at namespace/name.
     private_name = f"{identifier}-{uuid.uuid4().hex[:8]}"
     try:
         _create_namespace(catalog, identifier)
         table = catalog.create_table(
             private_name,
             schema,
+            location and f"{location}/{private_name.replace('.', '/')}",
             partition_spec=spec,
             sort_order=order,
             properties=with_fitting_level({**TABLE_PROPERTIES, **properties}),

@@ -191,10 +191,13 @@ def _check_state(config: SluiceConfig, main: Document) -> Iterator[Finding]:
     if is_inside(config.state, warehouse):
         yield Finding(path, "the transaction log would be inside the warehouse", hint)
     for pipeline in config.pipelines:
-        for key in _STORAGE_PROPERTIES:
-            if is_inside(config.state, pipeline.table_properties.get(key, "")):
-                yield Finding(
-                    ("pipelines", pipeline.name, "table_properties", key),
-                    "the transaction log would be inside it",
-                    hint,
-                )
+        asked: dict[tuple[str, ...], str | None] = {("location",): pipeline.location}
+        asked |= {
+            ("table_properties", key): pipeline.table_properties.get(key) for key in _STORAGE_PROPERTIES
+        }
+        for key, place in asked.items():
+            where = ("pipelines", pipeline.name, *key)
+            if place and is_inside(config.state, place):
+                yield Finding(where, "the transaction log would be inside it", hint)
+            elif place and is_inside(place, config.state):
+                yield Finding(where, "it would be inside the transaction log", hint)

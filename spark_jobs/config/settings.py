@@ -44,6 +44,7 @@ from spark_jobs.config.values import (
     SecretProperties,
     Share,
     Size,
+    StoragePath,
     TimeZone,
     Webhook,
     choice,
@@ -279,6 +280,12 @@ class PipelineSettings(Frozen):
         "Iceberg partition fields: a column, `year|month|day|hour(column)`, `bucket(16, column)`,"
         " `truncate(8, column)`. Used when the table is made.",
         shown="none",
+    )
+    location: StoragePath | None = key(
+        None,
+        "A folder or bucket, `s3://other/lake`, that the table and its dead letters get folders of their own"
+        " in when they are made.",
+        shown="where the catalog puts them",
     )
     table_properties: Properties = Field(
         default_factory=dict,

@@ -134,6 +134,14 @@ def _absolute_path(text: str) -> str:
     return text
 
 
+def _storage_path(text: str) -> str:
+    if not text.startswith("/") and "://" not in text:
+        raise UnreadableValueError(
+            f"{text!r} is no place in storage", "Write s3://bucket/folder, or /folder."
+        )
+    return text.rstrip("/")
+
+
 def _command(value: object) -> object:
     words = list(value) if isinstance(value, list | tuple) else [value]
     if not words or not all(isinstance(word, str) and word for word in words):
@@ -218,6 +226,7 @@ Command = Annotated[
     WithJsonSchema({"type": "array", "items": {"type": "string"}, "minItems": 1}),
 ]
 AbsolutePath = Annotated[str, parsed(_absolute_path), _matches("^/")]
+StoragePath = Annotated[str, parsed(_storage_path), _matches("^/|://")]
 FileBelow = Annotated[str, parsed(_file_below), _matches(r"^[^/]")]
 SchemaVersion = Annotated[
     int | None,

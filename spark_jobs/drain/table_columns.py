@@ -89,6 +89,7 @@ def ensure_tables(
                 evolved(Schema(), columns),
                 partition_by=pipeline.table_partition_by,
                 properties=pipeline.table_properties,
+                location=pipeline.location,
                 progress=Progress(
                     pipeline.topic,
                     1,
@@ -108,7 +109,9 @@ def ensure_tables(
         table = _with_declared_columns(pipeline, connections, table)
         if pipeline.has_schemas:
             table = _with_columns_for(pipeline, connections, Evidence())
-        dead_letters = create_dead_letter_table(catalog, pipeline.table, {}, progress_of(table))
+        dead_letters = create_dead_letter_table(
+            catalog, pipeline.table, {}, progress_of(table), location=pipeline.location
+        )
         return Tables(table, dead_letters)
 
 

@@ -67,6 +67,17 @@ def test_a_dropped_table_comes_back_at_another_location(lake: Lake) -> None:
     assert lake.make_table(dead_letters=False).location() != first.location()
 
 
+def test_a_table_can_be_put_elsewhere(lake: Lake) -> None:
+    """It and its dead letters get folders of their own there, however often it is made."""
+    elsewhere = lake.make_table("other").location().rpartition("/")[0] + "/elsewhere"
+    first = lake.make_table(location=elsewhere)
+    lake.open().drop_table(lake.name())
+    places = [first.location(), lake.make_table(location=elsewhere).location()]
+    places.append(lake.load("t_dead_letters").location())
+    assert len(set(places)) == 3
+    assert all(place.startswith(f"{elsewhere}/") for place in places)
+
+
 def test_four_creators_make_one_table(lake: Lake) -> None:
     """The rename decides; the losers load the winner's and leave no other name behind."""
     lake.make_table("other")

@@ -24,8 +24,10 @@ from bootstrap.sbom import bill_of_materials
 from cli.app import main
 from servers.browser_guard import BrowserGuard
 from servers.dagster import INSTANCE_SETTINGS
+from servers.listener import guard_of
 from spark_jobs import __version__
 from spark_jobs.config.file import load_config
+from spark_jobs.config.listener import UiSettings
 
 PACKAGING = ROOT / "packaging"
 UNITS = sorted((PACKAGING / "systemd").glob("*.service"))
@@ -74,10 +76,10 @@ def test_the_compose_file_starts_programs_that_the_image_has() -> None:
         mounted = {volume.split(":")[0].removeprefix("./") for volume in service["volumes"]}
         assert mounted - {"sluice.yaml"} == {"dagster.yaml", "workspace.yaml"}
         assert mounted - {"sluice.yaml"} <= {path.name for path in (PACKAGING / "compose").iterdir()}
-    named = [word.split("=")[1] for word in ours["webserver"]["command"] if word.startswith("--allow-host=")]
+    guard = BrowserGuard(Starlette(), **guard_of(UiSettings()))
     scope = {"type": "http", "method": "GET", "query_string": b"", "server": ("172.18.0.4", 3000)}
     for host in (b"localhost:3000", b"127.0.0.1:3000"):
-        assert BrowserGuard(Starlette(), named).refusal({**scope, "headers": [(b"host", host)]}) is None
+        assert guard.refusal({**scope, "headers": [(b"host", host)]}) is None
     server = read("compose/workspace.yaml")["load_from"][0]["grpc_server"]
     assert (server["host"], str(server["port"])) == (
         "code",
