@@ -102,5 +102,9 @@ def running_servers(folder: Path, needs: Iterable[str]) -> Iterator[Testbed]:
 def spark_settings(folder: ServerFolder, *, cores: int = 2) -> SparkConnectSettings:
     """Return the settings of a Connect server that lives there."""
     return SparkConnectSettings(
-        folder, home=folder.home, port=free_ports(1)[0], cores=cores, jar_sets=("spark", "spark-s3")
+        folder,
+        home=folder.home,
+        port=free_ports(1)[0],
+        cores=cores,
+        jar_sets=("spark", "spark-s3", "spark-postgres"),
     )

@@ -29,13 +29,12 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 DRAINS = 5
 
 
-@pytest.fixture(params=["sqlite", pytest.param("rest", marks=pytest.mark.rest)])
+@pytest.fixture(params=["postgres", pytest.param("rest", marks=pytest.mark.rest)])
 def lab(new_lab: NewLab, request: pytest.FixtureRequest) -> Lab:
     """A table of a few small commits, each with a dead letter."""
     lab = new_lab(partitions=2)
-    if request.param == "rest":
-        s3: S3 = request.getfixturevalue("s3")
-        serve_from(lab, request.getfixturevalue("rest_catalog_properties"), s3)
+    s3: S3 = request.getfixturevalue("s3")
+    serve_from(lab, request.getfixturevalue(f"{request.param}_catalog_properties"), s3)
     set_upkeep(lab, compact_above=5, keep_snapshots=3)
     drain_often(lab, new_lab, DRAINS)
     return lab

@@ -52,9 +52,13 @@ def as_json(*values: object, partition: int = 0) -> list[Record]:
 
 
 def serve_from(lab: Lab, catalog_properties: dict[str, str], s3: S3) -> None:
-    """Put the lab into a catalog that all tests share, its table under a new name, its log into a bucket."""
+    """Put the lab into a catalog that all tests share, its table under a new name, its log into a bucket.
+
+    The log is opened by what opens the lake where that is on S3 too, else by keys of its own.
+    """
     configure(lab, "catalog", {"warehouse": None, **catalog_properties})
-    configure(lab, "", {"state": f"s3://{s3.bucket}/log"})
+    uri, own = f"s3://{s3.bucket}/log", s3.pyiceberg_properties
+    configure(lab, "", {"state": uri if "s3.endpoint" in catalog_properties else {"uri": uri, **own}})
     namespace = unique_name("ns").replace("-", "_")
     configure(lab, f"pipelines/{lab.pipeline.name}", {"table": f"{namespace}.orders"})
 
