@@ -40,4 +40,4 @@ def _file(arguments: Sequence[str], environment: Mapping[str, str]) -> Path | No
             return Path(argument.removeprefix("--config="))
     if named := environment.get("SLUICE_CONFIG"):
         return Path(named)
-    return None if "SLUICE_CONFIG_YAML" in environment else Path("sluice.yaml")
+    return None if environment.get("SLUICE_CONFIG_YAML") else Path("sluice.yaml")

@@ -30,7 +30,7 @@ RELEASES = {"python3.11": "bookworm", "python3.13": "trixie"}
 PACKAGES = "python3,ca-certificates,tzdata"
 USER = 10001
 HOME, ENVIRONMENT = "/opt/sluice", "/opt/sluice/env"
-JARS = ("spark", "spark-s3")
+JARS = ("spark", "spark-s3", "spark-postgres")
 # What differs from one bootstrapping of a Debian to the next, and what the kernel brings.
 _PASSING = ("dev/", "proc/", "sys/", "run/", "tmp/", "var/cache/", "var/log/", "var/lib/apt/lists/")
 _OF_A_MACHINE = frozenset({"etc/machine-id", "etc/hostname", "etc/resolv.conf", "etc/passwd", "etc/group"})

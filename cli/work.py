@@ -13,7 +13,7 @@ import click
 
 from cli import output
 from resources.connections import open_connections
-from spark_jobs.config.file import load_config
+from spark_jobs.config.file import load_config, load_written
 from spark_jobs.config.secrets import scrub
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.protocol.errors import ConfigError
@@ -69,7 +69,7 @@ def tell_dagster(pipeline: PipelineConfig, result: DrainResult | ReplayResult | 
     from assets.told import instance_home, tell
 
     try:
-        if home := instance_home(load_config().home):
+        if home := instance_home(load_written().home):
             tell(home, pipeline, result, _actor())
     except Exception as error:  # noqa: BLE001  (the work is done, whatever Dagster's database says)
         told = scrub(f"Dagster was not told of this: {type(error).__name__}: {error}")

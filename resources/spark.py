@@ -185,7 +185,7 @@ class WorkSpark:
                 if code:
                     ship_code(session, code, remote)
                 if python:
-                    ship_python(session, python, remote)
+                    ship_python(session, python, remote, self._code_folder())
                 return session  # type: ignore[no-any-return]
         raise no_answer(remote, None)
 
@@ -283,7 +283,7 @@ def _iceberg_conf(config: SluiceConfig) -> dict[str, str]:
     """Return what a session in this process needs to have Iceberg at all."""
     from servers.jars import jar_paths, lake_jar_sets  # noqa: PLC0415  (only upkeep without a server needs jars)
 
-    paths = jar_paths(*lake_jar_sets(config.catalog.properties))
+    paths = jar_paths(*lake_jar_sets(resolve(config.catalog.properties)))
     return {
         "spark.driver.extraClassPath": os.pathsep.join(str(path) for path in paths),
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from servers.cache import cache_folder, exclusive
+from servers.cache import exclusive
 from spark_jobs.connections.spark_address import no_answer
 from spark_jobs.spark.shipped_python import LAUNCHER, pack_python
 
@@ -25,15 +25,14 @@ def ship_code(session: Any, code: Path, remote: str) -> None:
     _offer(session, str(code), remote, pyfile=True)
 
 
-def ship_python(session: Any, name: str, remote: str) -> None:
-    """Give a new session the archive of that name, and have its tasks run by the Python in it.
+def ship_python(session: Any, name: str, remote: str, folder: Path) -> None:
+    """Give a new session the archive of that name, kept in ``folder``; its tasks run by the Python in it.
 
     Its own word of the Python tells whether it has the archive. Raises ``RetryableError`` as ``ship_code``.
     """
     python = f"{name}/{LAUNCHER}"
     if session.conf.get(WORKERS_PYTHON, None) == python:
         return
-    folder = cache_folder("python")
     with exclusive(folder):
         archive = pack_python(folder)
     _logger.info("sending Python to Spark, %d MB", archive.stat().st_size // 1_000_000)

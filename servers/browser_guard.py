@@ -24,7 +24,7 @@ from starlette.responses import PlainTextResponse
 from starlette.websockets import WebSocketClose
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _POLICY_VIOLATION = 1008  # RFC 6455, section 7.4.1
@@ -63,7 +63,7 @@ class BrowserGuard:
         """Answer for the application if the request is refused."""
         refusal = self.refusal(scope) if scope["type"] in {"http", "websocket"} else None
         if refusal is None:
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, _unframed(send))
         elif scope["type"] == "websocket":
             await WebSocketClose(_POLICY_VIOLATION, refusal.reason)(scope, receive, send)
         else:
@@ -105,6 +105,17 @@ class BrowserGuard:
             return False
         is_local = arrived_at is not None and arrived_at.is_loopback and name == "localhost"
         return is_local or name in self._hosts or (arrived_at is not None and _address(name) == arrived_at)
+
+
+def _unframed(send: Send) -> Send:
+    """Have no page of another site show this one within itself, and take the clicks that are meant for it."""
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", ()), (b"x-frame-options", b"DENY")]
+        await send(message)
+
+    return sent
 
 
 def _name_of(host: str) -> str | None:

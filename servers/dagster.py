@@ -22,7 +22,7 @@ from servers.code_server import (
 )
 from servers.environment import sluice_environment
 from servers.java import java_home
-from servers.listener import refuse_taken, url_of
+from servers.listener import INSECURE, refuse_taken, url_of
 from servers.process import ServerFolder, ServerProcess, is_alive, is_listening, read_record
 from spark_jobs.config.listener import Address, UiSettings
 from spark_jobs.protocol.errors import ConfigError
@@ -141,7 +141,8 @@ def _start_daemon(settings: DagsterSettings) -> ServerProcess:
 
 def _start_webserver(settings: DagsterSettings) -> ServerProcess:
     where = ["-w", str(settings.workspace_path), "-h", settings.address.host, "-p", str(settings.port)]
-    return _start(settings, WEBSERVER, ["-m", "servers.webserver", *where])
+    # Whether it may be open was judged where ``--insecure`` was typed, or not.
+    return _start(settings, WEBSERVER, ["-m", "servers.webserver", INSECURE, *where])
 
 
 def prepare_dagster_home(folder: Path) -> None:

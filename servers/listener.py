@@ -10,6 +10,7 @@ from spark_jobs.config.secrets import resolve
 from spark_jobs.protocol.errors import ConfigError
 
 SHORTEST_TOKEN = 16
+INSECURE = "--insecure"  # lets one be open to others without tokens
 
 
 def guard_of(settings: ListenerSettings) -> dict[str, Any]:

@@ -1,8 +1,14 @@
-"""Dagster's webserver and its options, behind the guard, as the configuration has it under ``ui``."""
+"""Dagster's webserver and its options, behind the guard, as the configuration has it under ``ui``.
+
+Beyond this machine it wants tokens there, or the option ``--insecure``.
+"""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import uvicorn
@@ -12,8 +18,9 @@ from dagster_webserver.webserver import DagsterWebserver
 from starlette.middleware import Middleware
 
 from servers.browser_guard import BrowserGuard
-from servers.listener import guard_of, tls_of
-from spark_jobs.config.file import load_config
+from servers.listener import INSECURE, guard_of, refuse_open, tls_of
+from spark_jobs.config.file import load_written
+from spark_jobs.config.listener import Address
 
 
 def guarded(guard: dict[str, Any]) -> type[DagsterWebserver[Any, Any]]:
@@ -26,8 +33,17 @@ def guarded(guard: dict[str, Any]) -> type[DagsterWebserver[Any, Any]]:
     return GuardedWebserver
 
 
+def _host(arguments: Sequence[str]) -> str:
+    """Return what Dagster's option says; it listens on this machine alone without."""
+    asked = (value for option, value in pairwise(arguments) if option in {"-h", "--host"})
+    return next(asked, "127.0.0.1")
+
+
 if __name__ == "__main__":
-    ui = load_config().ui
+    ui = load_written().ui
+    given = Address(_host(sys.argv), ui.listen.port)
+    refuse_open(ui.model_copy(update={"listen": given}), insecure=INSECURE in sys.argv)
+    sys.argv = [each for each in sys.argv if each != INSECURE]
     app.DagsterWebserver = guarded(guard_of(ui))  # type: ignore[attr-defined]
     uvicorn.run = partial(uvicorn.run, **tls_of(ui))  # Dagster has no option for it
     main()  # type: ignore[no-untyped-call]

@@ -11,7 +11,7 @@ import click
 
 from cli import output
 from cli.stand.run_record import UpRecord, read_up
-from spark_jobs.config.file import load_config
+from spark_jobs.config.file import load_written
 from spark_jobs.protocol.errors import RetryableError
 
 STOP_SECONDS = 30.0
@@ -23,7 +23,7 @@ def command() -> None:
     """Stop what `up` started, by its recorded process; also servers that a killed `up` left behind."""
     from cli.stand.running import stop_left_over
 
-    config = load_config()
+    config = load_written()
     record = read_up(config.home)
     if record is not None:
         output.say(f"stopping `{record.command}` (process {record.pid})")

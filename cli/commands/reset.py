@@ -9,7 +9,7 @@ import click
 
 from cli import output
 from cli.stand.run_record import already_running, read_up
-from spark_jobs.config.file import load_config
+from spark_jobs.config.file import load_written
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.storage.paths import is_inside
@@ -29,7 +29,7 @@ def command(yes: bool) -> None:
 
     What a configuration names elsewhere (your broker's topics, tables of another catalog) is never touched.
     """
-    config = load_config()
+    config = load_written()
     home = Path(config.home)
     running = read_up(config.home)
     if running is not None:

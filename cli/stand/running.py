@@ -159,7 +159,7 @@ class Servers:
             port=free_ports(1)[0],
             cores=os.cpu_count() or 1,
             conf=resolve(self.config.spark.conf),
-            jar_sets=lake_jar_sets(self.config.catalog.properties),
+            jar_sets=lake_jar_sets(resolve(self.config.catalog.properties)),
         )
         spark: SparkConnectServer = _timed("Spark Connect server", lambda: start_spark_connect(settings))
         self.processes[SPARK] = spark.process

@@ -190,7 +190,8 @@ def _check_state(config: SluiceConfig, main: Document) -> Iterator[Finding]:
     warehouse = config.catalog.properties.get("warehouse", "")
     if is_inside(config.state, warehouse):
         yield Finding(path, "the transaction log would be inside the warehouse", hint)
-    for pipeline in config.pipelines:
+    written: list[PipelineConfig | PipelineTemplate] = [*config.pipelines, *config.templates]
+    for pipeline in written:
         asked: dict[tuple[str, ...], str | None] = {("location",): pipeline.location}
         asked |= {
             ("table_properties", key): pipeline.table_properties.get(key) for key in _STORAGE_PROPERTIES

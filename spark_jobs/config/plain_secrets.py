@@ -11,6 +11,7 @@ from spark_jobs.config.redaction import is_plain_secret
 # Where keys are properties of Kafka, a catalog, the log or Spark. Elsewhere only addresses carry passwords.
 _PROPERTIES = (("kafka",), ("catalog",), ("state",), ("spark", "conf"))
 _SESSION_SECRET = ("spark", "session_secret")
+_TOKENS = (("ui", "tokens"), ("metrics", "tokens"))
 
 
 def plain_secrets(document: Document) -> Iterator[ConfigProblem]:
@@ -24,6 +25,8 @@ def plain_secrets(document: Document) -> Iterator[ConfigProblem]:
 def _property_of(path: Path) -> str:
     if path[0] == "registries":
         return ".".join(path[2:]) if "auth" in path[2:] else ""
+    if path[:2] in _TOKENS:
+        return "token"
     return path[-1] if path[:-1] in _PROPERTIES or path == _SESSION_SECRET else ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -46,8 +47,9 @@ def ended_certificate(properties: Mapping[str, str]) -> ConfigError | None:
 def _client(properties: Mapping[str, str]) -> x509.Certificate | None:
     if pem := properties.get("ssl.certificate.pem"):
         return x509.load_pem_x509_certificate(pem.encode())
-    if path := properties.get("ssl.certificate.location"):
-        return x509.load_pem_x509_certificate(Path(path).read_bytes())
+    with suppress(OSError):  # a client says itself what it cannot read
+        if path := properties.get("ssl.certificate.location"):
+            return x509.load_pem_x509_certificate(Path(path).read_bytes())
     return None
 
 
@@ -56,6 +58,6 @@ def _broker(servers: str) -> x509.Certificate | None:
     host, _, port = first.rpartition(":") if ":" in first else (first, "", _BROKERS_PORT)
     try:
         pem = ssl.get_server_certificate((host.strip("[] "), int(port)), timeout=_SHOWING_SECONDS)
-    except OSError:
-        return None  # away, or it shows itself to those alone who show theirs: `broker` says the former
+    except (OSError, ValueError):
+        return None  # away, no port, or it shows itself to those alone who show theirs: `broker` says it
     return x509.load_pem_x509_certificate(pem.encode())

@@ -32,6 +32,7 @@ _RIGHTS = frozenset(
 # librdkafka has one code for a provider that is away and for one that knows no such client (RFC 6749, 5.2).
 _NOT_ACQUIRED = "Failed to acquire SASL OAUTHBEARER token: "
 _PROVIDER_SAYS_NO = re.compile(r"invalid_(client|grant|scope|request)|unauthorized_client|unsupported_")
+_NOT_NOW = "Request not valid in current SASL state"
 _ASKS_AGAIN_SECONDS = 15.0  # librdkafka does after 10
 _NO_TOPIC = frozenset(
     {
@@ -82,12 +83,14 @@ class ClientTroubles:
     """What a client reports beside its answers: given to librdkafka as ``error_cb``, read while waiting.
 
     ``refused`` concerns the whole client (credentials, TLS), ``of_topic`` a topic (no such, no right).
-    A broker refuses a token that has ended, too: while nobody gives another, that is no refusal.
+    A broker refuses a token that has ended, too: while nobody gives another, that is no refusal. Nor is it
+    when a client that was answered before logs in again (KIP-368) in the middle of something.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._no_token: tuple[KafkaError, float] | None = None
+        self._was_answered = False
         self.refused: KafkaError | None = None
         self.of_topic: KafkaError | None = None
         self.unreachable: KafkaError | None = None
@@ -102,6 +105,8 @@ class ClientTroubles:
             self._no_token = error, self._clock() + _ASKS_AGAIN_SECONDS
         if code in _CREDENTIALS and self._no_token and self._clock() < self._no_token[1]:
             self.unreachable, self.are_all_down = self._no_token[0], True
+        elif self._was_answered and _NOT_NOW in error.str():
+            self.unreachable = error
         elif code in _CREDENTIALS or is_of_tls(error):
             self.refused = error
         elif code in _RIGHTS or is_no_topic(error):
@@ -113,6 +118,7 @@ class ClientTroubles:
 
     def forget(self) -> None:
         """The broker answered: what came before is no longer news."""
+        self._was_answered = True
         self.refused = self.of_topic = self.unreachable = None
         self.are_all_down = False
 

@@ -33,17 +33,18 @@ def _token(region: str) -> tuple[str, float]:
     try:
         # An extra: whoever does not use MSK has none of AWS's packages.
         from aws_msk_iam_sasl_signer import MSKAuthTokenProvider  # noqa: PLC0415
-        from botocore.exceptions import BotoCoreError  # noqa: PLC0415
+        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
     except ImportError as error:
         raise ConfigError(
             "kafka_auth.aws_msk_iam needs the package aws-msk-iam-sasl-signer-python, which is not installed",
             code="extra-missing",
-            hint="Write extras: [msk] in sluice.yaml; Spark's workers need the package too.",
+            hint="Say `extras: [msk]`: ./sluice then installs it, elsewhere pip does from"
+            " bootstrap/extra-msk.txt. Spark's workers need the package too.",
         ) from error
     try:
         token, ends_ms = MSKAuthTokenProvider.generate_auth_token(region)
     except (AttributeError, ValueError) as error:  # its words for no credentials at all, or empty ones
         raise no_token("signing", "AWS's SDK finds no credentials here") from error
-    except BotoCoreError as error:
+    except (BotoCoreError, ClientError) as error:
         raise no_token("signing", str(error)) from error
     return token, ends_ms / 1000

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pyiceberg.exceptions import ForbiddenError, NotInstalledError, OAuthError, UnauthorizedError
 
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
-from spark_jobs.storage.errors import is_refusal
+from spark_jobs.storage.errors import expired, is_expiry, is_refusal
 
 # Postgres before a session begins, where its driver knows no more than the words, and in one.
 _POSTGRES_REFUSAL = re.compile(r"authentication failed|no pg_hba\.conf entry|role .* does not exist")
@@ -25,6 +25,8 @@ def catalog_error(error: Exception, action: str, **where: object) -> SluiceError
             hint="Check the catalog's credentials and that they may create and change tables.",
             **where,
         )
+    if is_expiry(error):
+        return expired(message, **where)
     if is_refusal(error):
         return ConfigError(
             message,

@@ -7,6 +7,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlsplit
 
 from pyiceberg.catalog.sql import SqlCatalog
 from sqlalchemy.engine import make_url
@@ -86,7 +87,9 @@ def _open_postgres(name: str, properties: dict[str, str]) -> Catalog:
     if url.drivername == "postgresql":
         url = url.set(drivername=POSTGRES_DRIVER)
     if url.drivername == POSTGRES_DRIVER:
-        missing = {key: value for key, value in _POSTGRES_PATIENCE.items() if key not in url.query}
+        # An empty one is no part of what SQLAlchemy reads, and says that a pooler takes none.
+        written = parse_qs(urlsplit(properties["uri"]).query, keep_blank_values=True)
+        missing = {key: value for key, value in _POSTGRES_PATIENCE.items() if key not in written}
         url = url.update_query_dict(missing)
     properties["uri"] = url.render_as_string(hide_password=False)
     return _opened(name, properties, IntegrityError, ProgrammingError)

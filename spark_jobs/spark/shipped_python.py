@@ -22,7 +22,8 @@ LAUNCHER = "bin/python3"
 # What tasks import; what these require comes with them.
 _IMPORTED = (
     *("pyarrow", "pyiceberg[pyiceberg-core]", "confluent-kafka", "numpy", "pandas", "orjson", "fastavro"),
-    *("protobuf", "grpcio-tools", "pydantic", "croniter", "requests", "pyyaml", "py4j"),
+    *("protobuf", "grpcio-tools", "pydantic", "croniter", "requests", "pyyaml", "py4j", "cryptography"),
+    "aws-msk-iam-sasl-signer-python",  # an extra: passed over where it is not
 )
 _PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 _LAUNCH = f"""#!/bin/sh

@@ -21,6 +21,22 @@ _REFUSAL = re.compile(
 _EXPIRY = re.compile(r"ExceptionName: ExpiredToken|<Code>ExpiredToken</Code>")
 
 
+def is_expiry(error: BaseException) -> bool:
+    """True if the storage says that the credentials have expired: others, or new ones, mend it."""
+    return bool(_EXPIRY.search(str(error)))
+
+
+def expired(message: str, **where: object) -> RetryableError:
+    """Return what to say of credentials that have."""
+    return RetryableError(
+        message,
+        code="credentials-expired",
+        hint="The next run asks the catalog for new ones, or reads its own again, and goes on. Those that"
+        " end within one batch want smaller batches (`max_batch_records`) or a longer life.",
+        **where,
+    )
+
+
 def is_refusal(error: BaseException) -> bool:
     """True if the storage refused what was asked, which only other rights or credentials mend."""
     return isinstance(error, PermissionError) or bool(
@@ -34,14 +50,8 @@ def storage_error(error: OSError, doing: str, **where: object) -> ConfigError | 
     That is ``storage-failed``, or ``credentials-expired``: a catalog hands out new ones with the table.
     ``doing`` begins the message: "writing data files".
     """
-    if _EXPIRY.search(str(error)):
-        return RetryableError(
-            f"{doing} was refused, as the credentials have expired: {error}",
-            code="credentials-expired",
-            hint="The next run asks the catalog for new ones, or reads its own again, and goes on. Those that"
-            " end within one batch want smaller batches (`max_batch_records`) or a longer life.",
-            **where,
-        )
+    if is_expiry(error):
+        return expired(f"{doing} was refused, as the credentials have expired: {error}", **where)
     if is_refusal(error):
         return ConfigError(
             f"{doing} was refused: {error}",

@@ -135,3 +135,25 @@ def test_a_new_database_may_be_opened_by_many_at_once(server: PostgresCatalog) -
     with ThreadPoolExecutor(8) as pool:
         for opened in [pool.submit(open_at_once) for _ in range(8)]:
             opened.result()
+
+
+@pytest.mark.parametrize(
+    ("address", "options"),
+    [
+        ("postgresql://u:p@h/d", sql_catalog._POSTGRES_PATIENCE["options"]),
+        ("postgresql://u:p@h/d?options=", None),
+        ("postgresql://u:p@h/d?options=-c%20a%3Db", "-c a=b"),
+    ],
+)
+def test_a_pooler_is_given_the_options_that_were_written(
+    address: str, options: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None where it takes none, by an empty one; time-outs where nothing is written."""
+    asked: list[str] = []
+
+    def opened(_name: str, properties: dict[str, str], *_crowded: type[Exception]) -> None:
+        asked.append(properties["uri"])
+
+    monkeypatch.setattr(sql_catalog, "_opened", opened)
+    sql_catalog._open_postgres("lake", {"uri": address})
+    assert make_url(asked[0]).query.get("options") == options

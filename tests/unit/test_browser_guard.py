@@ -49,6 +49,8 @@ def ask(
     }
     asyncio.run(BrowserGuard(application, hosts, origins, tokens)(scope, receive, send))
     first = sent[0]
+    if first.get("status") == OK and first["type"] == "http.response.start":  # no page shows it within itself
+        assert (b"x-frame-options", b"DENY") in first["headers"]
     return int(first.get("status") or first["code"])
 
 

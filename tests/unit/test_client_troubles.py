@@ -31,6 +31,19 @@ def test_a_token_that_ends_while_the_provider_is_away_is_nobodys_mistake() -> No
     assert troubles.refused is ENDED
 
 
+def test_a_second_login_in_the_middle_of_something_is_tried_again() -> None:
+    """A client that was answered has credentials; of one that was not the broker may want none at all."""
+    not_now = KafkaError(
+        KafkaError._AUTHENTICATION, "handshake failed: Broker: Request not valid in current SASL state"
+    )
+    troubles = ClientTroubles()
+    troubles(not_now)
+    assert troubles.refused is not_now
+    troubles.forget()
+    troubles(not_now)
+    assert (troubles.refused, troubles.unreachable) == (None, not_now)
+
+
 @pytest.mark.parametrize(
     ("error", "kind", "code"),
     [

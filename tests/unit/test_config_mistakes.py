@@ -99,6 +99,21 @@ def pipeline(lines):
             "pipelines.a.location",
             "inside the transaction log",
         ),
+        (
+            HEAD + "state: s3://b/log\npipelines:\n"
+            "  a: {topics_regex: 'a.*', table: 'l.{topic}', location: s3://b/log/a}\n",
+            4,
+            "pipelines.a.location",
+            "inside the transaction log",
+        ),
+        (HEAD + "ui:\n  tokens: ['${UI_TOKEN']\n", 3, "ui.tokens.0", "no closing brace"),
+        (HEAD + "metrics:\n  tokens: $METRICS_TOKEN\n", 3, "metrics.tokens", "is none"),
+        (
+            HEAD + "spark:\n  remote: 'sc://a:1/;token=${SPARK_TOKEN}'\n",
+            3,
+            "spark.remote",
+            "SPARK_TOKEN",
+        ),
         (HEAD + "defaults:\n  location: lake\n", 3, "defaults.location", "no place in storage"),
         (HEAD + "defaults:\n  topic: a\n", 3, "defaults.topic", "not a key"),
         (HEAD + "defaults:\n  freshness: 1 minute\n", 3, "defaults.freshness", "not a duration"),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from spark_jobs.lake.catalog_errors import catalog_error
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.storage.errors import manifests_readable, storage_error
 
@@ -57,3 +58,9 @@ def test_a_manifest_that_is_gone_is_told_from_a_storage_that_fails(error: OSErro
         raise error
     assert caught.value.code == code
     assert caught.value.where["table"] == "lake.orders"
+
+
+def test_credentials_that_ended_are_named_by_a_catalog_too() -> None:
+    """Its own client hands on what the storage says; the next run gets new ones."""
+    ended = OSError("AWS Error UNKNOWN (HTTP status 400): ExceptionName: ExpiredToken")
+    assert catalog_error(ended, "could not load the table").code == "credentials-expired"
