@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from pathlib import Path
 from typing import Any
 
-from servers.cache import exclusive
+from servers.cache import cache_folder, exclusive
 from spark_jobs.connections.spark_address import no_answer
 from spark_jobs.spark.shipped_python import LAUNCHER, pack_python
 
@@ -25,19 +26,29 @@ def ship_code(session: Any, code: Path, remote: str) -> None:
     _offer(session, str(code), remote, pyfile=True)
 
 
-def ship_python(session: Any, name: str, remote: str, folder: Path) -> None:
-    """Give a new session the archive of that name, kept in ``folder``; its tasks run by the Python in it.
+def ship_python(session: Any, name: str, remote: str, instead: Path) -> None:
+    """Give a new session the archive of that name; its tasks run by the Python in it.
 
-    Its own word of the Python tells whether it has the archive. Raises ``RetryableError`` as ``ship_code``.
+    It is kept in the user's cache, ``instead`` where that is on a root that nobody writes to. The session's
+    own word of the Python tells whether it has the archive. Raises ``RetryableError`` as ``ship_code``.
     """
     python = f"{name}/{LAUNCHER}"
     if session.conf.get(WORKERS_PYTHON, None) == python:
         return
+    folder = _cache_or(instead)
     with exclusive(folder):
         archive = pack_python(folder)
     _logger.info("sending Python to Spark, %d MB", archive.stat().st_size // 1_000_000)
     _offer(session, f"{archive}#{name}", remote, archive=True)
     session.conf.set(WORKERS_PYTHON, python)
+
+
+def _cache_or(instead: Path) -> Path:
+    try:
+        folder = cache_folder("python")
+    except OSError:
+        return instead
+    return folder if os.access(folder, os.W_OK) else instead
 
 
 def _offer(session: Any, file: str, remote: str, **kind: bool) -> None:
