@@ -30,6 +30,7 @@ from spark_jobs.schema.metadata_columns import (
     with_metadata_columns,
 )
 from spark_jobs.schema.partitioning import partition_spec
+from spark_jobs.storage.paths import is_inside
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -163,6 +164,7 @@ def give_birth(
             sort_order=order,
             properties=with_fitting_level({**TABLE_PROPERTIES, **properties}),
         )
+        _refuse_another_place(catalog, private_name, table.location(), location)
         send(catalog, table, stage_birth(table, progress))
         _rename(catalog, private_name, identifier)
     except SluiceError:
@@ -175,6 +177,17 @@ def give_birth(
     if born.metadata.table_uuid != table.metadata.table_uuid:
         _forget(catalog, private_name)
     return born
+
+
+def _refuse_another_place(catalog: Catalog, private_name: str, found: str, wanted: str | None) -> None:
+    if wanted and not is_inside(found, wanted):
+        _forget(catalog, private_name)
+        raise ConfigError(
+            f"the catalog puts new tables where it wants: at {found}, not in {wanted}",
+            code="location-ignored",
+            hint="Leave `location` out, or have the catalog itself put them elsewhere.",
+            table=private_name,
+        )
 
 
 def _without_reserved(schema: Schema, identifier: str) -> Schema:

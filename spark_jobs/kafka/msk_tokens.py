@@ -38,7 +38,7 @@ def _token(region: str) -> tuple[str, float]:
         raise ConfigError(
             "kafka_auth.aws_msk_iam needs the package aws-msk-iam-sasl-signer-python, which is not installed",
             code="extra-missing",
-            hint="Say `extras: [msk]`: ./sluice then installs it, elsewhere pip does from"
+            hint="Say `extras: [msk]`: the launcher installs it, elsewhere pip does from"
             " bootstrap/extra-msk.txt. Spark's workers need the package too.",
         ) from error
     try:

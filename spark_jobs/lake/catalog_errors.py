@@ -84,7 +84,7 @@ def settings_error(error: Exception, name: str) -> ConfigError:
         return ConfigError(
             f"the catalog's driver is not installed: {first_line(error)}",
             code="catalog-settings",
-            hint="For Postgres say `extras: [postgres]`: ./sluice then installs it, elsewhere pip does from"
+            hint="For Postgres say `extras: [postgres]`: the launcher installs it, elsewhere pip does from"
             " bootstrap/extra-postgres.txt. Other drivers are not tested.",
             catalog=name,
         )
