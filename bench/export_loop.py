@@ -81,7 +81,7 @@ def _in_memory(pipeline: PipelineConfig, connections: Connections) -> tuple[list
     return [
         (value, key, chunk.partition, timestamp_ms)
         for offsets in plan.ranges
-        for _window, chunks in archived_chunks(plan.table, offsets, plan.generation)
+        for chunks in archived_chunks(plan.table, offsets, plan.generation)
         for chunk in chunks
         for value, key, timestamp_ms in zip(chunk.values, chunk.keys, chunk.timestamps_ms, strict=True)
     ], plan.partitions

@@ -30,15 +30,13 @@ _MOST_PACKED = 16  # times as many bytes as in a file, more where they repeat mu
 _CHUNK_RECORDS = 1_000  # of which there are Python objects
 
 
-def archived_chunks(
-    table: Table, offsets: OffsetRange, generation: int
-) -> Iterator[tuple[OffsetRange, Iterator[Chunk]]]:
-    """Yield windows of these offsets with their records, in order: windows that fit into some 64 MiB."""
+def archived_chunks(table: Table, offsets: OffsetRange, generation: int) -> Iterator[Iterator[Chunk]]:
+    """Yield the records of these offsets in order, window by window: windows that fit into some 64 MiB."""
     start, width = offsets.start, _first_width(table, offsets, generation)
     while start < offsets.end:
         window = OffsetRange(offsets.partition, start, min(start + width, offsets.end))
         rows = _rows(table, window, generation)
-        yield window, _chunks(window.partition, rows)
+        yield _chunks(window.partition, rows)
         start = window.end
         width = max(1, min(MAX_WINDOW_OFFSETS, width * WINDOW_BYTES // max(1, 2 * rows.nbytes), width * 4))
 

@@ -78,7 +78,7 @@ def _produce(
     gaps = Gaps(connections, target, producer) if keep_offsets else None
     done, whole = 0, sum(plan.records[each.offsets.partition] - each.there for each in left)
     for each in left:
-        for _window, chunks in archived_chunks(plan.table, each.offsets, plan.generation):
+        for chunks in archived_chunks(plan.table, each.offsets, plan.generation):
             for chunk in chunks:
                 for run in chunk.without_gaps() if gaps else [chunk]:
                     if gaps:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_jobs.export.archived import archived_chunks, count_records, offset_of_record
@@ -76,7 +76,7 @@ class _Wanted:
     def records(self, number: int, count: int) -> dict[int, _Record]:
         """Return so many records from one on, by their offset in the target."""
         windows = archived_chunks(self.plan.table, self.rest(number), self.plan.generation)
-        found = islice(_records(chunk for _, chunks in windows for chunk in chunks), count)
+        found = islice(_records(chain.from_iterable(windows)), count)
         return {record.offset if self.keeps else at: record for at, record in enumerate(found, number)}
 
     def rest(self, number: int) -> OffsetRange:
