@@ -7,9 +7,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from spark_jobs.config.redaction import SPARKS_VARIABLES
+
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
-_FOREIGN_PREFIXES = ("SPARK_", "PYSPARK_", "HADOOP_", "YARN_", "HIVE_", "DAGSTER_", "PYICEBERG_")
+_FOREIGN_PREFIXES = (*SPARKS_VARIABLES, "HADOOP_", "YARN_", "HIVE_", "DAGSTER_", "PYICEBERG_")
 _FOREIGN_NAMES = frozenset(
     {
         *("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP"),

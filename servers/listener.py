@@ -28,8 +28,8 @@ def guard_of(settings: ListenerSettings) -> dict[str, Any]:
                 hint="Make one with: openssl rand -hex 24",
                 key=key,
             )
-    own = [settings.listen.host] if settings.listen else []
-    own += ["localhost"] if settings.listen and settings.listen.is_loopback else []
+    listen = settings.listen
+    own = [listen.host, *(["localhost"] if listen.is_loopback else [])] if listen else []
     return {"hosts": [*own, *settings.hosts], "origins": settings.origins, "tokens": list(tokens.values())}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from pyiceberg.exceptions import (
     NoSuchTableError,
@@ -164,7 +164,9 @@ def give_birth(
             sort_order=order,
             properties=with_fitting_level({**TABLE_PROPERTIES, **properties}),
         )
-        _refuse_another_place(catalog, private_name, table.location(), location)
+        if location and not is_inside(table.location(), location):
+            _forget(catalog, private_name)
+            _refuse_place(identifier, location, table.location())
         send(catalog, table, stage_birth(table, progress))
         _rename(catalog, private_name, identifier)
     except SluiceError:
@@ -179,15 +181,13 @@ def give_birth(
     return born
 
 
-def _refuse_another_place(catalog: Catalog, private_name: str, found: str, wanted: str | None) -> None:
-    if wanted and not is_inside(found, wanted):
-        _forget(catalog, private_name)
-        raise ConfigError(
-            f"the catalog puts new tables where it wants: at {found}, not in {wanted}",
-            code="location-ignored",
-            hint="Leave `location` out, or have the catalog itself put them elsewhere.",
-            table=private_name,
-        )
+def _refuse_place(identifier: str, wanted: str, found: str) -> NoReturn:
+    raise ConfigError(
+        f"the catalog puts new tables where it wants: at {found}, not in {wanted}",
+        code="location-ignored",
+        hint="Leave `location` out, or have the catalog itself put them elsewhere.",
+        table=identifier,
+    )
 
 
 def _without_reserved(schema: Schema, identifier: str) -> Schema:

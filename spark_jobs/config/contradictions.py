@@ -5,7 +5,6 @@ These look at the raw content, so that a file with a wrong type elsewhere still 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import reduce
@@ -13,13 +12,11 @@ from typing import Any
 
 from spark_jobs.config.kafka_keys import validate_kafka_properties
 from spark_jobs.config.parquet_codecs import wrong_property
-from spark_jobs.config.problems import Finding
-from spark_jobs.config.redaction import malformed_reference
+from spark_jobs.config.problems import Finding, Path
+from spark_jobs.config.redaction import wrong_reference
 from spark_jobs.protocol.progress import PREFIX
 
-# What Spark would read as settings of its own is taken away before references are resolved.
-_TAKEN_AWAY = re.compile(r"\$\{((?:PY)?SPARK_\w*)\}")
-
+_LISTENERS = ("ui", "metrics")
 _SPARKS = ("remote", "remote_command", "master")
 _SOURCES = ("topic", "topics", "topics_regex")
 _OF_REGISTRY: tuple[tuple[str, ...], ...] = ((), ("auth",))
@@ -133,33 +130,30 @@ def _check_login(kafka: dict[str, str]) -> Iterator[Finding]:
 
 
 def _check_references(content: dict[str, Any]) -> Iterator[Finding]:
+    hint = "Write ${NAME} or ${file:/absolute/path}."
+    for path, value in _with_references(content):
+        if wrong := wrong_reference(value):
+            yield Finding(path, wrong, hint)
+        elif path[0] in _LISTENERS and value.startswith("$") and "{" not in value:
+            yield Finding(path, "begins as a reference and is none", hint)
+
+
+def _with_references(content: dict[str, Any]) -> Iterator[tuple[Path, str]]:
+    """Yield every text that may hold references, and where it stands."""
     registries = [
         ("registries", name, *rest) for name in _map(content, "registries") for rest in _OF_REGISTRY
     ]
-    hint = "Write ${NAME} or ${file:/absolute/path}."
     for path in (("kafka",), ("catalog",), ("state",), ("spark",), ("spark", "conf"), *registries):
         for key, value in reduce(_map, path, content).items():
-            wrong = malformed_reference(value) if isinstance(value, str) else None
-            if wrong:
-                yield Finding((*path, key), wrong, hint)
-            elif isinstance(value, str) and (name := _TAKEN_AWAY.search(value)):
-                yield Finding(
-                    (*path, key),
-                    f"names the variable {name[1]}, and what begins so is kept from runs",
-                    "Give the variable another name: Spark would read those as its own settings.",
-                )
-    for listener in ("ui", "metrics"):
+            if isinstance(value, str):
+                yield (*path, key), value
+    for listener in _LISTENERS:
         tokens = _map(content, listener).get("tokens")
-        for number, token in enumerate(tokens if isinstance(tokens, list) else [tokens]):
-            if isinstance(token, str) and (wrong := malformed_reference(token) or _no_token(token)):
-                yield Finding(
-                    (listener, "tokens", *([str(number)] if tokens is not token else [])), wrong, hint
-                )
-
-
-def _no_token(text: str) -> str | None:
-    # Whoever reads the file would know it, and most likely it was to be a reference.
-    return "begins as a reference and is none" if text.startswith("$") and "{" not in text else None
+        if isinstance(tokens, str):
+            yield (listener, "tokens"), tokens
+        for number, token in enumerate(tokens if isinstance(tokens, list) else ()):
+            if isinstance(token, str):
+                yield (listener, "tokens", str(number)), token
 
 
 def _map(content: dict[str, Any], key: str) -> dict[str, Any]:

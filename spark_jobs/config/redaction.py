@@ -26,13 +26,15 @@ _NOT_SECRET = re.compile(
 )
 REFERENCE = re.compile(r"\$\{([^}]*)\}")
 FILE = "file:"
+# A user's would steer Sluice's own Spark: runs forget them before they resolve references.
+SPARKS_VARIABLES = ("SPARK_", "PYSPARK_")
 _REFERENCES_ONLY = re.compile(rf"({REFERENCE.pattern})+")
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _URL_TOKEN = re.compile(r"(?<=;token=)[^;]+")
 _USERINFO = re.compile(r"(?<=://)([^/@\s:]*):([^/\s]+)(?=@)")
 
 
-def malformed_reference(value: str) -> str | None:
+def wrong_reference(value: str) -> str | None:
     """Return what is wrong with ``${ENV}`` or ``${file:/path}`` in the value, else None; never quotes it."""
     if "${" in REFERENCE.sub("", value):
         return "a ${ has no closing brace"
@@ -42,6 +44,8 @@ def malformed_reference(value: str) -> str | None:
                 return "${file:…} needs an absolute path"
         elif not _ENVIRONMENT_NAME.fullmatch(reference):
             return "a ${…} holds no name of an environment variable"
+        elif reference.startswith(SPARKS_VARIABLES):
+            return f"{reference} begins as Spark's own variables do, which runs forget"
     return None
 
 

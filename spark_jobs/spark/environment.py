@@ -10,7 +10,8 @@ import logging
 import os
 import sys
 
-_PREFIXES = ("SPARK_", "PYSPARK_")
+from spark_jobs.config.redaction import SPARKS_VARIABLES
+
 _logger = logging.getLogger(__name__)
 
 
@@ -21,7 +22,7 @@ def isolate_from_user_spark() -> tuple[str, ...]:
     Returns the names that were dropped and says so in the log; later calls do nothing, because pyspark
     keeps notes of its own under the same prefix.
     """
-    dropped = tuple(sorted(name for name in os.environ if name.startswith(_PREFIXES)))
+    dropped = tuple(sorted(name for name in os.environ if name.startswith(SPARKS_VARIABLES)))
     for name in dropped:
         del os.environ[name]
     os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -12,13 +12,12 @@ from spark_jobs.protocol.errors import ConfigError, RetryableError
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
+_EXPIRY = re.compile(r"ExceptionName: ExpiredToken|<Code>ExpiredToken</Code>")
 # S3 answers an expired token with 400, and to HEAD, which has no body, with nothing else.
 _REFUSAL = re.compile(
     r"AWS Error (?:ACCESS_DENIED|INVALID_ACCESS_KEY_ID|INVALID_CLIENT_TOKEN_ID|SIGNATURE_DOES_NOT_MATCH"
-    r"|UNKNOWN \(HTTP status 40[013]\))|ExceptionName: ExpiredToken|<Code>ExpiredToken</Code>"
+    rf"|UNKNOWN \(HTTP status 40[013]\))|{_EXPIRY.pattern}"
 )
-
-_EXPIRY = re.compile(r"ExceptionName: ExpiredToken|<Code>ExpiredToken</Code>")
 
 
 def is_expiry(error: BaseException) -> bool:
