@@ -61,10 +61,9 @@ class KafkaAdmin:
         """Connect lazily: only wrong properties are refused here, with ``ConfigError``."""
         self._timeout_seconds = timeout_seconds
         self._properties = properties
-        self._troubles = ClientTroubles()
-        self._is_told = False
         self._servers = properties.get("bootstrap.servers") or properties.get("metadata.broker.list")
-        self._client = new_client(AdminClient, admin_properties(properties), self._troubles)
+        self._troubles = ClientTroubles()
+        self._connected: AdminClient | None = self._connect()
 
     def source_state(self, topic: str) -> SourceState:
         """Look at one topic. Raises what ``source_states`` gives instead of a state."""
@@ -212,7 +211,22 @@ class KafkaAdmin:
 
     def close(self) -> None:
         """Let go of the connections; the object cannot be used any more."""
-        del self._client
+        del self._connected
+
+    @property
+    def _client(self) -> AdminClient:
+        """The client, another one after a refusal.
+
+        What the old one goes on trying, and is told late, is no answer to what is asked once a certificate
+        or a password is mended.
+        """
+        if self._connected is None:
+            self._troubles = ClientTroubles()
+            self._connected = self._connect()
+        return self._connected
+
+    def _connect(self) -> AdminClient:
+        return new_client(AdminClient, admin_properties(self._properties), self._troubles)
 
     def _offsets(self, positions: Iterable[_Position]) -> dict[_Position, ListOffsetsResultInfo | KafkaError]:
         """Ask for all at once; ask again for those whose leader is just moving or just made."""
@@ -262,20 +276,15 @@ class KafkaAdmin:
         return answer
 
     def _ask(self, futures: Mapping[_Key, Future[_Answer]], doing: str) -> dict[_Key, _Answer | KafkaError]:
-        """Wait for all answers; raise at once what no waiting mends, and when no broker answers at all.
-
-        What an earlier question was told may be mended by now, a certificate or a password: that is no answer
-        to this one, until nothing else is heard.
-        """
+        """Wait for all answers; raise at once what no waiting mends, and when no broker answers at all."""
         self._client.poll(0)
-        started, old = time.monotonic(), self._troubles.refused if self._is_told else None
+        started = time.monotonic()
         while wait(futures.values(), timeout=_POLL_SECONDS).not_done:
             self._client.poll(0)
             waited = time.monotonic() - started
-            refused = self._troubles.refused
-            if refused is not None and refused is not old:
-                self._is_told = True
-                raise self._error(refused, doing)
+            if self._troubles.refused is not None:
+                self._connected = None
+                raise self._error(self._troubles.refused, doing)
             if self._troubles.are_all_down and waited > ALL_DOWN_SECONDS:
                 raise self._error(KafkaError(KafkaError._ALL_BROKERS_DOWN), doing)  # noqa: SLF001
         answers: dict[_Key, _Answer | KafkaError] = {}
@@ -288,7 +297,6 @@ class KafkaAdmin:
         if len(silent) == len(answers):
             raise self._error(silent[0], doing)
         self._troubles.forget()
-        self._is_told = False
         return answers
 
     def _topic_error(
