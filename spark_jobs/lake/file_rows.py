@@ -1,5 +1,8 @@
 """The rows of one data file, batch by batch in their order, with the columns a schema has; and of a table.
 
+A filter's columns are read first, a row group at a time, and the others only where one of its rows is to be
+kept. Whoever asks for no column gets as many rows from the table's metadata, where that says how many.
+
 PyIceberg's own scan gathers all batches of a file before it gives the first, and reads a null list of structs
 as an empty one (apache/iceberg-python#3833). Its reader of a table hands every file to a pool at once and
 keeps what it decoded until somebody takes it, which for a slow taker is the whole table.
@@ -8,8 +11,9 @@ keeps what it decoded until somebody takes it, which for a slow taker is the who
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
 ALWAYS_TRUE = AlwaysTrue()
 BATCH_ROWS = 16_384
 _FIELD_ID = b"PARQUET:field_id"
+_POSITION = "position in the row group"
 
 
 def rows_of_file(
@@ -43,21 +48,60 @@ def rows_of_file(
     The filter speaks of the schema's columns. Raises ``OSError`` when storage fails.
     """
     wanted = arrow_schema(schema)
-    condition = expression_to_pyarrow(bind(schema, row_filter, case_sensitive=True))
+    condition = bind(schema, row_filter, case_sensitive=True)
     deleted = _deleted_positions(io, task)
     with io.new_input(task.file.file_path).open() as stream, pq.ParquetFile(stream) as file:
         names = {_field_id(field): field.name for field in file.schema_arrow}
         read = [names[_field_id(field)] for field in wanted if _field_id(field) in names]
-        are_the_same = read == wanted.names
-        paths = [*_paths(file.schema_arrow, wanted)]
-        for group, first in _row_groups(stream, file, condition if are_the_same else None):
-            position = first
-            for batch in file.iter_batches(BATCH_ROWS, row_groups=[group], columns=paths):
-                rows = _projected(batch, wanted)
-                is_there = ~np.isin(np.arange(position, position + len(batch)), deleted)
-                position += len(batch)
-                kept = rows if is_there.all() else rows.filter(pa.array(is_there))
-                yield kept if row_filter is ALWAYS_TRUE else kept.filter(condition)
+        matching = None if row_filter is ALWAYS_TRUE else expression_to_pyarrow(condition)
+        for group, first in _row_groups(stream, file, matching if read == wanted.names else None):
+            rows = _RowGroup(file, group, first, wanted, extract_field_ids(condition))
+            kept = rows.judged()
+            if matching is not None:
+                kept = kept.filter(matching)
+            if len(deleted):
+                kept = kept.filter(pa.array(np.isin(kept.column(_POSITION), deleted, invert=True)))
+            yield from rows.whole(kept)
+
+
+@dataclass(frozen=True, slots=True)
+class _RowGroup:
+    """One row group, from position ``first`` on: fields with ids in ``judges`` are read before the others."""
+
+    file: pq.ParquetFile
+    number: int
+    first: int
+    wanted: pa.Schema
+    judges: AbstractSet[int]
+
+    def judged(self) -> pa.Table:
+        """Return what judges the rows, beside their positions in the file."""
+        count = self.file.metadata.row_group(self.number).num_rows
+        positions = pa.array(np.arange(self.first, self.first + count))
+        judges = pa.schema([field for field in self.wanted if _field_id(field) in self.judges])
+        if not len(judges):
+            return pa.table({_POSITION: positions})
+        return pa.concat_tables(self._read(judges, count)).append_column(_POSITION, positions)
+
+    def whole(self, kept: pa.Table) -> Iterator[pa.Table]:
+        """The rows of ``kept``, some of what ``judged`` returns, with all columns."""
+        others = pa.schema([field for field in self.wanted if _field_id(field) not in self.judges])
+        if not len(others):
+            yield kept.select(self.wanted.names)
+            return
+        positions, first = kept.column(_POSITION).to_numpy() - self.first, 0
+        for read in self._read(others, BATCH_ROWS) if len(kept) else ():
+            begin, end = np.searchsorted(positions, [first, first + len(read)])
+            here = kept.slice(begin, end - begin)
+            rest = read if len(here) == len(read) else read.take(pa.array(positions[begin:end] - first))
+            first += len(read)
+            columns = [(rest if name in others.names else here).column(name) for name in self.wanted.names]
+            yield pa.Table.from_arrays(columns, schema=self.wanted)
+
+    def _read(self, columns: pa.Schema, batch_rows: int) -> Iterator[pa.Table]:
+        paths = [*_paths(self.file.schema_arrow, columns)]
+        for batch in self.file.iter_batches(batch_rows, row_groups=[self.number], columns=paths):
+            yield _projected(batch, columns)
 
 
 def scan_schema(scan: DataScan) -> pa.Schema:
@@ -82,16 +126,35 @@ def stream(scan: DataScan, owed: Owed = NOTHING_OWED) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(schema, _batches(scan, owed, schema))
 
 
+def row_counts(scan: DataScan, owed: Owed = NOTHING_OWED) -> Iterator[int]:
+    """How many rows the scan has, in parts; a file whose every row is kept is not opened."""
+    read = _read_of(scan, owed, {scan.table_metadata.schema().fields[0].field_id})
+    for task, row_filter in _tasks(scan, owed):
+        if row_filter is ALWAYS_TRUE and not task.delete_files:
+            yield task.file.record_count
+        else:
+            yield from (len(rows) for rows in rows_of_file(scan.io, task, read, row_filter))
+
+
 def _batches(scan: DataScan, owed: Owed, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    every = scan.update(selected_fields=("*",)).projection()
-    asked = {field.field_id for field in scan.projection().fields}
-    staying = And(scan.row_filter, owed.staying)
-    judged = extract_field_ids(bind(every, staying, scan.case_sensitive))
-    read = Schema(*(field for field in every.fields if field.field_id in asked | judged))
-    there = ((task, staying) for task in scan.plan_files())
-    for task, row_filter in chain(there, ((task, scan.row_filter) for task in owed.files)):
+    read = _read_of(scan, owed, {field.field_id for field in scan.projection().fields})
+    for task, row_filter in _tasks(scan, owed):
         for rows in rows_of_file(scan.io, task, read, row_filter):
             yield from rows.select(schema.names).cast(schema).to_batches()
+
+
+def _read_of(scan: DataScan, owed: Owed, asked: AbstractSet[int]) -> Schema:
+    """Return the columns with these ids, and those that say which rows are kept."""
+    every = scan.update(selected_fields=("*",)).projection()
+    judged = extract_field_ids(bind(every, And(scan.row_filter, owed.staying), scan.case_sensitive))
+    return Schema(*(field for field in every.fields if field.field_id in asked | judged))
+
+
+def _tasks(scan: DataScan, owed: Owed) -> Iterator[tuple[FileScanTask, BooleanExpression]]:
+    """The scan's files, those that are owed last, and the condition for each one's rows."""
+    staying = And(scan.row_filter, owed.staying)
+    yield from ((task, staying) for task in scan.plan_files())
+    yield from ((task, scan.row_filter) for task in owed.files)
 
 
 def _row_groups(

@@ -3,6 +3,9 @@
 DuckDB tells a source which columns a query touches and offers it conditions. Those that Iceberg evaluates
 alike become the scan's row filter, which leaves out partitions and files by their statistics; the others
 DuckDB evaluates itself.
+
+DuckDB asks for the first column when it wants none, as ``count(*)`` does. So the source's first column is one
+that holds nothing, and that queries do not see: they read a view without it.
 """
 
 from __future__ import annotations
@@ -14,13 +17,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from duckdb._sources.arrow import ArrowScanSource
 
-from spark_jobs.lake.file_rows import NOTHING_OWED, Owed, scan_schema, stream
+from spark_jobs.lake.file_rows import NOTHING_OWED, Owed, row_counts, scan_schema, stream
 from spark_jobs.query.duckdb_filter import row_filter
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from duckdb._sources.nodes import Node
     from pyiceberg.table import DataScan
+
+
+_NOTHING = pa.field("nothing", pa.null())
 
 
 class TableSource(ArrowScanSource):
@@ -35,11 +41,14 @@ class TableSource(ArrowScanSource):
 
     def register(self, connection: DuckDBPyConnection, name: str) -> None:
         """Let the connection's queries read the table as ``name``."""
-        connection._register_arrow_source(name, self)  # noqa: SLF001  (no public way takes a source)
+        files = f"{name} in files"
+        connection._register_arrow_source(files, self)  # noqa: SLF001  (no public way takes a source)
+        seen = f"* EXCLUDE {_NOTHING.name} FROM temp.{quoted(files)}"
+        connection.execute(f"CREATE TEMP VIEW {quoted(name)} AS SELECT {seen}")
 
     def __arrow_c_schema__(self) -> object:
         """Return the columns of all rows."""
-        return self._schema.__arrow_c_schema__()
+        return pa.schema([_NOTHING, *self._schema]).__arrow_c_schema__()
 
     def accepts(self, predicate: Node) -> bool:
         """True if Iceberg keeps exactly the rows for which the condition is true."""
@@ -53,13 +62,21 @@ class TableSource(ArrowScanSource):
             if accepted is None:
                 raise AssertionError("only accepted conditions are handed over")
             scan = scan.filter(accepted)
-        if columns is None:
-            return stream(scan, self._owed).__arrow_c_stream__(), False
-        names = [self._schema.names[index] for index in columns]
+        if columns == [0]:
+            return self._nothings(scan).__arrow_c_stream__(), True
+        indexes = range(1, len(self._schema) + 1) if columns is None else columns
+        names = [self._schema.names[index - 1] for index in indexes]
         batches = stream(scan.select(*names), self._owed)
         in_order = pa.schema([self._schema.field(name) for name in names])
         ordered = pa.RecordBatchReader.from_batches(in_order, (batch.select(names) for batch in batches))
-        return ordered.__arrow_c_stream__(), True
+        return ordered.__arrow_c_stream__(), columns is not None
+
+    def _nothings(self, scan: DataScan) -> pa.RecordBatchReader:
+        """As many rows of nothing as the scan has."""
+        schema = pa.schema([_NOTHING])
+        counts = row_counts(scan, self._owed)
+        batches = (pa.record_batch([pa.nulls(count)], schema=schema) for count in counts)
+        return pa.RecordBatchReader.from_batches(schema, batches)
 
     @cached_property
     def _scan(self) -> DataScan:
@@ -78,3 +95,8 @@ class TableSource(ArrowScanSource):
         newest = {field.field_id: field.name for field in self._scan.table_metadata.schema().fields}
         fields = self._scan.projection().fields
         return {f.name: str(f.field_type) for f in fields if newest.get(f.field_id) == f.name}
+
+
+def quoted(name: str) -> str:
+    """Return a name as SQL takes it, whatever is in it."""
+    return '"' + name.replace('"', '""') + '"'

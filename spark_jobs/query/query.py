@@ -29,7 +29,7 @@ from spark_jobs.lake.row_filters import is_in_range
 from spark_jobs.lake.tables import progress_of, snapshot_of, summary_of
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError, RetryableError
-from spark_jobs.query.duckdb_source import TableSource
+from spark_jobs.query.duckdb_source import TableSource, quoted
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -95,7 +95,7 @@ def _register_by_name(engine: DuckDBPyConnection, source: TableSource, identifie
     *namespace, name = identifier.split(".")
     source.register(engine, name)
     if len(namespace) == 1:
-        schema, view = (f'"{part.replace(chr(34), 2 * chr(34))}"' for part in (*namespace, name))
+        schema, view = quoted(*namespace), quoted(name)
         engine.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
         engine.execute(f"CREATE VIEW {schema}.{view} AS FROM temp.{view}")
 

@@ -60,15 +60,27 @@ def test_a_condition_keeps_what_it_would_keep_of_all_rows(task: FileScanTask, co
     assert _read(task, SCHEMA, condition) == [row for row in VALUES if is_meant(row)]
 
 
+def _damage(path: str | Path, group: int, column: int) -> None:
+    there = pq.ParquetFile(path).metadata.row_group(group).column(column)
+    with Path(path).open("r+b") as file:
+        file.seek(there.data_page_offset)
+        file.write(b"\xff" * there.total_compressed_size)
+
+
 def test_what_cannot_matter_is_not_read(task: FileScanTask) -> None:
     """A row group that the condition leaves out may be damaged; one that it needs may not."""
-    column = pq.ParquetFile(task.file.file_path).metadata.row_group(1).column(0)
-    with Path(task.file.file_path).open("r+b") as file:
-        file.seek(column.data_page_offset)
-        file.write(b"\xff" * column.total_compressed_size)
+    _damage(task.file.file_path, 1, 0)
     assert len(_read(task, SCHEMA, LessThan("a", A_GROUP))) == A_GROUP
     with pytest.raises(OSError, match=r"\S"):
         _read(task, SCHEMA, LessThan("a", A_GROUP + 1))
+
+
+def test_other_columns_are_read_only_where_a_row_is_kept(task: FileScanTask) -> None:
+    """A row group that may have some by its statistics, and has none, is read no further."""
+    _damage(task.file.file_path, 1, 0)
+    assert _read(task, SCHEMA, EqualTo("c", "c17")) == [VALUES[17]]
+    with pytest.raises(OSError, match=r"\S"):
+        _read(task, SCHEMA, EqualTo("c", "c14"))
 
 
 def test_of_a_struct_no_more_is_read_than_is_wanted(tmp_path: Path) -> None:
@@ -85,10 +97,7 @@ def test_of_a_struct_no_more_is_read_than_is_wanted(tmp_path: Path) -> None:
     )
     task = FileScanTask(DataFile.from_args(file_path=str(path), file_format=FileFormat.PARQUET))
     assert _read(task, schema(new), AlwaysTrue()) == [{"s": {"new": None}}, {"s": None}, {"s": {"new": None}}]
-    column = pq.ParquetFile(path).metadata.row_group(0).column(1)
-    with path.open("r+b") as file:
-        file.seek(column.data_page_offset)
-        file.write(b"\xff" * column.total_compressed_size)
+    _damage(path, 0, 1)
     assert _read(task, schema(x), AlwaysTrue()) == [{"s": {"x": 1}}, {"s": None}, {"s": {"x": None}}]
     with pytest.raises(OSError, match=r"\S"):
         _read(task, schema(x, y), AlwaysTrue())

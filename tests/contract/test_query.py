@@ -98,6 +98,7 @@ def test_each_record_is_in_one_of_the_tables_at_every_moment(scene: Scene) -> No
         asked = replace(scene, connections=connections)
         assert sorted(row["o"] for row in _ask(asked, places)) == list(range(30))
         assert _ask(asked, "SELECT error FROM dead_letters WHERE _kafka_offset = 12") == []
+        assert _ask(asked, "SELECT count(*) AS n FROM dead_letters") == [{"n": 1}]
     main = scene.lake.load().metadata.current_snapshot_id
     assert _ask(scene, "SELECT _kafka_offset AS o FROM dead_letters", Moment(main)) == [{"o": 17}]
     _bring(scene)
@@ -157,6 +158,7 @@ def test_only_files_that_matter_are_opened(embedded: Scene) -> None:
     assert _ask(embedded, "SELECT count(*) AS n FROM t WHERE _kafka_offset >= 20") == [{"n": 10}]
     assert _ask(embedded, "SELECT count(*) AS n FROM t WHERE id < 10 OR id IN (25, 26)") == [{"n": 12}]
     assert len(_ask(embedded, "SELECT id FROM t LIMIT 3")) == 3
+    assert _ask(embedded, "SELECT count(*) AS n FROM t") == [{"n": 29}]  # the metadata says so
     with pytest.raises(RetryableError) as away:
         _ask(embedded, "SELECT sum(id) FROM t")
     assert away.value.code == "table-unreadable"
