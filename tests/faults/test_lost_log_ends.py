@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
@@ -56,7 +56,7 @@ def broker(servers_folder: Path) -> Iterator[Brokers]:
 @pytest.fixture(scope="module")
 def made(broker: Brokers, tmp_path_factory: pytest.TempPathFactory) -> NewLab:
     """Pipelines over that broker."""
-    return NewLab(KafkaBroker(broker.bootstrap_servers), "", tmp_path_factory.mktemp("lost"))
+    return NewLab(KafkaBroker(broker.bootstrap_servers), "", tmp_path_factory.mktemp("lost"), is_here=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Scene:
 def scene(broker: Brokers, made: NewLab) -> Scene:
     """All logs lose their ends in one crash, and others take the place of what they had."""
     sizes: dict[str, int] = {}
-    cut = {name: _lab(made, orders(0, 10)) for name in BEFORE}
+    cut = {name: made(orders(0, 10)) for name in BEFORE}
     for name, lab in cut.items():
         sizes[lab.pipeline.topic] = _size(broker, lab)
         made.produce(lab, BEFORE[name])
@@ -92,7 +92,7 @@ def scene(broker: Brokers, made: NewLab) -> Scene:
         skip(cut["skip"].pipeline, connections, OffsetRanges((OffsetRange(0, 20, 21),)), reason="it kills")
     rolled, above = _rolled(broker, made)
     sizes[rolled.lab.pipeline.topic] = above
-    retained, elsewhere = _lab(made, orders(0, 10)), _lab(made, FAR[:30])
+    retained, elsewhere = made(orders(0, 10)), made(FAR[:30])
     retained.drain()
     broker.kill()
     for topic, size in sizes.items():
@@ -104,7 +104,7 @@ def scene(broker: Brokers, made: NewLab) -> Scene:
 
 
 def _rolled(broker: Brokers, made: NewLab) -> tuple[Rolled, int]:
-    lab = _lab(made, orders(0, 5))
+    lab = made(orders(0, 5))
     size = _size(broker, lab)
     made.produce(lab, orders(5, 5))
     lab.drain()
@@ -114,11 +114,6 @@ def _rolled(broker: Brokers, made: NewLab) -> tuple[Rolled, int]:
     made.produce(lab, orders(10, 10))
     lab.drain()
     return Rolled(lab, first, size), above
-
-
-def _lab(made: NewLab, records: list[bytes] | list[Record]) -> Lab:
-    """A pipeline whose tasks run in this process."""
-    return replace(made(records), is_here=True)
 
 
 def _size(broker: Brokers, lab: Lab) -> int:
