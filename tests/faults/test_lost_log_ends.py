@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.kafka]
 
 OTHERS = 30
 FAR = [Record(value, timestamp_ms=1_767_225_600_000 + n) for n, value in enumerate(orders(0, 40))]
-BEFORE: dict[str, list[bytes | None]] = {
+TAKEN: dict[str, list[bytes | None]] = {
     "skip": [*orders(10, 10)],
     "dead letters": [b"broken", None],
     "judged": [*orders(10, 10)],
@@ -82,10 +82,10 @@ class Scene:
 def scene(broker: Brokers, made: NewLab) -> Scene:
     """All logs lose their ends in one crash, and others take the place of what they had."""
     sizes: dict[str, int] = {}
-    cut = {name: made(orders(0, 10)) for name in BEFORE}
+    cut = {name: made(orders(0, 10)) for name in TAKEN}
     for name, lab in cut.items():
         sizes[lab.pipeline.topic] = _size(broker, lab)
-        made.produce(lab, BEFORE[name])
+        made.produce(lab, TAKEN[name])
         lab.drain()
     made.produce(cut["skip"], [b"poison"])
     with cut["skip"].connections() as connections:
