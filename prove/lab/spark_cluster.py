@@ -27,6 +27,7 @@ LOOPBACK = "127.0.0.1"
 NOTHING_ELSE: Mapping[str, str] = MappingProxyType({})
 _SPARK_HOME = Path(pyspark.__file__).parent
 _START_SECONDS = 120.0
+_JAVA_OPTIONS = " ".join((f"-Dlog4j2.configurationFile={LOG_SETTINGS}", *FRUGAL_OPTIONS))
 # Without `site` an interpreter sees no editable install, only the packages it is pointed to.
 _PYTHON = """#!/bin/sh
 PYTHONPATH="${{PYTHONPATH:+$PYTHONPATH:}}{packages}" exec "{python}" -S "$@"
@@ -117,7 +118,7 @@ def _environment(root: Path, python: Path) -> dict[str, str]:
         "SPARK_LOCAL_DIRS": str(root / "spark-local"),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "512m",  # the Connect server's too
-        "SPARK_DAEMON_JAVA_OPTS": " ".join((f"-Dlog4j2.configurationFile={LOG_SETTINGS}", *FRUGAL_OPTIONS)),
+        "SPARK_DAEMON_JAVA_OPTS": _JAVA_OPTIONS,
     }
 
 
@@ -130,8 +131,9 @@ def _connect_conf(port: int) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraClassPath": class_path,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
+        "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
         "spark.executor.extraClassPath": class_path,
+        "spark.executor.extraJavaOptions": " ".join(FRUGAL_OPTIONS),
         "spark.executor.memory": "512m",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",

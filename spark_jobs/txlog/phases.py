@@ -32,6 +32,7 @@ class Phase(StrEnum):
         return re.sub(r"(?<!^)(?=[A-Z])", "-", self.value).lower()
 
 
+_BY_WORD = {phase.value: phase for phase in Phase}
 PHASE_NUMBERS = {phase: number for number, phase in enumerate(tuple(Phase)[:6], start=1)}
 # A mark's number also says which phase the attempt had reached when it was set: a phase beyond it was
 # logged by an attempt that woke up after its files had been swept.
@@ -48,10 +49,11 @@ def object_name(phase: Phase, reached: int) -> str:
 def phase_of(name: str) -> tuple[int, Phase] | None:
     """Number and phase of an object's name; None for a name this version does not write."""
     number, _, rest = name.partition("-")
-    phase = rest.removesuffix(".json")
-    if not number.isdigit() or phase not in set(Phase) or rest == phase:
+    word, ending, more = rest.partition(".json")
+    phase = _BY_WORD.get(word)
+    if not number.isdigit() or phase is None or more or not ending:
         return None
-    return int(number), Phase(phase)
+    return int(number), phase
 
 
 def reached_phase(names: Iterable[str]) -> int:

@@ -69,9 +69,9 @@ def test_compaction_and_expiry_are_fine(lake_with_history: Lake) -> None:
     check_anchor(lake.load())
 
 
-def test_an_act_leaves_no_row_to_look_for(lake_with_history: Lake) -> None:
+def test_an_act_leaves_no_row_to_look_for(sqlite_lake: Lake) -> None:
     """Where the chain is cut, the trace that is looked for is the last drain's, not the act's."""
-    lake = lake_with_history
+    lake = sqlite_lake
     lake.make_table()
     lake.drain(0, 10)
     lake.act(lambda progress: progress)
@@ -120,10 +120,10 @@ def test_a_rollback_hidden_by_compaction_and_expiry_is_an_error(lake_with_histor
 
 @pytest.mark.parametrize("is_kept", [True, False])
 def test_a_hidden_rollback_is_an_error_however_long_ago_the_last_drain_was(
-    lake_with_history: Lake, is_kept: bool
+    sqlite_lake: Lake, is_kept: bool
 ) -> None:
     """Acts and replays took all places among the last commits; an alarm where nobody knows its offsets."""
-    lake = lake_with_history
+    lake = sqlite_lake
     lake.make_table()
     first = lake.drain(0, 10)
     lake.drain(10, 20)
@@ -135,9 +135,9 @@ def test_a_hidden_rollback_is_an_error_however_long_ago_the_last_drain_was(
     assert _code(lake) == "table-rolled-back"
 
 
-def test_a_dead_letter_table_is_not_asked_for_drains_without_dead_letters(lake_with_history: Lake) -> None:
+def test_a_dead_letter_table_is_not_asked_for_drains_without_dead_letters(sqlite_lake: Lake) -> None:
     """What a later replay or rollback took away there is no sign of anything."""
-    lake = lake_with_history
+    lake = sqlite_lake
     lake.make_table()
     lake.drain(0, 10, dead_letters=[3])
     lake.drain(10, 20)
@@ -149,9 +149,9 @@ def test_a_dead_letter_table_is_not_asked_for_drains_without_dead_letters(lake_w
     check_anchor(lake.load("t_dead_letters"))
 
 
-def test_acts_on_a_table_that_drained_nothing_leave_nothing_to_look_for(lake_with_history: Lake) -> None:
+def test_acts_on_a_table_that_drained_nothing_leave_nothing_to_look_for(sqlite_lake: Lake) -> None:
     """Offsets that an operator left out have no rows."""
-    lake = lake_with_history
+    lake = sqlite_lake
     lake.make_table()
     skipped = OffsetRanges.between({0: 0}, {0: 5})
     lake.act(lambda progress: passed_over(progress, skipped, "lost"))
@@ -160,9 +160,9 @@ def test_acts_on_a_table_that_drained_nothing_leave_nothing_to_look_for(lake_wit
     check_anchor(lake.load())
 
 
-def test_rows_past_the_offsets_are_an_error(lake_with_history: Lake) -> None:
+def test_rows_past_the_offsets_are_an_error(sqlite_lake: Lake) -> None:
     """Properties set back by hand: the next drain would double what is there."""
-    lake = lake_with_history
+    lake = sqlite_lake
     lake.make_table()
     lake.drain(0, 10)
     properties = dict(lake.load().properties)
@@ -175,8 +175,9 @@ def test_rows_past_the_offsets_are_an_error(lake_with_history: Lake) -> None:
 
 
 @pytest.mark.parametrize("moved", [-3, 3])
-def test_offsets_set_by_hand_are_an_error(lake: Lake, moved: int) -> None:
+def test_offsets_set_by_hand_are_an_error(sqlite_lake: Lake, moved: int) -> None:
     """Set back, rows would come twice; forward, rows would be left out and unfinished files swept."""
+    lake = sqlite_lake
     lake.make_table()
     lake.drain(0, 10)
     document = json.loads(lake.load().properties[PROPERTY_OFFSETS])
@@ -201,8 +202,9 @@ def test_offsets_set_by_hand_are_an_error(lake: Lake, moved: int) -> None:
         ("sluice.topic-id", None),
     ],
 )
-def test_any_property_set_by_hand_is_an_error(lake: Lake, name: str, value: str | None) -> None:
+def test_any_property_set_by_hand_is_an_error(sqlite_lake: Lake, name: str, value: str | None) -> None:
     """Each reads well and is not what was committed: owed dead letters would be forgotten, and swept."""
+    lake = sqlite_lake
     lake.make_table()
     lake.drain(0, 10)
     owed = PendingDeadLetters("a", OffsetRanges.between({0: 0}, {0: 10}), ())
@@ -219,8 +221,9 @@ def test_any_property_set_by_hand_is_an_error(lake: Lake, name: str, value: str 
         assert caught.value.code == "damaged-progress"
 
 
-def test_properties_put_back_are_what_they_were(lake: Lake) -> None:
+def test_properties_put_back_are_what_they_were(sqlite_lake: Lake) -> None:
     """However a person spaces and orders them."""
+    lake = sqlite_lake
     lake.make_table()
     lake.drain(0, 10)
     ours = json.loads(lake.load().properties[PROPERTY_OFFSETS])
@@ -229,8 +232,9 @@ def test_properties_put_back_are_what_they_were(lake: Lake) -> None:
     check_properties(lake.load())
 
 
-def test_a_commit_without_a_digest_is_believed(lake: Lake) -> None:
+def test_a_commit_without_a_digest_is_believed(sqlite_lake: Lake) -> None:
     """Versions before there was one wrote none: their tables go on."""
+    lake = sqlite_lake
     lake.make_table()
     said = {"sluice.generation": "0", "sluice.next-offsets": '{"0":0}'}
     with lake.load().transaction() as transaction:
@@ -240,9 +244,9 @@ def test_a_commit_without_a_digest_is_believed(lake: Lake) -> None:
     check_properties(lake.load())
 
 
-def test_properties_of_an_earlier_commit_are_an_error(lake_with_history: Lake) -> None:
+def test_properties_of_an_earlier_commit_are_an_error(sqlite_lake: Lake) -> None:
     """All of them set back together, the anchor too: a later commit of ours is on main."""
-    lake = lake_with_history
+    lake = sqlite_lake
     lake.make_table()
     lake.drain(0, 10)
     properties = dict(lake.load().properties)

@@ -145,8 +145,9 @@ def test_whole_files_are_dropped_and_others_stay_as_they_are(lake: Lake) -> None
 @pytest.mark.parametrize(
     "partition_by", [(), ("day(at)",), ("bucket(4, name)",), ("truncate(2, name)", "hour(at)")]
 )
-def test_straddling_files_keep_their_other_rows(lake: Lake, partition_by: tuple[str, ...]) -> None:
+def test_straddling_files_keep_their_other_rows(sqlite_lake: Lake, partition_by: tuple[str, ...]) -> None:
     """Files merged by a compaction are written again without the range, partition by partition."""
+    lake = sqlite_lake
     lake.make_table(partition_by=partition_by)
     for start in range(0, 60, 10):
         lake.drain(start, start + 10)
@@ -158,9 +159,9 @@ def test_straddling_files_keep_their_other_rows(lake: Lake, partition_by: tuple[
     assert all(row == before[row["_kafka_offset"]] for row in after)
 
 
-def test_rows_of_other_partitions_and_generations_stay(lake_with_history: Lake) -> None:
+def test_rows_of_other_partitions_and_generations_stay(sqlite_lake: Lake) -> None:
     """The same offsets of another Kafka partition or an earlier generation are other rows."""
-    lake = lake_with_history
+    lake = sqlite_lake
     lake.make_table(starts={0: 0, 1: 0})
     for partition in (0, 1):
         lake.drain(0, 20, partition=partition)
@@ -230,8 +231,9 @@ def test_a_compaction_that_comes_first_is_computed_anew(lake: Lake) -> None:
     assert lake.offsets() == [*range(10), 15, *range(20, 30)]
 
 
-def test_twice_is_once(lake: Lake) -> None:
+def test_twice_is_once(sqlite_lake: Lake) -> None:
     """The same range replaced again gives the same rows."""
+    lake = sqlite_lake
     lake.make_table()
     lake.drain(0, 30)
     for _ in range(2):
@@ -280,8 +282,9 @@ def test_equality_deletes_are_refused_wherever_their_rows_are(sqlite_lake: Lake,
     assert lake.load().metadata.current_snapshot_id == before
 
 
-def test_who_pays_a_debt_that_is_paid_leaves_no_file(lake: Lake) -> None:
+def test_who_pays_a_debt_that_is_paid_leaves_no_file(sqlite_lake: Lake) -> None:
     """Two runs bring the same replaced dead letters in: what the slower one had written again goes."""
+    lake = sqlite_lake
     lake.make_table()
     lake.drain(0, 10, dead_letters=[3, 5])
 

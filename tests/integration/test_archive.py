@@ -22,7 +22,7 @@ from tests.support.new_lab import DEAD_LETTERS
 if TYPE_CHECKING:
     from tests.support.new_lab import NewLab
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka]
 
 
 def as_produced(row: dict[str, Any]) -> tuple[Any, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,7 +75,7 @@ def test_cold_partitions_are_merged_first_and_each_is_committed_by_itself(new_la
     for value in (b'{"id": 2}', b'{"id": 1}', b'{"id": 3}'):
         for _ in range(5):
             new_lab.produce(lab, [value])
-            lab.drain(**({"now_us": lambda: yesterday_us} if b"2" in value else {}))
+            replace(lab, is_here=True).drain(**({"now_us": lambda: yesterday_us} if b"2" in value else {}))
     before = {snapshot.snapshot_id for snapshot in lab.table().metadata.snapshots}
     compacted = tidy(lab, "compaction").tables[0]
     assert (compacted.before.data_files, compacted.after.data_files) == (15, 3)
@@ -104,7 +105,7 @@ def test_a_compaction_that_merges_some_says_so_and_leaves_a_table_that_goes_on(n
     for value in (b'{"id": 1}', b'{"id": 2}', b'{"id": 3}'):
         for _ in range(5):
             new_lab.produce(lab, [value, BROKEN])
-            lab.drain(now_us=lambda: yesterday_us)
+            replace(lab, is_here=True).drain(now_us=lambda: yesterday_us)
     _lose_a_file(lab)
     said: list[str] = []
     with pytest.raises(RetryableError, match="5 files could not be merged, 10 could"):

@@ -5,6 +5,7 @@ And for each of its rules: without it, the same search finds a table that is dam
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,14 @@ if TYPE_CHECKING:
 FIRST = frozenset({0})
 
 
+@pytest.fixture(autouse=True)
+def no_collecting() -> Iterator[None]:
+    """Worlds are in no circles: looking for some among so many takes a sixth of the time."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
 @pytest.fixture
 def short_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Tables that remember only their very last commit: recovery comes after many others have committed."""
@@ -45,7 +54,7 @@ def short_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     [
         pytest.param(3, 1, frozenset(), id="first-batch"),
         pytest.param(3, 1, frozenset({0}), id="first-batch-without-files"),
-        pytest.param(3, 2, frozenset({1}), id="two-batches"),
+        pytest.param(2, 2, frozenset({1}), id="two-batches"),
         pytest.param(2, 3, frozenset(), id="three-batches"),
     ],
 )
@@ -56,7 +65,7 @@ def test_every_offset_once_whatever_happens(runs: int, last_offset: int, fileles
 
 def test_upkeep_may_move_main_at_any_time() -> None:
     """A compaction between load and swap costs a retry and nothing else."""
-    assert Model(Rules(), 3, 1, has_upkeep=True).explore() > 1_000
+    assert Model(Rules(), 2, 2, has_upkeep=True).explore() > 1_000
 
 
 BESIDE = {

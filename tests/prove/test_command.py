@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
+from prove.__main__ import main
 from prove.catalogue import QUICK, all_scenarios, choose
 from prove.checker import check
 from prove.crash.jobs import DRAIN
@@ -52,15 +54,9 @@ def test_one_scenario_alone() -> None:
 
 def test_an_unknown_scenario_is_refused() -> None:
     """A pattern that nothing matches starts no server."""
-    done = subprocess.run(
-        [sys.executable, "-m", "prove", "--only", "nothing"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert "no scenario is named nothing" in done.stderr
+    ended = CliRunner().invoke(main, ["--only", "nothing"])
+    assert ended.exit_code == 2
+    assert "no scenario is named nothing" in ended.output
 
 
 @pytest.mark.kafka

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +24,12 @@ DEAD_LETTERS = dead_letters_of(TABLE)
 
 @dataclass(frozen=True, slots=True)
 class NewLab:
-    """Everything pipelines of one test share."""
+    """Everything pipelines of one test share; ``is_here``: their tasks run in the process that drains."""
 
     kafka: KafkaBroker
     spark_remote: str
     folder: Path
+    is_here: bool = False
 
     def __call__(
         self, records: Iterable[Record | bytes | None] = (), *, partitions: int = 1, **settings: Any
@@ -39,7 +40,8 @@ class NewLab:
         self.kafka.produce(topic, records)
         folder = self.folder / topic
         folder.mkdir()
-        return make_lab(folder, bootstrap=self.kafka, topic=topic, spark_remote=self.spark_remote, **settings)
+        lab = make_lab(folder, bootstrap=self.kafka, topic=topic, spark_remote=self.spark_remote, **settings)
+        return replace(lab, is_here=self.is_here)
 
     def produce(self, lab: Lab, records: Iterable[Record | bytes | None]) -> None:
         """Put more records into a pipeline's topic."""
