@@ -202,7 +202,7 @@ def new_table(
     pipeline: PipelineConfig, columns: ColumnSource, evidence: Evidence
 ) -> tuple[Schema, ColumnMap, tuple[str, ...]]:
     """Return the schema and column map of a table that is made of these records, and notes."""
-    lacks, notes = columns.first(evidence, declared_fields(pipeline.columns))
+    lacks, notes = columns.first(evidence, declared_fields(pipeline.declared))
     schema = with_metadata_columns(evolved(Schema(), lacks), key_is_binary=pipeline.key_is_binary)
     return schema, bind({}, lacks.bindings, schema), notes
 

@@ -36,12 +36,20 @@ class ColumnSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SeenColumns:
-    """From the fields of JSON objects."""
+    """From the fields of JSON objects; an exact table gets the declared ones alone.
+
+    Columns ``made`` otherwise are declared, and say nothing of a field of their name.
+    """
 
     growth: Growth
+    is_exact: bool = False
+    made: frozenset[str] = frozenset()
 
     def first(self, evidence: Evidence, declared: Sequence[Field]) -> tuple[Evolution, tuple[str, ...]]:
         """See ``ColumnSource``."""
+        evidence = evidence.without(self.made)
+        if self.is_exact:
+            return made_of(iceberg_schema(declared)), ()
         columns = choose_types(evidence, tuple(declared), max_columns=self.growth.max_columns)
         return made_of(iceberg_schema(columns)), tuple(
             told_of_columns(columns, declared, evidence, self.growth)
