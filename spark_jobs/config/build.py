@@ -174,7 +174,6 @@ def _check_layout(entry: PipelineSettings) -> Finding | None:
         columns=entry.columns,
         partition_by=entry.partition_by,
         rejecting=rejecting,
-        is_filtered=entry.filter is not None,
     )
 
 

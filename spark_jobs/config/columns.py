@@ -1,4 +1,4 @@
-"""``columns:`` of ``sluice.yaml``: a column's type, and where its values come from when it is no field. Pure."""
+"""``columns:`` of ``sluice.yaml``: a column's type, and where its values come from. Pure."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.config.columns import ColumnSettings, FieldForm, duckdb_type
 from spark_jobs.config.problems import Finding
 from spark_jobs.config.settings import KeyFormat, PipelineSettings
-from spark_jobs.config.value_format import ValueFormat
+from spark_jobs.config.value_format import Layout, ValueFormat
 
 if TYPE_CHECKING:
     from spark_jobs.expressions.judging import Expression
@@ -23,6 +23,10 @@ def judge_expressions(entry: PipelineSettings) -> Iterator[Finding]:
         return
     from spark_jobs.expressions.judging import ExpressionError  # noqa: PLC0415  (DuckDB, only where it is used)
 
+    if entry.filter is not None and entry.layout is Layout.ARCHIVE:
+        hint = "Leave it out: an archive has every record, and a pipeline of its own can have the rows."
+        yield Finding(("filter",), "is not said of an archive", hint)
+        return
     judging = _Judging(entry)
     for name, column in entry.columns.items():
         try:
@@ -95,7 +99,7 @@ class _Judging:
         return bound_type(expression, known) if len(known) == len(types) else None
 
     def _type(self, name: str, own: str | None) -> str | None:
-        """Return the type of DuckDB's of a name in the expression of the column ``own``, None for a filter."""
+        """Return DuckDB's type of a name in the expression of the column ``own``, None in a filter."""
         from spark_jobs.expressions.judging import KAFKA_NAMES, ExpressionError  # noqa: PLC0415
 
         lower = name.lower()

@@ -295,8 +295,8 @@ class PipelineSettings(Frozen):
     )
     columns: Columns = Field(
         default_factory=dict,
-        description="Declared Iceberg types by column; they win over what the records suggest. A map says where"
-        " values come from too: `{type: \"decimal(12,2)\", sql: \"amount * quantity\"}` (docs/SHAPES.md).",
+        description="Declared Iceberg types by column; they win over what the records suggest. A map says"
+        ' where values come from too: `{type: "decimal(12,2)", sql: "amount * quantity"}` (docs/SHAPES.md).',
     )
     filter: str | None = key(
         None,
@@ -340,7 +340,7 @@ class PipelineSettings(Frozen):
 
     @property
     def is_exact(self) -> bool:
-        """True if a new table has the declared columns and no others: records are reshaped, the rest ignored."""
+        """True if a new table has the declared columns and no others: records are reshaped."""
         return self.table_schema.growth.ignores and any(each.source for each in self.columns.values())
 
 

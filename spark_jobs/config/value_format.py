@@ -217,16 +217,12 @@ def check_layout(
     columns: Collection[str],
     partition_by: Collection[str],
     rejecting: Collection[str] = (),
-    is_filtered: bool = False,
 ) -> Finding | None:
     """Return what an archive cannot have; ``rejecting`` are suites that make dead letters of rows."""
     if layout is not Layout.ARCHIVE:
         return None
     if columns:
         return Finding(("columns",), "are not declared of an archive", "Leave them out, or layout: archive.")
-    if is_filtered:
-        hint = "Leave it out: an archive has every record, and a pipeline of its own can have the rows."
-        return Finding(("filter",), "is not said of an archive", hint)
     if partition_by:
         hint = "Leave it out: an archive is partitioned by _kafka_partition."
         return Finding(("partition_by",), "is not said of an archive", hint)

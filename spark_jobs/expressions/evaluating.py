@@ -19,7 +19,7 @@ _VALUE = "v"
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """A result for each row, null where the expression fails; ``errors`` say of these rows, by position, why."""
+    """A result for each row, null where the expression fails; ``errors`` say by position why."""
 
     values: pa.ChunkedArray
     errors: Mapping[int, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""JSON values that were decoded already, parsed once more for what is no column: texts, paths, numbers as written."""
+"""JSON values that were decoded already, parsed once more for what no decoder gives: texts and paths."""
 
 from __future__ import annotations
 

@@ -36,7 +36,9 @@ def placed(values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Misfits]:
         return from_text(values, kind)
     with suppress(pa.ArrowInvalid):
         return _cast(values, kind), {}
-    misfits = {row: _unfit(values[row].as_py(), kind) for row in range(len(values)) if not _fits(values, row, kind)}
+    misfits = {
+        row: _unfit(values[row].as_py(), kind) for row in range(len(values)) if not _fits(values, row, kind)
+    }
     return _cast(_without(values, misfits), kind), misfits
 
 
@@ -91,7 +93,9 @@ def column_read(
             made.append(None if value is None else read(value))
         except MisfitError as misfit:
             made.append(None)
-            misfits[row] = misfit.message if len(misfit.path) < 1 else f"{'.'.join(misfit.path)}: {misfit.message}"
+            misfits[row] = (
+                misfit.message if len(misfit.path) < 1 else f"{'.'.join(misfit.path)}: {misfit.message}"
+            )
     return column_of(made, kind), misfits
 
 

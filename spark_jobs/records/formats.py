@@ -66,8 +66,14 @@ def format_of(
     if pipeline.is_archive:
         return _archive(pipeline, schemas, table, bound or {})
     growth, shaping = pipeline.table_schema.growth, shaping_of(pipeline)
-    rules = Rules(growth.room, pipeline.table_schema.incompatible, frozenset(pipeline.declared))
-    columns = WrittenColumns(schemas, growth, rules)
+    rules = Rules(
+        growth.room,
+        pipeline.table_schema.incompatible,
+        frozenset(pipeline.declared),
+        shaping.computed,
+        shaping.converted,
+    )
+    columns = WrittenColumns(schemas, growth, rules, pipeline.is_exact)
     if table is not None:
         schemas = schemas.placed(table, bound or {}, rules)
     if pipeline.value.format is not ValueFormat.JSON:
@@ -75,7 +81,9 @@ def format_of(
     else:
         seen = SeenColumns(growth, pipeline.is_exact, frozenset(shaping.columns))
         made = seen if schemas.keys is None else KeyedColumns(seen, columns)
-        values = Format(JsonDecoder(growth, elsewhere=shaping.elsewhere), PlainJsonDecoder(shaping.elsewhere), made)
+        values = Format(
+            JsonDecoder(growth, elsewhere=shaping.elsewhere), PlainJsonDecoder(shaping.elsewhere), made
+        )
     if schemas.keys is None:
         return values
     names = frozenset(field.name for each in schemas.keys.every for field in each.columns.struct.fields)

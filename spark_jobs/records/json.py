@@ -130,7 +130,11 @@ class _Decoder:
 
     def at_once(self, values: Sequence[bytes]) -> Decoded | None:
         """Decode values of which all are good, or have new fields; None when there are bad ones."""
-        read = None if self.read_as is None else read_chunk(values, self.schema, self.read_as, passed=self.elsewhere)
+        read = (
+            None
+            if self.read_as is None
+            else read_chunk(values, self.schema, self.read_as, passed=self.elsewhere)
+        )
         if read is None:
             return None
         if read.unknown and not self.growth.ignores:

@@ -76,8 +76,8 @@ def read_chunk(
 ) -> FastRead | None:
     """All values as rows of ``schema``, or None when one of them may not be one. Never kills the process.
 
-    ``are_exact``: it is known that no integer among them is rounded by a column of floating point. Fields that
-    are ``passed`` over are not unknown.
+    ``are_exact``: it is known that no integer among them is rounded by a column of floating point. Fields
+    that are ``passed`` over are not unknown.
     """
     lengths = _lengths(values)
     long = np.flatnonzero(lengths > SHORT_BYTES).tolist()
@@ -99,9 +99,7 @@ def read_chunk(
         raise
     except (pa.ArrowException, UnicodeDecodeError):
         return None
-    if not all(
-        is_certain(chunk, are_exact=are_exact) for column in table.columns for chunk in column.chunks
-    ):
+    if not all(is_certain(chunk, are_exact=are_exact) for column in table.columns for chunk in column.chunks):
         return None
     return FastRead(table, unknown)
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 from spark_jobs.protocol.batch import Balance
 from spark_jobs.records.decoder import BadValue, Decoder, Phase
 from spark_jobs.records.shape import Origin, dead_letter_table
+from spark_jobs.records.shaped_rows import shaped as shaped_rows
 from spark_jobs.records.shaping import NO_SHAPING, Shaping
 from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS
 
@@ -30,8 +31,8 @@ class NewFieldsSeen(Exception):
 class ChunkRows:
     """What a chunk came to; ``balances`` count its records by partition, not the gaps between them.
 
-    ``ignored`` counts values of fields that have no column, by dotted name, ``filtered`` records that a filter
-    left out, by reason.
+    ``ignored`` counts values of fields that have no column, by dotted name. ``left_out`` are the
+    offsets of records that a filter left out, by reason.
     """
 
     rows: pa.Table
@@ -39,7 +40,12 @@ class ChunkRows:
     balances: Mapping[int, Balance]
     ignored: Mapping[str, int] = field(default_factory=dict)
     dead_letter_phases: Mapping[str, int] = field(default_factory=dict)
-    filtered: Mapping[str, int] = field(default_factory=dict)
+    left_out: Mapping[str, list[int]] = field(default_factory=dict)
+
+    @property
+    def filtered_reasons(self) -> dict[str, int]:
+        """How many records a filter left out, by reason."""
+        return {reason: len(offsets) for reason, offsets in self.left_out.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +81,7 @@ class RowMaker:
             if decoded.new_fields is not None:
                 raise NewFieldsSeen
         with step("shape"):
-            shaped = self.shaping.shape(decoded, records, self.origin, self.schema)
+            shaped = shaped_rows(self.shaping, decoded, records, self.origin, self.schema)
             if self.rejected:
                 shaped = shaped.without(_rejected(self.rejected, shaped, records))
             dead_letters = dead_letter_table(
@@ -83,8 +89,8 @@ class RowMaker:
             )
         balances = _balances(chunk, records, shaped)
         phases = Counter(bad.phase.value for bad in shaped.bad)
-        filtered = {reason: len(indices) for reason, indices in shaped.left_out.items()}
-        return ChunkRows(shaped.table, dead_letters, balances, decoded.ignored, phases, filtered)
+        left_out = {reason: [records.offsets[i] for i in which] for reason, which in shaped.left_out.items()}
+        return ChunkRows(shaped.table, dead_letters, balances, decoded.ignored, phases, left_out)
 
 
 def _with_values(chunk: Chunk) -> Chunk:

@@ -7,28 +7,80 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 
 from spark_jobs.expressions.evaluating import Evaluated, evaluate
-from spark_jobs.expressions.judging import Expression
+from spark_jobs.expressions.judging import Expression, ExpressionError, first_line, type_hint
+from spark_jobs.expressions.results import check_condition, check_result
+from spark_jobs.kafka.chunks import Chunk
+from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.records.decoder import BadValue, Decoded, Phase
 from spark_jobs.records.documents import along, from_field, texts
 from spark_jobs.records.exact import Misfits, from_epoch, placed
-from spark_jobs.records.shape import Origin, origin_columns, pick
+from spark_jobs.records.shape import Origin, origin_columns, pick, shape
+from spark_jobs.records.shaping import FILTER, Shaping, shaping_of
+from spark_jobs.schema.arrow_schema import no_rows
 from spark_jobs.schema.metadata_columns import INGESTED_AT, ORIGIN_COLUMNS
 
 if TYPE_CHECKING:
     from spark_jobs.config.columns import ColumnSettings
-    from spark_jobs.kafka.chunks import Chunk
-    from spark_jobs.records.shaping import Shaping
+    from spark_jobs.config.settings import PipelineConfig
 
 MISSING, EXCLUDED = "missing", "excluded"
-_FILTER = ""  # among columns, none of which has an empty name
+
+
+def shaped(shaping: Shaping, decoded: Decoded, records: Chunk, origin: Origin, schema: pa.Schema) -> Decoded:
+    """Do what ``shape`` does, with what is made here, and without the records that are left out."""
+    if shaping.columns or shaping.condition is not None:
+        decoded = _Rows(shaping, decoded, records, origin, schema).made()
+    return shape(decoded, records, origin, schema)
+
+
+def checked_shaping(pipeline: PipelineConfig, schema: pa.Schema) -> Shaping:
+    """Return the pipeline's shaping when every expression goes together with the table's columns.
+
+    Raises ``ConfigError`` (``expression-refused``).
+    """
+    shaping = shaping_of(pipeline)
+    of_values = pa.schema([each for each in schema if each.name not in ORIGIN_COLUMNS])
+    rows = _Rows(shaping, Decoded(no_rows(shaping.decoded(of_values))), Chunk(0), Origin("", 0, 0), schema)
+    for name, expression in (shaping.expressions | shaping.condition_alone).items():
+        where = f"columns.{name}.sql" if name else "filter"
+        try:
+            _check_names(shaping, expression, schema)
+            result = rows.result_type(name)
+            if name:
+                check_result(result, schema.field(name).type, shaping.columns[name].type)
+            else:
+                check_condition(result)
+        except ExpressionError as error:
+            raise _refused(where, error, pipeline) from error
+        except duckdb.Error as error:
+            told = ExpressionError(first_line(error), type_hint(error))
+            raise _refused(where, told, pipeline) from error
+    return shaping
+
+
+def _check_names(shaping: Shaping, expression: Expression, schema: pa.Schema) -> None:
+    """Refuse a field of values with a schema that has no column: nothing is read of it."""
+    if shaping.is_json or not shaping.ignores:
+        return
+    known = {name.lower() for name in schema.names} - {name.lower() for name in shaping.expressions}
+    if (unknown := next((name for name in expression.names if name.lower() not in known), None)) is not None:
+        hint = "Declare it: of values with a schema, a field without a column is not read."
+        raise ExpressionError(f"speaks of {unknown}, which has no column", hint)
+
+
+def _refused(where: str, error: ExpressionError, pipeline: PipelineConfig) -> ConfigError:
+    return ConfigError(
+        f"{where}: {error.message}", code="expression-refused", hint=error.hint, pipeline=pipeline.name
+    )
 
 
 @dataclass
-class ShapedRows:
+class _Rows:
     """What decoding gave, and what is made of it, column by column; positions are those of its rows."""
 
     shaping: Shaping
@@ -47,9 +99,9 @@ class ShapedRows:
             if name:
                 self._note(name, result.errors)
                 made[name] = self._placed(name, result.values)
-        kept = results.get(_FILTER)
+        kept = results.get(FILTER)
         if self.shaping.filter is not None and kept is None:
-            kept = self._evaluated({_FILTER: self.shaping.filter}, made)[_FILTER]
+            kept = self._evaluated({FILTER: self.shaping.filter}, made)[FILTER]
         self._refuse_nulls(made)
         if kept is not None:
             self._note(None, kept.errors)
@@ -62,7 +114,7 @@ class ShapedRows:
         if name:
             return self._evaluated({name: self.shaping.expressions[name]}, fields)[name].values.type
         sql = {each: pa.nulls(0, self.schema.field(each).type) for each in self.shaping.expressions}
-        return self._evaluated(self.shaping.condition_alone, fields | paths | sql)[_FILTER].values.type
+        return self._evaluated(self.shaping.condition_alone, fields | paths | sql)[FILTER].values.type
 
     def _of_fields(self) -> tuple[dict[str, pa.Array], dict[str, pa.Array]]:
         """Return the columns that are fields in another form, and those that paths lead to."""
@@ -145,9 +197,7 @@ class ShapedRows:
             is_kept &= is_true
         if is_kept.all():
             return decoded
-        bad = [
-            BadValue(int(indices[row]), Phase.TRANSFORM, *self._bad[row]) for row in sorted(self._bad)
-        ]
+        bad = [BadValue(int(indices[row]), Phase.TRANSFORM, *self._bad[row]) for row in sorted(self._bad)]
         return replace(
             decoded,
             table=decoded.table.filter(pa.array(is_kept)),
