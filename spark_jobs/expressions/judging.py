@@ -105,7 +105,8 @@ def bound_type(expression: Expression, types: Mapping[str, str]) -> pa.DataType:
     limit = " LIMIT 0" if expression.names else ""
     source = f"(SELECT {columns or '1'}) AS {engine.quoted(engine.CHUNK)}"
     try:
-        return engine.run(f"SELECT {expression.sql} FROM {source}{limit}").schema.field(0).type
+        asked = f"SELECT {expression.sql} FROM {source}{limit}"  # noqa: S608  (judged)
+        return engine.run(asked).schema.field(0).type
     except duckdb.Error as error:
         raise ExpressionError(first_line(error), type_hint(error)) from error
 
@@ -184,28 +185,32 @@ def _wrong_with(name: str, arguments: int) -> tuple[str, str] | None:
     """Return why the function may not be called, and a hint."""
     known = _functions(name)
     kinds = {each["function_type"] for each in known}
-    if not known:
-        return f"calls {name}, which is no function of DuckDB's", _HINT
-    if "aggregate" in kinds or kinds == {"window"}:
-        return f"calls {name}, which sees more than one record", _ITEMS_HINT
-    if "scalar" not in kinds and "macro" not in kinds:
-        return f"calls {name}, which is no function of one record", _HINT
     if (name, arguments) == ("age", 1):
         return "calls age of one time, which asks the clock", f"Write age(one, other). {_MOMENT_HINT}"
-    for each in known:
-        if each["function_type"] == "scalar" and each["stability"] != "CONSISTENT":
-            return f"calls {name}, which does not give the same every time", _MOMENT_HINT
-        if each["function_type"] == "macro":
-            try:
-                _check_macro(each["macro_definition"], each["parameters"])
-            except ExpressionError as error:
-                return f"calls {name}, which {error.message}", error.hint
+    if "aggregate" in kinds or kinds == {"window"}:
+        return f"calls {name}, which sees more than one record", _ITEMS_HINT
+    if not kinds & {"scalar", "macro"}:
+        told = "no function of one record" if known else "no function of DuckDB's"
+        return f"calls {name}, which is {told}", _HINT
+    return next(filter(None, map(_wrong_with_one, known)), None)
+
+
+def _wrong_with_one(function: Mapping[str, Any]) -> tuple[str, str] | None:
+    name = function["function_name"]
+    if function["function_type"] == "scalar" and function["stability"] != "CONSISTENT":
+        return f"calls {name}, which does not give the same every time", _MOMENT_HINT
+    if function["function_type"] == "macro":
+        try:
+            _check_macro(function["macro_definition"], function["parameters"])
+        except ExpressionError as error:
+            return f"calls {name}, which {error.message}", error.hint
     return None
 
 
 def _functions(name: str) -> list[dict[str, Any]]:
-    columns = "function_type, stability, macro_definition, parameters"
-    asked = f"SELECT {columns} FROM duckdb_functions() WHERE lower(function_name) = {engine.text(name)}"
+    columns = "function_name, function_type, stability, macro_definition, parameters"
+    of_name = f"lower(function_name) = {engine.text(name)}"
+    asked = f"SELECT {columns} FROM duckdb_functions() WHERE {of_name}"  # noqa: S608  (quoted)
     return [each for each in engine.run(asked).to_pylist() if each["function_type"] != "pragma"]
 
 

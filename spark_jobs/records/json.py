@@ -62,7 +62,12 @@ class JsonDecoder:
         fallbacks = fallbacks_of(records, self.kept, self.generation)
         values = cast("Sequence[bytes]", records.values)
         decoded = decode_chunk(
-            values, value_columns, self.growth, fallbacks, kept_names(self.kept), self.elsewhere
+            values,
+            value_columns,
+            self.growth,
+            fallbacks,
+            kept_names(self.kept),
+            elsewhere=self.elsewhere,
         )
         if decoded.new_fields is not None:
             return decoded
@@ -92,6 +97,7 @@ def decode_chunk(
     growth: Growth = GROWTH,
     fallbacks: Sequence[Mapping[str, str]] = (),
     kept: Collection[str] = (),
+    *,
     elsewhere: frozenset[str] = frozenset(),
 ) -> Decoded:
     """Decode values into rows of ``schema``, a table's own columns; null where a record has no such field.

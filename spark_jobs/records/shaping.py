@@ -27,8 +27,8 @@ FILTER = ""  # its name among columns, none of which is empty
 class Shaping:
     """What is done to decoded records; it travels to tasks with their work.
 
-    ``columns`` are those that a field as it is does not fill. Where the table ``ignores`` fields, a name that is
-    no column is one of them, of JSON its text; else it is a column that no record has had a value for yet.
+    ``columns`` are those that a field as it is does not fill. Where the table ``ignores`` fields, a name that
+    is no column is one of them, of JSON its text; else it is a column that no record had a value for yet.
     """
 
     columns: Mapping[str, ColumnSettings] = field(default_factory=dict)
