@@ -183,7 +183,7 @@ def _check_function(node: Mapping[str, Any]) -> None:
 @lru_cache(1024)
 def _wrong_with(name: str, arguments: int) -> tuple[str, str] | None:
     """Return why the function may not be called, and a hint."""
-    known = _functions(name)
+    known = _every_function().get(name, ())
     kinds = {each["function_type"] for each in known}
     if (name, arguments) == ("age", 1):
         return "calls age of one time, which asks the clock", f"Write age(one, other). {_MOMENT_HINT}"
@@ -207,11 +207,14 @@ def _wrong_with_one(function: Mapping[str, Any]) -> tuple[str, str] | None:
     return None
 
 
-def _functions(name: str) -> list[dict[str, Any]]:
+@lru_cache(1)
+def _every_function() -> Mapping[str, Sequence[Mapping[str, Any]]]:
     columns = "function_name, function_type, stability, macro_definition, parameters"
-    of_name = f"lower(function_name) = {engine.text(name)}"
-    asked = f"SELECT {columns} FROM duckdb_functions() WHERE {of_name}"  # noqa: S608  (quoted)
-    return [each for each in engine.run(asked).to_pylist() if each["function_type"] != "pragma"]
+    every: dict[str, list[Mapping[str, Any]]] = {}
+    for each in engine.run(f"SELECT {columns} FROM duckdb_functions()").to_pylist():  # noqa: S608  (fixed)
+        if each["function_type"] != "pragma":
+            every.setdefault(each["function_name"].lower(), []).append(each)
+    return every
 
 
 def _check_macro(definition: str, parameters: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""A pipeline with expressions, from records to rows, through audit, replay, its difference, trace and preview."""
+"""A pipeline with expressions: from records to rows, through audit, replay, trace and preview."""
 
 from __future__ import annotations
 
@@ -74,8 +74,13 @@ def test_json_is_shaped_and_what_is_left_out_is_accounted_for(new_lab: NewLab) -
     rows, letters = by_offset(lab), by_offset(lab, DEAD_LETTERS)
     first = {name: rows[0, 0][name] for name in COLUMNS}
     assert first == {
-        **{"amount": Decimal("1.50"), "quantity": 2, "total": Decimal("3.00"), "who": "a", "qty": 7},
-        **{"at": datetime(2026, 1, 1, 12, 0, 0, 123000, UTC), "land": "NO"},
+        "amount": Decimal("1.50"),
+        "quantity": 2,
+        "total": Decimal("3.00"),
+        "who": "a",
+        "qty": 7,
+        "at": datetime(2026, 1, 1, 12, 0, 0, 123000, UTC),
+        "land": "NO",
     }
     assert [*rows] == [(0, 0), (0, 4)]
     assert (letters[0, 3]["phase"], letters[0, 3]["field"]) == ("transform", "qty")
