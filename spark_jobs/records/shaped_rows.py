@@ -188,7 +188,7 @@ class _Rows:
         is_kept = np.ones(count, bool)
         is_kept[[*self._bad]] = False
         left_out: dict[str, list[int]] = {}
-        indices = np.asarray(decoded.indices)
+        indices = np.arange(count) if decoded.rows is None else np.asarray(decoded.rows, np.int64)
         if condition is not None:
             is_null = condition.is_null().to_numpy()
             is_true = condition.cast(pa.bool_()).fill_null(False).to_numpy()

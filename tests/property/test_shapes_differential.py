@@ -88,7 +88,9 @@ def _constant(sql: str, value: Any) -> Node:
 
 
 AMOUNT = Node("a", lambda record: None if record.get("a") is None else Decimal(record["a"]))
-_numbers = st.deferred(lambda: _leaves | _sums | st.builds(_coalesce, _leaves, _leaves) | _cases)
+_numbers: st.SearchStrategy[Node] = st.deferred(
+    lambda: _leaves | _sums | st.builds(_coalesce, _leaves, _leaves) | _cases
+)
 _leaves = st.sampled_from(
     [
         AMOUNT,
@@ -113,7 +115,7 @@ _texts = st.sampled_from(
         _constant("'x'", "x"),
     ]
 )
-_conditions = st.deferred(
+_conditions: st.SearchStrategy[Node] = st.deferred(
     lambda: (
         st.just(_field("b"))
         | st.builds(lambda x, y: _strict("({0} > {1})", lambda p, q: p > q, x, y), _numbers, _numbers)
