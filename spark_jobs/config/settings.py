@@ -209,7 +209,8 @@ class SchemaSettings(Frozen):
         "add",
         "What becomes of a record's field without a column: `add` one; `ignore` it, its values being counted"
         " by name and kept nowhere; or the record is a `dead_letter`. A new table's first batch decides its"
-        " columns.",
+        " columns; with `ignore` and a column that has `sql`, `jmespath` or `from` it has the declared ones"
+        " alone.",
     )
     max_columns: Count = key(
         "1000",

@@ -89,6 +89,8 @@ class Shaping:
 
     def decoded(self, columns: pa.Schema) -> pa.Schema:
         """Return the columns that a decoder fills, in the types that the records are written in."""
+        if not self.columns:
+            return columns
         return pa.schema([self._written(column) for column in columns if column.name not in self.computed])
 
     def _written(self, column: pa.Field) -> pa.Field:

@@ -250,3 +250,104 @@ def test_what_does_not_go_together_with_the_table_is_told_before_any_record() ->
     assert "CAST(amount AS DECIMAL(12,2))" in (told.value.hint or "")
     with pytest.raises(ConfigError, match="filter: gives int64, and a filter is true or false"):
         _ = shaped(AMOUNTS, filter="quantity + 1").maker
+
+
+LATE_MS = 253_402_300_800_000  # the year 10000
+
+
+@pytest.mark.parametrize(
+    ("form", "kind", "exact", "letters_of"),
+    [
+        (
+            "text",
+            "long",
+            {'"12"': 12, '"-9223372036854775808"': -(2**63), "null": None},
+            ['""', '"01"', '"1.0"', '" 1"', '"9223372036854775808"', "1"],
+        ),
+        ("text", "int", {'"2147483647"': 2**31 - 1}, ['"2147483648"', '"+1"', '"1e3"']),
+        (
+            "text",
+            "double",
+            {'"1.5"': 1.5, '"-1e3"': -1000.0, '"3"': 3.0},
+            ['"9007199254740993"', '"nan"', '"1,5"', '".5"', '"1e999"'],
+        ),
+        (
+            "text",
+            "decimal(5,2)",
+            {'"1.50"': Decimal("1.50"), '"1"': Decimal(1)},
+            ['"1.505"', '"1000"', '"x"', '""'],
+        ),
+        ("text", "boolean", {'"true"': True, '"false"': False}, ['"True"', '"1"', '"yes"', '""', "true"]),
+        (
+            "text",
+            "date",
+            {'"2026-01-31"': date(2026, 1, 31)},
+            ['"2026-02-30"', '"31.01.2026"', '"2026-01-31T00:00:00"'],
+        ),
+        (
+            "text",
+            "timestamptz",
+            {'"2026-01-01T01:00:00+01:00"': datetime(2026, 1, 1, tzinfo=UTC)},
+            ['"2026-01-01T00:00:00"', '"2026-01-01T00:00:00.1234567Z"'],
+        ),
+        (
+            "text",
+            "timestamp",
+            {'"2026-01-01T00:00:00"': datetime.fromisoformat("2026-01-01T00:00:00")},
+            ['"2026-01-01T00:00:00Z"', '"today"'],
+        ),
+        (
+            "epoch_s",
+            "timestamptz",
+            {"1": datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)},
+            ["1.5", '"1"', str(LATE_MS // 1000), str(2**63 - 1)],
+        ),
+        (
+            "epoch_ms",
+            "timestamp",
+            {"-1": datetime.fromisoformat("1969-12-31T23:59:59.999")},
+            [str(LATE_MS), "true"],
+        ),
+        (
+            "epoch_us",
+            "timestamptz",
+            {"1": datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=UTC)},
+            [str(LATE_MS * 1000)],
+        ),
+        (
+            "epoch_ms",
+            "date",
+            {"86400000": date(1970, 1, 2), "-86400000": date(1969, 12, 31)},
+            ["86400001", "1"],
+        ),
+        (
+            "number",
+            "string",
+            {"1": "1", "1.50": "1.50", "12345678901234567890123": "12345678901234567890123"},
+            ['"1"', "true", "[1]"],
+        ),
+        ("number", "long", {"1.0": 1, "1e3": 1000, "7": 7}, ["1.5", "1e30", "1e999", '"1"']),
+        ("number", "decimal(5,2)", {"1.5": Decimal("1.50")}, ["1.505", "1e3"]),
+        ("number", "double", {"1": 1.0, "0.1": 0.1}, ["9007199254740993"]),
+        ("number", "boolean", {"0": False, "1": True}, ["2", "1.0", "true"]),
+        (
+            "json",
+            "string",
+            {'{"a": [1.50, null]}': '{"a":[1.50,null]}', '"x"': '"x"', "1e3": "1e3", "true": "true"},
+            [],
+        ),
+    ],
+)
+def test_a_field_is_converted_exactly_or_not_at_all(
+    form: str, kind: str, exact: dict[str, Any], letters_of: list[str]
+) -> None:
+    """Never cut, rounded or guessed; the records beside it make no difference."""
+    table = shaped({"made": {"type": kind, "from": form}})
+    bodies = [*exact, *letters_of]
+    made = table.make(*(f'{{"made": {body}}}'.encode() for body in bodies))
+    assert column(made, "made") == [*exact.values()]
+    assert [(offset, field) for offset, _, field, _ in letters(made)] == [
+        (offset, "made") for offset in range(len(exact), len(bodies))
+    ]
+    for body, value in exact.items():
+        assert column(table.make(f'{{"made": {body}}}'.encode()), "made") == [value]
