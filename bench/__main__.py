@@ -35,12 +35,14 @@ from bench.report import (
     pipelines_rows,
     print_json,
     print_table,
+    shapes_cost_rows,
     shapes_rows,
     small_batches_rows,
     splits_rows,
     tick_rows,
 )
 from bench.shapes import measure_shapes
+from bench.shapes_cost import measure_shapes_cost
 from bench.small_batches import measure_small_batches
 from bench.splits import measure_splits
 from bench.tick import measure_tick
@@ -92,6 +94,13 @@ PARTS = {
         "orders as JSON, Avro and Protobuf: decoding, drains, archives, export",
         measure_formats,
         formats_rows,
+        full=(300_000,),
+        quick=(30_000,),
+    ),
+    "shapes_cost": Part(
+        "columns and filters beside rows as they are",
+        measure_shapes_cost,
+        shapes_cost_rows,
         full=(300_000,),
         quick=(30_000,),
     ),

@@ -25,6 +25,8 @@ from bench.memory import GOAL_GROWTH, MemoryResult
 from bench.partitions import GOAL_CPU_RATIO, GOAL_SMALL_RATIO, SMALL_RECORDS, PartitionsResult
 from bench.pipelines import GOAL_GROWTH as PIPELINES_GOAL_GROWTH
 from bench.pipelines import PipelinesResult
+from bench.shapes_cost import GOALS as COST_GOALS
+from bench.shapes_cost import PLAIN, ShapesCostResult
 from bench.small_batches import GOAL_FIRST_SECONDS, GOAL_LATER_SECONDS, SmallBatchesResult
 from bench.splits import SplitsResult
 from bench.tick import GOAL_P50_SECONDS, GOAL_P95_SECONDS, TickResult
@@ -127,6 +129,15 @@ def formats_rows(result: FormatsResult) -> list[Row]:
     )
     both = f"{export.export_cpu_us:.2f}, {export.bare_cpu_us:.2f}"
     rows.append(("the same by CPU time; CPU µs a record of both", f"{export.cpu_ratio:.2f}; {both}", ""))
+    return rows
+
+
+def shapes_cost_rows(result: ShapesCostResult) -> list[Row]:
+    """Each case's CPU beside that of rows as they are."""
+    rows: list[Row] = [("CPU µs a record: rows as they are", f"{result.us[PLAIN]:.2f}", "")]
+    for name, ratio in result.ratios.items():
+        goal = f"<= {COST_GOALS[name]:g}" if name in COST_GOALS else ""
+        rows.append((f"{name} / as they are", f"{ratio:.2f}", goal))
     return rows
 
 

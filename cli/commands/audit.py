@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from spark_jobs.audit.findings import MetadataAudit
 
 NUMBERS = (
-    *("records", "rows", "dead_letters", "tombstones", "missing", "removed"),
+    *("records", "rows", "dead_letters", "tombstones", "filtered", "missing", "removed"),
     *("skipped", "duplicates", "differing", "rounded", "snapshots", "lag"),
 )
 

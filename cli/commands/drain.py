@@ -64,5 +64,5 @@ def last_line(result: DrainResult) -> str:
     return (
         f"{result.stopped}: {adopted if result.recovery.adopted else ''}"
         f"{output.count(len(result.batches), 'batch', 'batches')} drained "
-        f"({output.counts(result.balance, result.dead_letter_phases)}); {lag}"
+        f"({output.counts(result.balance, result.dead_letter_phases, result.filtered_reasons)}); {lag}"
     )

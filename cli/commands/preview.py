@@ -44,7 +44,7 @@ def _print(seen: Preview) -> None:
     output.say(
         f"{seen.topic} -> {seen.table} ({fate}): {output.count(seen.balance.offsets, 'record')} read, "
         f"{output.count(seen.balance.rows, 'row')}, {output.count(len(seen.dead_letters), 'dead letter')}, "
-        f"{output.count(seen.balance.tombstones, 'tombstone')}; nothing is written"
+        f"{output.count(seen.balance.tombstones, 'tombstone')}{_filtered(seen)}; nothing is written"
     )
     if not seen.balance.offsets:
         output.say("nothing to read from where the next batch starts")
@@ -66,6 +66,11 @@ def _print(seen: Preview) -> None:
         _print_dead_letters(seen)
 
 
+def _filtered(seen: Preview) -> str:
+    told = ", ".join(f"{number:,} {reason}" for reason, number in seen.filtered_reasons.items())
+    return f", {seen.balance.get('filtered', 0):,} filtered ({told})" if told else ""
+
+
 def _print_columns(seen: Preview) -> None:
     from spark_jobs.schema.iceberg_types import iceberg_type, type_text
 
@@ -75,6 +80,7 @@ def _print_columns(seen: Preview) -> None:
     for column in seen.columns:
         evidence = seen.evidence.fields.get(column.name)
         kinds, example = _told(evidence) if evidence else (unseen, "")
+        kinds = seen.sources.get(column.name, kinds)
         note = "new" if column.name in added else ""
         kind = type_text(iceberg_type(column.type))
         kind = kind if len(kind) <= MOST_CHARACTERS else f"{kind[:MOST_CHARACTERS]}…"

@@ -169,7 +169,7 @@ def _print_diff(pipeline: PipelineConfig, connections: Connections, plan: Replay
     found = diff_replay(pipeline, connections, plan, on_progress=progress)
     output.heading("What would change")
     rows = ("rows_same", "rows_added", "rows_removed", "rows_changed")
-    counts = (*rows, "dead_letters_added", "dead_letters_removed", "records_gone")
+    counts = (*rows, "dead_letters_added", "dead_letters_removed", "records_gone", "filtered")
     titles = [name.replace("_", " ") for name in counts]
     output.table(titles, [[getattr(found, name) for name in counts]], numbers=titles)
     if found.records_gone:

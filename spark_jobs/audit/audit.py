@@ -50,8 +50,10 @@ MAX_EXAMPLES = 20
 class AuditCounts:
     """What was found so far, in a window or in all of them.
 
-    ``records`` = rows + dead letters + tombstones; ``missing`` readable records that are none of the three;
+    ``records`` = rows + dead letters + tombstones + filtered; ``missing`` readable records that are none of
+    these;
     ``removed`` those of them that another writer took out, as the kept snapshots show;
+    ``filtered`` those that the pipeline's filter leaves out, and that are neither;
     ``skipped`` offsets that an operator left out and nothing brought in since;
     ``duplicates`` rows and dead letters beyond the first of an offset; ``differing`` rows that are not what
     the record says; ``rounded`` rows that are the record's but for an integer of which a column of floating
@@ -64,6 +66,7 @@ class AuditCounts:
     tombstones: int = 0
     missing: int = 0
     removed: int = 0
+    filtered: int = 0
     skipped: int = 0
     duplicates: int = 0
     differing: int = 0
@@ -81,7 +84,7 @@ class AuditCounts:
     @property
     def records(self) -> int:
         """What the drained ranges came to."""
-        return self.rows + self.dead_letters + self.tombstones
+        return self.rows + self.dead_letters + self.tombstones + self.filtered
 
     @property
     def is_clean(self) -> bool:
@@ -240,10 +243,12 @@ def _compare_chunk(
         (is_counted and value is None for value in chunk.values), dtype=bool, count=len(offsets)
     )
     missing = np.setdiff1d(offsets[~is_tombstone], every, assume_unique=False)
+    left_out = np.concatenate([NO_OFFSETS, *check.left_out(chunk, missing).values()])
     differences = check.compare(chunk, held_rows)
     differing, rounded = differences.differing, differences.every_rounded
     found = AuditCounts(
         tombstones=int(is_tombstone.sum()),
+        filtered=len(left_out),
         differing=len(differing),
         rounded=len(rounded),
         rounded_columns=tuple(
@@ -252,7 +257,7 @@ def _compare_chunk(
         examples=_examples("differing", chunk.partition, differing)
         + _examples("rounded", chunk.partition, rounded),
     )
-    return found, missing
+    return found, np.setdiff1d(missing, left_out)
 
 
 def _examples(what: str, partition: int, offsets: Offsets) -> tuple[str, ...]:

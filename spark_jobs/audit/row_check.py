@@ -12,10 +12,12 @@ import pyarrow as pa
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.kept_columns import kept_names
-from spark_jobs.records.decoder import Decoded, PlainDecoder
+from spark_jobs.records.decoder import Decoded, PlainDecoder, PlainRows
 from spark_jobs.records.formats import format_of
 from spark_jobs.records.row_comparison import equal_values, without_field
-from spark_jobs.records.shape import Origin, shape
+from spark_jobs.records.shape import Origin
+from spark_jobs.records.shaped_rows import checked_shaping, shaped
+from spark_jobs.records.shaping import NO_SHAPING, Shaping
 from spark_jobs.schema.archive_columns import INGEST_TIMESTAMP, KAFKA
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.metadata_columns import GENERATION, INGESTED_AT, OFFSET, ORIGIN_COLUMNS
@@ -61,6 +63,24 @@ class RowCheck:
     schema: pa.Schema
     ignores_more: bool = False
     kept: frozenset[str] = frozenset()
+    shaping: Shaping = NO_SHAPING
+
+    def left_out(self, chunk: Chunk, offsets: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
+        """Return which of these offsets hold records that the filter leaves out, by reason."""
+        if self.shaping.filter is None or not len(offsets):
+            return {}
+        records = chunk.take(np.flatnonzero(np.isin(chunk.offsets, offsets)).tolist())
+        rows = self._rows(records, self._decoded(records))
+        every = np.asarray(records.offsets, np.int64)
+        return {reason: every[[*indices]] for reason, indices in rows.left_out.items()}
+
+    def _decoded(self, records: Chunk) -> PlainRows:
+        columns = pa.schema([column for column in self.schema if column.name not in ORIGIN_COLUMNS])
+        return self.decoder.decode(records, self.shaping.decoded(columns))
+
+    def _rows(self, records: Chunk, plain: PlainRows) -> Decoded:
+        decoded = Decoded(plain.table, plain.rows, is_archive=plain.is_archive)
+        return shaped(self.shaping, decoded, records, self.origin, self.schema)
 
     def compare(self, chunk: Chunk, held_rows: pa.Table) -> Differences:
         """Return how rows differ from what the chunk's records say.
@@ -72,12 +92,10 @@ class RowCheck:
         held_offsets = held_rows.column(OFFSET).to_numpy()
         is_held = np.isin(chunk.offsets, held_offsets)
         records = chunk if is_held.all() else chunk.take(np.flatnonzero(is_held).tolist())
-        columns = pa.schema([column for column in self.schema if column.name not in ORIGIN_COLUMNS])
-        plain = self.decoder.decode(records, columns)
+        plain = self._decoded(records)
         if plain.has_more and not self.ignores_more:
             return Differences(np.asarray(chunk.offsets))
-        decoded = Decoded(plain.table, plain.rows, is_archive=plain.is_archive)
-        rows = shape(decoded, records, self.origin, self.schema).table
+        rows = self._rows(records, plain).table
         offsets: NDArray[np.int64] = rows.column(OFFSET).to_numpy()
         baseless = np.setdiff1d(np.setdiff1d(records.offsets, offsets), self._keeping(held_rows))
         held_rows = held_rows.take(np.searchsorted(held_offsets, offsets))
@@ -111,4 +129,6 @@ def row_check(pipeline: PipelineConfig, connections: Connections, table: Table) 
     ignores_more = pipeline.table_schema.growth.ignores
     kept = kept_names(progress.kept_columns) | undone
     read_as = format_of(pipeline, schemas, table.schema(), progress.columns)
-    return RowCheck(read_as.plain, origin, arrow_schema(table.schema()), ignores_more, kept)
+    schema = arrow_schema(table.schema())
+    shaping = checked_shaping(pipeline, schema)
+    return RowCheck(read_as.plain, origin, schema, ignores_more, kept, shaping)

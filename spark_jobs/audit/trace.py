@@ -6,7 +6,10 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from spark_jobs.audit.removed import removed_by
+from spark_jobs.audit.row_check import row_check
 from spark_jobs.audit.row_place import RowPlace, Spot, find_row, spots_of
 from spark_jobs.audit.trace_answers import Judgement, KafkaSays, Where, judge_rowless
 from spark_jobs.books.entries import BookEntry, books_of
@@ -195,7 +198,8 @@ def _trace_rowless(facts: _Facts, unjudged: Trace, entries: list[BookEntry]) -> 
     inside = is_in_range(drained, spot.generation) if drained else None
     there = sum(table.scan(inside).count() for table in tables) if inside is not None else 0
     booked = entry.counts.balances.get(spot.partition) if entry else None
-    judged = judge_rowless(_ask_kafka(facts, spot), booked, there)
+    kafka, left_out = _ask_kafka(facts, spot)
+    judged = judge_rowless(kafka, booked, there, left_out)
     could_be_removed = judged.where in {Where.REMOVED, Where.UNKNOWN}
     by = removed_by(facts.table, spot) if could_be_removed else None
     return replace(unjudged, where=judged.where, why=judged.why, entry=entry, removed_by=by)
@@ -212,23 +216,27 @@ def _passed_over(facts: _Facts, spot: Spot, entry: BookEntry | None) -> str | No
     return None
 
 
-def _ask_kafka(facts: _Facts, spot: Spot) -> KafkaSays:
-    """Read the offset again, when the topic is still the one it was drained from."""
+def _ask_kafka(facts: _Facts, spot: Spot) -> tuple[KafkaSays, str | None]:
+    """Read the offset again, when the topic is still the one it was drained from; and why it is filtered."""
     progress = progress_of(facts.table)
     try:
         check_identity(progress, facts.source)
     except SourceChanged:
-        return KafkaSays.NOT_HELD
+        return KafkaSays.NOT_HELD, None
     is_held = spot.offset >= facts.source.low.get(spot.partition, spot.offset + 1)
     if spot.generation != progress.generation or not is_held:
-        return KafkaSays.NOT_HELD
+        return KafkaSays.NOT_HELD, None
     connections = facts.connections
     with open_reader(connections.kafka, progress.topic, chunk_bytes=_RECORD_BYTES) as reader:
         chunks = list(reader.read(OffsetRange(spot.partition, spot.offset, spot.offset + 1)))
     values = [value for chunk in chunks for value in chunk.values]
-    if not values:
-        return KafkaSays.NOTHING
-    return KafkaSays.TOMBSTONE if values[0] is None else KafkaSays.RECORD
+    if not values or values[0] is None:
+        return KafkaSays.TOMBSTONE if values else KafkaSays.NOTHING, None
+    if facts.pipeline.filter is None:
+        return KafkaSays.RECORD, None
+    check = row_check(facts.pipeline, connections, facts.table)
+    left_out = check.left_out(chunks[0], np.asarray(chunks[0].offsets))
+    return KafkaSays.RECORD, next(iter(left_out), None)
 
 
 def _entries_of(facts: _Facts, spot: Spot) -> list[BookEntry]:

@@ -14,6 +14,7 @@ class Where(StrEnum):
     ROW = "row"
     DEAD_LETTER = "dead letter"
     TOMBSTONE = "tombstone"
+    FILTERED = "filtered"
     GAP = "gap"
     EMPTY = "tombstone or gap"
     SKIPPED = "skipped"
@@ -44,12 +45,18 @@ class Judgement:
     why: str
 
 
-def judge_rowless(kafka: KafkaSays, booked: Balance | None, there: int) -> Judgement:
+def judge_rowless(
+    kafka: KafkaSays, booked: Balance | None, there: int, left_out: str | None = None
+) -> Judgement:
     """Return what became of a drained offset that has neither a row nor a dead letter now.
 
     ``booked`` is the balance of its partition in the batch that drained it, None when nobody knows that
-    batch; ``there`` is how many rows and dead letters of the same range are in the tables now.
+    batch; ``there`` is how many rows and dead letters of the same range are in the tables now. ``left_out``
+    is why the pipeline's filter has none of the record that Kafka holds.
     """
+    if left_out is not None:
+        value = "null" if left_out == "missing" else "false"
+        return Judgement(Where.FILTERED, f"the filter, as it is now, is {value} of the record ({left_out})")
     removed = 0 if booked is None else booked.rows + booked.dead_letters - there
     if kafka is KafkaSays.TOMBSTONE:
         return Judgement(Where.TOMBSTONE, "Kafka still holds it: a record without a value")
@@ -76,7 +83,8 @@ def _judge_by_balance(kafka: KafkaSays, booked: Balance, removed: int) -> Judgem
         return Judgement(Where.REMOVED, f"{_counted(removed)}, and {counted}")
     if removed > 0:
         return Judgement(Where.UNKNOWN, f"it was removed or never a row: {_counted(removed)}, but {counted}")
-    alone = {booked.tombstones: Where.TOMBSTONE, booked.gaps: Where.GAP}
+    alone = {booked.get("filtered", 0): Where.FILTERED}
+    alone |= {booked.tombstones: Where.TOMBSTONE, booked.gaps: Where.GAP}
     where = alone.get(rowless, Where.EMPTY) if rowless else Where.MISSING
     return Judgement(where, f"no row or dead letter of its batch lacks, and {counted}")
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 STARTED_AT = "started_at"
 PHASES = "dead_letter_phases"
+REASONS = "filtered_reasons"
+BY_NAME = (PHASES, REASONS)
 PARTITION_BY = (f"month({STARTED_AT})",)
 _AS_IN_ENTRY = (
     *("pipeline", "table_uuid", "kind", "batch_id", "attempt", "topic", "generation"),
@@ -70,6 +72,11 @@ COLUMNS: tuple[tuple[str, IcebergType, str], ...] = (
         MapType(1300, StringType(), 1301, LongType(), value_required=False),
         "dead letters by the step that they did not pass; empty for batches of versions before",
     ),
+    (
+        REASONS,
+        MapType(1310, StringType(), 1311, LongType(), value_required=False),
+        "records that a filter left out, by reason",
+    ),
     ("tombstones", LongType(), "records without a value"),
     ("gaps", LongType(), "offsets without a readable record"),
     ("skipped", LongType(), "offsets that an operator had passed over"),
@@ -107,14 +114,14 @@ def books_schema() -> Schema:
 def further_columns(entries: Iterable[BookEntry]) -> list[tuple[tuple[str, ...], IcebergType]]:
     """Return the columns that older books have from their first entry with a value for them on.
 
-    A column of the dead letters' phases, and one below ``balance`` for each term beside the four.
+    Columns of the dead letters' phases and the filter's reasons, and one below ``balance`` for each term
+    beside the four.
     """
     counts = [entry.counts for entry in entries]
-    phases = [((PHASES,), kind) for name, kind, _ in COLUMNS if name == PHASES]
+    said = {name for name in BY_NAME if any(getattr(each, name) for each in counts)}
     terms = sorted({term for each in counts for term in each.balance.further})
-    has_phases = any(each.dead_letter_phases for each in counts)
     return [
-        *(phases if has_phases else ()),
+        *(((name,), kind) for name, kind, _ in COLUMNS if name in said),
         *((("balance", "element", term), LongType()) for term in terms),
     ]
 
@@ -146,7 +153,10 @@ def entry_from_row(row: dict[str, Any]) -> BookEntry:
         ranges=OffsetRanges.of(ranges),
         is_landed=row["landed"],
         counts=BatchCounts(
-            balances, **{name: row[name] for name in _COUNTED}, dead_letter_phases=dict(row.get(PHASES) or ())
+            balances,
+            **{name: row[name] for name in _COUNTED},
+            dead_letter_phases=dict(row.get(PHASES) or ()),
+            filtered_reasons=dict(row.get(REASONS) or ()),
         ),
         durations_ms=dict(row["durations_ms"] or ()),
         started_at_us=_microseconds(row[STARTED_AT]) or 0,
@@ -171,7 +181,7 @@ def _row(entry: BookEntry) -> dict[str, Any]:
         "landed": entry.is_landed,
         "skipped": entry.skipped,
         "offsets": entry.ranges.records,
-        PHASES: list(entry.counts.dead_letter_phases.items()),
+        **{name: list(getattr(entry.counts, name).items()) for name in BY_NAME},
         "durations_ms": list(entry.durations_ms.items()),
         STARTED_AT: entry.started_at_us,
         "finished_at": entry.finished_at_us,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.books.columns import PHASES, further_terms
+from spark_jobs.books.columns import BY_NAME, further_terms
 from spark_jobs.books.entries import BookEntry
 from spark_jobs.lake.row_filters import equals
 from spark_jobs.protocol.batch import TERMS, Balance, BatchKind
@@ -49,7 +49,8 @@ class Distribution:
 class Totals:
     """Landed commits by kind, attempts given up, and sums of ``balance`` and ``COUNTED`` over the landed.
 
-    ``dead_letter_phases`` are the dead letters by phase, as far as they were counted so.
+    ``dead_letter_phases`` are the dead letters by phase, as far as they were counted so, ``filtered_reasons``
+    what filters left out.
     """
 
     landed: Counter[str] = field(default_factory=Counter)
@@ -57,6 +58,7 @@ class Totals:
     counts: Counter[str] = field(default_factory=Counter)
     balance: Balance = field(default_factory=Balance)
     dead_letter_phases: Counter[str] = field(default_factory=Counter)
+    filtered_reasons: Counter[str] = field(default_factory=Counter)
     batches: Distribution = field(default_factory=lambda: Distribution(BATCH_BOUNDS))
     commits: Distribution = field(default_factory=lambda: Distribution(COMMIT_BOUNDS))
 
@@ -67,7 +69,8 @@ class Totals:
             return
         self.landed[entry.kind] += 1
         self.balance += entry.counts.balance
-        self.dead_letter_phases.update(entry.counts.dead_letter_phases)
+        for name in BY_NAME:
+            getattr(self, name).update(getattr(entry.counts, name))
         self.counts.update({name: getattr(entry.counts, name) for name in COUNTED})
         self.time(entry.kind, entry.durations_ms)
 
@@ -84,7 +87,7 @@ def sum_books(books: Table, table_uuid: str, logged: Collection[str]) -> tuple[T
     totals, known = Totals(), set[str]()
     names = pa.array(sorted(logged), pa.string())
     further = further_terms(books)
-    later = [PHASES] if PHASES in books.schema().column_names else []
+    later = [name for name in BY_NAME if name in books.schema().column_names]
     columns = (*_COLUMNS, *later, *(["balance"] if further else []))
     rows = books.scan(equals("table_uuid", table_uuid), selected_fields=columns)
     for batch in rows.to_arrow_batch_reader():
@@ -104,8 +107,9 @@ def _add(totals: Totals, batch: pa.RecordBatch, further: Collection[str]) -> Non
     terms = {term: landed.column(term) for term in TERMS}
     terms |= {term: pc.struct_field(pc.list_flatten(landed.column("balance")), term) for term in further}
     totals.balance += Balance({term: pc.sum(offsets).as_py() or 0 for term, offsets in terms.items()})
-    for phases in landed.column(PHASES).to_pylist() if PHASES in landed.schema.names else ():
-        totals.dead_letter_phases.update(dict(phases or ()))
+    for name in set(BY_NAME).intersection(landed.schema.names):
+        for numbers in landed.column(name).to_pylist():
+            getattr(totals, name).update(dict(numbers or ()))
     for kind, durations in zip(
         landed.column("kind").to_pylist(), landed.column("durations_ms").to_pylist(), strict=True
     ):

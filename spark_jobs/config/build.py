@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -49,23 +49,30 @@ class _Placed:
     own: PipelineSettings
 
 
-def build_config(main: Document, teams: Sequence[Document], *, home: str, folder: str) -> ConfigReading:
+def build_config(
+    main: Document,
+    teams: Sequence[Document],
+    *,
+    home: str,
+    folder: str,
+    judge: Callable[[PipelineSettings], Iterable[Finding]] = lambda _: (),
+) -> ConfigReading:
     """Put the main file and the team files together.
 
     ``folder`` is the main file's folder (absolute): a relative ``state`` is meant from there. A team file
     with any mistake, or with a pipeline that clashes with one named before, is left out as a whole; its
-    mistakes are ``config.problems``.
+    mistakes are ``config.problems``. ``judge`` finds what is wrong with a pipeline's expressions.
     """
     written, problems = validate(main, WrittenFile)
     if written is None:
         return ConfigReading(None, tuple(problems))
     placed = list(_place(main, written, PipelineSettings()))
-    problems += _clashes(main, placed, []) + _unreadable(main, placed, written.registries)
+    problems += _clashes(main, placed, []) + _unreadable(main, placed, written.registries, judge)
     left_out: list[ConfigProblem] = []
     for team in teams:
         theirs, mistakes = validate(team, WrittenTeamFile)
         found = list(_place(team, theirs, written.defaults)) if theirs else []
-        mistakes += _clashes(team, found, placed) + _unreadable(team, found, written.registries)
+        mistakes += _clashes(team, found, placed) + _unreadable(team, found, written.registries, judge)
         left_out += mistakes
         placed += [] if mistakes else found
     config = SluiceConfig(
@@ -138,7 +145,10 @@ def _clashes(document: Document, placed: list[_Placed], before: list[_Placed]) -
 
 
 def _unreadable(
-    document: Document, placed: list[_Placed], registries: Collection[str]
+    document: Document,
+    placed: list[_Placed],
+    registries: Collection[str],
+    judge: Callable[[PipelineSettings], Iterable[Finding]],
 ) -> list[ConfigProblem]:
     shapes = {each.path: _check_layout(each.entry) for each in placed}
     found = shapes | {
@@ -149,11 +159,11 @@ def _unreadable(
             ("key", each.entry.record_key, each.own.record_key),
         )
     }
-    return [
-        document.locate(replace(finding, path=(*path, *finding.path)))
-        for path, finding in found.items()
-        if finding is not None
-    ]
+    # Of the topics of one entry each has the same settings.
+    of_entries = {each.path: each.entry for each in placed}.items()
+    judged = [(path, finding) for path, entry in of_entries for finding in judge(entry)]
+    told = [*((path, finding) for path, finding in found.items() if finding is not None), *judged]
+    return [document.locate(replace(finding, path=(*path, *finding.path))) for path, finding in told]
 
 
 def _check_layout(entry: PipelineSettings) -> Finding | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spark_jobs.config.build import ConfigReading, build_config
+from spark_jobs.config.expressions import judge_expressions
 from spark_jobs.config.lending import Lent, check_borrowed
 from spark_jobs.config.plain_secrets import plain_secrets
 from spark_jobs.config.problems import ConfigProblem, Document, in_order
@@ -77,7 +78,7 @@ def read_config(path: Path | None = None) -> ConfigReading:
     home = home_folder(file)
     folder = (file or home).parent
     teams, team_problems = _read_teams(main, folder)
-    built = build_config(main, teams, home=str(home), folder=str(folder))
+    built = build_config(main, teams, home=str(home), folder=str(folder), judge=judge_expressions)
     notes = tuple(plain_secrets(main))
     mistakes = in_order([*problems, *built.problems])
     if built.config is None:

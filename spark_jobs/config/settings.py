@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from spark_jobs.config.clock import next_tick_ms
+from spark_jobs.config.columns import Columns
 from spark_jobs.config.frozen import Frozen, key
 from spark_jobs.config.listener import MetricsSettings, UiSettings
 from spark_jobs.config.new_fields import Growth, Incompatible, NewFields
@@ -27,7 +28,6 @@ from spark_jobs.config.value_format import KeySettings, Layout, ValueFormat, Val
 from spark_jobs.config.values import (
     AbsolutePath,
     AwsRegion,
-    Columns,
     Command,
     ConnectUrl,
     Count,
@@ -209,7 +209,8 @@ class SchemaSettings(Frozen):
         "add",
         "What becomes of a record's field without a column: `add` one; `ignore` it, its values being counted"
         " by name and kept nowhere; or the record is a `dead_letter`. A new table's first batch decides its"
-        " columns.",
+        " columns; with `ignore` and a column that has `sql`, `jmespath` or `from` it has the declared ones"
+        " alone.",
     )
     max_columns: Count = key(
         "1000",
@@ -295,7 +296,14 @@ class PipelineSettings(Frozen):
     )
     columns: Columns = Field(
         default_factory=dict,
-        description="Declared Iceberg types by column; they win over what the records suggest.",
+        description="Declared Iceberg types by column; they win over what the records suggest. A map says"
+        ' where values come from too: `{type: "decimal(12,2)", sql: "amount * quantity"}` (docs/SHAPES.md).',
+    )
+    filter: str | None = key(
+        None,
+        "A DuckDB expression over one record: those for which it is not true become no row and are counted as"
+        " `filtered` (docs/SHAPES.md).",
+        shown="every record is a row",
     )
     table_schema: SchemaSettings = key(
         SchemaSettings(), "How a table takes fields that it has no column for.", alias="schema"
@@ -325,6 +333,16 @@ class PipelineSettings(Frozen):
     quality: Suites = key((), "Great Expectations suites: what rows must be like.")
     checks: WrittenChecks = key(WrittenChecks(), "How bad a failed check is, and its limit.")
     notify: NotifySettings = key(NotifySettings(), "Who is told of commits and of trouble.")
+
+    @property
+    def declared(self) -> dict[str, str]:
+        """Return the declared types by column."""
+        return {name: column.type for name, column in self.columns.items()}
+
+    @property
+    def is_exact(self) -> bool:
+        """True if a new table has the declared columns and no others: records are reshaped."""
+        return self.table_schema.growth.ignores and any(each.source for each in self.columns.values())
 
 
 class PipelineConfig(PipelineSettings):

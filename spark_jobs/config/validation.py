@@ -83,8 +83,8 @@ _WISHES = {
     **dict.fromkeys(("mode", "upsert", "merge", "primary_key", "identifier_fields", "cdc"), _APPEND_ONLY),
     **dict.fromkeys(("port", "host"), "Write listen: HOST:PORT, or listen: off."),
     **dict.fromkeys(
-        ("transform", "transforms", "filter", "where", "rename"),
-        "Records become rows as they are; what a row must be like: `quality`.",
+        ("transform", "transforms", "where", "rename", "condition"),
+        "A column's `sql` makes its values, `filter` says which records are rows: docs/SHAPES.md.",
     ),
 }
 

@@ -240,10 +240,8 @@ Owner = Annotated[str, _read_name(_OWNER, "an owner", "Write an e-mail address o
 Properties = dict[str, Scalar]
 # Those that may hold secrets are never dumped.
 SecretProperties = Annotated[Properties, PlainSerializer(redact_properties)]
-Columns = Annotated[
-    dict[Annotated[str, parsed(_column_name)], Annotated[str, parsed(_type_name)]],
-    WithJsonSchema({"type": "object", "additionalProperties": {"type": "string"}}),
-]
+ColumnName = Annotated[str, parsed(_column_name)]
+TypeName = Annotated[str, parsed(_type_name)]
 ConnectUrl = Annotated[
     str,
     _read_address(

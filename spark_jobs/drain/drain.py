@@ -74,6 +74,14 @@ class DrainResult:
         return dict(counted)
 
     @property
+    def filtered_reasons(self) -> dict[str, int]:
+        """The records that a filter left out, by reason."""
+        counted: Counter[str] = Counter()
+        for batch in self.batches:
+            counted.update(batch.counts.filtered_reasons)
+        return dict(counted)
+
+    @property
     def ignored(self) -> dict[str, int]:
         """Values of fields without a column by name, over the run's batches."""
         counted: dict[str, int] = {}

@@ -38,6 +38,7 @@ from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.records.formats import format_of
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
+from spark_jobs.records.shaped_rows import checked_shaping
 from spark_jobs.recovery.recover import sweep_strays
 from spark_jobs.schema.arrow_schema import arrow_schema, json_columns
 from spark_jobs.schema.evidence import MOST_SCHEMAS
@@ -246,6 +247,7 @@ def _task(
             arrow_schema(table.schema()),
             arrow_schema(dead_letters.schema()),
             rejected,
+            checked_shaping(run.pipeline, arrow_schema(table.schema())),
         ),
         file_prefix=batch.attempt,
         data=table_target(table),

@@ -54,7 +54,8 @@ def refuse_unreadable(
 
 
 def _impossible(pipeline: PipelineConfig, evidence: Evidence) -> Iterator[str]:
-    return impossible(declared_fields(pipeline.columns), evidence, pipeline.table_schema.growth)
+    plain = {name: each.type for name, each in pipeline.columns.items() if not each.source}
+    return impossible(declared_fields(plain), evidence, pipeline.table_schema.growth)
 
 
 def first_values(kafka: Mapping[str, str], topic: str, ranges: OffsetRanges) -> list[bytes]:

@@ -146,6 +146,7 @@ def _write_split(task: SplitTask, split: Split) -> SplitOutcome:
                 tally.count(partition, balance)
             tally.ignored = add_ignored(tally.ignored, made.ignored)
             tally.dead_letter_phases.update(made.dead_letter_phases)
+            tally.filtered_reasons.update(made.filtered_reasons)
             with tally.step("write"):
                 rows_out.write(made.rows)
                 dead_letters_out.write(made.dead_letters)
@@ -187,6 +188,7 @@ class Tally:
         self.kafka: dict[str, int] = {}
         self.ignored: dict[str, int] = {}
         self.dead_letter_phases: Counter[str] = Counter()
+        self.filtered_reasons: Counter[str] = Counter()
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -228,6 +230,7 @@ class Tally:
             kafka=self.kafka,
             ignored=self.ignored,
             dead_letter_phases=dict(self.dead_letter_phases),
+            filtered_reasons=dict(self.filtered_reasons),
             peak_task_rss_bytes=_peak_rss_bytes(),
         )
 

@@ -146,7 +146,9 @@ def _with_columns_for(pipeline: PipelineConfig, connections: Connections, eviden
 def _first_columns(pipeline: PipelineConfig, connections: Connections, evidence: Evidence) -> Evolution:
     """The columns of a new table, and a word on those that few records decided."""
     known = connections.schemas(pipeline).known()
-    columns, sentences = format_of(pipeline, known).columns.first(evidence, declared_fields(pipeline.columns))
+    columns, sentences = format_of(pipeline, known).columns.first(
+        evidence, declared_fields(pipeline.declared)
+    )
     _tell(pipeline, sentences)
     return columns
 

@@ -25,9 +25,11 @@ def add_up(outcomes: Sequence[SplitOutcome], *, has_strays: bool) -> Written:
     cpu_us: Counter[str] = Counter()
     ignored: dict[str, int] = {}
     phases: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
     for part in parts:
         ignored = add_ignored(ignored, part.ignored)
         phases.update(part.dead_letter_phases)
+        reasons.update(part.filtered_reasons)
         cpu_us.update(part.cpu_us)
         for partition, balance in part.balances.items():
             balances[partition] = balances.get(partition, Balance()) + balance
@@ -43,6 +45,7 @@ def add_up(outcomes: Sequence[SplitOutcome], *, has_strays: bool) -> Written:
         kafka=kafka_statistics.add_up([part.kafka for part in parts]),
         ignored=ignored,
         dead_letter_phases=dict(phases),
+        filtered_reasons=dict(reasons),
         peak_task_rss_bytes=max(part.peak_task_rss_bytes for part in parts),
         has_strays=has_strays,
     )
@@ -76,6 +79,7 @@ def summary_of(run: BatchRun, written: Written) -> dict[str, str]:
             kafka=written.kafka,
             ignored=written.ignored,
             phases=written.dead_letter_phases,
+            reasons=written.filtered_reasons,
             valid_through_ms=_valid_through_ms(run, written.max_timestamp_ms),
         ),
         **schemas_summary(_new_schemas(run)),

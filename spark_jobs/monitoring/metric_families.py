@@ -52,6 +52,12 @@ FAMILIES = {
             f"The same by phase, `unknown` of batches that an earlier version wrote, {_SINCE_BIRTH}.",
             ("phase",),
         ),
+        Family(
+            "sluice_filtered_total",
+            COUNTER,
+            f"Records that a filter left out, `missing` or `excluded`, {_SINCE_BIRTH}.",
+            ("reason",),
+        ),
         Family("sluice_tombstones_total", COUNTER, f"Records without a value {_SINCE_BIRTH}."),
         Family("sluice_offsets_total", COUNTER, f"What became of offsets, {_SINCE_BIRTH}.", ("term",)),
         Family("sluice_read_bytes_total", COUNTER, f"Bytes of keys and values read {_SINCE_BIRTH}."),

@@ -165,6 +165,8 @@ def _add_totals(families: dict[str, Any], name: str, found: TableTotals) -> None
     unknown = totals.balance.dead_letters - sum(totals.dead_letter_phases.values())
     for phase, letters in {**totals.dead_letter_phases, "unknown": unknown}.items():
         families["sluice_dead_letters_by_phase_total"].add_metric([name, phase], letters)
+    for reason, records in totals.filtered_reasons.items():
+        families["sluice_filtered_total"].add_metric([name, reason], records)
     counters = {
         "sluice_attempts_given_up_total": totals.given_up,
         "sluice_rows_written_total": totals.balance.rows,

@@ -5,8 +5,9 @@ In this process, without Spark: what a first batch decides from all of its recor
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ from spark_jobs.records.appearance import first_batch_unreadable
 from spark_jobs.records.formats import format_of
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
+from spark_jobs.records.shaped_rows import checked_shaping
 from spark_jobs.schema.additions import check_declared, declared_evolution, table_notes
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import ColumnSource
@@ -83,7 +85,9 @@ class Preview:
     ``is_new``: there is no table yet. ``columns`` are the JSON's, with those that an existing table lacks;
     these are named in ``added``, dotted. ``ignored`` counts values without a column by the name of their
     field; ``notes`` say where few values decided a column's type, or lost to it, and what values look like
-    of which none can be read. ``proposals`` are what is worth declaring while there is no table.
+    of which none can be read. ``proposals`` are what is worth declaring while there is no table. ``sources``
+    say where a column's values come from when it is not a field as it is, ``filtered_reasons`` which records
+    the filter leaves out.
     """
 
     topic: str
@@ -99,6 +103,8 @@ class Preview:
     notes: tuple[str, ...]
     proposals: Proposals
     is_archive: bool = False
+    sources: Mapping[str, str] = field(default_factory=dict)
+    filtered_reasons: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def is_unreadable(self) -> bool:
@@ -137,6 +143,7 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
         "",
         arrow_schema(schema),
         arrow_schema(dead_letter_schema()),
+        shaping=checked_shaping(pipeline, arrow_schema(schema)),
     )
     made = [maker.make(chunk) for chunk in chunks]
     spec = partition_spec(schema, pipeline.table_partition_by) if table is None else table.spec()
@@ -154,6 +161,8 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
         notes=notes,
         proposals=_proposals(pipeline, known_fields(schema), evidence) if table is None else NO_PROPOSALS,
         is_archive=pipeline.is_archive,
+        sources={name: column.source for name, column in pipeline.columns.items() if column.source},
+        filtered_reasons=sum((Counter(each.filtered_reasons) for each in made), Counter()),
     )
 
 
@@ -202,7 +211,7 @@ def new_table(
     pipeline: PipelineConfig, columns: ColumnSource, evidence: Evidence
 ) -> tuple[Schema, ColumnMap, tuple[str, ...]]:
     """Return the schema and column map of a table that is made of these records, and notes."""
-    lacks, notes = columns.first(evidence, declared_fields(pipeline.columns))
+    lacks, notes = columns.first(evidence, declared_fields(pipeline.declared))
     schema = with_metadata_columns(evolved(Schema(), lacks), key_is_binary=pipeline.key_is_binary)
     return schema, bind({}, lacks.bindings, schema), notes
 
@@ -224,12 +233,12 @@ def _dead_letters(rows: pa.Table) -> Iterator[DeadLetterExample]:
 def _partition_uses(schema: Schema, spec: PartitionSpec, tables: Sequence[pa.Table]) -> list[PartitionUse]:
     uses = []
     rows = pa.concat_tables(tables) if tables else None
-    for field in spec.fields:
-        name = schema.find_column_name(field.source_id) or "?"
+    for each in spec.fields:
+        name = schema.find_column_name(each.source_id) or "?"
         values = None
         if rows is not None and name.split(".")[0] not in METADATA_COLUMNS:
             column = pc.struct_field(rows.to_struct_array().combine_chunks(), name.split("."))
-            transformed = field.transform.pyarrow_transform(schema.find_type(field.source_id))(column)
+            transformed = each.transform.pyarrow_transform(schema.find_type(each.source_id))(column)
             values = len(pc.unique(transformed))
-        uses.append(PartitionUse(f"{field.transform}({name})", values))
+        uses.append(PartitionUse(f"{each.transform}({name})", values))
     return uses

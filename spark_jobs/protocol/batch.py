@@ -179,6 +179,7 @@ class BatchCounts:
     """What a batch came to: where its offsets went by partition, bytes of keys and values read, its files.
 
     ``dead_letter_phases`` say which step its dead letters did not pass; empty where a version before wrote.
+    ``filtered_reasons`` say why a filter left records out.
     """
 
     balances: dict[int, Balance] = field(default_factory=dict)
@@ -187,6 +188,7 @@ class BatchCounts:
     data_files: int = 0
     dead_letter_files: int = 0
     dead_letter_phases: dict[str, int] = field(default_factory=dict)
+    filtered_reasons: dict[str, int] = field(default_factory=dict)
 
     @property
     def balance(self) -> Balance:
@@ -201,6 +203,7 @@ class BatchCounts:
             "ranges": str(batch.ranges),
             "balance": self.balance,
             "dead_letter_phases": self.dead_letter_phases,
+            "filtered_reasons": self.filtered_reasons,
             "file_bytes": self.file_bytes,
         }
 

@@ -29,6 +29,7 @@ _PROPERTIES_DIGEST = "sluice.properties-digest"
 _BALANCE = "sluice.balance"
 _BALANCE_TERMS = "sluice.balance-terms"
 _PHASES = "sluice.dead-letter-phases"
+_REASONS = "sluice.filtered-reasons"
 _RECORDS = "sluice.records"
 _BYTES_READ = "sluice.bytes-read"
 _VALID_THROUGH = "sluice.valid-through"
@@ -99,11 +100,13 @@ def counts_summary(
     kafka: Mapping[str, int],
     ignored: Mapping[str, int] | None = None,
     phases: Mapping[str, int] | None = None,
+    reasons: Mapping[str, int] | None = None,
     valid_through_ms: int | None,
 ) -> dict[str, str]:
     """Return what became of the batch's offsets, by partition, and what the consumers counted.
 
-    ``ignored`` are values without a column by the name of their field, ``phases`` dead letters by theirs.
+    ``ignored`` are values without a column by the name of their field, ``phases`` dead letters by theirs,
+    ``reasons`` records that a filter left out.
     """
     four = {p: [balance[term] for term in TERMS] for p, balance in sorted(balances.items())}
     further = {p: balance.further for p, balance in sorted(balances.items()) if balance.further}
@@ -111,6 +114,7 @@ def counts_summary(
         _BALANCE: json.dumps(four, separators=(",", ":")),
         **({_BALANCE_TERMS: json.dumps(further, separators=(",", ":"))} if further else {}),
         **({_PHASES: json.dumps(phases, separators=(",", ":"), sort_keys=True)} if phases else {}),
+        **({_REASONS: json.dumps(reasons, separators=(",", ":"), sort_keys=True)} if reasons else {}),
         _RECORDS: str(batch.ranges.records),
         _BYTES_READ: str(bytes_read),
         _KAFKA: json.dumps(kafka, separators=(",", ":")),
@@ -222,6 +226,11 @@ class CommitSummary:
     def dead_letter_phases(self) -> dict[str, int]:
         """Dead letters by the phase that they did not pass; empty where the version did not count them so."""
         return _COUNTS.from_json(self.words.get(_PHASES, "{}"))
+
+    @property
+    def filtered_reasons(self) -> dict[str, int]:
+        """Records that a filter left out, by reason."""
+        return _COUNTS.from_json(self.words.get(_REASONS, "{}"))
 
     @property
     def records(self) -> int:

@@ -14,15 +14,27 @@ def count(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def counts(balance: Balance, phases: Mapping[str, int] | None = None) -> str:
+def counts(
+    balance: Balance,
+    phases: Mapping[str, int] | None = None,
+    reasons: Mapping[str, int] | None = None,
+) -> str:
     """Return what became of records: ``2 rows, 1 dead letter, 0 tombstones``; a further term by its name.
 
-    With ``phases`` dead letters are told apart: ``3 dead letters (2 decode, 1 key)``.
+    With ``phases`` dead letters are told apart: ``3 dead letters (2 decode, 1 key)``; with ``reasons`` those
+    that a filter left out.
     """
-    by_phase = ", ".join(f"{number:,} {phase}" for phase, number in sorted((phases or {}).items()))
-    letters = count(balance.dead_letters, "dead letter") + (f" ({by_phase})" if by_phase else "")
-    further = "".join(f", {offsets:,} {term}" for term, offsets in balance.further.items())
+    letters = count(balance.dead_letters, "dead letter") + _told_apart(phases)
+    further = "".join(
+        f", {offsets:,} {term}{_told_apart(reasons if term == 'filtered' else None)}"
+        for term, offsets in balance.further.items()
+    )
     return f"{count(balance.rows, 'row')}, {letters}, {count(balance.tombstones, 'tombstone')}{further}"
+
+
+def _told_apart(numbers: Mapping[str, int] | None) -> str:
+    told = ", ".join(f"{number:,} {name}" for name, number in sorted((numbers or {}).items()))
+    return f" ({told})" if told else ""
 
 
 def seconds(milliseconds: float) -> str:

@@ -24,6 +24,7 @@ class Phase(StrEnum):
     DECODE = "decode"
     KEY = "key"
     TIMESTAMP = "timestamp"
+    TRANSFORM = "transform"
     QUALITY = "quality"
 
 
@@ -44,7 +45,8 @@ class Decoded:
     ``rows`` are the indices of the records in ``table``, None when it is all of them; ``bad`` is in the
     records' order. With ``new_fields`` the chunk has fields that columns can be added for, or names schemas
     that are not known yet: ``table`` is empty, decode again with them. ``ignored`` fields have no column and
-    are in no row: by dotted name, how many values they have. Rows of an archive (``is_archive``) are to get
+    are in no row: by dotted name, how many values they have. ``left_out`` are the indices of records that a
+    filter keeps from being rows, by reason. Rows of an archive (``is_archive``) are to get
     what Kafka says of each record.
     """
 
@@ -53,6 +55,7 @@ class Decoded:
     bad: tuple[BadValue, ...] = ()
     new_fields: Evidence | None = None
     ignored: Mapping[str, int] = field(default_factory=dict)
+    left_out: Mapping[str, Sequence[int]] = field(default_factory=dict)
     is_archive: bool = False
 
     @property

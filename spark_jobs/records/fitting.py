@@ -46,9 +46,12 @@ class MisfitError(ValueError):
         return MisfitError(self.message, (name, *self.path), is_unknown=self.is_unknown)
 
 
-def fit_record(schema: pa.Schema, growth: Growth) -> Fit:
-    """Return a function from a parsed record to a row as a dict; it raises ``MisfitError``."""
-    return _fit_struct(schema, growth, is_top=True)
+def fit_record(schema: pa.Schema, growth: Growth, elsewhere: Collection[str] = frozenset()) -> Fit:
+    """Return a function from a parsed record to a row as a dict; it raises ``MisfitError``.
+
+    Fields ``elsewhere`` have no column and need none.
+    """
+    return _fit_struct(schema, growth, is_top=True, elsewhere=elsewhere)
 
 
 def fit_or_fall_back(fit: Fit, record: dict[str, Any], fallbacks: Iterable[Mapping[str, str]]) -> Any:
@@ -88,12 +91,18 @@ def _fit(kind: pa.DataType, growth: Growth) -> Fit:
     return _unsupported(kind)
 
 
-def _fit_struct(fields: Iterable[pa.Field], growth: Growth, *, is_top: bool = False) -> Fit:
+def _fit_struct(
+    fields: Iterable[pa.Field],
+    growth: Growth,
+    *,
+    is_top: bool = False,
+    elsewhere: Collection[str] = frozenset(),
+) -> Fit:
     fits = {field.name: (_fit(field.type, growth), field.nullable) for field in fields}
     siblings = by_lower_case(fields_of(fields))
 
     def fit(value: Any) -> dict[str, Any]:
-        unknown = _of(dict, value, "an object").keys() - fits.keys()
+        unknown = _of(dict, value, "an object").keys() - fits.keys() - elsewhere
         if unknown and not growth.ignores:
             _check_unknown(value, unknown, siblings, growth, is_top=is_top)
         return {

@@ -24,6 +24,7 @@ from spark_jobs.records.json import JsonDecoder
 from spark_jobs.records.json_plain import PlainJsonDecoder
 from spark_jobs.records.keeping import refit_by_schema
 from spark_jobs.records.keyed import KeyedDecoder, PlainKeyedDecoder
+from spark_jobs.records.shaping import shaping_of
 from spark_jobs.schema.archive_columns import ArchiveColumns, inside_value, key_alone
 from spark_jobs.schema.column_source import ColumnSource, KeyedColumns, SeenColumns, WrittenColumns
 from spark_jobs.schema.known_schemas import KnownSchemas
@@ -64,18 +65,25 @@ def format_of(
     """
     if pipeline.is_archive:
         return _archive(pipeline, schemas, table, bound or {})
-    growth = pipeline.table_schema.growth
-    rules = Rules(growth.room, pipeline.table_schema.incompatible, frozenset(pipeline.columns))
-    columns = WrittenColumns(schemas, growth, rules)
+    growth, shaping = pipeline.table_schema.growth, shaping_of(pipeline)
+    rules = Rules(
+        growth.room,
+        pipeline.table_schema.incompatible,
+        frozenset(pipeline.declared),
+        shaping.computed,
+        shaping.converted,
+    )
+    columns = WrittenColumns(schemas, growth, rules, pipeline.is_exact)
     if table is not None:
         schemas = schemas.placed(table, bound or {}, rules)
     if pipeline.value.format is not ValueFormat.JSON:
         values = Format(SchemaDecoder(schemas, growth), PlainSchemaDecoder(schemas), columns)
-    elif schemas.keys is None:
-        return Format(JSON.decoder.under(growth), JSON.plain, SeenColumns(growth))
     else:
-        both = KeyedColumns(SeenColumns(growth), columns)
-        values = Format(JSON.decoder.under(growth), JSON.plain, both)
+        seen = SeenColumns(growth, pipeline.is_exact, frozenset(shaping.columns))
+        made = seen if schemas.keys is None else KeyedColumns(seen, columns)
+        values = Format(
+            JsonDecoder(growth, elsewhere=shaping.elsewhere), PlainJsonDecoder(shaping.elsewhere), made
+        )
     if schemas.keys is None:
         return values
     names = frozenset(field.name for each in schemas.keys.every for field in each.columns.struct.fields)

@@ -27,7 +27,7 @@ from spark_jobs.records.keeping import fallbacks_of
 from spark_jobs.records.shape import add_keys_and_headers, pick
 from spark_jobs.schema.arrow_schema import column_of, fields_of, no_rows
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.schema.inference import MAX_NAME_BYTES, Field, count_columns, evolve
+from spark_jobs.schema.inference import MAX_NAME_BYTES, DeclaredType, Field, count_columns, evolve
 from spark_jobs.schema.metadata_columns import METADATA_COLUMNS
 from spark_jobs.schema.unknown_fields import unknown_fields
 
@@ -37,12 +37,16 @@ _BLOCK_RECORDS = 250
 
 @dataclass(frozen=True, slots=True)
 class JsonDecoder:
-    """JSON objects as values; keys and headers are kept as they come."""
+    """JSON objects as values; keys and headers are kept as they come.
+
+    Of the fields ``elsewhere`` nothing is read: they have no column here, and are none that a table lacks.
+    """
 
     growth: Growth = GROWTH
     takes_tombstones: ClassVar[bool] = False
     kept: tuple[KeptColumn, ...] = ()
     generation: int = 0
+    elsewhere: frozenset[str] = frozenset()
 
     def under(self, growth: Growth) -> JsonDecoder:
         """See ``Decoder``."""
@@ -57,7 +61,14 @@ class JsonDecoder:
         value_columns = pa.schema([column for column in columns if column.name not in METADATA_COLUMNS])
         fallbacks = fallbacks_of(records, self.kept, self.generation)
         values = cast("Sequence[bytes]", records.values)
-        decoded = decode_chunk(values, value_columns, self.growth, fallbacks, kept_names(self.kept))
+        decoded = decode_chunk(
+            values,
+            value_columns,
+            self.growth,
+            fallbacks,
+            kept_names(self.kept),
+            elsewhere=self.elsewhere,
+        )
         if decoded.new_fields is not None:
             return decoded
         return add_keys_and_headers(decoded, records, columns)
@@ -65,7 +76,7 @@ class JsonDecoder:
     def observe(self, records: Chunk) -> Evidence:
         """See ``Decoder``; what is no JSON object is counted."""
         seen = reduce(Evidence.merge, map(self._observe_part, records.parts()))
-        return seen.within(self.growth.max_fields_seen)
+        return seen.without(self.elsewhere).within(self.growth.max_fields_seen)
 
     def _observe_part(self, records: Chunk) -> Evidence:
         there = None
@@ -86,6 +97,8 @@ def decode_chunk(
     growth: Growth = GROWTH,
     fallbacks: Sequence[Mapping[str, str]] = (),
     kept: Collection[str] = (),
+    *,
+    elsewhere: frozenset[str] = frozenset(),
 ) -> Decoded:
     """Decode values into rows of ``schema``, a table's own columns; null where a record has no such field.
 
@@ -95,11 +108,13 @@ def decode_chunk(
     objects they are passed over. A double column holds the
     nearest double of a fraction, and of integers only those that are a double; a binary one the UTF-8 of a
     string. ``fallbacks`` say of each record which column takes what does not fit another; these are ``kept``,
-    and a record that names one itself is a bad value.
+    and a record that names one itself is a bad value. Fields ``elsewhere`` are passed over.
     """
     if not values:
         return Decoded(no_rows(schema))
-    decoder = _Decoder(schema, read_schema(schema), fields_of(schema), growth, fallbacks, kept)
+    passed = tuple(Field(name, DeclaredType("any")) for name in sorted(elsewhere - {*schema.names}))
+    columns = (*fields_of(schema), *passed)
+    decoder = _Decoder(schema, read_schema(schema), columns, growth, fallbacks, kept, elsewhere)
     decoded = decoder.at_once(values)
     if decoded is None and not are_objects(values):
         values = [value.strip(BLANKS) for value in values]
@@ -117,10 +132,15 @@ class _Decoder:
     growth: Growth
     fallbacks: Sequence[Mapping[str, str]]
     kept: Collection[str]
+    elsewhere: frozenset[str]
 
     def at_once(self, values: Sequence[bytes]) -> Decoded | None:
         """Decode values of which all are good, or have new fields; None when there are bad ones."""
-        read = None if self.read_as is None else read_chunk(values, self.schema, self.read_as)
+        read = (
+            None
+            if self.read_as is None
+            else read_chunk(values, self.schema, self.read_as, passed=self.elsewhere)
+        )
         if read is None:
             return None
         if read.unknown and not self.growth.ignores:
@@ -147,13 +167,13 @@ class _Decoder:
     def _new_fields(self, values: Sequence[bytes]) -> Decoded | None:
         if count_columns(self.columns) >= self.growth.room:
             return None
-        evidence = observe(values, max_fields=self.growth.max_fields_seen)
+        evidence = observe(values, max_fields=self.growth.max_fields_seen).without(self.elsewhere)
         if not evolve(self.columns, evidence, max_columns=self.growth.room):
             return None
         return Decoded(no_rows(self.schema), [], new_fields=evidence)
 
     def _record_by_record(self, values: Sequence[bytes], fallbacks: Sequence[Mapping[str, str]]) -> Decoded:
-        fit = fit_record(self.schema, self.growth)
+        fit = fit_record(self.schema, self.growth, self.elsewhere)
         bad: dict[int, BadValue] = {}
         unknown: list[bytes] = []
         good: list[tuple[int, dict[str, Any]]] = []
@@ -207,7 +227,8 @@ class _Decoder:
 
     def _table_of(self, values: Sequence[bytes], good: list[tuple[int, dict[str, Any]]]) -> pa.Table | None:
         # The reader refuses fields that are ignored and of two kinds, and knows no column to fall back to.
-        if self.read_as is not None and not self.growth.ignores and not self.fallbacks:
+        is_strict = not self.growth.ignores and not self.elsewhere
+        if self.read_as is not None and is_strict and not self.fallbacks:
             checked = [values[index] for index, _ in good]
             read = read_chunk(checked, self.schema, self.read_as, are_exact=True)
             return None if read is None or read.unknown else read.table

@@ -10,7 +10,7 @@ are missing or too many (times are read as text and cast, which is strict).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,11 +67,17 @@ def read_schema(schema: pa.Schema) -> pa.Schema | None:
 
 
 def read_chunk(
-    values: Sequence[bytes], schema: pa.Schema, read_as: pa.Schema, *, are_exact: bool = False
+    values: Sequence[bytes],
+    schema: pa.Schema,
+    read_as: pa.Schema,
+    *,
+    are_exact: bool = False,
+    passed: Collection[str] = (),
 ) -> FastRead | None:
     """All values as rows of ``schema``, or None when one of them may not be one. Never kills the process.
 
-    ``are_exact``: it is known that no integer among them is rounded by a column of floating point.
+    ``are_exact``: it is known that no integer among them is rounded by a column of floating point. Fields
+    that are ``passed`` over are not unknown.
     """
     lengths = _lengths(values)
     long = np.flatnonzero(lengths > SHORT_BYTES).tolist()
@@ -86,15 +92,14 @@ def read_chunk(
             return None
         known = raw.select(read_as.names)
         known.validate(full=True)
-        unknown = dict(_unknown(raw.schema, raw.columns, read_as))
+        rest = raw.select([name for name in raw.column_names if name not in passed]) if passed else raw
+        unknown = dict(_unknown(rest.schema, rest.columns, read_as))
         table = _conform(known, schema)
     except pa.ArrowMemoryError:
         raise
     except (pa.ArrowException, UnicodeDecodeError):
         return None
-    if not all(
-        _is_certain(chunk, are_exact=are_exact) for column in table.columns for chunk in column.chunks
-    ):
+    if not all(is_certain(chunk, are_exact=are_exact) for column in table.columns for chunk in column.chunks):
         return None
     return FastRead(table, unknown)
 
@@ -173,7 +178,7 @@ def _depth(fields: Iterable[pa.Field]) -> int:
     return deepest + 1
 
 
-def _is_certain(array: pa.Array, *, are_exact: bool) -> bool:
+def is_certain(array: pa.Array, *, are_exact: bool = False) -> bool:
     """True if times are within the years that can be shown, and numbers finite and no rounded integers.
 
     From 2^53 on (2^24 of a float) one may be rounded, and what was written is not here any more.
@@ -188,9 +193,9 @@ def _is_certain(array: pa.Array, *, are_exact: bool) -> bool:
     if pa.types.is_date32(kind):
         return _is_within(array.cast(pa.int32()), _FIRST_DAY, _LAST_DAY)
     if pa.types.is_struct(kind):
-        return all(_is_certain(child, are_exact=are_exact) for child in array.flatten())
+        return all(is_certain(child, are_exact=are_exact) for child in array.flatten())
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _is_certain(array.flatten(), are_exact=are_exact)
+        return is_certain(array.flatten(), are_exact=are_exact)
     return True
 
 

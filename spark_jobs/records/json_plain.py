@@ -34,15 +34,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlainJsonDecoder:
-    """JSON objects as values; a column of floating point holds the nearest of what was written."""
+    """JSON objects as values; a column of floating point holds the nearest of what was written.
 
+    Fields ``elsewhere`` are said in no row of it, and need not be.
+    """
+
+    elsewhere: frozenset[str] = frozenset()
     takes_tombstones: ClassVar[bool] = False
 
     def decode(self, records: Chunk, columns: pa.Schema) -> PlainRows:
         """See ``PlainDecoder``."""
         value_columns = [column for column in columns if column.name not in METADATA_COLUMNS]
         reading = _Reading(records.values, needs_digits=any(_needs_digits(c.type) for c in value_columns))
-        reading.look_for_more({column.name for column in value_columns})
+        reading.look_for_more(self.elsewhere.union(column.name for column in value_columns))
         items = {column.name: reading.column(column) for column in value_columns}
         is_text = columns.field(KEY).type != pa.binary()
         items[KEY] = reading.each(records.keys, bytes.decode) if is_text else list(records.keys)
@@ -81,7 +85,7 @@ class _Reading:
                     made[index] = None
         return made
 
-    def look_for_more(self, names: set[str]) -> None:
+    def look_for_more(self, names: frozenset[str]) -> None:
         """Note the records that say something under other names, and pass over those that are none."""
         for index, record in enumerate(self._objects):
             if record is None:

@@ -6,13 +6,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from spark_jobs.protocol.batch import Balance
 from spark_jobs.records.decoder import BadValue, Decoder, Phase
-from spark_jobs.records.shape import Origin, dead_letter_table, shape
+from spark_jobs.records.shape import Origin, dead_letter_table
+from spark_jobs.records.shaped_rows import shaped as shaped_rows
+from spark_jobs.records.shaping import NO_SHAPING, Shaping
 from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS
 
 if TYPE_CHECKING:
@@ -28,7 +31,8 @@ class NewFieldsSeen(Exception):
 class ChunkRows:
     """What a chunk came to; ``balances`` count its records by partition, not the gaps between them.
 
-    ``ignored`` counts values of fields that have no column, by dotted name.
+    ``ignored`` counts values of fields that have no column, by dotted name. ``left_out`` are the
+    offsets of records that a filter left out, by reason.
     """
 
     rows: pa.Table
@@ -36,6 +40,12 @@ class ChunkRows:
     balances: Mapping[int, Balance]
     ignored: Mapping[str, int] = field(default_factory=dict)
     dead_letter_phases: Mapping[str, int] = field(default_factory=dict)
+    left_out: Mapping[str, list[int]] = field(default_factory=dict)
+
+    @property
+    def filtered_reasons(self) -> dict[str, int]:
+        """How many records a filter left out, by reason."""
+        return {reason: len(offsets) for reason, offsets in self.left_out.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +61,7 @@ class RowMaker:
     schema: pa.Schema
     dead_letter_schema: pa.Schema
     rejected: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
+    shaping: Shaping = NO_SHAPING
 
     def make(
         self, chunk: Chunk, step: Callable[[str], AbstractContextManager[None]] = lambda _name: nullcontext()
@@ -66,11 +77,11 @@ class RowMaker:
             is_whole = self.decoder.takes_tombstones or all(chunk.values) or None not in chunk.values
             records = chunk if is_whole else _with_values(chunk)
             columns = pa.schema([field for field in self.schema if field.name not in ORIGIN_COLUMNS])
-            decoded = self.decoder.decode(records, columns)
+            decoded = self.decoder.decode(records, self.shaping.decoded(columns))
             if decoded.new_fields is not None:
                 raise NewFieldsSeen
         with step("shape"):
-            shaped = shape(decoded, records, self.origin, self.schema)
+            shaped = shaped_rows(self.shaping, decoded, records, self.origin, self.schema)
             if self.rejected:
                 shaped = shaped.without(_rejected(self.rejected, shaped, records))
             dead_letters = dead_letter_table(
@@ -78,7 +89,8 @@ class RowMaker:
             )
         balances = _balances(chunk, records, shaped)
         phases = Counter(bad.phase.value for bad in shaped.bad)
-        return ChunkRows(shaped.table, dead_letters, balances, decoded.ignored, phases)
+        left_out = {reason: [records.offsets[i] for i in which] for reason, which in shaped.left_out.items()}
+        return ChunkRows(shaped.table, dead_letters, balances, decoded.ignored, phases, left_out)
 
 
 def _with_values(chunk: Chunk) -> Chunk:
@@ -89,11 +101,13 @@ def _balances(chunk: Chunk, records: Chunk, shaped: Decoded) -> dict[int, Balanc
     """Return what became of the chunk, of whose ``records`` with a value these are the rows."""
     there = records.counts
     bad = Counter(records.partitions[[value.index for value in shaped.bad]].tolist())
+    left_out = Counter(records.partitions[[*chain(*shaped.left_out.values())]].tolist())
     return {
         partition: Balance(
-            rows=there.get(partition, 0) - bad[partition],
+            rows=there.get(partition, 0) - bad[partition] - left_out[partition],
             dead_letters=bad[partition],
             tombstones=count - there.get(partition, 0),
+            **({"filtered": left_out[partition]} if left_out[partition] else {}),
         )
         for partition, count in chunk.counts.items()
     }

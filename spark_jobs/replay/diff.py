@@ -21,6 +21,7 @@ from spark_jobs.records.formats import format_of
 from spark_jobs.records.row_comparison import equal_values
 from spark_jobs.records.row_maker import NewFieldsSeen, RowMaker
 from spark_jobs.records.shape import Origin
+from spark_jobs.records.shaped_rows import checked_shaping
 from spark_jobs.schema.additions import check_declared, declared_evolution
 from spark_jobs.schema.archive_columns import KAFKA
 from spark_jobs.schema.arrow_schema import arrow_schema
@@ -71,7 +72,8 @@ class ReplayDiff:
     """Counts over the ranges; ``changed_by_column`` counts values, ``rows_changed`` rows.
 
     ``records_gone`` are rows and dead letters whose records Kafka no longer holds.
-    ``columns_added`` are columns the table would get, as ``name: type``. Dead letters are compared by offset.
+    ``filtered`` are records that the filter leaves out. ``columns_added`` are columns the table would get, as
+    ``name: type``. Dead letters are compared by offset.
     """
 
     rows_same: int = 0
@@ -81,6 +83,7 @@ class ReplayDiff:
     dead_letters_added: int = 0
     dead_letters_removed: int = 0
     records_gone: int = 0
+    filtered: int = 0
     columns_added: list[str] = field(default_factory=list)
     changed_by_column: Counter[str] = field(default_factory=Counter)
     examples: list[Change] = field(default_factory=list)
@@ -132,11 +135,13 @@ class _Differ:
     def compare(self, reader: RangeReader, window: OffsetRange) -> None:
         """Compare one window of one partition."""
         rows, dead = self._held(window)
-        new_rows, new_dead = [_no_offsets()], [_no_offsets()]
+        new_rows, new_dead, left_out = [_no_offsets()], [_no_offsets()], [_no_offsets()]
         for chunk in reader.read(window):
             made = self._make(chunk)
             new_rows.append(_offsets(made.rows))
             new_dead.append(_offsets(made.dead_letters))
+            left_out += [np.asarray(offsets, np.int64) for offsets in made.left_out.values()]
+            self.found.filtered += sum(made.filtered_reasons.values())
             self._compare_rows(rows, made.rows)
         before, after = _offsets(rows), np.concatenate(new_rows)
         dead_after = np.concatenate(new_dead)
@@ -144,7 +149,8 @@ class _Differ:
         self.found.rows_removed += len(np.setdiff1d(before, after))
         self.found.dead_letters_added += len(np.setdiff1d(dead_after, dead))
         self.found.dead_letters_removed += len(np.setdiff1d(dead, dead_after))
-        self.found.records_gone += len(np.setdiff1d(np.union1d(before, dead), np.union1d(after, dead_after)))
+        read = np.concatenate([after, dead_after, *left_out])
+        self.found.records_gone += len(np.setdiff1d(np.union1d(before, dead), read))
 
     def _held(self, window: OffsetRange) -> tuple[pa.Table, Offsets]:
         """The table's rows of the window in offset order, and the offsets of its dead letters."""
@@ -185,8 +191,10 @@ class _Differ:
     def _maker(self) -> RowMaker:
         progress = progress_of(self._table)
         origin = Origin(progress.topic, progress.generation, 0)
-        schemas = arrow_schema(self._schema), arrow_schema(dead_letter_schema())
-        return RowMaker(self._decoder, origin, "", *schemas)
+        schema = arrow_schema(self._schema)
+        shaping = checked_shaping(self._pipeline, schema)
+        letters = arrow_schema(dead_letter_schema())
+        return RowMaker(self._decoder, origin, "", schema, letters, shaping=shaping)
 
     def _add_columns(self, lacks: Evolution) -> None:
         if lacks:

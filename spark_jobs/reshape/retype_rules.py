@@ -48,7 +48,7 @@ def refuse(
     others = {each.kept for each in progress_of(table).kept_columns}
     others |= {pipeline.record_key.column} if pipeline.record_key.format.has_schema else set()
     changeable = [name for name in columns if name not in METADATA_COLUMNS and name not in others]
-    declared = pipeline.columns.get(column)
+    declared = pipeline.declared.get(column)
     if pipeline.is_archive:
         message, hint = (
             "an archive keeps each record's bytes",

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def check_declared(pipeline: PipelineConfig, table: Table) -> None:
     """Raise ``ConfigError`` (``column-clash``): of other types than declared, or two of one name in files."""
     _check_layout(pipeline, table)
-    check_columns(table, pipeline.columns, key_is_binary=pipeline.key_is_binary, pipeline=pipeline.name)
+    check_columns(table, pipeline.declared, key_is_binary=pipeline.key_is_binary, pipeline=pipeline.name)
 
 
 def _check_layout(pipeline: PipelineConfig, table: Table) -> None:
@@ -58,7 +58,7 @@ def declared_evolution(pipeline: PipelineConfig, schema: Schema) -> Evolution:
     """
     known = known_fields(schema)
     names = {field.name for field in known}
-    missing = [field for field in declared_fields(pipeline.columns) if field.name not in names]
+    missing = [field for field in declared_fields(pipeline.declared) if field.name not in names]
     for field in missing:
         if clash := name_clash(field.name, by_lower_case([*missing, *known]), is_top=True):
             raise ConfigError(
@@ -69,8 +69,8 @@ def declared_evolution(pipeline: PipelineConfig, schema: Schema) -> Evolution:
                 table=pipeline.table,
             )
     widenings: dict[Path, IcebergType] = {}
-    for name in names & pipeline.columns.keys():
-        there, declared = schema.find_field(name).field_type, declared_type(pipeline.columns[name])
+    for name in names & pipeline.declared.keys():
+        there, declared = schema.find_field(name).field_type, declared_type(pipeline.declared[name])
         widenings |= widenings_to(there, declared, (name,)) or {}
     return Evolution([((field.name,), iceberg_type(field.type), None) for field in missing], widenings)
 

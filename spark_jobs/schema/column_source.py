@@ -36,12 +36,20 @@ class ColumnSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SeenColumns:
-    """From the fields of JSON objects."""
+    """From the fields of JSON objects; an exact table gets the declared ones alone.
+
+    Columns ``made`` otherwise are declared, and say nothing of a field of their name.
+    """
 
     growth: Growth
+    is_exact: bool = False
+    made: frozenset[str] = frozenset()
 
     def first(self, evidence: Evidence, declared: Sequence[Field]) -> tuple[Evolution, tuple[str, ...]]:
         """See ``ColumnSource``."""
+        evidence = evidence.without(self.made)
+        if self.is_exact:
+            return made_of(iceberg_schema(declared)), ()
         columns = choose_types(evidence, tuple(declared), max_columns=self.growth.max_columns)
         return made_of(iceberg_schema(columns)), tuple(
             told_of_columns(columns, declared, evidence, self.growth)
@@ -61,11 +69,15 @@ class SeenColumns:
 
 @dataclass(frozen=True, slots=True)
 class WrittenColumns:
-    """From all schemas that are known, in the order of their ids, so that every run decides alike."""
+    """From all schemas that are known, in the order of their ids, so that every run decides alike.
+
+    An exact table gets the declared ones alone.
+    """
 
     schemas: KnownSchemas
     growth: Growth
     rules: Rules
+    is_exact: bool = False
 
     def first(self, evidence: Evidence, declared: Sequence[Field]) -> tuple[Evolution, tuple[str, ...]]:  # noqa: ARG002
         """See ``ColumnSource``."""
@@ -74,7 +86,7 @@ class WrittenColumns:
 
     def beside(self, columns: Evolution) -> Evolution:
         """Return what a new table lacks that has these columns."""
-        rules = replace(self.rules, max_columns=self.growth.max_columns)
+        rules = replace(self.rules, max_columns=0 if self.is_exact else self.growth.max_columns)
         every = [each.columns for each in self.schemas.every]
         return place(every, evolved(Schema(), columns), {}, rules)[0]
 

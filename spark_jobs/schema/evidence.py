@@ -5,7 +5,7 @@ Evidence merges in any order and grouping to the same result, so it can be gathe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -101,6 +101,11 @@ class Evidence:
         values, keys = ([key for key in self.schemas if key.of_key is each] for each in (False, True))
         schemas = (*values[:MOST_SCHEMAS], *keys[:MOST_SCHEMAS])
         return replace(self, fields=_first(self.fields, iter(range(max_fields))), schemas=schemas)
+
+    def without(self, names: Collection[str]) -> Evidence:
+        """Return the evidence of all fields but these."""
+        kept = {name: seen for name, seen in self.fields.items() if name not in names}
+        return self if len(kept) == len(self.fields) else replace(self, fields=kept)
 
     def to_json(self) -> str:
         """Return one JSON object."""

@@ -35,11 +35,16 @@ _MOST_TRIES = 1000
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How a table takes fields: at most so many columns, those ``declared`` in the types that they have."""
+    """How a table takes fields: at most so many columns, those ``declared`` in the types that they have.
+
+    No field goes into a ``computed`` column; into one that ``converts`` what is written there goes any.
+    """
 
     max_columns: int
     incompatible: Incompatible = Incompatible.NEW_COLUMN
     declared: frozenset[str] = frozenset()
+    computed: frozenset[str] = frozenset()
+    converts: frozenset[str] = frozenset()
 
 
 def place(
@@ -179,7 +184,8 @@ class _Placing:
         identity, kind = known_by[0], _kind_text(written.field_type)
 
         def free(paths: Iterable[Path]) -> list[_Node]:
-            there = (self._at[path] for path in paths if path not in taken)
+            open_to_all = (path for path in paths if path[0] not in self._rules.computed)
+            there = (self._at[path] for path in open_to_all if path not in taken)
             return [node for node in there if nodes.get(node.name) is node]
 
         if decided := free(self._bound.get(identity, {}).get(kind, ())):
@@ -215,7 +221,8 @@ class _Placing:
 
     def _fit(self, column: IcebergType, written: IcebergType, path: Path) -> dict[Path, IcebergType] | None:
         """Return what has to be widened for the column to hold all there can be, None where nothing helps."""
-        if isinstance(column, StructType) and isinstance(written, StructType):
+        is_struct = isinstance(column, StructType) and isinstance(written, StructType)
+        if is_struct or path[0] in self._rules.converts:
             return {}
         if isinstance(column, ListType) and isinstance(written, ListType):
             return self._fit(column.element_type, written.element_type, (*path, "element"))

@@ -26,7 +26,8 @@ class Written:
     ``balances`` by partition; ``max_timestamp_ms`` the largest record time by partition (absent when none
     had one); ``cpu_us`` CPU microseconds by step (fetch, decode, shape, write; threads: librdkafka's);
     ``kafka`` what librdkafka tells of its consumer; ``ignored`` values by the dotted name of their field;
-    ``dead_letter_phases`` those by the step that they did not pass.
+    ``dead_letter_phases`` those by the step that they did not pass; ``filtered_reasons`` records that a
+    filter left out.
     With ``has_strays`` tries that came to nothing may have left files behind.
     """
 
@@ -39,6 +40,7 @@ class Written:
     kafka: dict[str, int] = field(default_factory=dict)
     ignored: dict[str, int] = field(default_factory=dict)
     dead_letter_phases: dict[str, int] = field(default_factory=dict)
+    filtered_reasons: dict[str, int] = field(default_factory=dict)
     peak_task_rss_bytes: int = 0
     has_strays: bool = False
 

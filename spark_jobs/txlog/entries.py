@@ -83,8 +83,9 @@ class ParquetWritten:
     def counts(self) -> BatchCounts:
         """What it says of the batch without naming a file."""
         files = len(self.data_files), len(self.dead_letter_files)
-        phases = CommitSummary(self.summary).dead_letter_phases
-        return BatchCounts(self.balances, self.bytes_read, self.file_bytes, *files, phases)
+        summary = CommitSummary(self.summary)
+        by_name = summary.dead_letter_phases, summary.filtered_reasons
+        return BatchCounts(self.balances, self.bytes_read, self.file_bytes, *files, *by_name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,7 @@ def test_defaults_reach_every_pipeline_and_maps_are_merged():
         {"a": "1", "b": "1"},
     )
     assert (b.freshness_seconds, b.partition_by, b.table_properties) == (10, (), {"a": "1", "b": "2"})
-    assert a.columns == b.columns == {"at": "timestamptz"}
+    assert a.declared == b.declared == {"at": "timestamptz"}
     assert a.dead_letter_table == "l.a_dead_letters"
 
 

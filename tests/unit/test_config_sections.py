@@ -83,6 +83,7 @@ EVERY_SECTION = {
             "table": "lake.orders",
             "upkeep": {"keep_snapshots": "7"},
             "dead_letters": {"stop_above": "5%"},
+            "columns": {"total": {"type": "long"}},
             "checks": {"fresh": {"limit": "1h"}, "lag": {"limit": "9"}, "dead_letters": {"limit": "2%"}},
             "notify": {"webhook": "https://hooks.example"},
             "quality": [{"name": "ids", "expectations": [{"expect_column_to_exist": {"column": "id"}}]}],
@@ -93,9 +94,13 @@ EVERY_SECTION = {
 
 def _keys_that_may_be_left_out(model: type[BaseModel], *place: str | int) -> Iterator[tuple[str | int, ...]]:
     for name, field in model.model_fields.items():
-        inner = {"pipelines": ("orders",), "registries": ("main",), "quality": (0,), "include": (0,)}.get(
-            name, ()
-        )
+        inner = {
+            "pipelines": ("orders",),
+            "registries": ("main",),
+            "quality": (0,),
+            "include": (0,),
+            "columns": ("total",),
+        }.get(name, ())
         section = _model_in(field.annotation)
         if section and name != "defaults":
             yield from _keys_that_may_be_left_out(section, *place, field.alias or name, *inner)

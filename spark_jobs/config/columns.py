@@ -1,0 +1,130 @@
+"""``columns:`` of ``sluice.yaml``: a column's type, and where its values come from. Pure."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, model_validator
+
+from spark_jobs.config.frozen import Frozen, key
+from spark_jobs.config.problems import UnreadableValueError
+from spark_jobs.config.type_names import check_type_name, split_arguments, split_field
+from spark_jobs.config.values import ColumnName, TypeName, choice, parsed
+
+_SOURCES = ("sql", "jmespath", "from")
+_DUCKDB_NAMES = {
+    "long": "BIGINT",
+    "int": "INTEGER",
+    "string": "VARCHAR",
+    "float": "FLOAT",
+    "binary": "BLOB",
+    "timestamptz": "TIMESTAMPTZ",
+}
+
+
+class FieldForm(StrEnum):
+    """What a record's field is written as, where a column of its type would not take it."""
+
+    TEXT = "text"
+    EPOCH_S = "epoch_s"
+    EPOCH_MS = "epoch_ms"
+    EPOCH_US = "epoch_us"
+    NUMBER = "number"
+    JSON = "json"
+
+    @property
+    def is_epoch(self) -> bool:
+        """True if it is a time as a whole number since 1970, UTC."""
+        return self in _UNITS
+
+    @property
+    def unit_us(self) -> int:
+        """Microseconds of one, of those that are times."""
+        return _UNITS[self]
+
+    def makes(self, kind: str) -> bool:
+        """Return whether it can be converted to this type of Iceberg's."""
+        return kind.partition("(")[0].strip() in _MADE[self]
+
+
+_UNITS = {FieldForm.EPOCH_S: 1_000_000, FieldForm.EPOCH_MS: 1_000, FieldForm.EPOCH_US: 1}
+_OF_EPOCHS = ("timestamptz", "timestamp", "date")
+_MADE: dict[FieldForm, tuple[str, ...]] = {
+    FieldForm.TEXT: (
+        *("int", "long", "float", "double", "decimal", "boolean"),
+        *("date", "time", "timestamp", "timestamptz", "uuid"),
+    ),
+    **dict.fromkeys(_UNITS, _OF_EPOCHS),
+    FieldForm.NUMBER: ("string", "decimal", "double", "boolean", "long", "int"),
+    FieldForm.JSON: ("string",),
+}
+
+
+class ColumnSettings(Frozen):
+    """A declared column: its type alone, or a map with where its values come from."""
+
+    type: TypeName = key(..., "Its Iceberg type.")
+    sql: Annotated[str, parsed(str)] | None = key(
+        None, "A DuckDB expression over one record that gives the column (docs/SHAPES.md)."
+    )
+    jmespath: Annotated[str, parsed(str)] | None = key(
+        None, "A JMESPath on the record's JSON document that gives the column."
+    )
+    written_as: Annotated[FieldForm, choice(FieldForm)] | None = key(
+        None, "What the record's field of this name is written as; it is converted exactly.", alias="from"
+    )
+
+    @property
+    def is_computed(self) -> bool:
+        """True if no field of a record goes into the column."""
+        return self.sql is not None or self.jmespath is not None
+
+    @property
+    def source(self) -> str:
+        """Return where its values come from, for people; nothing of one that is a field as it is."""
+        named = {"sql": self.sql, "jmespath": self.jmespath, "from": self.written_as}
+        return ", ".join(f"{name}: {each}" for name, each in named.items() if each is not None)
+
+    @model_validator(mode="after")
+    def _check(self) -> ColumnSettings:
+        said = [
+            name for name in _SOURCES if getattr(self, "written_as" if name == "from" else name) is not None
+        ]
+        if len(said) > 1:
+            raise UnreadableValueError(f"has both {said[0]} and {said[1]}", "Keep one: where it comes from.")
+        if self.written_as is not None and not self.written_as.makes(self.type):
+            made = ", ".join(_MADE[self.written_as])
+            raise UnreadableValueError(
+                f"cannot be made a {self.type} from {self.written_as}", f"From {self.written_as}: {made}."
+            )
+        return self
+
+
+def _read(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    check_type_name(value)
+    return ColumnSettings(type=value)
+
+
+# A type alone stays a text in the file: the key of its mistake is the column's.
+Columns = dict[ColumnName, Annotated[ColumnSettings, BeforeValidator(_read)]]
+
+
+def duckdb_type(kind: str) -> str:
+    """Return the type of DuckDB's that a column of this checked type of Iceberg's is."""
+    name, bracket, rest = kind.strip().partition("<")
+    if not bracket:
+        return "BLOB" if re.match("fixed", name) else _DUCKDB_NAMES.get(name, name)
+    arguments = split_arguments(rest.rstrip()[:-1])
+    if name.strip() == "struct":
+        fields = (split_field(argument) for argument in arguments)
+        return f"STRUCT({', '.join(_struct_field(*field) for field in fields if field)})"
+    inside = [duckdb_type(argument) for argument in arguments]
+    return f"{inside[0]}[]" if name.strip() == "list" else f"MAP({', '.join(inside)})"
+
+
+def _struct_field(name: str, kind: Any) -> str:
+    return '"{}" {}'.format(name.replace('"', '""'), duckdb_type(kind))

@@ -1,0 +1,121 @@
+"""What is wrong with a pipeline's expressions, as far as that can be told without a record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_jobs.config.columns import ColumnSettings, FieldForm, duckdb_type
+from spark_jobs.config.problems import Finding
+from spark_jobs.config.settings import KeyFormat, PipelineSettings
+from spark_jobs.config.value_format import Layout, ValueFormat
+
+if TYPE_CHECKING:
+    from spark_jobs.expressions.judging import Expression
+
+_DECLARE = "Declare it as a column: without one its type is not known."
+
+
+def judge_expressions(entry: PipelineSettings) -> Iterator[Finding]:
+    """Yield every mistake in the columns' and the filter's expressions; types where all of them are known."""
+    if entry.filter is None and not any(column.source for column in entry.columns.values()):
+        return
+    from spark_jobs.expressions.judging import ExpressionError  # noqa: PLC0415  (DuckDB, only where it is used)
+
+    if entry.filter is not None and entry.layout is Layout.ARCHIVE:
+        hint = "Leave it out: an archive has every record, and a pipeline of its own can have the rows."
+        yield Finding(("filter",), "is not said of an archive", hint)
+        return
+    judging = _Judging(entry)
+    for name, column in entry.columns.items():
+        try:
+            judging.check_column(name, column)
+        except ExpressionError as error:
+            yield Finding(("columns", name, _key(column)), error.message, error.hint)
+    if entry.filter is not None:
+        try:
+            judging.check_filter(entry.filter)
+        except ExpressionError as error:
+            yield Finding(("filter",), error.message, error.hint)
+
+
+def _key(column: ColumnSettings) -> str:
+    return "sql" if column.sql is not None else "jmespath" if column.jmespath is not None else "from"
+
+
+@dataclass(frozen=True, slots=True)
+class _Judging:
+    entry: PipelineSettings
+
+    @property
+    def _is_json(self) -> bool:
+        return self.entry.value.format is ValueFormat.JSON
+
+    def check_column(self, name: str, column: ColumnSettings) -> None:
+        """Raise ``ExpressionError`` for what can give no column."""
+        from spark_jobs.expressions.judging import ExpressionError, judge  # noqa: PLC0415
+        from spark_jobs.expressions.results import check_result, column_type  # noqa: PLC0415
+
+        format_name = self.entry.value.format
+        if column.jmespath is not None:
+            from spark_jobs.expressions.paths import compiled  # noqa: PLC0415
+
+            compiled(column.jmespath)
+            if not self._is_json:
+                hint = f'Write sql: "{column.jmespath}": a field of a field is reached by a dot.'
+                raise ExpressionError(f"is for JSON, and the values are {format_name}", hint)
+        if column.written_as is FieldForm.JSON and not self._is_json:
+            raise ExpressionError(f"is for JSON, and the values are {format_name}", "Leave it out.")
+        if column.sql is None:
+            return
+        expression = judge(column.sql)
+        computed = {
+            each.lower() for each, of in self.entry.columns.items() if of.is_computed and each != name
+        }
+        for each in expression.names:
+            if each.lower() in computed:
+                hint = "Write what that one is made of: columns are made one by one, in no order."
+                raise ExpressionError(f"speaks of {each}, which is another expression's column", hint)
+        result = self._bound(expression, name)
+        if result is not None:
+            check_result(result, column_type(duckdb_type(column.type)), column.type)
+
+    def check_filter(self, text: str) -> None:
+        """Raise ``ExpressionError`` for what is no condition."""
+        from spark_jobs.expressions.judging import judge  # noqa: PLC0415
+        from spark_jobs.expressions.results import check_condition  # noqa: PLC0415
+
+        result = self._bound(judge(text), None)
+        if result is not None:
+            check_condition(result)
+
+    def _bound(self, expression: Expression, own: str | None) -> object:
+        """Return the Arrow type of the result, None while a column's type is known by records alone."""
+        from spark_jobs.expressions.judging import bound_type  # noqa: PLC0415
+
+        types = {name: self._type(name, own) for name in expression.names}
+        known = {name: kind for name, kind in types.items() if kind is not None}
+        return bound_type(expression, known) if len(known) == len(types) else None
+
+    def _type(self, name: str, own: str | None) -> str | None:
+        """Return DuckDB's type of a name in the expression of the column ``own``, None in a filter."""
+        from spark_jobs.expressions.judging import KAFKA_NAMES, ExpressionError  # noqa: PLC0415
+
+        lower = name.lower()
+        declared = {each.lower(): column for each, column in self.entry.columns.items() if each != own}
+        if lower in declared:
+            return duckdb_type(declared[lower].type)
+        if lower == "_kafka_key" and self._key_is_binary:
+            return "BLOB"
+        if lower in KAFKA_NAMES:
+            return KAFKA_NAMES[lower]
+        if self._is_json:
+            return "VARCHAR" if self.entry.is_exact or name == own else None
+        if self.entry.is_exact or name == own:
+            raise ExpressionError(f"speaks of {name}, which has no column of its own", _DECLARE)
+        return None
+
+    @property
+    def _key_is_binary(self) -> bool:
+        return self.entry.record_key.is_binary or self.entry.key_format is KeyFormat.BINARY

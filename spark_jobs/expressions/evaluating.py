@@ -1,0 +1,88 @@
+"""Expressions over a chunk: results in the order of its rows, and the rows on which one fails."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.expressions.engine import quoted, select
+from spark_jobs.expressions.judging import first_line
+
+_ROW = "sluice row"
+_VALUE = "v"
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """A result for each row, null where the expression fails; ``errors`` say by position why."""
+
+    values: pa.ChunkedArray
+    errors: Mapping[int, str] = field(default_factory=dict)
+
+
+def evaluate(expressions: Mapping[str, str], chunk: pa.Table) -> dict[str, Evaluated]:
+    """Return what each judged expression, by any name, comes to on the rows.
+
+    All of them in one query; one that fails on a row is evaluated again by itself. Raises ``duckdb.Error``
+    only without rows, for what does not go together with the columns.
+    """
+    if not expressions:
+        return {}
+    try:
+        values = _results(expressions, chunk)
+    except duckdb.Error:
+        if not chunk.num_rows:
+            raise
+        if len(expressions) == 1:
+            ((name, sql),) = expressions.items()
+            return {name: _forgiving(sql, chunk)}
+        return {name: evaluate({name: sql}, chunk)[name] for name, sql in expressions.items()}
+    return {name: Evaluated(each) for name, each in values.items()}
+
+
+def _forgiving(sql: str, chunk: pa.Table) -> Evaluated:
+    """Return the results with the rows named that have none.
+
+    A struct around the result tells a null from a failure. What even that does not survive is halved down to
+    the record.
+    """
+    try:
+        made = _results({_VALUE: f"TRY(struct_pack({_VALUE} := {sql}))"}, chunk)[_VALUE].combine_chunks()
+    except duckdb.Error as error:
+        if chunk.num_rows == 1:
+            return Evaluated(pa.chunked_array([pa.nulls(1)]), {0: first_line(error)})
+        middle = chunk.num_rows // 2
+        first, second = _forgiving(sql, chunk.slice(0, middle)), _forgiving(sql, chunk.slice(middle))
+        errors = {**first.errors, **{middle + row: why for row, why in second.errors.items()}}
+        return Evaluated(_joined(first.values, second.values), errors)
+    failed = np.flatnonzero(made.is_null().to_numpy(zero_copy_only=False)).tolist()
+    values = pc.struct_field(made, [0])
+    return Evaluated(pa.chunked_array([values]), {row: _why(sql, chunk.slice(row, 1)) for row in failed})
+
+
+def _joined(first: pa.ChunkedArray, second: pa.ChunkedArray) -> pa.ChunkedArray:
+    kind = second.type if pa.types.is_null(first.type) else first.type
+    return pa.chunked_array([*first.cast(kind).chunks, *second.cast(kind).chunks], kind)
+
+
+def _why(sql: str, row: pa.Table) -> str:
+    try:
+        _results({_VALUE: sql}, row)
+    except duckdb.Error as error:
+        return first_line(error)
+    return "it cannot be evaluated"
+
+
+def _results(expressions: Mapping[str, str], chunk: pa.Table) -> dict[str, pa.ChunkedArray]:
+    rows = np.arange(chunk.num_rows)
+    asked = ", ".join(f"{sql} AS {quoted(f'{number}')}" for number, sql in enumerate(expressions.values()))
+    numbered = chunk.append_column(_ROW, pa.array(rows))
+    made = select(f"{asked}, {quoted(_ROW)}", numbered)
+    if not np.array_equal(made.column(_ROW).to_numpy(), rows):
+        raise AssertionError("the results are in another order than the rows")
+    return dict(zip(expressions, made.columns[:-1], strict=True))

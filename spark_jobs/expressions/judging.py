@@ -1,0 +1,250 @@
+"""Whether a text is one expression of a record alone: the same record always gives the same.
+
+DuckDB parses it, and every node of the tree must be one that is known here; a function is known by what
+DuckDB says of it. What is evaluated is written anew from the tree that was judged, never the text itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+
+from spark_jobs.expressions import engine
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MOST_CHARACTERS = 4000
+_DEEPEST = 200
+INGESTED_AT = "_ingested_at"
+# Kafka's of a record, by the types that they have in every table; the key's may be bytes.
+KAFKA_NAMES = {
+    "_kafka_topic": "VARCHAR",
+    "_kafka_partition": "INTEGER",
+    "_kafka_offset": "BIGINT",
+    "_kafka_generation": "INTEGER",
+    "_kafka_timestamp": "TIMESTAMPTZ",
+    "_kafka_key": "VARCHAR",
+    "_kafka_headers": 'STRUCT("key" VARCHAR, "value" BLOB)[]',
+}
+_NODES = {
+    *("COLUMN_REF", "CONSTANT", "FUNCTION", "OPERATOR", "COMPARISON", "CONJUNCTION", "BETWEEN", "CASE"),
+    *("CAST", "COLLATE", "TYPE"),
+}
+_REFUSED = {
+    "SUBQUERY": "a query inside it, which sees more than one record",
+    "WINDOW": "a window function, which sees more than one record",
+    "STAR": "a star, which is many columns",
+    "PARAMETER": "a parameter, which nobody gives a value",
+    "POSITIONAL_REFERENCE": "a position, which is no column's name",
+    "LAMBDA": "a lambda or ->",
+    "DEFAULT": "DEFAULT, which an expression has none of",
+}
+_HINTS = {
+    "SUBQUERY": "Write IN ('a', 'b'), or list_contains(a_list, value).",
+    "LAMBDA": "Of JSON in a text: json_extract_string(column, '$.field').",
+}
+_HINT = "It is one DuckDB expression over the columns of one record: amount * quantity."
+_ITEMS_HINT = "Of a list's items: list_sum(a_list)."
+_MOMENT_HINT = "_kafka_timestamp is the record's own time, and stays the same when it is replayed."
+
+
+# They take the name of any aggregate as a text, of one that draws lots too; those of a fixed one do not.
+_ANY_AGGREGATE = {"aggregate", "list_aggr", "list_aggregate", "array_aggr", "array_aggregate"}
+_LIKE_COLUMNS = {"user"}  # the engine's only where no column is called so, and there always is one
+
+
+class ExpressionError(ValueError):
+    """A text that is no expression, or none that may be evaluated."""
+
+    def __init__(self, message: str, hint: str = _HINT) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """SQL that was judged, and the names it speaks of as they are written, without what is inside them."""
+
+    sql: str
+    names: tuple[str, ...]
+
+
+@lru_cache(1024)
+def judge(text: str) -> Expression:
+    """Return the expression that the text is. Raises ``ExpressionError``."""
+    tree, node = _parsed(text)
+    names: dict[str, None] = {}
+    for each in _nodes(node):
+        _check(each)
+        if each.get("function_name", "").lower() in _ANY_AGGREGATE:
+            raise ExpressionError(f"calls {each['function_name']}, which takes any aggregate", _ITEMS_HINT)
+        if each["class"] == "COLUMN_REF":
+            names[_column(each["column_names"])] = None
+    cases: dict[str, str] = {}
+    for name in names:
+        if cases.setdefault(name.lower(), name) != name:
+            message = f"speaks of {cases[name.lower()]} and of {name}, which SQL cannot tell apart"
+            raise ExpressionError(message, "Names differ by more than case; write it one way.")
+    sql = engine.run(f"SELECT json_deserialize_sql({engine.text(json.dumps(tree))})").column(0)[0].as_py()
+    return Expression(sql.removeprefix("SELECT ").removesuffix(";"), tuple(names))
+
+
+def bound_type(expression: Expression, types: Mapping[str, str]) -> pa.DataType:
+    """Return the Arrow type of the result over columns of these types of DuckDB's.
+
+    Raises ``ExpressionError`` where it does not go together, or cannot be evaluated whatever the record is.
+    """
+    columns = ", ".join(f"NULL::{kind} AS {engine.quoted(name)}" for name, kind in types.items())
+    limit = " LIMIT 0" if expression.names else ""
+    source = f"(SELECT {columns or '1'}) AS {engine.quoted(engine.CHUNK)}"
+    try:
+        asked = f"SELECT {expression.sql} FROM {source}{limit}"  # noqa: S608  (judged)
+        return engine.run(asked).schema.field(0).type
+    except duckdb.Error as error:
+        raise ExpressionError(first_line(error), type_hint(error)) from error
+
+
+def first_line(error: Exception) -> str:
+    """Return what DuckDB says, without the query that it repeats."""
+    line = str(error).partition("\n")[0]
+    return line.partition(": ")[2] or line
+
+
+def type_hint(error: Exception) -> str:
+    """Return what mends an expression whose types do not go together."""
+    if isinstance(error, duckdb.BinderException) and "VARCHAR" in str(error):
+        return "A field without a column is text here: CAST(amount AS DECIMAL(12,2)) * 2, or declare it."
+    return "Cast what is of another type: CAST(amount AS DECIMAL(12,2))."
+
+
+def _parsed(text: str) -> tuple[Any, Mapping[str, Any]]:
+    if not text.strip() or len(text) > MOST_CHARACTERS:
+        told = "is empty" if not text.strip() else f"is longer than {MOST_CHARACTERS} characters"
+        raise ExpressionError(told)
+    try:
+        # Parentheses of their own lines: neither a comment nor a second clause gets out of them.
+        asked = f"SELECT json_serialize_sql({engine.text(f'SELECT ({chr(10)}{text}{chr(10)})')})"
+        tree = json.loads(engine.run(asked).column(0)[0].as_py())
+    except (duckdb.Error, RecursionError, UnicodeError) as error:
+        raise ExpressionError(f"cannot be parsed: {first_line(error)}") from error
+    if tree.get("error"):
+        raise ExpressionError(f"is no SQL expression: {tree['error_message']}")
+    selected: Sequence[Mapping[str, Any]] = tree["statements"][0]["node"]["select_list"]
+    if len(tree["statements"]) != 1 or len(selected) != 1:
+        raise ExpressionError("is more than one expression")
+    if selected[0].get("function_name") == "row" and not selected[0]["arguments"]:
+        raise ExpressionError("is empty")
+    return tree, selected[0]
+
+
+def _nodes(node: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
+    """Give every expression of the tree, whatever part of another it is."""
+    if depth > _DEEPEST:
+        raise ExpressionError("nests too deep")
+    if isinstance(node, dict):
+        if "class" in node:
+            yield node
+        if node.get("class") == "SUBQUERY":
+            return  # refused as it is
+        for each in node.values():
+            yield from _nodes(each, depth + 1)
+    elif isinstance(node, list):
+        for each in node:
+            yield from _nodes(each, depth + 1)
+
+
+def _check(node: Mapping[str, Any]) -> None:
+    kind = node["class"]
+    if kind not in _NODES or node["type"] == "GROUPING_FUNCTION":
+        told = _REFUSED.get(kind, f"{kind.lower().replace('_', ' ')}, which is not evaluated here")
+        raise ExpressionError(f"has {told}", _HINTS.get(kind, _HINT))
+    if kind == "FUNCTION":
+        _check_function(node)
+
+
+def _check_function(node: Mapping[str, Any]) -> None:
+    name = node["function_name"].lower()
+    if node["filter"] or node["distinct"] or node["order_bys"]["orders"]:
+        raise ExpressionError(f"calls {name} as an aggregate, which sees more than one record")
+    if node["schema"] or node["catalog"]:
+        raise ExpressionError(f"calls {name} of a schema", f"Write {name}(...) alone.")
+    wrong = _wrong_with(name, len(node["arguments"]))
+    if wrong:
+        raise ExpressionError(*wrong)
+
+
+@lru_cache(1024)
+def _wrong_with(name: str, arguments: int) -> tuple[str, str] | None:
+    """Return why the function may not be called, and a hint."""
+    known = _every_function().get(name, ())
+    kinds = {each["function_type"] for each in known}
+    if (name, arguments) == ("age", 1):
+        return "calls age of one time, which asks the clock", f"Write age(one, other). {_MOMENT_HINT}"
+    if "aggregate" in kinds or kinds == {"window"}:
+        return f"calls {name}, which sees more than one record", _ITEMS_HINT
+    if not kinds & {"scalar", "macro"}:
+        told = "no function of one record" if known else "no function of DuckDB's"
+        return f"calls {name}, which is {told}", _HINT
+    return next(filter(None, map(_wrong_with_one, known)), None)
+
+
+def _wrong_with_one(function: Mapping[str, Any]) -> tuple[str, str] | None:
+    name = function["function_name"]
+    if function["function_type"] == "scalar" and function["stability"] != "CONSISTENT":
+        return f"calls {name}, which does not give the same every time", _MOMENT_HINT
+    if function["function_type"] == "macro":
+        try:
+            _check_macro(function["macro_definition"], function["parameters"])
+        except ExpressionError as error:
+            return f"calls {name}, which {error.message}", error.hint
+    return None
+
+
+@lru_cache(1)
+def _every_function() -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    columns = "function_name, function_type, stability, macro_definition, parameters"
+    every: dict[str, list[Mapping[str, Any]]] = {}
+    for each in engine.run(f"SELECT {columns} FROM duckdb_functions()").to_pylist():  # noqa: S608  (fixed)
+        if each["function_type"] != "pragma":
+            every.setdefault(each["function_name"].lower(), []).append(each)
+    return every
+
+
+def _check_macro(definition: str, parameters: Sequence[str]) -> None:
+    for node in _nodes(_parsed(definition)[1]):
+        _check(node)
+        if node["class"] == "COLUMN_REF" and node["column_names"][0] not in parameters:
+            _column(node["column_names"])
+
+
+def _column(path: Sequence[str]) -> str:
+    """Return the column that a reference begins with."""
+    name = path[0]
+    if name.lower() == INGESTED_AT:
+        message = "speaks of _ingested_at, which differs when a record is replayed"
+        raise ExpressionError(message, _MOMENT_HINT)
+    if name.lower().startswith("_kafka_") and name.lower() not in KAFKA_NAMES:
+        raise ExpressionError(f"speaks of {name}", f"Of Kafka there are {', '.join(KAFKA_NAMES)}.")
+    if name.lower() == engine.CHUNK or "\0" in name:
+        raise ExpressionError(f"speaks of {name!r}, which is no column's name")
+    if name.lower() not in _LIKE_COLUMNS and _is_value_of_the_engine(name):
+        message = f"speaks of {name}, which is a moment's or a session's, not the record's"
+        raise ExpressionError(message, _MOMENT_HINT)
+    return name
+
+
+@lru_cache(1024)
+def _is_value_of_the_engine(name: str) -> bool:
+    """True for ``current_date`` and its like, which are spelled as columns."""
+    try:
+        engine.run(f"SELECT {engine.quoted(name)}")
+    except duckdb.Error:
+        return False
+    return True

@@ -1,0 +1,95 @@
+"""JSON values that were decoded already, parsed once more for what no decoder gives: texts and paths."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from spark_jobs.config.columns import FieldForm
+from spark_jobs.expressions.judging import ExpressionError
+from spark_jobs.expressions.paths import found
+from spark_jobs.records.exact import Misfits, column_read, fitting
+from spark_jobs.records.fitting import MisfitError
+from spark_jobs.records.json_parsing import (
+    FractionLiteral,
+    HugeIntegerLiteral,
+    json_kind,
+    json_text,
+    parse_object,
+)
+
+_WITH_DECIMALS = json.JSONDecoder(parse_float=Decimal)
+
+
+def texts(values: Sequence[bytes], names: Sequence[str]) -> dict[str, pa.Array]:
+    """Return fields as text: strings as they are, anything else as its JSON, null where there is none."""
+    made: dict[str, list[str | None]] = {name: [] for name in names}
+    for value in values:
+        try:
+            record = orjson.loads(value)
+        except orjson.JSONDecodeError:  # a number past all doubles
+            record = parse_object(value)
+        for name, column in made.items():
+            field = record.get(name)
+            if not (field is None or type(field) is str):
+                field = str(field) if type(field) is int else _as_json(value, name)
+            column.append(field)
+    return {name: pa.array(column, pa.string()) for name, column in made.items()}
+
+
+def _as_json(value: bytes, name: str) -> str:
+    """Return a field's JSON with its numbers as they are written."""
+    return json_text(parse_object(value)[name])
+
+
+def along(path: str, values: Sequence[bytes], kind: pa.DataType) -> tuple[pa.Array, Misfits]:
+    """Return what a JMESPath leads to, as a declared column takes a field that holds it."""
+    fit = fitting(kind)
+
+    def read(value: bytes) -> Any:
+        try:
+            at = found(path, _WITH_DECIMALS.decode(value.decode()))
+        except (ExpressionError, ValueError) as error:
+            raise MisfitError(str(error)) from None
+        return None if at is None else fit(_written(at))
+
+    return column_read(values, kind, read)
+
+
+def _written(value: Any) -> Any:
+    """Return a value as JSON that was parsed without loss has it."""
+    if isinstance(value, dict):
+        return {name: _written(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return list(map(_written, value))
+    return FractionLiteral(value) if isinstance(value, float | Decimal) else value
+
+
+def from_field(
+    form: FieldForm, name: str, values: Sequence[bytes], kind: pa.DataType
+) -> tuple[pa.Array, Misfits]:
+    """Return a field that is any JSON, or any number, as a column of the type."""
+    fit = fitting(kind)
+
+    def read(value: bytes) -> Any:
+        field = parse_object(value).get(name)
+        if field is None or form is FieldForm.JSON:
+            return None if field is None else json_text(field)
+        if type(field) is not int and not isinstance(field, FractionLiteral | HugeIntegerLiteral):
+            raise MisfitError(f"{json_kind(field)} where a number is written")
+        if pa.types.is_string(kind):
+            return json_text(field)
+        if pa.types.is_boolean(kind):
+            return fit({0: False, 1: True}.get(field, field) if type(field) is int else field)
+        if pa.types.is_integer(kind) and isinstance(field, FractionLiteral):
+            number = Decimal(field)
+            # Of a huge exponent no integer is made.
+            field = int(number) if number.adjusted() < 40 and number == int(number) else field  # noqa: PLR2004
+        return fit(field)
+
+    return column_read(values, kind, read)

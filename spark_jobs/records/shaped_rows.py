@@ -1,0 +1,207 @@
+"""One chunk's rows on their way: converted, computed, filtered, in the order of their records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, cast
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.expressions.evaluating import Evaluated, evaluate
+from spark_jobs.expressions.judging import Expression, ExpressionError, first_line, type_hint
+from spark_jobs.expressions.results import check_condition, check_result
+from spark_jobs.kafka.chunks import Chunk
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.records.decoder import BadValue, Decoded, Phase
+from spark_jobs.records.documents import along, from_field, texts
+from spark_jobs.records.exact import Misfits, from_epoch, placed
+from spark_jobs.records.shape import Origin, origin_columns, pick, shape
+from spark_jobs.records.shaping import FILTER, Shaping, shaping_of
+from spark_jobs.schema.arrow_schema import no_rows
+from spark_jobs.schema.metadata_columns import INGESTED_AT, ORIGIN_COLUMNS
+
+if TYPE_CHECKING:
+    from spark_jobs.config.columns import ColumnSettings
+    from spark_jobs.config.settings import PipelineConfig
+
+MISSING, EXCLUDED = "missing", "excluded"
+
+
+def shaped(shaping: Shaping, decoded: Decoded, records: Chunk, origin: Origin, schema: pa.Schema) -> Decoded:
+    """Do what ``shape`` does, with what is made here, and without the records that are left out."""
+    if shaping.columns or shaping.condition is not None:
+        decoded = _Rows(shaping, decoded, records, origin, schema).made()
+    return shape(decoded, records, origin, schema)
+
+
+def checked_shaping(pipeline: PipelineConfig, schema: pa.Schema) -> Shaping:
+    """Return the pipeline's shaping when every expression goes together with the table's columns.
+
+    Raises ``ConfigError`` (``expression-refused``).
+    """
+    shaping = shaping_of(pipeline)
+    of_values = pa.schema([each for each in schema if each.name not in ORIGIN_COLUMNS])
+    rows = _Rows(shaping, Decoded(no_rows(shaping.decoded(of_values))), Chunk(0), Origin("", 0, 0), schema)
+    for name, expression in (shaping.expressions | shaping.condition_alone).items():
+        where = f"columns.{name}.sql" if name else "filter"
+        try:
+            _check_names(shaping, expression, schema)
+            result = rows.result_type(name)
+            if name:
+                check_result(result, schema.field(name).type, shaping.columns[name].type)
+            else:
+                check_condition(result)
+        except ExpressionError as error:
+            raise _refused(where, error, pipeline) from error
+        except duckdb.Error as error:
+            told = ExpressionError(first_line(error), type_hint(error))
+            raise _refused(where, told, pipeline) from error
+    return shaping
+
+
+def _check_names(shaping: Shaping, expression: Expression, schema: pa.Schema) -> None:
+    """Refuse a field of values with a schema that has no column: nothing is read of it."""
+    if shaping.is_json or not shaping.ignores:
+        return
+    known = {name.lower() for name in schema.names} - {name.lower() for name in shaping.expressions}
+    if (unknown := next((name for name in expression.names if name.lower() not in known), None)) is not None:
+        hint = "Declare it: of values with a schema, a field without a column is not read."
+        raise ExpressionError(f"speaks of {unknown}, which has no column", hint)
+
+
+def _refused(where: str, error: ExpressionError, pipeline: PipelineConfig) -> ConfigError:
+    return ConfigError(
+        f"{where}: {error.message}", code="expression-refused", hint=error.hint, pipeline=pipeline.name
+    )
+
+
+@dataclass
+class _Rows:
+    """What decoding gave, and what is made of it, column by column; positions are those of its rows."""
+
+    shaping: Shaping
+    decoded: Decoded
+    records: Chunk
+    origin: Origin
+    schema: pa.Schema
+    _bad: dict[int, tuple[str | None, str]] = field(default_factory=dict)
+
+    def made(self) -> Decoded:
+        """Return the rows that are left, with all columns but those of their origin."""
+        fields, paths = self._of_fields()
+        results = self._evaluated(self.shaping.first_pass, fields)
+        made = fields | paths
+        for name, result in results.items():
+            if name:
+                self._note(name, result.errors)
+                made[name] = self._placed(name, result.values)
+        kept = results.get(FILTER)
+        if self.shaping.filter is not None and kept is None:
+            kept = self._evaluated({FILTER: self.shaping.filter}, made)[FILTER]
+        self._refuse_nulls(made)
+        if kept is not None:
+            self._note(None, kept.errors)
+        columns = pa.schema([column for column in self.schema if column.name not in ORIGIN_COLUMNS])
+        return self._rest(self.decoded.beside(made, columns), kept and kept.values)
+
+    def result_type(self, name: str) -> pa.DataType:
+        """Return the type of an expression's result. Raises ``duckdb.Error`` where it has none."""
+        fields, paths = self._of_fields()
+        if name:
+            return self._evaluated({name: self.shaping.expressions[name]}, fields)[name].values.type
+        sql = {each: pa.nulls(0, self.schema.field(each).type) for each in self.shaping.expressions}
+        return self._evaluated(self.shaping.condition_alone, fields | paths | sql)[FILTER].values.type
+
+    def _of_fields(self) -> tuple[dict[str, pa.Array], dict[str, pa.Array]]:
+        """Return the columns that are fields in another form, and those that paths lead to."""
+        fields, paths = dict[str, pa.Array](), dict[str, pa.Array]()
+        for name, column in self.shaping.columns.items():
+            if column.sql is None:
+                made, misfits = self._of_field(name, column, self.schema.field(name).type)
+                (fields if column.jmespath is None else paths)[name] = made
+                self._note(name, misfits)
+        return fields, paths
+
+    def _of_field(self, name: str, column: ColumnSettings, kind: pa.DataType) -> tuple[pa.Array, Misfits]:
+        if column.jmespath is not None:
+            return along(column.jmespath, self._values, kind)
+        if column.written_as is None:
+            raise AssertionError("a field as it is needs nothing made")
+        if name in self.shaping.computed:
+            return from_field(column.written_as, name, self._values, kind)
+        values = self.decoded.table.column(name).combine_chunks()
+        if column.written_as.is_epoch:
+            return from_epoch(values, column.written_as.unit_us, kind)
+        return placed(values, kind)
+
+    def _evaluated(
+        self, expressions: Mapping[str, Expression], made: Mapping[str, pa.Array]
+    ) -> dict[str, Evaluated]:
+        names = {name for each in expressions.values() for name in each.names}
+        chunk = self._inputs(names, made)
+        return evaluate({name: each.sql for name, each in expressions.items()}, chunk)
+
+    def _inputs(self, names: Iterable[str], made: Mapping[str, pa.Array]) -> pa.Table:
+        """Return the columns under the names that expressions have for them."""
+        table = self.decoded.table
+        there = dict(zip(table.column_names, table.columns, strict=True)) | dict(made)
+        if any(name.lower() in ORIGIN_COLUMNS for name in names):
+            there |= origin_columns(self.records, self.decoded.rows, self.origin)
+        there.pop(INGESTED_AT, None)
+        by_lower = {name.lower(): column for name, column in there.items()}
+        lacking = [name for name in names if name.lower() not in by_lower]
+        of_documents = [name for name in lacking if self.shaping.is_text(name)]
+        read = texts(self._values, of_documents) if of_documents else {}
+        nothing = pa.nulls(table.num_rows)
+        columns = {name: by_lower.get(name.lower(), read.get(name, nothing)) for name in names}
+        return pa.table(columns) if columns else pa.table({"": nothing})
+
+    @cached_property
+    def _values(self) -> Sequence[bytes]:
+        return cast("Sequence[bytes]", pick(self.records.values, self.decoded.rows))
+
+    def _placed(self, name: str, values: pa.ChunkedArray) -> pa.Array:
+        made, misfits = placed(values.combine_chunks(), self.schema.field(name).type)
+        self._note(name, misfits)
+        return made
+
+    def _refuse_nulls(self, made: Mapping[str, pa.Array]) -> None:
+        for name, column in made.items():
+            if column.null_count and not self.schema.field(name).nullable:
+                nulls = np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist()
+                self._note(name, dict.fromkeys(nulls, "the column is required"))
+
+    def _note(self, name: str | None, misfits: Mapping[int, str]) -> None:
+        """Keep why rows are none: the first reason of each."""
+        for row, why in misfits.items():
+            self._bad.setdefault(row, (name, why))
+
+    def _rest(self, decoded: Decoded, condition: pa.ChunkedArray | None) -> Decoded:
+        """Return what neither is bad nor left out."""
+        if not self._bad and condition is None:
+            return decoded
+        count = decoded.table.num_rows
+        is_kept = np.ones(count, bool)
+        is_kept[[*self._bad]] = False
+        left_out: dict[str, list[int]] = {}
+        indices = np.arange(count) if decoded.rows is None else np.asarray(decoded.rows, np.int64)
+        if condition is not None:
+            is_null = condition.is_null().to_numpy()
+            is_true = condition.cast(pa.bool_()).fill_null(False).to_numpy()
+            reasons = {MISSING: is_kept & is_null, EXCLUDED: is_kept & ~is_null & ~is_true}
+            left_out = {reason: indices[which].tolist() for reason, which in reasons.items() if which.any()}
+            is_kept &= is_true
+        if is_kept.all():
+            return decoded
+        bad = [BadValue(int(indices[row]), Phase.TRANSFORM, *self._bad[row]) for row in sorted(self._bad)]
+        return replace(
+            decoded,
+            table=decoded.table.filter(pa.array(is_kept)),
+            rows=indices[is_kept].tolist(),
+            bad=tuple(sorted((*decoded.bad, *bad), key=lambda each: each.index)),
+            left_out=left_out,
+        )

@@ -1,0 +1,115 @@
+"""What a pipeline's rows are beside their fields: converted ones, columns by expressions, a filter.
+
+What a record becomes depends on the record, the configuration and the table's columns, never on the records
+beside it. Drain, preview, audit and replay all make their rows here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from spark_jobs.config.columns import ColumnSettings, FieldForm
+from spark_jobs.config.value_format import ValueFormat
+from spark_jobs.expressions.judging import Expression, judge
+
+if TYPE_CHECKING:
+    from spark_jobs.config.settings import PipelineConfig
+
+FILTER = ""  # its name among columns, none of which is empty
+
+
+@dataclass(frozen=True)
+class Shaping:
+    """What is done to decoded records; it travels to tasks with their work.
+
+    ``columns`` are those that a field as it is does not fill. Where the table ``ignores`` fields, a name that
+    is no column is one of them, of JSON its text; else it is a column that no record had a value for yet.
+    """
+
+    columns: Mapping[str, ColumnSettings] = field(default_factory=dict)
+    condition: str | None = None
+    is_json: bool = True
+    ignores: bool = False
+
+    @cached_property
+    def computed(self) -> frozenset[str]:
+        """The columns that no decoder fills."""
+        of_documents = {FieldForm.NUMBER, FieldForm.JSON} if self.is_json else set()
+        return frozenset(
+            name
+            for name, column in self.columns.items()
+            if column.is_computed or column.written_as in of_documents
+        )
+
+    @property
+    def converted(self) -> frozenset[str]:
+        """The columns that are fields in another form."""
+        return frozenset(name for name, column in self.columns.items() if column.written_as is not None)
+
+    @cached_property
+    def elsewhere(self) -> frozenset[str]:
+        """The fields of JSON that a decoder passes over, with a column or without: they are read here."""
+        used = {
+            name
+            for each in (*self.first_pass.values(), *self.condition_alone.values())
+            for name in each.names
+        }
+        return self.computed | (used if self.ignores else set())
+
+    @cached_property
+    def expressions(self) -> dict[str, Expression]:
+        """Those in SQL, by column."""
+        return {name: judge(each.sql) for name, each in self.columns.items() if each.sql is not None}
+
+    @cached_property
+    def filter(self) -> Expression | None:
+        """The one that is true of records that are rows."""
+        return None if self.condition is None else judge(self.condition)
+
+    @property
+    def condition_alone(self) -> dict[str, Expression]:
+        """The filter, by the name that it has among columns."""
+        return {} if self.filter is None else {FILTER: self.filter}
+
+    @cached_property
+    def first_pass(self) -> dict[str, Expression]:
+        """The columns' expressions, and the filter unless it speaks of a column that is made by one."""
+        made = {name.lower() for name, column in self.columns.items() if column.is_computed}
+        later = self.filter is not None and any(name.lower() in made for name in self.filter.names)
+        return self.expressions | ({} if later else self.condition_alone)
+
+    def is_text(self, name: str) -> bool:
+        """Return whether a name that is no column in an expression is a field's text."""
+        return self.is_json and (self.ignores or name in self.computed)
+
+    def decoded(self, columns: pa.Schema) -> pa.Schema:
+        """Return the columns that a decoder fills, in the types that the records are written in."""
+        if not self.columns:
+            return columns
+        return pa.schema([self._written(column) for column in columns if column.name not in self.computed])
+
+    def _written(self, column: pa.Field) -> pa.Field:
+        form = self.columns[column.name].written_as if column.name in self.columns else None
+        if form is FieldForm.TEXT:
+            return column.with_type(pa.string())
+        if form is not None and (form.is_epoch or pa.types.is_boolean(column.type)):
+            return column.with_type(pa.int64())
+        return column
+
+
+NO_SHAPING = Shaping()
+
+
+def shaping_of(pipeline: PipelineConfig) -> Shaping:
+    """Return what is done to the pipeline's decoded records."""
+    return Shaping(
+        {name: column for name, column in pipeline.columns.items() if column.source},
+        pipeline.filter,
+        pipeline.value.format is ValueFormat.JSON,
+        pipeline.table_schema.growth.ignores,
+    )
