@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from resources.spark import PARALLELISM
-from servers.kafka import KafkaSettings, start_kafka
+from servers.kafka import KafkaServer, KafkaSettings, start_kafka
 from servers.process import ServerFolder, free_ports
 from servers.spark_connect import SparkConnectServer, SparkConnectSettings, start_spark_connect
 from spark_jobs.connections.endpoints import Endpoints, write_endpoints
@@ -22,10 +22,15 @@ PIPELINE = "orders"
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """A folder, and the address of a broker that runs."""
+    """A folder with a broker that runs."""
 
     folder: Path
-    bootstrap_servers: str
+    kafka: KafkaServer
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The broker's address."""
+        return self.kafka.bootstrap_servers
 
     @contextmanager
     def spark(self, name: str) -> Iterator[SparkConnectServer]:
@@ -68,6 +73,6 @@ def open_lab(folder: Path) -> Iterator[Lab]:
     """Start the broker in ``folder`` and stop it."""
     kafka = start_kafka(KafkaSettings(ServerFolder(folder, "kafka"), *free_ports(2)))
     try:
-        yield Lab(folder, kafka.bootstrap_servers)
+        yield Lab(folder, kafka)
     finally:
         kafka.process.stop()

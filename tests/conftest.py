@@ -138,11 +138,9 @@ def spark_remote(servers: Servers, spark_name: str) -> str:
 
 
 @pytest.fixture
-def new_lab(kafka: KafkaBroker, request: pytest.FixtureRequest, tmp_path: Path) -> NewLab:
-    """Makes pipelines, each over a topic of its own; their tasks run on Spark in tests marked so."""
-    on_spark = request.node.get_closest_marker("spark") is not None
-    remote = request.getfixturevalue("spark_remote") if on_spark else ""
-    return NewLab(kafka, remote, tmp_path, is_here=not on_spark)
+def new_lab(kafka: KafkaBroker, spark_remote: str, tmp_path: Path) -> NewLab:
+    """Makes the test's pipelines, each over a topic of its own."""
+    return NewLab(kafka, spark_remote, tmp_path)
 
 
 @pytest.fixture(scope="session")

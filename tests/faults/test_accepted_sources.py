@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from prove.lab.pipeline_lab import Lab
     from tests.support.new_lab import NewLab
 
-pytestmark = [pytest.mark.faults, pytest.mark.kafka]
+pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
 
 
 def _accept(lab: Lab, start: Start | None = None) -> SourceComparison:

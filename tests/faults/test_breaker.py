@@ -13,7 +13,7 @@ from tests.support.new_lab import DEAD_LETTERS
 if TYPE_CHECKING:
     from tests.support.new_lab import NewLab
 
-pytestmark = [pytest.mark.faults, pytest.mark.kafka]
+pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
 
 
 def test_a_format_that_changed_stops_the_pipeline_and_not_a_few_bad_records(new_lab: NewLab) -> None:

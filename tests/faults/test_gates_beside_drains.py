@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from spark_jobs.recovery.recovered import HeldBatch
     from tests.support.new_lab import NewLab
 
-pytestmark = [pytest.mark.faults, pytest.mark.kafka]
+pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
 
 CHEAP = {"expect_column_values_to_be_between": {"column": "price", "max_value": 10_000}}
 GATE: list[dict[str, Any]] = [{"name": "strict", "when": "gate", "expectations": [CHEAP]}]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from prove.lab.pipeline_lab import Lab
     from tests.support.new_lab import NewLab
 
-pytestmark = [pytest.mark.faults, pytest.mark.kafka]
+pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
 
 
 def _pause(lab: Lab, reason: str = "the broker moves") -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from spark_jobs.acts.rollback import RolledBack
     from tests.support.new_lab import NewLab
 
-pytestmark = [pytest.mark.faults, pytest.mark.kafka]
+pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.spark]
 
 FEW = [*orders(0, 40), b"not json", None]
 # What a drain may end with when its batch was rolled back, or the table under it.

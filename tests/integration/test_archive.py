@@ -22,7 +22,7 @@ from tests.support.new_lab import DEAD_LETTERS
 if TYPE_CHECKING:
     from tests.support.new_lab import NewLab
 
-pytestmark = [pytest.mark.kafka]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
 def as_produced(row: dict[str, Any]) -> tuple[Any, ...]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from prove.lab.pipeline_lab import Lab
     from tests.support.new_lab import NewLab
 
-pytestmark = [pytest.mark.kafka]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 RECORDS = [
     *as_json(*({"id": n, "tags": [f"t{n}"]} for n in range(20))),

@@ -14,7 +14,7 @@ from bench.catch_up import measure_catch_up
 from bench.cold_start import STARTS, measure_cold_start
 from bench.formats import GOALS, measure_formats
 from bench.kafka_connect import measure_kafka_connect
-from bench.lab import Lab
+from bench.lab import Lab, open_lab
 from bench.many_commits import measure_many_commits
 from bench.memory import MemoryResult, drain_alone
 from bench.partitions import measure_partitions
@@ -41,7 +41,6 @@ from tests.support.warm_drains import run_warm_drains
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from prove.lab.kafka_server import KafkaBroker
     from servers.spark_connect import SparkConnectServer
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -68,11 +67,10 @@ def warm_drains(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def lab(kafka: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallLab]:
-    """The run's broker and a Spark server of the benchmark's own."""
-    folder = tmp_path_factory.mktemp("bench")
-    with Lab(folder, str(kafka)).spark("spark") as server:
-        yield SmallLab(folder, str(kafka), server)
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallLab]:
+    """The benchmark's own broker and Spark server."""
+    with open_lab(tmp_path_factory.mktemp("bench")) as opened, opened.spark("spark") as server:
+        yield SmallLab(opened.folder, opened.kafka, server)
 
 
 def test_bench_catch_up_reads_everything_both_ways(lab: Lab) -> None:
@@ -159,7 +157,7 @@ def test_bench_kafka_connect_reads_everything_both_ways(lab: Lab) -> None:
 
 def test_bench_cold_start_tells_whose_imports_it_is(lab: Lab) -> None:
     """A command starts and ends well, and its imports are told by package."""
-    names = ("interpreter alone", "status")
+    names = ("interpreter alone", "status", "checks")
     result = measure_cold_start(lab, 1, {name: STARTS[name] for name in names})
     assert 0 < result.starts["interpreter alone"].seconds < result.starts["status"].seconds
     assert "pyiceberg" in result.packages_ms["status"]
@@ -177,11 +175,11 @@ def test_bench_pipelines_grow_with_their_number(lab: Lab) -> None:
 
 def test_bench_many_commits_keeps_the_table_small(lab: Lab) -> None:
     """Upkeep runs by its own conditions between the commits, nothing is lost, and counts stay bounded."""
-    result = measure_many_commits(lab, 40, upkeep={"keep_snapshots": 20, "compact_above": 20})
-    assert result.rows == result.expected_rows == 40 * result.records_per_commit
-    assert len(result.commit_ms) == 40
+    result = measure_many_commits(lab, 60, upkeep={"keep_snapshots": 30, "compact_above": 30})
+    assert result.rows == result.expected_rows == 60 * result.records_per_commit
+    assert len(result.commit_ms) == 60
     assert {"compaction", "snapshots"} <= result.upkeep_runs.keys()
-    assert result.looks[-1].snapshots <= 40
-    assert result.most.data_files < 40
+    assert result.looks[-1].snapshots <= 60
+    assert result.most.data_files < 60
     assert result.ratio > 0
     assert many_commits_rows(result)

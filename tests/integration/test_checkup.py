@@ -145,6 +145,7 @@ def test_headroom_is_what_retention_leaves_the_next_record(
 
 
 @pytest.mark.kafka
+@pytest.mark.spark
 def test_columns_that_came_after_the_first_batch_are_named(new_lab: NewLab) -> None:
     """The first batch's own columns are no change; a new field and a widened one are."""
     lab = new_lab(as_json({"id": 1}))
@@ -159,6 +160,7 @@ def test_columns_that_came_after_the_first_batch_are_named(new_lab: NewLab) -> N
 
 
 @pytest.mark.kafka
+@pytest.mark.spark
 def test_an_idle_topic_stays_fresh_and_a_backlog_ages(new_lab: NewLab) -> None:
     """Valid-through is now while nothing waits, else what the last batch had reached."""
     lab = new_lab(as_json({"id": 1}))
@@ -190,6 +192,7 @@ def anywhere(new_lab: NewLab, request: pytest.FixtureRequest) -> Lab:
 
 
 @pytest.mark.kafka
+@pytest.mark.spark
 def test_the_verdicts_are_right_on_every_catalog(anywhere: Lab, new_lab: NewLab) -> None:
     """A whole table passes all checks; what then goes wrong fails the check that is made for it, no other."""
     lab = anywhere
@@ -240,6 +243,7 @@ def failing(lab: Lab) -> set[str]:
 
 
 @pytest.mark.kafka
+@pytest.mark.spark
 def test_an_operators_acts_are_told_and_are_no_faults(new_lab: NewLab) -> None:
     """A pause is no stall and names its reason; skipped offsets leave no hole and nothing missing."""
     lab = new_lab(as_json(*({"id": n} for n in range(5))))

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from tests.support.new_lab import NewLab
 
-pytestmark = [pytest.mark.kafka]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 FIRST = [{"name": "id", "type": "long"}, {"name": "total", "type": ["null", "double"], "default": None}]
 SECOND = [
@@ -86,7 +86,6 @@ def by_registry(new_lab: NewLab, url: str, records: list[Any], **settings: Any) 
     return lab
 
 
-@pytest.mark.spark
 def test_three_versions_of_a_schema_in_one_stream(new_lab: NewLab, registry: str) -> None:
     """Rows equal what was produced, whichever version wrote it; then nobody needs the registry any more."""
     producer = registering(registry)
@@ -181,7 +180,6 @@ def test_what_a_schema_does_not_say_is_a_dead_letter(new_lab: NewLab, stand_in: 
 
 
 @pytest.mark.parametrize("where", ["prefix", "header"])
-@pytest.mark.spark
 def test_messages_of_confluents_serializer(
     new_lab: NewLab, registry: str, stand_in: RegistryStandIn, where: str
 ) -> None:
@@ -363,7 +361,6 @@ def test_a_drain_says_which_schemas_it_learned(
     assert len(stand_in.asked) == asked
 
 
-@pytest.mark.spark
 def test_keys_by_their_schemas(new_lab: NewLab, registry: str) -> None:
     """Each beside its bytes, in two versions and as none; a key that cannot be read is a dead letter."""
     producer = registering(registry)
@@ -400,7 +397,6 @@ def test_keys_by_their_schemas(new_lab: NewLab, registry: str) -> None:
     assert lab.audit().is_clean
 
 
-@pytest.mark.spark
 def test_renamed_widened_and_incompatible_fields(new_lab: NewLab, stand_in: RegistryStandIn) -> None:
     """Each goes on in its column, or in one of its own; the same for who is killed, replays and compacts."""
     fields: list[list[dict[str, Any]]] = [

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tests.support.new_lab import NewLab
 
-pytestmark = [pytest.mark.kafka]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 BY_VERSION = {"format": "avro", "registry": "main", "framing": "none"}
 NOBODY = "http://127.0.0.1:9"

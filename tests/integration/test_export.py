@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from prove.lab.kafka_server import KafkaBroker
     from tests.support.new_lab import NewLab
 
-pytestmark = [pytest.mark.kafka]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
 def stream(lab: Lab, topic: str, partition: int) -> list[tuple[Any, ...]]:

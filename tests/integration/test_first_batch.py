@@ -16,7 +16,7 @@ from tests.support.new_lab import DEAD_LETTERS, as_json
 if TYPE_CHECKING:
     from tests.support.new_lab import NewLab
 
-pytestmark = [pytest.mark.kafka]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 FRAMED = b"\0\0\0\0\x07\x02abc"
 

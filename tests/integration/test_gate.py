@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from prove.lab.pipeline_lab import Lab
     from tests.support.new_lab import NewLab
 
-pytestmark = [pytest.mark.kafka]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 NOT_NULL = {"expect_column_values_to_not_be_null": {"column": "customer"}}
 CHEAP = {"expect_column_values_to_be_between": {"column": "price", "max_value": 100}}

@@ -186,6 +186,7 @@ def _drain_until_told(lab: Lab, receiver: Receiver, count: int) -> None:
 
 
 @pytest.mark.kafka
+@pytest.mark.spark
 def test_a_drain_tells_of_its_commits(new_lab: NewLab, receiver: Receiver) -> None:
     """A kill between commit and notice leaves it to the next run, recovered batches included."""
     lab = _lab(new_lab, receiver)
@@ -206,6 +207,7 @@ def test_a_drain_tells_of_its_commits(new_lab: NewLab, receiver: Receiver) -> No
 
 
 @pytest.mark.kafka
+@pytest.mark.spark
 def test_a_slow_receiver_holds_nothing_up(
     new_lab: NewLab, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from tests.support.new_lab import DEAD_LETTERS, as_json
 if TYPE_CHECKING:
     from tests.support.new_lab import NewLab
 
-pytestmark = [pytest.mark.kafka]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 MIXED = [*orders(0, 30), b"not json", None, *orders(30, 10)]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from prove.lab.pipeline_lab import Lab
     from tests.support.new_lab import NewLab
 
-pytestmark = [pytest.mark.kafka]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 KEPT = "_id_was_double"
 ODD, NEXT_ODD = 9007199254740993, 9007199254740995

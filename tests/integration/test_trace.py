@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from spark_jobs.protocol.progress import Progress
     from tests.support.new_lab import NewLab
 
-pytestmark = [pytest.mark.kafka]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
 @contextmanager

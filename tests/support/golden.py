@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tarfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,10 +34,9 @@ class Golden:
     s3: S3
 
     def lab(self, name: str, **settings: Any) -> Lab:
-        """Return the pipeline of this name as it was left, its tasks here; ``settings`` are its own."""
+        """Return the pipeline of this name as it was left; ``settings`` are its own."""
         folder = self.folder / "labs" / name
-        made = make_lab(folder, bootstrap=self.broker, topic=name, spark_remote=None, **settings)
-        lab = replace(made, is_here=True)
+        lab = make_lab(folder, bootstrap=self.broker, topic=name, spark_remote=None, **settings)
         shutil.move(folder / "catalog.db", folder / "home" / "catalog.db")
         warehouse = {"warehouse": f"s3://{BUCKET}/{name}/lake"}
         configure(lab, "catalog", {**warehouse, **self.s3.pyiceberg_properties})
