@@ -9,7 +9,6 @@ import atexit
 import os
 import warnings
 from dataclasses import dataclass, field
-from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -29,7 +28,7 @@ _ONE_AT_A_TIME = Lock()
 def run(sql: str) -> pa.Table:
     """Return the rows of a query over nothing. Raises ``duckdb.Error``."""
     with _ONE_AT_A_TIME:
-        return _opened(os.getpid()).connection.sql(sql).to_arrow_table()
+        return _opened().connection.sql(sql).to_arrow_table()
 
 
 def select(expressions: str, chunk: pa.Table) -> pa.Table:
@@ -38,7 +37,7 @@ def select(expressions: str, chunk: pa.Table) -> pa.Table:
     What is asked is prepared once for all chunks with these columns: planning costs more than their rows.
     """
     with _ONE_AT_A_TIME:
-        return _opened(os.getpid()).select(expressions, chunk)
+        return _opened().select(expressions, chunk)
 
 
 def quoted(name: str) -> str:
@@ -98,8 +97,17 @@ class _Engine:
         return name, source
 
 
-@lru_cache(1)
-def _opened(_process: int) -> _Engine:
+# By process: one that was forked from another that has an engine opens its own, and leaves that alone.
+_ENGINES: dict[int, _Engine] = {}
+
+
+def _opened() -> _Engine:
+    if (engine := _ENGINES.get(os.getpid())) is None:
+        engine = _ENGINES[os.getpid()] = _open()
+    return engine
+
+
+def _open() -> _Engine:
     engine = duckdb.connect(
         config={
             "enable_external_access": "false",
@@ -125,5 +133,5 @@ def _opened(_process: int) -> _Engine:
 
 def _close() -> None:
     """Leave nothing for the interpreter to find when it ends."""
-    _opened(os.getpid()).close()
-    _opened.cache_clear()
+    if (engine := _ENGINES.pop(os.getpid(), None)) is not None:
+        engine.close()

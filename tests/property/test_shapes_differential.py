@@ -91,7 +91,7 @@ AMOUNT = Node("a", lambda record: None if record.get("a") is None else Decimal(r
 _numbers: st.SearchStrategy[Node] = st.deferred(
     lambda: _leaves | _sums | st.builds(_coalesce, _leaves, _leaves) | _cases
 )
-_leaves = st.sampled_from(
+_leaves: st.SearchStrategy[Node] = st.sampled_from(
     [
         AMOUNT,
         _field("n"),
@@ -103,7 +103,7 @@ _leaves = st.sampled_from(
         _constant("0.25", Decimal("0.25")),
     ]
 )
-_sums = st.builds(
+_sums: st.SearchStrategy[Node] = st.builds(
     lambda x, y: _strict("({0} + {1})", lambda p, q: p + q, x, y), _numbers, _leaves
 ) | st.builds(lambda x, y: _strict("({0} - {1})", lambda p, q: p - q, x, y), _numbers, _leaves)
 _texts = st.sampled_from(
@@ -127,7 +127,7 @@ _conditions: st.SearchStrategy[Node] = st.deferred(
         | st.builds(_or, _conditions, _conditions)
     )
 )
-_cases = st.builds(_case, _conditions, _leaves, _leaves)
+_cases: st.SearchStrategy[Node] = st.builds(_case, _conditions, _leaves, _leaves)
 _words = st.sampled_from(["x", "NO", "", "é", "7", "-12", "1x", "--1"])
 _records = st.lists(
     st.fixed_dictionaries(
