@@ -94,4 +94,9 @@ def verdict(result: AuditResult) -> str:
         if result.removed
         else ""
     )
-    return f"every record is in the table once, unchanged{removed}{gone}"
+    outdated = (
+        f"; {output.count(result.outdated, 'record')} as an earlier configuration made them"
+        if result.outdated
+        else ""
+    )
+    return f"every record is in the table once, unchanged{outdated}{removed}{gone}"

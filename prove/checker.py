@@ -59,7 +59,8 @@ def check(workload: Workload, *, of_earlier: int = 0) -> Counts:
     excess = max(0, rows - produced.rows) + max(0, dead_letters - produced.dead_letters)
     lacking = max(0, produced.rows - rows) + max(0, produced.dead_letters - dead_letters)
     not_judged = produced.records - of_earlier - audited.records
-    lacking = max(lacking, audited.missing + audited.differing + audited.rounded + audited.lag, not_judged)
+    wrong = audited.missing + audited.differing + audited.outdated + audited.rounded
+    lacking = max(lacking, wrong + audited.lag, not_judged)
     stray = lab.stray_files()
     return Counts(
         lost=lacking,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 NUMBERS = (
     *("records", "rows", "dead_letters", "tombstones", "filtered", "missing", "removed"),
-    *("skipped", "duplicates", "differing", "rounded", "snapshots", "lag"),
+    *("skipped", "duplicates", "differing", "outdated", "rounded", "snapshots", "lag"),
 )
 
 
@@ -29,6 +29,7 @@ def command(pipeline: str, metadata: bool, pages: bool, as_json: bool) -> int:
 
     Rows that another writer deleted are `removed`, not missing, as far as kept snapshots show it.
     Integers of which a column holds only the nearest double are `rounded`: the command that mends it is told.
+    Rows that an earlier configuration made are `outdated`, not wrong: what applies today's is told.
     Where Kafka no longer holds a range it is judged by offsets and counts. Exit code 1 when anything is off.
     With --metadata: every file the metadata names is there, whole and as described; log and table agree;
     offsets are contiguous and balanced. Each finding names the command that mends it. Both only read.
@@ -42,7 +43,8 @@ def command(pipeline: str, metadata: bool, pages: bool, as_json: bool) -> int:
 
         result = audit(chosen, connections)
     if as_json:
-        output.json_line({**dataclasses.asdict(result), "records": result.records})
+        ranges = [*map(str, result.outdated_ranges)]
+        output.json_line({**dataclasses.asdict(result), "outdated_ranges": ranges, "records": result.records})
     else:
         numbers = [name.replace("_", " ") for name in NUMBERS]
         row = (result.pipeline, *(getattr(result, name) for name in NUMBERS))
@@ -52,6 +54,12 @@ def command(pipeline: str, metadata: bool, pages: bool, as_json: bool) -> int:
             output.say(
                 f"{each.column}: {output.count(each.rows, 'row')} with integers that were rounded"
                 f"\n  mend:  {each.mend(result.pipeline)}"
+            )
+        if result.outdated:
+            output.say(
+                f"{output.count(result.outdated, 'record')} as an earlier configuration made them of"
+                f" {' '.join(map(str, result.outdated_ranges))}"
+                f"\n  mend:  {result.outdated_mend(result.pipeline)}"
             )
     return 0 if result.is_clean else 1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from spark_jobs.protocol import shaped_spans
 from spark_jobs.protocol.errors import OffsetsUnavailable
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import CommitRecord, LastDrain, PendingDeadLetters, Progress
@@ -49,6 +50,7 @@ def follow_source(progress: Progress, source: SourceState, starts: Mapping[int, 
         last_drain=replace(last, attempt="", valid_through_ms=None) if last else None,
         replay_epoch=progress.replay_epoch + 1,
         schema_spans=(),  # its offsets are counted anew
+        shaped_by=(),
     )
 
 
@@ -128,4 +130,5 @@ def rewound(
         compacted_files=0,
         skipped=with_skipped(kept, progress.generation, rewind.lost, reason),
         schema_spans=after_rollback(progress.schema_spans, rewind.next_offsets),
+        shaped_by=shaped_spans.after_rollback(progress.shaped_by, rewind.next_offsets),
     )

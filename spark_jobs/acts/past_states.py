@@ -13,6 +13,7 @@ from spark_jobs.lake.as_of import keeps_history
 from spark_jobs.lake.tables import progress_of, summary_of
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.offsets import OffsetRange, merge
 from spark_jobs.protocol.progress import CommitRecord, LastDrain
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ class EarlierState:
 
     ``last_drain`` is the last drained batch by then, and ``last_drain_offsets`` what it brought; None when
     there was none or its snapshot has expired.
-    ``replays_since`` are the batch ids of the replays that landed after it; ``is_before_retype`` if a column
+    ``replays_since`` are the batch ids of the replays that landed after it, ``replayed_since`` their offsets;
+    ``is_before_retype`` if a column
     was given another type since.
     """
 
@@ -38,6 +40,7 @@ class EarlierState:
     last_drain_offsets: CommitRecord | None
     data_files: int
     replays_since: tuple[str, ...]
+    replayed_since: tuple[OffsetRange, ...]
     is_before_retype: bool
 
 
@@ -64,6 +67,7 @@ def state_at(table: Table, snapshot_id: int) -> EarlierState:
         *_last_drain(table, snapshot_id),
         summary_of(target).count("total-data-files"),
         tuple(summary.batch_id for summary in after if summary.kind == BatchKind.REPLAY),
+        merge(r for summary in after if summary.kind == BatchKind.REPLAY for r in summary.ranges),
         any(summary.kind == BatchKind.RETYPE for summary in after),
     )
 

@@ -26,6 +26,7 @@ from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.commit_summary import actor_summary, batch_summary
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.offsets import OffsetRanges
+from spark_jobs.protocol.shaped_spans import UNKNOWN, after_replay
 from spark_jobs.protocol.source import SourceState, check_identity
 
 if TYPE_CHECKING:
@@ -96,6 +97,9 @@ class _RollbackCommit(BatchIntent):
         earlier, rewind = _plan(self.pipeline, table, self.to_snapshot, self.source, force=self.force)
         progress = progress_of(table)
         commit_dead_letters(connections, self.identifier, progress, self.summary)
+        # What a replay has made is as before again, and no snapshot says how that was made.
+        shaped_by = after_replay(progress.shaped_by, UNKNOWN, earlier.replayed_since)
+        progress = replace(progress, shaped_by=shaped_by)
         last = earlier.last_drain, earlier.last_drain_offsets
         back = rewound(progress, rewind, *last, attempt=self.attempt, reason=self.reason)
         if earlier.is_before_retype:

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.audit.findings import replay_command
 from spark_jobs.audit.removed import removed_by_others
 from spark_jobs.audit.rounded import RoundedColumn, merged
 from spark_jobs.audit.row_check import row_check
+from spark_jobs.connections.shape import shape_of
 from spark_jobs.connections.tables import both_tables
 from spark_jobs.drain.planning import water_fill
 from spark_jobs.kafka.reader import RangeReader, open_reader
@@ -23,7 +25,8 @@ from spark_jobs.lake.row_filters import rows_in
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import RetryableError
-from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.offsets import OffsetRange, merge
+from spark_jobs.protocol.shaped_spans import cut_at_shapes, is_outdated, may_leave_out
 from spark_jobs.protocol.skips import cut_at_skips, skipped_ranges
 from spark_jobs.schema.metadata_columns import OFFSET
 
@@ -54,6 +57,8 @@ class AuditCounts:
     these;
     ``removed`` those of them that another writer took out, as the kept snapshots show;
     ``filtered`` those that the pipeline's filter leaves out, and that are neither;
+    ``outdated`` rows and records that another configuration than today's had made something else of, or
+    nothing, ``outdated_ranges`` the windows they are in;
     ``skipped`` offsets that an operator left out and nothing brought in since;
     ``duplicates`` rows and dead letters beyond the first of an offset; ``differing`` rows that are not what
     the record says; ``rounded`` rows that are the record's but for an integer of which a column of floating
@@ -72,6 +77,8 @@ class AuditCounts:
     differing: int = 0
     rounded: int = 0
     gone: int = 0
+    outdated: int = 0
+    outdated_ranges: tuple[OffsetRange, ...] = ()
     rounded_columns: tuple[RoundedColumn, ...] = ()
     examples: tuple[str, ...] = ()
 
@@ -79,6 +86,7 @@ class AuditCounts:
         names = [field.name for field in fields(AuditCounts)]
         sums: dict[str, Any] = {name: getattr(self, name) + getattr(other, name) for name in names}
         sums["rounded_columns"] = merged(sums["rounded_columns"])
+        sums["outdated_ranges"] = merge(sums["outdated_ranges"])
         return AuditCounts(**{**sums, "examples": sums["examples"][:MAX_EXAMPLES]})
 
     @property
@@ -88,8 +96,12 @@ class AuditCounts:
 
     @property
     def is_clean(self) -> bool:
-        """Nothing missing, doubled or changed."""
+        """Nothing missing, doubled or changed; what is outdated is as it was made."""
         return not (self.missing or self.duplicates or self.differing or self.rounded)
+
+    def outdated_mend(self, pipeline: str) -> str:
+        """Return what makes rows by today's configuration of what is outdated."""
+        return replay_command(pipeline, " ".join(map(str, self.outdated_ranges)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +116,15 @@ class AuditResult(AuditCounts):
     table: str
     snapshots: int = 0
     lag: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """Offsets that were skipped or not, and made into rows by one ``shape``, all of them."""
+
+    offsets: OffsetRange
+    is_skipped: bool
+    shape: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,22 +173,27 @@ def audit(
     if table is None:
         return name_it(lag=source.lag({}))
     progress = progress_of(table)
-    windows = list(_windows(table, source, newest_offsets))
-    total = sum(len(window) for window, _ in windows)
+    stretches = list(_stretches(table, source, newest_offsets))
+    total = sum(len(each.offsets) for each in stretches)
     done, counts = 0, AuditCounts()
-    check = row_check(pipeline, connections, table)
+    check, today = row_check(pipeline, connections, table), shape_of(pipeline, connections)
     with open_reader(connections.kafka, pipeline.topic) as reader:
-        for window, is_skipped in windows:
+        for stretch in stretches:
+            window = stretch.offsets
             held = _held(pipeline, table, dead_letters, window)
             missing = NO_OFFSETS
             # Neither what has been skipped nor what Kafka no longer holds is compared with it.
-            if is_skipped:
+            if stretch.is_skipped:
                 found = replace(held.counts, skipped=len(window) - len(np.unique(held.every)))
             elif window.end <= source.low.get(window.partition, 0):
                 found = replace(held.counts, gone=len(window))
             else:
                 found, missing = _compare_window(check, reader, held)
-            if len(missing):
+            if is_outdated(stretch.shape, today):
+                found = _outdated(found, window)
+            if len(missing) and may_leave_out(stretch.shape, today):
+                found += _left_out(window, missing)
+            elif len(missing):
                 lakes = [table] if dead_letters is None else [table, dead_letters]
                 removed = removed_by_others(lakes, window, progress.generation, missing)
                 found += _absent(window.partition, missing, removed)
@@ -180,10 +206,8 @@ def audit(
     )
 
 
-def _windows(
-    table: Table, source: SourceState, newest_offsets: int | None
-) -> Iterator[tuple[OffsetRange, bool]]:
-    """The offsets the current generation is past, cut at the low watermark, and whether they were skipped.
+def _stretches(table: Table, source: SourceState, newest_offsets: int | None) -> Iterator[_Stretch]:
+    """The offsets the current generation is past, cut at the low watermark, where shapes change and at skips.
 
     What kills a decoder was skipped, and must not be decoded here.
     """
@@ -196,7 +220,27 @@ def _windows(
         low = max(start, min(source.low.get(partition, end), end))
         for whole in (OffsetRange(partition, start, low), OffsetRange(partition, low, end)):
             for piece, is_skipped in cut_at_skips(whole, skipped) if len(whole) else ():
-                yield from ((window, is_skipped) for window in piece.cut(WINDOW_OFFSETS))
+                for of_one, shape in cut_at_shapes(piece, progress.shaped_by):
+                    yield from (_Stretch(window, is_skipped, shape) for window in of_one.cut(WINDOW_OFFSETS))
+
+
+def _outdated(found: AuditCounts, window: OffsetRange) -> AuditCounts:
+    """Return what was found, rows that differ being what an earlier configuration made."""
+    if not found.differing:
+        return found
+    return replace(
+        found,
+        differing=0,
+        outdated=found.differing,
+        outdated_ranges=(window,),
+        examples=tuple(each.replace("differing", "outdated") for each in found.examples),
+    )
+
+
+def _left_out(window: OffsetRange, missing: Offsets) -> AuditCounts:
+    """Return records without a row that an earlier configuration may have left out."""
+    examples = _examples("outdated", window.partition, missing)
+    return AuditCounts(outdated=len(missing), outdated_ranges=(window,), examples=examples)
 
 
 def _held(pipeline: PipelineConfig, table: Table, dead_letters: Table | None, window: OffsetRange) -> _Window:

@@ -42,7 +42,8 @@ class AuditNote:
     """The last bounded audit: when, over how many of the newest offsets, and what it found.
 
     ``damaged`` names files of new commits that are gone or cannot be read; nothing else was audited then.
-    ``mends`` are the commands for them, or for columns in which integers were rounded.
+    ``mends`` are the commands for them, for columns in which integers were rounded, and for what is
+    ``outdated``: made by an earlier configuration, which is nothing wrong.
     """
 
     audited_at_ms: int
@@ -55,6 +56,7 @@ class AuditNote:
     rounded: int = 0
     mends: tuple[str, ...] = ()
     damaged: tuple[str, ...] = ()
+    outdated: int = 0
 
     @property
     def is_clean(self) -> bool:

@@ -26,10 +26,10 @@ from spark_jobs.schema.evolution import Binding, bind
 from spark_jobs.schema.metadata_columns import (
     METADATA_COLUMNS,
     dead_letter_schema,
-    row_order,
     with_metadata_columns,
 )
 from spark_jobs.schema.partitioning import partition_spec
+from spark_jobs.schema.sort_order import sort_order
 from spark_jobs.storage.paths import is_inside
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def create_table(
     schema: Schema,
     *,
     partition_by: Sequence[str],
+    sort_by: Sequence[str] = (),
     properties: Mapping[str, str],
     location: str | None = None,
     progress: Progress,
@@ -88,7 +89,7 @@ def create_table(
         properties={COMMENT: f"Made by Sluice of the Kafka topic {progress.topic}", **properties},
         location=location,
         progress=replace(progress, columns=bind({}, bindings, full_schema)),
-        order=row_order(full_schema),
+        order=sort_order(full_schema, sort_by),
     )
 
 
@@ -124,7 +125,7 @@ def create_dead_letter_table(
             catalog,
             name,
             schema=schema,
-            order=row_order(schema),
+            order=sort_order(schema),
             spec=UNPARTITIONED_PARTITION_SPEC,
             properties={
                 **properties,

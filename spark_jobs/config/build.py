@@ -18,6 +18,7 @@ from spark_jobs.config.settings import (
     PipelineTemplate,
     SluiceConfig,
 )
+from spark_jobs.config.sort_terms import check_sort_by
 from spark_jobs.config.suites import OnFailure
 from spark_jobs.config.templates import first_clash, safe_name, table_of
 from spark_jobs.config.validation import validate
@@ -173,8 +174,9 @@ def _check_layout(entry: PipelineSettings) -> Finding | None:
         entry.record_key,
         columns=entry.columns,
         partition_by=entry.partition_by,
+        sort_by=entry.sort_by,
         rejecting=rejecting,
-    )
+    ) or check_sort_by(entry.sort_by, entry.columns)
 
 
 def _absolute(state: str, folder: str) -> str:

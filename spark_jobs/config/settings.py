@@ -44,6 +44,7 @@ from spark_jobs.config.values import (
     SecretProperties,
     Share,
     Size,
+    SortColumn,
     StoragePath,
     TimeZone,
     Webhook,
@@ -281,6 +282,13 @@ class PipelineSettings(Frozen):
         "Iceberg partition fields: a column, `year|month|day|hour(column)`, `bucket(16, column)`,"
         " `truncate(8, column)`. Used when the table is made.",
         shown="none",
+    )
+    sort_by: OneOrMany[SortColumn] = key(
+        (),
+        "Columns that rows are sorted by, ascending, nulls first, then as they came: the table's sort order."
+        " A task sorts what it gathers before it writes, a row group of an eighth of `spark.task_memory`;"
+        " compaction sorts whole files. Holds for what is drained next.",
+        shown="as they came",
     )
     location: StoragePath | None = key(
         None,

@@ -216,6 +216,7 @@ def check_layout(
     *,
     columns: Collection[str],
     partition_by: Collection[str],
+    sort_by: Collection[str] = (),
     rejecting: Collection[str] = (),
 ) -> Finding | None:
     """Return what an archive cannot have; ``rejecting`` are suites that make dead letters of rows."""
@@ -223,9 +224,12 @@ def check_layout(
         return None
     if columns:
         return Finding(("columns",), "are not declared of an archive", "Leave them out, or layout: archive.")
-    if partition_by:
-        hint = "Leave it out: an archive is partitioned by _kafka_partition."
-        return Finding(("partition_by",), "is not said of an archive", hint)
+    for name, said, how in (
+        ("partition_by", partition_by, "an archive is partitioned by _kafka_partition."),
+        ("sort_by", sort_by, "an archive's rows stand in the order of their offsets."),
+    ):
+        if said:
+            return Finding((name,), "is not said of an archive", f"Leave it out: {how}")
     if rejecting:
         told = f"has a gate that takes rows out of an archive: {', '.join(rejecting)}"
         return Finding(("quality",), told, "Write on_failure: hold: an archive has every record.")

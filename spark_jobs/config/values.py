@@ -18,6 +18,7 @@ from spark_jobs.config.partition_terms import parse_partition_term
 from spark_jobs.config.problems import UnreadableValueError
 from spark_jobs.config.quantities import DAY_SECONDS, parse_duration_seconds, parse_size_bytes
 from spark_jobs.config.redaction import is_bare_url, redact_properties, redact_urls
+from spark_jobs.config.sort_terms import sort_column
 from spark_jobs.config.type_names import check_type_name
 
 # One for all pipelines of a namespace, beside their tables.
@@ -235,6 +236,7 @@ SchemaVersion = Annotated[
 ]
 Secret = Annotated[SecretStr, parsed(str, SecretStr), WithJsonSchema({"type": "string"})]
 PartitionField = Annotated[str, parsed(lambda text: str(parse_partition_term(text)))]
+SortColumn = Annotated[str, parsed(sort_column)]
 # Dagster refuses all definitions for one owner that it cannot read.
 Owner = Annotated[str, _read_name(_OWNER, "an owner", "Write an e-mail address or team:name.")]
 Properties = dict[str, Scalar]

@@ -109,6 +109,11 @@ class RecordSchemas:
         """Return the digests of the schemas that were learned, as a table keeps them."""
         return {key: digest for each in self._both for key, digest in each.digests().items()}
 
+    def file_digests(self) -> dict[str, str]:
+        """Return the digests of the schemas in files, by what is read by them. Raises as ``known``."""
+        self.known()
+        return {each.section: each.file_digest for each in self._both if each.file_digest is not None}
+
     @property
     def _both(self) -> tuple[_Schemas, ...]:
         return tuple(filter(None, (self._values, self._keys)))
@@ -140,6 +145,7 @@ class _Schemas:
         self._unused: dict[SchemaKey, ConfigError] = {}
         self._texts: dict[SchemaKey, SchemaText] = {}
         self.by_version: SubjectVersion | None = None
+        self.file_digest: str | None = None
         if value.is_by_version:
             of_key, take = self._is_of_keys, self._take
             self.by_version = SubjectVersion(value, subject, of_key=of_key, registry=registry, take=take)
@@ -149,8 +155,8 @@ class _Schemas:
         spans = self.by_version.spans(progress) if self.by_version else ()
         if self._value.file is not None and None not in self._by_key:
             language = _LANGUAGES[self._value.format]
-            text = read_file(language, self._folder, self._value.file, self._value.include, self._section)
-            self._by_key[None] = self._made(text)
+            text = read_file(language, self._folder, self._value.file, self._value.include, self.section)
+            self._by_key[None], self.file_digest = self._made(text), text.digest
         if self._value.format in {ValueFormat.STRING, ValueFormat.RAW}:
             self._by_key[None] = WholeValue(is_text=self._value.format is ValueFormat.STRING)
         if self._value.is_framed:
@@ -186,7 +192,7 @@ class _Schemas:
         return {key: text.digest for key, text in sorted(self._texts.items())}
 
     @property
-    def _section(self) -> str:
+    def section(self) -> str:
         return "key" if self._is_of_keys else "value"
 
     @property
@@ -239,7 +245,7 @@ class _Schemas:
             raise ConfigError(
                 f"the schema is {text.language.title()}, not {wanted.title()} as is said",
                 code="schema-of-another-format",
-                hint=f"Correct `{self._section}: {{format: …}}` of the pipeline.",
+                hint=f"Correct `{self.section}: {{format: …}}` of the pipeline.",
                 schema=str(key),
                 registry=self._value.registry,
             )
@@ -262,7 +268,7 @@ class _Schemas:
             return
         told = ", ".join(str(key.schema_id) for key in sorted(named)[:5])
         raise ConfigError(
-            f"the registry {name} has none of the schemas that the {self._section}s name ({told})",
+            f"the registry {name} has none of the schemas that the {self.section}s name ({told})",
             code="registry-knows-none",
             hint="It is empty, or not the one that the producers use: correct `registries`. Nothing was"
             " committed.",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.connections.shape import shape_of
 from spark_jobs.drain.batch_run import BatchRun, Tables
 from spark_jobs.drain.planning import MAX_SPLIT_BYTES, bytes_per_record, plan_ranges, plan_splits, resumed
 from spark_jobs.kafka.reader import open_reader
@@ -90,6 +91,7 @@ def plan_of(
         topic_id=source.topic_id,
         leader_epochs={p: epoch for p, epoch in source.leader_epochs.items() if p in ranges.ends},
         read_by=_read_by(pipeline, connections, progress, kind),
+        shaped_by=shape_of(pipeline, connections),
     )
     splits = plan_splits(
         ranges,

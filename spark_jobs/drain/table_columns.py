@@ -26,6 +26,7 @@ from spark_jobs.drain.planning import (
 )
 from spark_jobs.drain.split_task import SplitSource, observe_split
 from spark_jobs.lake.catalog import released
+from spark_jobs.lake.evolution import set_sort_order
 from spark_jobs.lake.tables import load_table, progress_of
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.offsets import OffsetRanges
@@ -88,6 +89,7 @@ def ensure_tables(
                 pipeline.table,
                 evolved(Schema(), columns),
                 partition_by=pipeline.table_partition_by,
+                sort_by=pipeline.sort_by,
                 properties=pipeline.table_properties,
                 location=pipeline.location,
                 progress=Progress(
@@ -109,6 +111,7 @@ def ensure_tables(
         table = _with_declared_columns(pipeline, connections, table)
         if pipeline.has_schemas:
             table = _with_columns_for(pipeline, connections, Evidence())
+        table = set_sort_order(connections.open_catalog, table, pipeline.sort_by)
         dead_letters = create_dead_letter_table(
             catalog, pipeline.table, {}, progress_of(table), location=pipeline.location
         )

@@ -1,4 +1,4 @@
-"""New columns for a table, when records carry fields it has no column for."""
+"""A table's new columns, when records carry fields it has none for, and its sort order."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from spark_jobs.lake.catalog import released
 from spark_jobs.lake.catalog_errors import catalog_error
 from spark_jobs.lake.tables import load_table
 from spark_jobs.protocol.errors import RetryableError, SourceChanged
+from spark_jobs.schema.sort_order import order_to_set
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -35,6 +36,40 @@ def evolve_table(
     nothing is added inside a field that is no struct. Raises ``RetryableError`` when other changes keep
     coming first or the catalog does not answer.
     """
+
+    def staged(table: Table) -> Transaction | None:
+        missing = _missing(table, additions)
+        return _staged(table, missing) if missing else None
+
+    return _changed(open_catalog, identifier, staged)
+
+
+def set_sort_order(open_catalog: Callable[[], Catalog], table: Table, sort_by: Sequence[str]) -> Table:
+    """Give the table the order by these columns and return it as it is then; files there stay as they are.
+
+    Raises as ``evolve_table``, and ``ConfigError`` (``sort-type``).
+    """
+
+    def staged(table: Table) -> Transaction | None:
+        order = order_to_set(table.schema(), table.sort_order(), sort_by)
+        if order is None:
+            return None
+        transaction = table.transaction()
+        with transaction.update_sort_order() as update:
+            for field in order.fields:
+                name = table.schema().find_column_name(field.source_id)
+                update.asc(str(name), field.transform, field.null_order)
+        return transaction
+
+    if staged(table) is None:
+        return table
+    return _changed(open_catalog, ".".join(table.name()), staged)
+
+
+def _changed(
+    open_catalog: Callable[[], Catalog], identifier: str, staged: Callable[[Table], Transaction | None]
+) -> Table:
+    """Send what is ``staged`` on the table as it is, until that is nothing."""
     failure: Exception | None = None
     for attempt in range(MAX_TRIES):
         time.sleep(0.05 * attempt)
@@ -42,13 +77,15 @@ def evolve_table(
             table = load_table(catalog, identifier)
             if table is None:
                 raise table_gone(identifier)
-            missing = _missing(table, additions)
-            if not missing:
+            transaction = staged(table)
+            if transaction is None:
                 return table
-            failure = _try_add(catalog, table, missing)
+            failure = _try_send(catalog, table, transaction)
     if failure is None:
         raise not_seen(identifier)
-    raise catalog_error(failure, "would not take the table's new columns", table=identifier) from failure
+    raise catalog_error(
+        failure, "would not take the table's new columns or order", table=identifier
+    ) from failure
 
 
 def table_gone(identifier: str) -> SourceChanged:
@@ -61,16 +98,15 @@ def table_gone(identifier: str) -> SourceChanged:
 def not_seen(identifier: str) -> RetryableError:
     """Return what to say when a change was taken, and the table is as before."""
     return RetryableError(
-        "the table's new columns were added and are not to be seen",
+        "the table's new columns or sort order were taken and are not to be seen",
         code="evolution-not-seen",
         hint="The catalog shows an earlier state; the next run tries again.",
         table=identifier,
     )
 
 
-def _try_add(catalog: Catalog, table: Table, missing: Sequence[tuple[Path, IcebergType]]) -> Exception | None:
+def _try_send(catalog: Catalog, table: Table, transaction: Transaction) -> Exception | None:
     """Send the change once; whether it landed is seen on the table itself."""
-    transaction = _staged(table, missing)
     requirements = (*transaction._requirements, AssertTableUUID(uuid=table.metadata.table_uuid))  # noqa: SLF001  (see swap.py)
     try:
         catalog.commit_table(table, requirements, transaction._updates)  # noqa: SLF001  (see swap.py)

@@ -21,8 +21,10 @@ from spark_jobs.config.parquet_codecs import ROW_GROUP_BYTES, Encoding, with_fit
 from spark_jobs.lake.data_files import to_written_file
 from spark_jobs.lake.parquet_encodings import encodings
 from spark_jobs.lake.partition_fan_out import fan_out
+from spark_jobs.lake.sorted_rows import sorted_rows
 from spark_jobs.protocol.batch import WrittenFile
 from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.sort_order import sorted_by
 from spark_jobs.storage.errors import storage_error
 
 if TYPE_CHECKING:
@@ -54,14 +56,16 @@ class _Part:
 
 
 class SplitWriter:
-    """Writes rows of one split, in the order given, partition by partition.
+    """Writes rows of one split, in the order given or in the table's, partition by partition.
 
     File names are ``<file_prefix>-<nnnnn>.parquet``; the prefix must name the attempt, the split and this try
     of the task, so that no two tries ever share a name. ``row_group_bytes`` is memory: a partition
     is written out when it has that many waiting (or as many as the table's own property of that name says, if
     fewer), the largest one when all together have twice as many. Its
     file is begun then and not before, so that many partitions with few rows each have one file each; beyond
-    ``max_open_files`` the largest is closed and its partition starts a new one.
+    ``max_open_files`` the largest is closed and its partition starts a new one. Where the table has a sort
+    order of ours, what is written out at once, a row group or more, is sorted; a file of several is not as a
+    whole, so none claims to be.
     """
 
     def __init__(
@@ -86,6 +90,7 @@ class SplitWriter:
         self._max_open_files = max_open_files
         self._schema = metadata.schema()
         self._arrow_schema = arrow_schema(self._schema)
+        self._sorted_by = sorted_by(self._schema, metadata.sort_order())
         # Names in files are such as every reader takes; they are matched by field id.
         self._file_schema = sanitize_column_names(self._schema)
         self._file_arrow_schema = arrow_schema(self._file_schema)
@@ -145,7 +150,8 @@ class SplitWriter:
         return {identity: part.file for identity, part in self._parts.items() if part.file is not None}
 
     def _write_out(self, part: _Part) -> None:
-        rows = _rename(pa.concat_tables(part.waiting), self._file_arrow_schema)
+        gathered = sorted_rows(pa.concat_tables(part.waiting), self._sorted_by)
+        rows = _rename(gathered, self._file_arrow_schema)
         if part.file is None:
             part.file = self._begin(part.key, rows)
         part.file.writer.write(rows)

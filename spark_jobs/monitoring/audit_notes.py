@@ -103,7 +103,11 @@ def _note_of_rows(pipeline: PipelineConfig, connections: Connections, now_ms: in
         differing=found.differing,
         removed=found.removed,
         rounded=found.rounded,
-        mends=tuple(column.mend(pipeline.name) for column in found.rounded_columns),
+        outdated=found.outdated,
+        mends=(
+            *(column.mend(pipeline.name) for column in found.rounded_columns),
+            *([found.outdated_mend(pipeline.name)] if found.outdated else []),
+        ),
         examples=found.examples,
     )
 

@@ -31,7 +31,7 @@ from spark_jobs.records.formats import format_of
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
 from spark_jobs.records.shaped_rows import checked_shaping
-from spark_jobs.schema.additions import check_declared, declared_evolution, table_notes
+from spark_jobs.schema.additions import check_declared, declared_evolution, sort_note, table_notes
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import ColumnSource
 from spark_jobs.schema.evidence import Evidence
@@ -213,7 +213,8 @@ def new_table(
     """Return the schema and column map of a table that is made of these records, and notes."""
     lacks, notes = columns.first(evidence, declared_fields(pipeline.declared))
     schema = with_metadata_columns(evolved(Schema(), lacks), key_is_binary=pipeline.key_is_binary)
-    return schema, bind({}, lacks.bindings, schema), notes
+    note = sort_note(pipeline, schema)
+    return schema, bind({}, lacks.bindings, schema), (*notes, note) if note else notes
 
 
 def _proposals(pipeline: PipelineConfig, columns: Sequence[Field], evidence: Evidence) -> Proposals:

@@ -82,7 +82,8 @@ class Batch:
     offsets fence, and the number of rollbacks of a drain, whose offsets come round again after one.
     ``leader_epochs`` are those of the topic with these ids at plan, by partition of the ranges. ``read_by``
     are the schemas, one of values and one of keys at most, that were asked for then: for records that name
-    none, and of a replay only where the table has no word of which it was.
+    none, and of a replay only where the table has no word of which it was. ``shaped_by`` is the digest of
+    what else decides what its records become; empty of a version that kept none.
     """
 
     pipeline: str
@@ -98,6 +99,7 @@ class Batch:
     topic_id: str | None = None
     leader_epochs: dict[int, int] = field(default_factory=dict)
     read_by: tuple[SchemaKey, ...] = ()
+    shaped_by: str = ""
 
     @property
     def batch_id(self) -> str:

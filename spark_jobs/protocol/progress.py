@@ -8,12 +8,14 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, TypeAlias, get_type_hints
 
+from spark_jobs.protocol import shaped_spans
 from spark_jobs.protocol.batch import ActState, Batch, BatchKind, WrittenFile
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.protocol.json_codec import JsonCodec, stored_as
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
 from spark_jobs.protocol.schema_id import SchemaKey
 from spark_jobs.protocol.schema_spans import Spans, after_drain, after_replay
+from spark_jobs.protocol.shaped_spans import ShapedSpans
 
 FORMAT_VERSION = 2  # the newest that is read; what is written is the oldest that can say it
 LAST_COMMITS_KEPT = 20
@@ -106,7 +108,8 @@ class Progress(ActState):
     values were read by: they are kept under ``state:``, and can be known again where that is lost.
     ``columns`` say by a schema's field's identity and kind of type which columns, by their ids, take it.
     ``layout`` is what rows are of records, None of the values' fields as columns. ``schema_spans`` say which
-    of the schemas reads records that name none, of the current generation.
+    of the schemas reads records that name none, of the current generation; ``shaped_by`` by which
+    configuration its rows were made.
     """
 
     topic: str
@@ -128,6 +131,7 @@ class Progress(ActState):
     columns: ColumnMap = field(default_factory=dict)
     layout: str | None = None
     schema_spans: Spans = ()
+    shaped_by: ShapedSpans = ()
 
     def has_landed(self, attempt: str) -> bool:
         """True if this attempt's commit is among the last ones of the table."""
@@ -174,6 +178,7 @@ class Progress(ActState):
             topic_id=self.topic_id or batch.topic_id,
             leader_epochs={**self.leader_epochs, **epochs},
             schema_spans=self.spans_with(batch),
+            shaped_by=shaped_spans.after_drain(self.shaped_by, batch.shaped_by, starts),
             pending_dead_letters=dead_letters,
             last_drain=last_drain or self.last_drain,
             last_drain_offsets=(
@@ -188,6 +193,7 @@ class Progress(ActState):
             replay_epoch=self.replay_epoch + 1,
             pending_dead_letters=dead_letters,
             schema_spans=self.spans_with(batch),
+            shaped_by=shaped_spans.after_replay(self.shaped_by, batch.shaped_by, batch.ranges),
             kept_columns=tuple(each.replayed(batch.generation, batch.ranges) for each in self.kept_columns),
         )
 

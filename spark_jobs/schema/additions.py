@@ -10,6 +10,7 @@ from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.kept_columns import unfinished
 from spark_jobs.protocol.progress import progress_from_properties
+from spark_jobs.protocol.words import count
 from spark_jobs.schema.evolution import Evolution, Path
 from spark_jobs.schema.iceberg_types import (
     check_columns,
@@ -22,6 +23,7 @@ from spark_jobs.schema.iceberg_types import (
 )
 from spark_jobs.schema.inference import by_lower_case, name_clash
 from spark_jobs.schema.partitioning import partition_spec, partition_terms
+from spark_jobs.schema.sort_order import columns_to_come, sort_order
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -76,13 +78,26 @@ def declared_evolution(pipeline: PipelineConfig, schema: Schema) -> Evolution:
 
 
 def table_notes(pipeline: PipelineConfig, table: Table, progress: Progress) -> tuple[str, ...]:
-    """Return sentences for a person: partitioned otherwise than was declared, a type half changed."""
-    notes = [_partition_note(pipeline, table)]
+    """Return sentences for a person: partitioned otherwise than was declared, a type half changed.
+
+    A third is of columns to sort by that are not there yet.
+    """
+    notes = [_partition_note(pipeline, table), sort_note(pipeline, table.schema())]
     if (waiting := unfinished(progress.kept_columns)) is not None:
         kind = type_text(table.schema().find_type(waiting.column))
         mend = mends.act("retype", pipeline.name, waiting.column, f"'{kind}'")
         notes.append(f"the change of {waiting.column} to {kind} is not finished: {mend}")
     return tuple(note for note in notes if note is not None)
+
+
+def sort_note(pipeline: PipelineConfig, schema: Schema) -> str | None:
+    """Return which columns to sort by are not there yet; raises ``ConfigError`` where one has no order."""
+    sort_order(schema, pipeline.sort_by)
+    if not (lacking := columns_to_come(schema, pipeline.sort_by)):
+        return None
+    others = ", ".join(name for name in pipeline.sort_by if name not in lacking)
+    told = f"rows are sorted by {others}" if others else "rows are not sorted"
+    return f"sort_by names {count(len(lacking), 'column')} not there yet, {', '.join(lacking)}: {told}"
 
 
 def _partition_note(pipeline: PipelineConfig, table: Table) -> str | None:

@@ -7,8 +7,6 @@ a table that an earlier version made all are.
 from __future__ import annotations
 
 from pyiceberg.schema import Schema
-from pyiceberg.table.sorting import SortField, SortOrder
-from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
     BinaryType,
     IcebergType,
@@ -83,11 +81,4 @@ def _numbered(fields: tuple[NestedField, ...], columns: tuple[tuple[str, Iceberg
     ]
     return Schema(
         *fields, *added, identifier_field_ids=[field.field_id for field in added if field.name in IDENTITY]
-    )
-
-
-def row_order(schema: Schema) -> SortOrder:
-    """Return the order in which a file's rows stand, as drains write and compaction keeps them."""
-    return SortOrder(
-        *(SortField(schema.find_field(name).field_id, transform=IdentityTransform()) for name in IDENTITY)
     )

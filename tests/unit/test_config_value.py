@@ -90,6 +90,7 @@ def test_what_keys_cannot_be_is_one_clear_line(tmp_path: Path, written: str, wro
     [
         ("columns: {a: long}", "columns"),
         ("partition_by: [a]", "partition_by"),
+        ("sort_by: [_kafka_key]", "sort_by"),
         ("key: {format: avro, registry: main, as: k}", "key.as"),
         (
             "quality: [{name: q, when: gate, on_failure: dead_letters, expectations:"  # noqa: ISC004
@@ -144,3 +145,19 @@ def test_a_schema_is_named_by_each_value_or_by_a_version(
     assert reading.config is not None
     found = reading.config.pipelines[0].value
     assert (found.is_framed, found.is_by_version, found.subject, found.version) == meant
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("sort_by: [a, b, a]", "names the column a twice"),
+        ("sort_by: place.city", "'place.city' is no column by itself"),
+        ("sort_by: [a, b], columns: {b: 'struct<c: long>'}", "names b, a struct<c: long>"),
+        ("sort_by: [a], columns: {a: list<long>}", "such values have no order"),
+    ],
+)
+def test_what_rows_cannot_be_sorted_by_is_one_clear_line(tmp_path: Path, written: str, told: str) -> None:
+    """Before there is a table."""
+    (problem,) = read(tmp_path, f"{{}}, {written}").problems
+    assert "pipelines.a.sort_by" in str(problem)
+    assert told in str(problem)

@@ -17,6 +17,7 @@ from spark_jobs.protocol.progress import (
 )
 from spark_jobs.protocol.schema_id import SchemaKey
 from spark_jobs.protocol.schema_spans import SchemaSpan
+from spark_jobs.protocol.shaped_spans import ShapedSpan
 from spark_jobs.protocol.skips import Skip
 from spark_jobs.txlog.entries import ParquetWritten, entry_to_json, fold
 from tests.support.log_entries import make_batch
@@ -43,7 +44,7 @@ WRITTEN_FILE = WrittenFile(
 LOG_OBJECT = (
     '{"format":1,"phase":"ParquetWritten","table_uuid":"table","batch":{"pipeline":"t","table":"demo.t",'
     '"topic":"t","generation":0,"ranges":[[0,0,4]],"attempt":"attempt-a","ingested_at_us":1000,"kind":"drain",'
-    '"epoch":0,"cluster_id":null,"topic_id":null,"leader_epochs":{},"read_by":[]},"entry":{"data_files":['
+    '"epoch":0,"cluster_id":null,"topic_id":null,"leader_epochs":{},"read_by":[],"shaped_by":""},"entry":{"data_files":['
     + FILE
     + '],"dead_letter_files":[],"rows":3,"bytes_read":100,"file_bytes":900,"balances":{"0":{"rows":3,'
     '"dead_letters":1,"tombstones":0,"gaps":0}},"summary":{"sluice.actor":"ada"}}}'
@@ -120,6 +121,7 @@ def test_a_tables_progress_is_written_and_read_as_ever() -> None:
         schemas={SchemaKey.parse("7"): "ab", SchemaKey.parse("key/12:0.1"): "cd"},
         columns={"3.1": {"int": (4, 7), "string": (9,)}, "key/": {"struct": (2,)}},
         schema_spans=(SchemaSpan(SchemaKey.parse("7"), {2: 0, 10: 3}),),
+        shaped_by=(ShapedSpan("ab", {2: 0}), ShapedSpan("leaves-out:cd", {2: 5, 10: 3})),
     )
     first = {
         "sluice.format-version": "2",
@@ -146,6 +148,7 @@ def test_a_tables_progress_is_written_and_read_as_ever() -> None:
         "sluice.schemas": '{"7":"ab","key/12:0.1":"cd"}',
         "sluice.columns": '{"3.1":{"int":[4,7],"string":[9]},"key/":{"struct":[2]}}',
         "sluice.schema-spans": '[["7",{"2":0,"10":3}]]',
+        "sluice.shaped-by": '[["ab",{"2":0}],["leaves-out:cd",{"2":5,"10":3}]]',
     }
     assert progress.to_properties() == first | later
     assert progress_from_properties(first | later, table="a.b") == progress
@@ -160,6 +163,7 @@ def test_a_tables_progress_is_written_and_read_as_ever() -> None:
         "sluice.schemas": "{}",
         "sluice.columns": "{}",
         "sluice.schema-spans": "[]",
+        "sluice.shaped-by": "[]",
         **dict.fromkeys(
             (
                 "sluice.pending-dead-letters",

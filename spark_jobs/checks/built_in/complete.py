@@ -76,12 +76,15 @@ def _audited(note: AuditNote, now_ms: int) -> Verdict:
         f"{note.duplicates:,} doubled, {note.differing:,} differing, {note.rounded:,} rounded, "
         f"{note.removed:,} removed"
     )
+    if note.outdated:
+        fact += f", {note.outdated:,} outdated: {note.mends[-1]} applies today's configuration"
     numbers = {
         "audited_offsets": float(note.offsets),
         "missing": float(note.missing),
         "doubled": float(note.duplicates),
         "differing": float(note.differing),
         "rounded": float(note.rounded),
+        "outdated": float(note.outdated),
         "audit_age_seconds": age,
     }
     return Verdict(note.is_clean, fact, numbers)

@@ -1,7 +1,8 @@
 """Compaction: small data files become larger ones by Iceberg's own procedure, tier by tier, cold data first.
 
-Rows stay in the order in which they came. A drain that commits meanwhile costs neither side its work: what
-was written in between is not part of the rewrite, and each commits on top of the other.
+Rows stay in the order in which they came, or get that of ``sort_by``. A drain that commits meanwhile costs
+neither side its work: what was written in between is not part of the rewrite, and each commits on top of the
+other.
 """
 
 from __future__ import annotations
@@ -110,19 +111,21 @@ def _rewrite(work: TableWork, tier: Tier, ingested_before: dt.datetime | None) -
     With a time only over files that hold rows ingested before it.
     """
     from spark_jobs.books.columns import STARTED_AT  # noqa: PLC0415  (the sensor asks only what is due)
-    from spark_jobs.schema.metadata_columns import IDENTITY, INGESTED_AT  # noqa: PLC0415
+    from spark_jobs.schema.metadata_columns import INGESTED_AT  # noqa: PLC0415
+    from spark_jobs.schema.sort_order import ordered_by  # noqa: PLC0415
 
     which = f"{tier.name} files, {'cold ones' if ingested_before else 'all'}"
     work.say(f"{work.identifier}: merging {which}")
     where = {}
-    time, order = (INGESTED_AT, IDENTITY) if work.is_drained else (STARTED_AT, (STARTED_AT,))
+    drained = ordered_by(work.table.schema(), work.table.sort_order())
+    time, order = (INGESTED_AT, drained) if work.is_drained else (STARTED_AT, (STARTED_AT,))
     if ingested_before is not None:
         where = {"where": f"{time} < TIMESTAMP '{ingested_before.isoformat(timespec='seconds')}'"}
     found = work.call(
         "rewrite_data_files",
         conf=_conf(work.table.properties),
         strategy="sort",
-        sort_order=", ".join(f"{column} ASC NULLS FIRST" for column in order),
+        sort_order=", ".join(f"{_quoted(column)} ASC NULLS FIRST" for column in order),
         options=_options(tier),
         **where,
     )
@@ -133,6 +136,10 @@ def _rewrite(work: TableWork, tier: Tier, ingested_before: dt.datetime | None) -
     }
     work.say(f"{work.identifier}: {counts['rewritten_files']:,} files became {counts['added_files']:,}")
     return counts, found.get("failed_data_files_count", 0)
+
+
+def _quoted(column: str) -> str:
+    return f"`{column.replace('`', '``')}`"
 
 
 def _conf(properties: Mapping[str, str]) -> dict[str, str]:

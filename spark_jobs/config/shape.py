@@ -1,0 +1,36 @@
+"""The digest of what decides what a record becomes: rows of two of them may differ, rows of one do not. Pure.
+
+What is in force is digested, defaults written out: a version with another default has another digest. What is
+absent (no columns, no file) is left out, so that a key that comes later changes no digest until it is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.protocol.shaped_spans import LEAVES_OUT
+
+# Neither order, place nor time of rows is a matter of these, nor who is told: a test names every other key.
+SHAPING = ("columns", "table_schema", "value", "layout", "record_key", "key_format")
+# By which of them a record that could be a row may have none in the table.
+LEAVING_OUT: tuple[str, ...] = ()
+_HEX_DIGITS = 16
+
+
+def shape_digest(pipeline: PipelineConfig, files: Mapping[str, str]) -> str:
+    """Return the shape of rows that this configuration makes; ``files`` are digests of its schema files."""
+    said = pipeline.model_dump(mode="json", include=set(SHAPING))
+    text = json.dumps(_present({**said, "files": dict(files)}), sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256(text.encode()).hexdigest()[:_HEX_DIGITS]
+    return LEAVES_OUT + digest if any(getattr(pipeline, name) for name in LEAVING_OUT) else digest
+
+
+def _present(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    inside = {name: _present(each) for name, each in value.items()}
+    return {name: each for name, each in inside.items() if each not in (None, [], {})}
