@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from spark_jobs.config.columns import ColumnSettings, FieldForm
 from spark_jobs.config.new_fields import Incompatible, NewFields
 from spark_jobs.config.settings import KeyFormat, PipelineConfig, SchemaSettings
 from spark_jobs.config.shape import SHAPING, shape_digest
@@ -21,8 +22,11 @@ NOT_SHAPING = {
     *("dead_letters", "quality"),
 }
 CHANGES: list[dict[str, Any]] = [
-    {"columns": {"a": "long"}},
-    {"columns": {"a": "int"}},
+    {"columns": {"a": ColumnSettings(type="long")}},
+    {"columns": {"a": ColumnSettings(type="int")}},
+    {"columns": {"a": ColumnSettings(type="int", sql="b + 1")}},
+    {"columns": {"a": ColumnSettings(type="int", written_as=FieldForm.TEXT)}},
+    {"filter": "a > 0"},
     {"table_schema": SchemaSettings(new_fields=NewFields.IGNORE)},
     {"table_schema": SchemaSettings(max_columns=7)},
     {"table_schema": SchemaSettings(incompatible=Incompatible.STOP)},
@@ -47,7 +51,8 @@ def test_the_digest_is_the_same_everywhere() -> None:
     assert shape_digest(PLAIN, {}) == "c51e7dba17747144"
     other = {"name": "b", "topic": "u", "table": "l.b", "freshness_seconds": 5, "sort_by": ("a",)}
     assert shape_digest(PLAIN.model_copy(update=other), {}) == shape_digest(PLAIN, {})
-    one, two = ({"a": "long", "b": "int"}, {"b": "int", "a": "long"})
+    a, b = ColumnSettings(type="long"), ColumnSettings(type="int")
+    one, two = ({"a": a, "b": b}, {"b": b, "a": a})
     assert shape_digest(PLAIN.model_copy(update={"columns": one}), {}) == shape_digest(
         PLAIN.model_copy(update={"columns": two}), {}
     )
