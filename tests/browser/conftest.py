@@ -13,7 +13,7 @@ from assets.keys import GROUP_UPKEEP, replay_key
 from servers.process import ServerFolder
 from spark_jobs.replay.ranges import window_key
 from tests.support.browser import Page, open_browser
-from tests.support.dagster_scene import Scene, open_scene
+from tests.support.dagster_scene import TOKEN, Scene, open_scene
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,6 +42,13 @@ def scene(kafka: KafkaBroker, spark_remote: str, tmp_path_factory: pytest.TempPa
     with open_scene(tmp_path_factory.mktemp("scene"), kafka, spark_remote) as opened:
         opened.wait_until_drained()
         yield opened
+
+
+@pytest.fixture(scope="module", autouse=True)
+def signed_in(scene: Scene, page: Page) -> None:
+    """The browser gave the UI's token as a password, once: what it shows after that came past the guard."""
+    page.open(scene.url.replace("://", f"://anybody:{TOKEN}@"))
+    page.wait_for("Overview")
 
 
 @pytest.fixture(scope="session")

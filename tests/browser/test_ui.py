@@ -32,6 +32,12 @@ IN_ORDER = ("topics", "tables", "upkeep")
 GROUPS = (*IN_ORDER, "replay")
 
 
+def test_who_has_no_token_is_told_what_is_wanted(scene: Scene, page: Page) -> None:
+    """By its other name the browser knows none for it, and shows one line and nothing of the UI."""
+    page.open(scene.url.replace("127.0.0.1", "localhost"))
+    page.wait_for("A token is wanted: as bearer, or as a password.")
+
+
 @pytest.mark.usefixtures("tended", "judged", "replayed")
 def test_the_graph_shows_the_flow(scene: Scene, page: Page, screenshots: Path) -> None:
     """Topics, tables and what is done to them stand in this order; what was done and judged is green."""

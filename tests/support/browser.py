@@ -36,7 +36,7 @@ _ARGUMENTS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
     *("--no-default-browser-check", "--no-proxy-server"),
     # Nothing but this machine: the page under test must not need the network, nor the browser by itself.
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
     "--remote-debugging-port=0",
 )
 # The innermost visible element with this text or label, brought into view; its middle unless it is covered.

@@ -14,7 +14,7 @@ from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 
 from assets.keys import table_key
 from assets.replays import windows_of
-from prove.lab.pipeline_lab import Lab, make_lab
+from prove.lab.pipeline_lab import Lab, configure, make_lab
 from servers.dagster import DagsterSettings, start_dagster
 from servers.process import free_ports
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from prove.lab.kafka_server import KafkaBroker
 
 ORDERS = "orders"
+TOKEN = "the-scenes-token"
 ORDERS_GONE = 490_000  # retention took them: those that are there lie in two replay windows all the same
 ORDERS_RECORDS = 20_000
 PATIENCE_SECONDS = 600.0
@@ -109,12 +110,19 @@ def open_scene(folder: Path, kafka: KafkaBroker, spark_remote: str) -> Iterator[
         freshness="5s",
         owners=["sales@example.com"],
     )
+    configure(lab, "", {"ui": {"tokens": [f"${{file:{_token_file(folder)}}}"]}})
     settings = DagsterSettings(folder / "home", lab.path, free_ports(1)[0])
     servers = start_dagster(settings)
     try:
         yield Scene(servers.url, lab, settings.dagster_home)
     finally:
         servers.stop()
+
+
+def _token_file(folder: Path) -> Path:
+    file = folder / "ui-token"
+    file.write_text(TOKEN)
+    return file
 
 
 def _order_values() -> Iterator[bytes]:
