@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pyiceberg.exceptions import ForbiddenError, NotInstalledError, OAuthError, UnauthorizedError
 
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
-from spark_jobs.storage.errors import expired, is_expiry, is_refusal
+from spark_jobs.storage.errors import UNEXPIRED, expired, is_expiry, is_refusal
 
 # Postgres before a session begins, where its driver knows no more than the words, and in one.
 _POSTGRES_REFUSAL = re.compile(r"authentication failed|no pg_hba\.conf entry|role .* does not exist")
@@ -31,8 +31,7 @@ def catalog_error(error: Exception, action: str, **where: object) -> SluiceError
         return ConfigError(
             message,
             code="storage-refused",
-            hint="Give Sluice the right to read and write at the tables' locations, and credentials that have"
-            " not expired.",
+            hint=f"Give Sluice the right to read and write at the tables' locations, and {UNEXPIRED}.",
             **where,
         )
     return RetryableError(

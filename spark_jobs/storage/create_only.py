@@ -20,7 +20,7 @@ from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from spark_jobs.protocol.errors import ConfigError, RetryableError
-from spark_jobs.storage.errors import is_refusal
+from spark_jobs.storage.errors import UNEXPIRED, expired, is_expiry, is_refusal
 from spark_jobs.storage.file_listing import StoredFile, list_files
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ _S3 = frozenset({"s3", "s3a", "s3n"})
 class CreateOnlyStore:
     """What lies under ``state:``; ``properties`` are the FileIO's, secrets resolved.
 
-    Every method raises ``RetryableError`` (``log-store-away``, ``disk-full``) or ``ConfigError``
-    (``log-store-refused``).
+    Every method raises ``RetryableError`` (``log-store-away``, ``disk-full``, ``credentials-expired``) or
+    ``ConfigError`` (``log-store-refused``).
     """
 
     def __init__(self, root: str, properties: Mapping[str, str]) -> None:
@@ -132,12 +132,17 @@ def _translated(action: str, location: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if is_expiry(error):
+            message = (
+                f"{action} what lies under `state:` was refused, as the credentials have expired: {error}"
+            )
+            raise expired(message, location=location) from error
         if is_refusal(error):
             raise ConfigError(
                 f"{action} what lies under `state:` was refused: {error}",
                 code="log-store-refused",
-                hint="Give Sluice the right to list, read, create and delete under `state:`, and credentials"
-                " that have not expired.",
+                hint="Give Sluice the right to list, read, create and delete under `state:`, and"
+                f" {UNEXPIRED}.",
                 location=location,
             ) from error
         is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}

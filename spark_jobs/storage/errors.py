@@ -19,6 +19,9 @@ _REFUSAL = re.compile(
     rf"|UNKNOWN \(HTTP status 40[013]\))|{_EXPIRY.pattern}"
 )
 
+# In the hints of refusals.
+UNEXPIRED = "credentials that have not expired (a mere HTTP status 400 is often a session token that has)"
+
 
 def is_expiry(error: BaseException) -> bool:
     """True if the storage says that the credentials have expired: others, or new ones, mend it."""
@@ -56,7 +59,7 @@ def storage_error(error: OSError, doing: str, **where: object) -> ConfigError | 
             f"{doing} was refused: {error}",
             code="storage-refused",
             hint="Give Sluice the right to list, read, write and delete below the tables' locations, and"
-            " credentials that have not expired.",
+            f" {UNEXPIRED}.",
             **where,
         )
     return RetryableError(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     ("harm", "kind", "code"),
     [
         (Harm.DENIED, ConfigError, "log-store-refused"),
-        (Harm.EXPIRED, ConfigError, "log-store-refused"),
+        (Harm.EXPIRED, RetryableError, "credentials-expired"),
         (Harm.ALL_503, RetryableError, "log-store-away"),
         (Harm.ALL_CUT, RetryableError, "log-store-away"),
     ],

@@ -31,15 +31,16 @@ def tls_before(port: int, certificates: Certificates) -> Iterator[int]:
             with suppress(OSError):
                 client = context.wrap_socket(plain, server_side=True)
                 server = socket.create_connection(("127.0.0.1", port))
-                back = threading.Thread(target=_pump, args=(server, client), daemon=True)
+                back = threading.Thread(target=pump, args=(server, client), daemon=True)
                 back.start()
-                _pump(client, server)
+                pump(client, server)
 
         threading.Thread(target=serve, daemon=True).start()
         yield listener.getsockname()[1]
 
 
-def _pump(source: socket.socket, target: socket.socket) -> None:
+def pump(source: socket.socket, target: socket.socket) -> None:
+    """Pass on what comes, until an end closes; then close both."""
     with suppress(OSError):
         while chunk := source.recv(_CHUNK):
             target.sendall(chunk)
