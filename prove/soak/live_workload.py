@@ -45,6 +45,7 @@ TOLERATED = frozenset(
         "no-leader",
         "storage-failed",
         "storage-refused",
+        "credentials-expired",
         "log-store-away",
         "log-store-refused",
         "manifest-unreadable",

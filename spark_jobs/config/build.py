@@ -176,7 +176,7 @@ def _check_layout(entry: PipelineSettings) -> Finding | None:
         partition_by=entry.partition_by,
         sort_by=entry.sort_by,
         rejecting=rejecting,
-    ) or check_sort_by(entry.sort_by, entry.columns)
+    ) or check_sort_by(entry.sort_by, {name: each.type for name, each in entry.columns.items()})
 
 
 def _absolute(state: str, folder: str) -> str:

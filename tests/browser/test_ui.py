@@ -32,10 +32,10 @@ IN_ORDER = ("topics", "tables", "upkeep")
 GROUPS = (*IN_ORDER, "replay")
 
 
-def test_who_has_no_token_is_told_what_is_wanted(scene: Scene, page: Page) -> None:
-    """By its other name the browser knows none for it, and shows one line and nothing of the UI."""
-    page.open(scene.url.replace("127.0.0.1", "localhost"))
-    page.wait_for("A token is wanted: as bearer, or as a password.")
+def test_who_has_no_token_sees_nothing(scene: Scene, page: Page) -> None:
+    """By its other name the browser knows none for it."""
+    with pytest.raises(AssertionError, match="ERR_INVALID_AUTH_CREDENTIALS"):
+        page.open(scene.url.replace("127.0.0.1", "localhost"))
 
 
 @pytest.mark.usefixtures("tended", "judged", "replayed")
