@@ -79,6 +79,7 @@ def build_config(main: Document, teams: Sequence[Document], *, home: str, folder
         registries=written.registries,
         ui=written.ui,
         metrics=written.metrics,
+        catalog_server=written.catalog_server,
         pipelines=tuple(_pipelines(placed)),
         templates=tuple(p.entry for p in placed if isinstance(p.entry, PipelineTemplate)),
         source=main.file or None,
