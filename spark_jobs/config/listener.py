@@ -111,7 +111,7 @@ class ListenerSettings(Frozen):
 
 
 class UiSettings(ListenerSettings):
-    """Dagster's UI, served by `./sluice up`; `metrics` and `catalog_server` have its keys. See docs/OPERATIONS.md."""
+    """Dagster's UI, served by `./sluice up`; others have its keys too. See docs/OPERATIONS.md."""
 
     listen: Annotated[
         Address, parsed(_address, Address), WithJsonSchema({"type": "string", "pattern": r":\d+$"})
