@@ -43,6 +43,7 @@ _KINDS = {
     "dagster code-server": "Dagster's code server",
     "multiprocessing": "runs",
     "-m cli metrics": "metrics",
+    "-m cli catalog": "catalog",
     "-m cli up": "up itself",
 }
 _ENDED = "processes that ended"

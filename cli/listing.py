@@ -36,6 +36,7 @@ Operate
   resume    Let a paused pipeline drain again.
   skip      Leave out offsets that cannot be drained, and remember it.
   metrics   Serve Prometheus metrics until Ctrl-C.
+  catalog   Serve the catalog to other engines, read-only, until Ctrl-C.
   rollback  Set a table and its offsets back to a snapshot or a time.
   retype    Give a column another type, its values read again.
   repartition  Partition a table as sluice.yaml says by now.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 import hmac
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -20,7 +20,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from graphql import GraphQLError, OperationDefinitionNode, OperationType, parse
 from starlette.datastructures import Headers
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, Response
 from starlette.websockets import WebSocketClose
 
 if TYPE_CHECKING:
@@ -39,12 +39,18 @@ class Refusal:
     reason: str
 
 
+def _in_a_line(refusal: Refusal) -> Response:
+    headers = _ASK if refusal.status is HTTPStatus.UNAUTHORIZED else None
+    return PlainTextResponse(f"{refusal.reason}\n", refusal.status, headers)
+
+
 class BrowserGuard:
     """ASGI middleware: hands on what is allowed, HTTP and WebSocket alike.
 
     ``hosts`` are the names that it goes by beside the address a request comes in at, ``origins`` those whose
     pages may ask beside the origin of that name. A proxy in front of it hands on the Host it was asked under,
-    with its port, or the origin is named. Without ``tokens`` nobody is asked for one.
+    with its port, or the origin is named. Without ``tokens`` nobody is asked for one. ``refused`` words a
+    refusal as the clients of the application read it.
     """
 
     def __init__(
@@ -53,8 +59,10 @@ class BrowserGuard:
         hosts: Collection[str] = (),
         origins: Collection[str] = (),
         tokens: Collection[str] = (),
+        refused: Callable[[Refusal], Response] = _in_a_line,
     ) -> None:
         self._app = app
+        self._refused = refused
         self._origins = frozenset(origins)
         self._tokens = tuple(tokens)
         self._hosts = frozenset(host.lower() if _address(host) else _name_of(host) for host in hosts)
@@ -67,8 +75,7 @@ class BrowserGuard:
         elif scope["type"] == "websocket":
             await WebSocketClose(_POLICY_VIOLATION, refusal.reason)(scope, receive, send)
         else:
-            headers = _ASK if refusal.status is HTTPStatus.UNAUTHORIZED else None
-            await PlainTextResponse(f"{refusal.reason}\n", refusal.status, headers)(scope, receive, send)
+            await self._refused(refusal)(scope, receive, send)
 
     def refusal(self, scope: Scope) -> Refusal | None:
         """Return why the request is turned away, None if it is not."""

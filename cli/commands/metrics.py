@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import socket
-
 import click
 
 from cli import output
@@ -23,28 +20,19 @@ def command(port: int | None, *, insecure: bool) -> None:
     `./sluice up` does this by itself. Use it where Dagster runs elsewhere. Each scrape looks at topics,
     tables and logs, at most every 15 s. docs/monitoring has a Grafana dashboard and alert rules.
     """
-    import uvicorn
     from prometheus_client import CollectorRegistry, make_asgi_app
 
-    from servers.browser_guard import BrowserGuard
-    from servers.listener import guard_of, refuse_open, refuse_taken, tls_of, url_of
+    from servers.serving import serve
     from spark_jobs.monitoring.metrics import SluiceCollector
 
     config = load_config()
-    settings = config.metrics
-    listen = settings.listen or DEFAULT_METRICS
-    address = Address(listen.host, port or listen.port)
-    refuse_open(settings, insecure=insecure)
-    refuse_taken(address)
+    listen = config.metrics.listen or DEFAULT_METRICS
     registry = CollectorRegistry()
     registry.register(SluiceCollector(config))
-    app = BrowserGuard(make_asgi_app(registry), **guard_of(settings))
-    serving = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1, **tls_of(settings))
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    signal.signal(signal.SIGTERM, lambda *_: None)  # the server ends by it, and has it raised again
-    with socket.create_server((address.host, address.port), family=family) as listening:
-        output.say(f"metrics at {url_of(settings, address)}/metrics")
-        try:
-            uvicorn.Server(serving).run([listening])
-        except KeyboardInterrupt:
-            output.say("stopped")
+    serve(
+        make_asgi_app(registry),
+        config.metrics,
+        Address(listen.host, port or listen.port),
+        lambda url: output.say(f"metrics at {url}/metrics" if url else "stopped"),
+        insecure=insecure,
+    )

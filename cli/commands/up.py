@@ -35,7 +35,7 @@ WATCH_EVERY_SECONDS = 1.0
 )
 @click.option("--tls", is_flag=True, help="Embedded Kafka over SASL_SSL alone; all of it is made at start.")
 @click.option(
-    "--insecure", is_flag=True, help="Let UI and metrics listen beyond this machine without tokens."
+    "--insecure", is_flag=True, help="Let UI, metrics and catalog listen beyond this machine without tokens."
 )
 def command(port: int | None, insecure: bool, tls: bool) -> None:
     """Run what the configuration names until Ctrl-C, which stops all of it within 15 s.
@@ -53,7 +53,7 @@ def command(port: int | None, insecure: bool, tls: bool) -> None:
             code="tls-of-another",
             hint="Leave --tls out and write kafka.security.protocol, or leave out kafka.bootstrap.servers.",
         )
-    for listener in (config.ui, config.metrics):
+    for listener in (config.ui, config.metrics, config.catalog_server):
         refuse_open(listener, insecure=insecure)
     address = config.ui.listen
     if not (address.is_loopback or config.ui.tokens):
@@ -70,7 +70,7 @@ def command(port: int | None, insecure: bool, tls: bool) -> None:
         else:
             servers.start_stream()
         url = servers.start_dagster(address.port if port is None else port)
-        _print_addresses(servers, url, servers.start_metrics(insecure=insecure))
+        _print_addresses(servers, url, servers.start_beside(insecure=insecure))
         try:
             _stay(servers)
         except KeyboardInterrupt:
@@ -89,7 +89,9 @@ def _list_topics(config: SluiceConfig) -> None:
         output.render_error(error)
 
 
-def _print_addresses(servers: Servers, url: str, metrics: str | None) -> None:
+def _print_addresses(servers: Servers, url: str, beside: dict[str, str]) -> None:
+    from servers.beside import CATALOG, METRICS
+
     config = servers.config
     broker = servers.endpoints.kafka_bootstrap_servers
     command = config.spark.remote_command or (None,)
@@ -98,7 +100,7 @@ def _print_addresses(servers: Servers, url: str, metrics: str | None) -> None:
         ("what", "where"),
         [
             ("Dagster UI", url),
-            ("metrics", metrics or "switched off"),
+            ("metrics", f"{beside[METRICS]}/metrics" if METRICS in beside else "switched off"),
             (
                 "Kafka",
                 f"{broker} (embedded, with a sample stream{'; SASL_SSL' * servers.has_login})"
@@ -107,6 +109,7 @@ def _print_addresses(servers: Servers, url: str, metrics: str | None) -> None:
             ),
             ("Spark", redact_urls(spark or "-")),
             ("catalog", f"{config.catalog.name}: {config.catalog.properties.get('uri', 'see sluice.yaml')}"),
+            *([("catalog for others", beside[CATALOG])] if CATALOG in beside else []),
             ("state, logs", f"{config.home}, {servers.home / 'logs'}"),
         ],
     )

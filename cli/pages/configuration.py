@@ -14,7 +14,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from cli.commands.config_template import render_config
-from spark_jobs.config.listener import MetricsSettings, UiSettings
+from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, UiSettings
 from spark_jobs.config.settings import (
     DeadLetterSettings,
     NotifySettings,
@@ -36,7 +36,17 @@ _KINDS_BY_UNIT = {
     "KMGT": "size: `64MiB`, `1GiB`",
     "%": "share: `5%`",
 }
-_SECTION_KEYS = ("kafka", "catalog", "spark", "registries", "ui", "metrics", "defaults", "pipelines")
+_SECTION_KEYS = (
+    "kafka",
+    "catalog",
+    "spark",
+    "registries",
+    "ui",
+    "metrics",
+    "catalog_server",
+    "defaults",
+    "pipelines",
+)
 _PIPELINE_SECTION_KEYS = ("value", "schema", "upkeep", "dead_letters", "quality", "checks", "notify")
 _SECTIONS_OF: dict[type[BaseModel], tuple[str, ...]] = {
     WrittenFile: _SECTION_KEYS,
@@ -89,6 +99,7 @@ def render_config_md() -> str:
         _section("notify", NotifySettings.__doc__ or "", NotifySettings),
         _section("ui", UiSettings.__doc__ or "", UiSettings),
         _section("metrics", MetricsSettings.__doc__ or "", MetricsSettings),
+        _section("catalog_server", CatalogServerSettings.__doc__ or "", CatalogServerSettings),
         _section("pipelines", _PIPELINES, WrittenPipeline, without=PipelineSettings),
         _TEAM_FILES,
         _SECRETS,

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from cli import output
 from cli.stand.sample_data import create_sample_topics
+from servers.beside import CATALOG, METRICS, start_beside
 from servers.code_server import process_name
 from servers.dagster import DAEMON, LOCATION, WEBSERVER, DagsterServers, DagsterSettings, start_dagster
 from servers.environment import clean_environment
@@ -23,7 +24,6 @@ from servers.jars import lake_jar_sets
 from servers.java import java_home
 from servers.kafka import KafkaServer, KafkaSettings, start_kafka
 from servers.kafka_login import with_login
-from servers.metrics import METRICS, start_metrics
 from servers.process import ServerFolder, ServerProcess, free_ports, stop_recorded
 from servers.registry import start_registry
 from servers.spark_connect import SparkConnectServer, SparkConnectSettings, start_spark_connect
@@ -36,7 +36,9 @@ from spark_jobs.storage.state_files import make_private
 KAFKA, SPARK, STREAM, REGISTRY = "kafka", "spark-connect", "sample-stream", "registry"
 # Dagster first, so that its runs end while what they use still answers. All within 15 s, kills included.
 CODE = process_name(LOCATION)
-STOP_ORDER = ((DAEMON, WEBSERVER, CODE, STREAM, METRICS), (KAFKA, SPARK, REGISTRY))
+# Who reads there loses an answer when one of them ends, and nothing else stops.
+BESIDE = {METRICS: "metrics are", CATALOG: "the catalog is"}
+STOP_ORDER = ((DAEMON, WEBSERVER, CODE, STREAM, *BESIDE), (KAFKA, SPARK, REGISTRY))
 STOP_GRACE_SECONDS = 4.0
 Started = TypeVar("Started")
 PROJECT = Path(__file__).resolve().parents[2]
@@ -111,23 +113,23 @@ class Servers:
         environment = clean_environment(java_home())
         self.processes[STREAM] = ServerProcess(self.folder(STREAM), command, environment, PROJECT)
 
-    def start_metrics(self, *, insecure: bool = False) -> str | None:
-        """Start the metrics endpoint and give its address; None when it is switched off."""
-        source = self.config.source
-        started = start_metrics(
-            self.home, Path(source) if source else None, self.config.metrics, insecure=insecure
-        )
-        if started is None:
-            return None
-        self.processes[METRICS] = started.process
-        return started.url
+    def start_beside(self, *, insecure: bool = False) -> dict[str, str]:
+        """Start what is served beside Dagster and give the addresses by name; none for what is off."""
+        source = Path(self.config.source) if self.config.source else None
+        urls: dict[str, str] = {}
+        for name, settings in ((METRICS, self.config.metrics), (CATALOG, self.config.catalog_server)):
+            started = start_beside(name, settings, self.home, source, insecure=insecure)
+            if started is not None:
+                self.processes[name] = started.process
+                urls[name] = started.url
+        return urls
 
     def raise_if_ended(self) -> None:
-        """Raise ``RetryableError`` when a server ended by itself; without metrics the rest goes on."""
+        """Raise ``RetryableError`` when a server ended by itself; without those beside it all goes on."""
         for name, process in list(self.processes.items()):
-            if not process.is_running and name == METRICS:
+            if not process.is_running and name in BESIDE:
                 self.processes.pop(name).stop()
-                output.say(f"metrics are not served any more: the log is {self.folder(name).log_path}")
+                output.say(f"{BESIDE[name]} not served any more: the log is {self.folder(name).log_path}")
             elif not process.is_running:
                 raise RetryableError(
                     f"{name} ended by itself",

@@ -87,6 +87,7 @@ def build_config(
         registries=written.registries,
         ui=written.ui,
         metrics=written.metrics,
+        catalog_server=written.catalog_server,
         pipelines=tuple(_pipelines(placed)),
         templates=tuple(p.entry for p in placed if isinstance(p.entry, PipelineTemplate)),
         source=main.file or None,

@@ -16,7 +16,7 @@ from spark_jobs.config.problems import Finding, Path
 from spark_jobs.config.redaction import wrong_reference
 from spark_jobs.protocol.progress import PREFIX
 
-_LISTENERS = ("ui", "metrics")
+LISTENERS = ("ui", "metrics", "catalog_server")
 _SPARKS = ("remote", "remote_command", "master")
 _SOURCES = ("topic", "topics", "topics_regex")
 _OF_REGISTRY: tuple[tuple[str, ...], ...] = ((), ("auth",))
@@ -134,7 +134,7 @@ def _check_references(content: dict[str, Any]) -> Iterator[Finding]:
     for path, value in _with_references(content):
         if wrong := wrong_reference(value):
             yield Finding(path, wrong, hint)
-        elif path[0] in _LISTENERS and value.startswith("$") and "{" not in value:
+        elif path[0] in LISTENERS and value.startswith("$") and "{" not in value:
             yield Finding(path, "begins as a reference and is none", hint)
 
 
@@ -147,7 +147,7 @@ def _with_references(content: dict[str, Any]) -> Iterator[tuple[Path, str]]:
         for key, value in reduce(_map, path, content).items():
             if isinstance(value, str):
                 yield (*path, key), value
-    for listener in _LISTENERS:
+    for listener in LISTENERS:
         tokens = _map(content, listener).get("tokens")
         if isinstance(tokens, str):
             yield (listener, "tokens"), tokens

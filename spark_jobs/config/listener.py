@@ -43,6 +43,7 @@ class Address:
 
 DEFAULT_UI = Address("127.0.0.1", 3000)
 DEFAULT_METRICS = Address("127.0.0.1", 9464)
+DEFAULT_CATALOG = Address("127.0.0.1", 8181)
 
 
 def _address(text: str) -> Address:
@@ -58,6 +59,13 @@ def _address(text: str) -> Address:
 
 def _address_or_off(text: str) -> Address | None:
     return None if text == "off" else _address(text)
+
+
+AddressOrOff = Annotated[
+    Address | None,
+    parsed(_address_or_off, Address),
+    WithJsonSchema({"type": "string", "pattern": r"(:\d+|^off)$"}),
+]
 
 
 def _origin(text: str) -> str:
@@ -103,7 +111,7 @@ class ListenerSettings(Frozen):
 
 
 class UiSettings(ListenerSettings):
-    """Dagster's UI, served by `./sluice up`; `metrics` has the same keys. See docs/OPERATIONS.md."""
+    """Dagster's UI, served by `./sluice up`; others have its keys too. See docs/OPERATIONS.md."""
 
     listen: Annotated[
         Address, parsed(_address, Address), WithJsonSchema({"type": "string", "pattern": r":\d+$"})
@@ -113,12 +121,18 @@ class UiSettings(ListenerSettings):
 class MetricsSettings(ListenerSettings):
     """Prometheus metrics, served by `./sluice up` beside Dagster, or by `./sluice metrics` elsewhere."""
 
-    listen: Annotated[
-        Address | None,
-        parsed(_address_or_off, Address),
-        WithJsonSchema({"type": "string", "pattern": r"(:\d+|^off)$"}),
-    ] = key(
+    listen: AddressOrOff = key(
         str(DEFAULT_METRICS),
         "Where they are served, as of `ui`; with `off` `./sluice up` serves none. Not written, `up` takes a"
         " free port when this one is taken.",
+    )
+
+
+class CatalogServerSettings(ListenerSettings):
+    """The catalog for other engines to read, over Iceberg's REST protocol: by `./sluice catalog`, or `up`."""
+
+    listen: AddressOrOff = key(
+        "off",
+        "Where it is served, as of `ui`; `./sluice up` serves it when this is written,"
+        f" `./sluice catalog` at {DEFAULT_CATALOG} when it is not.",
     )

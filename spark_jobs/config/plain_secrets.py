@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from spark_jobs.config.contradictions import LISTENERS
 from spark_jobs.config.problems import ConfigProblem, Document, Finding, Path
 from spark_jobs.config.redaction import is_plain_secret
 
 # Where keys are properties of Kafka, a catalog, the log or Spark. Elsewhere only addresses carry passwords.
 _PROPERTIES = (("kafka",), ("catalog",), ("state",), ("spark", "conf"))
 _SESSION_SECRET = ("spark", "session_secret")
-_TOKENS = (("ui", "tokens"), ("metrics", "tokens"))
+_TOKENS = tuple((listener, "tokens") for listener in LISTENERS)
 
 
 def plain_secrets(document: Document) -> Iterator[ConfigProblem]:

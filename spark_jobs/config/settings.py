@@ -17,7 +17,7 @@ from pydantic import Field
 from spark_jobs.config.clock import next_tick_ms
 from spark_jobs.config.columns import Columns
 from spark_jobs.config.frozen import Frozen, key
-from spark_jobs.config.listener import MetricsSettings, UiSettings
+from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, UiSettings
 from spark_jobs.config.new_fields import Growth, Incompatible, NewFields
 from spark_jobs.config.parquet_codecs import Encoding
 from spark_jobs.config.problems import ConfigProblem
@@ -430,6 +430,7 @@ class SluiceConfig(_WithSecrets):
     registries: dict[RegistryName, RegistrySettings] = Field(default_factory=dict)
     ui: UiSettings = UiSettings()
     metrics: MetricsSettings = MetricsSettings()
+    catalog_server: CatalogServerSettings = CatalogServerSettings()
     pipelines: tuple[PipelineConfig, ...] = ()
     templates: tuple[PipelineTemplate, ...] = ()
     source: str | None = None

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from spark_jobs.config.frozen import Frozen, key
-from spark_jobs.config.listener import MetricsSettings, UiSettings
+from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, UiSettings
 from spark_jobs.config.settings import KafkaAuth, PipelineSettings, RegistrySettings, SparkSettings
 from spark_jobs.config.values import (
     OneOrMany,
@@ -150,6 +150,9 @@ class WrittenFile(WrittenTeamFile):
     )
     ui: UiSettings = key(UiSettings(), "Where Dagster's UI is served, and for whom.")
     metrics: MetricsSettings = key(MetricsSettings(), "Where Prometheus metrics are served.")
+    catalog_server: CatalogServerSettings = key(
+        CatalogServerSettings(), "Where the catalog is served to other engines, for reading."
+    )
     include: Includes = key(
         (), "Team files: globs relative to this file, each alone or as `files` beside what it is lent."
     )

@@ -9,7 +9,7 @@ import pytest
 from cli.commands.config_template import render_config
 from cli.pages.configuration import DOCS, render_config_md, render_schema
 from spark_jobs.config.build import build_config
-from spark_jobs.config.listener import MetricsSettings, UiSettings
+from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, UiSettings
 from spark_jobs.config.settings import SparkSettings, UpkeepSettings
 from spark_jobs.config.suites import Suite
 from spark_jobs.config.written import WrittenFile, WrittenPipeline
@@ -27,7 +27,7 @@ def test_committed_files_are_generated(name, render):
 def test_every_key_is_documented():
     """Each key of each section has a row with a sentence."""
     text = render_config_md()
-    listeners = (UiSettings, MetricsSettings)
+    listeners = (UiSettings, MetricsSettings, CatalogServerSettings)
     for model in (WrittenFile, WrittenPipeline, SparkSettings, UpkeepSettings, *listeners, Suite):
         for name, field in model.model_fields.items():
             assert f"| `{field.alias or name}` |" in text

@@ -6,10 +6,17 @@ import socket
 
 import pytest
 
-from servers import metrics
+from servers import beside
 from servers.listener import guard_of, refuse_open, refuse_taken, url_of
 from spark_jobs.config.build import ConfigReading, build_config
-from spark_jobs.config.listener import Address, MetricsSettings, TlsSettings, UiSettings
+from spark_jobs.config.listener import (
+    Address,
+    CatalogServerSettings,
+    ListenerSettings,
+    MetricsSettings,
+    TlsSettings,
+    UiSettings,
+)
 from spark_jobs.config.problems import Document
 from spark_jobs.protocol.errors import ConfigError
 
@@ -87,7 +94,7 @@ def test_the_old_keys_of_metrics_are_named() -> None:
 
 def test_others_are_let_in_with_a_token_or_on_purpose(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond this machine, for both listeners; a token is read when it starts and is no short one."""
-    for settings in (UiSettings, MetricsSettings):
+    for settings in (UiSettings, MetricsSettings, CatalogServerSettings):
         refuse_open(settings(), insecure=False)
         beyond = settings.model_validate({"listen": "10.0.0.7:80"})
         refuse_open(beyond, insecure=True)
@@ -101,7 +108,7 @@ def test_others_are_let_in_with_a_token_or_on_purpose(monkeypatch: pytest.Monkey
         refuse_open(named, insecure=False)
 
 
-def refusal(settings: UiSettings | MetricsSettings) -> str:
+def refusal(settings: ListenerSettings) -> str:
     """The code of the error with which it is refused."""
     with pytest.raises(ConfigError) as caught:
         refuse_open(settings, insecure=False)
@@ -116,11 +123,11 @@ def test_a_second_sluice_takes_a_free_port_unless_it_was_told_which(
     with socket.create_server((host, 0), family=family) as listening:
         taken = Address(host, listening.getsockname()[1])
         usual = MetricsSettings.model_construct(_fields_set=set(), listen=taken)
-        other = metrics._free(usual, taken)
+        other = beside._free(usual, taken)
         assert other.host == host
         assert other.port not in {0, taken.port}
         with pytest.raises(ConfigError, match="listens at") as refused:
-            metrics._free(MetricsSettings(listen=taken), taken)
+            beside._free(MetricsSettings(listen=taken), taken)
         assert refused.value.code == "port-taken"
-    assert metrics._free(usual, taken) == taken
+    assert beside._free(usual, taken) == taken
     refuse_taken(taken)

@@ -1,0 +1,38 @@
+"""``catalog``: serves the catalog over Iceberg's REST protocol, read-only, until it is stopped."""
+
+from __future__ import annotations
+
+import click
+
+from cli import output
+from spark_jobs.config.file import load_config
+from spark_jobs.config.listener import DEFAULT_CATALOG, Address
+
+
+@click.command("catalog")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=None,
+    help="Which port instead of catalog_server.listen's.",
+)
+@click.option("--insecure", is_flag=True, help="Let others than this machine read it without tokens.")
+def command(port: int | None, *, insecure: bool) -> None:
+    """Serve the configured catalog to other engines over Iceberg's REST protocol until Ctrl-C; reads only.
+
+    Whatever would change a table is refused. Clients are given where the files lie and no credentials: they
+    bring their own for the storage. `./sluice up` does this by itself where catalog_server.listen is written.
+    """
+    from servers.catalog import CatalogApp, refused
+    from servers.serving import serve
+
+    config = load_config()
+    listen = config.catalog_server.listen or DEFAULT_CATALOG
+    serve(
+        CatalogApp(config),
+        config.catalog_server,
+        Address(listen.host, port or listen.port),
+        lambda url: output.say(f"catalog at {url}" if url else "stopped"),
+        insecure=insecure,
+        refused=refused,
+    )

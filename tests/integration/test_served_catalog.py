@@ -1,0 +1,120 @@
+"""Other engines read, through the served catalog, a table that drains are filling."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+import pytest
+from pyiceberg.catalog.rest import RestCatalog
+from pyspark.sql import SparkSession
+
+from prove.lab.pipeline_lab import TABLE, orders
+from servers.process import free_ports
+from tests.support.new_lab import NewLab
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prove.lab.pipeline_lab import Lab
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+PRINTED = "http://127.0.0.1:8181"
+BATCH, BATCHES = 100, 6
+WRITES = [
+    f"INSERT INTO served.{TABLE} SELECT * FROM served.{TABLE}",  # noqa: S608  (refused)
+    f"DROP TABLE served.{TABLE}",
+    f"ALTER TABLE served.{TABLE} SET TBLPROPERTIES ('a' = 'b')",
+    f"CREATE TABLE served.{TABLE}_2 (id int) USING iceberg",
+    "CREATE NAMESPACE served.new",
+]
+
+
+@contextmanager
+def served(lab: Lab) -> Iterator[str]:
+    """The address of a real `./sluice catalog`."""
+    (port,) = free_ports(1)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cli", "catalog", "--port", str(port), "--config", str(lab.path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=lab.path.parent,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"catalog at http://127.0.0.1:{port}\n"
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        assert process.wait(30) == 0
+
+
+def as_printed(spark: SparkSession, uri: str) -> None:
+    """Tell the session of the catalog as README's line for Spark does."""
+    settings = re.findall(r"--conf (spark\.sql\.catalog\.lake\S*)=(\S+)", README)
+    assert dict(settings)["spark.sql.catalog.lake.uri"] == PRINTED
+    for key, value in settings:
+        spark.conf.set(key.replace("catalog.lake", "catalog.served"), value.replace(PRINTED, uri))
+    spark.conf.set("spark.sql.catalog.served.cache-enabled", "false")
+
+
+def test_pyiceberg_and_spark_read_while_drains_run(new_lab: NewLab, spark_remote: str) -> None:
+    """Whole commits, never fewer rows than before, all of them at the end; and no write of theirs."""
+    lab = new_lab(orders(0, BATCH), max_batch_records=BATCH)
+    lab.drain()
+    seen: list[int] = []
+    done = Event()
+    with served(lab) as uri:
+
+        def read() -> None:
+            while not done.is_set():
+                seen.append(RestCatalog("any", uri=uri).load_table(TABLE).scan().to_arrow().num_rows)
+
+        reader = Thread(target=read)
+        reader.start()
+        spark = SparkSession.builder.remote(spark_remote).create()
+        try:
+            as_printed(spark, uri)
+            new_lab.produce(lab, orders(BATCH, BATCH * (BATCHES - 1)))
+            draining = Thread(target=lab.drain)
+            draining.start()
+            by_spark: list[int] = []
+            while draining.is_alive() or not by_spark or by_spark[-1] < BATCH * BATCHES:
+                by_spark.append(spark.table(f"served.{TABLE}").count())
+            draining.join()
+            done.set()
+            reader.join()
+            for each in (seen, by_spark):
+                assert each == sorted(each)
+                assert all(count and count % BATCH == 0 for count in each)
+            before = lab.table().metadata_location
+            for write in WRITES:
+                with pytest.raises(Exception, match=r"(?i)not support|forbidden|read") as E:
+                    spark.sql(write).collect()
+                print('XXX', write, str(E.value)[:300])
+            print('XXX', seen[:5], len(seen), by_spark)
+        finally:
+            done.set()
+            spark.stop()
+        table = RestCatalog("any", uri=uri).load_table(TABLE)
+        assert table.metadata == lab.table().metadata
+        assert lab.table().metadata_location == before
+        assert str(BATCH * BATCHES) in printed_python(uri)
+    assert table.scan().count() == lab.rows().num_rows == BATCH * BATCHES
+
+
+def printed_python(uri: str) -> str:
+    """What README's lines for PyIceberg and DuckDB print, for this table."""
+    (code,) = re.findall(r"```python\n(# PyIceberg.*?)```", README, re.DOTALL)
+    code = code.replace(PRINTED, uri).replace("sales.orders", TABLE)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    return done.stdout
