@@ -198,7 +198,7 @@ def test_the_catalog_is_served_beside_the_rest_where_it_is_written(
     assert servers.start_beside() == {"catalog": f"http://{address}"}
     process = servers.processes["catalog"]
     process.wait_until(lambda: is_listening(port), SCRAPE_SECONDS)
-    with urllib.request.urlopen(f"http://{address}/v1/namespaces", timeout=SCRAPE_SECONDS) as answer:  # noqa: S310
+    with urllib.request.urlopen(f"http://{address}/v1/namespaces", timeout=SCRAPE_SECONDS) as answer:
         assert json.load(answer)["namespaces"] == []
     assert stop_left_over(config) == ["catalog"]
     assert not is_listening(port)
