@@ -38,9 +38,9 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 def listening(
     tmp_path_factory: pytest.TempPathFactory, certificates: Certificates
 ) -> Iterator[dict[str, str]]:
-    """The addresses of `./sluice metrics` and of Dagster's webserver, by path."""
+    """The addresses of `./sluice metrics`, `./sluice catalog` and Dagster's webserver, by path."""
     folder = tmp_path_factory.mktemp("listeners")
-    ports = dict(zip(("metrics", "ui"), free_ports(2), strict=True))
+    ports = dict(zip(("metrics", "ui", "catalog_server"), free_ports(3), strict=True))
     shared = {"hosts": "sluice.example", "tokens": ["${A_TOKEN}"], "tls": {"cert": str(certificates.server)}}
     sections = {name: {"listen": f"[::1]:{port}", **shared} for name, port in ports.items()}
     document = {"version": 1, "kafka": {"bootstrap.servers": "127.0.0.1:1"}, **sections}
@@ -55,7 +55,7 @@ def listening(
     }
     webserver = ("servers.webserver", "--empty-workspace", "-h", "::1", "-p", str(ports["ui"]))
     with ExitStack() as stack, (folder / "out").open("w") as out:
-        for module in (("cli", "metrics"), webserver):
+        for module in (("cli", "metrics"), ("cli", "catalog"), webserver):
             command = [sys.executable, "-m", *module]
             process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=out, stderr=out)
             stack.callback(process.wait, 30)
@@ -67,10 +67,11 @@ def listening(
         yield {
             "metrics": f"https://[::1]:{ports['metrics']}/metrics",
             "ui": f"https://[::1]:{ports['ui']}/server_info",
+            "catalog": f"https://[::1]:{ports['catalog_server']}/v1/config",
         }
 
 
-@pytest.mark.parametrize("listener", ["metrics", "ui"])
+@pytest.mark.parametrize("listener", ["metrics", "ui", "catalog"])
 def test_each_listener_asks_for_a_token_over_tls(
     listening: dict[str, str], certificates: Certificates, listener: str
 ) -> None:

@@ -21,7 +21,8 @@ from websockets.typing import Origin
 from bench.footprint import usage
 from cli.commands.up import _as_it_is_now
 from cli.stand.run_record import read_up
-from cli.stand.running import Servers
+from cli.stand.running import Servers, stop_left_over
+from servers.process import free_ports, is_listening
 from spark_jobs.config.file import load_config
 from spark_jobs.connections.endpoints import read_endpoints
 
@@ -179,3 +180,28 @@ def test_a_changed_configuration_is_followed_and_one_with_mistakes_is_not(
     assert _as_it_is_now(servers, config) == config
     assert len(reloads) == 1
     assert "pipelines.first" in capsys.readouterr().err
+
+
+def test_the_catalog_is_served_beside_the_rest_where_it_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As metrics it may end, and nothing else does; `down` finds what a killed `up` left; else it is off."""
+    (port,) = free_ports(1)
+    file = tmp_path / "sluice.yaml"
+    monkeypatch.setenv("SLUICE_HOME", str(tmp_path / "home"))
+    file.write_text("version: 1\nmetrics: {listen: off}\n")
+    assert Servers(load_config(file)).start_beside() == {}
+    address = f"127.0.0.1:{port}"
+    file.write_text(f"version: 1\nmetrics: {{listen: off}}\ncatalog_server: {{listen: '{address}'}}\n")
+    config = load_config(file)
+    servers = Servers(config)
+    assert servers.start_beside() == {"catalog": f"http://{address}"}
+    process = servers.processes["catalog"]
+    process.wait_until(lambda: is_listening(port), SCRAPE_SECONDS)
+    with urllib.request.urlopen(f"http://{address}/v1/namespaces", timeout=SCRAPE_SECONDS) as answer:
+        assert json.load(answer)["namespaces"] == []
+    assert stop_left_over(config) == ["catalog"]
+    assert not is_listening(port)
+    servers.raise_if_ended()
+    assert "the catalog is not served any more" in capsys.readouterr().out
+    assert not servers.processes

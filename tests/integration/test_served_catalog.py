@@ -74,7 +74,7 @@ def test_pyiceberg_and_spark_read_while_drains_run(new_lab: NewLab, spark_remote
     with served(lab) as uri:
 
         def read() -> None:
-            while not done.is_set():
+            while not done.wait(0.1):
                 seen.append(RestCatalog("any", uri=uri).load_table(TABLE).scan().to_arrow().num_rows)
 
         reader = Thread(target=read)
@@ -96,10 +96,8 @@ def test_pyiceberg_and_spark_read_while_drains_run(new_lab: NewLab, spark_remote
                 assert all(count and count % BATCH == 0 for count in each)
             before = lab.table().metadata_location
             for write in WRITES:
-                with pytest.raises(Exception, match=r"(?i)not support|forbidden|read") as E:
+                with pytest.raises(Exception, match="does not support endpoint"):
                     spark.sql(write).collect()
-                print('XXX', write, str(E.value)[:300])
-            print('XXX', seen[:5], len(seen), by_spark)
         finally:
             done.set()
             spark.stop()
