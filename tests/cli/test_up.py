@@ -201,6 +201,7 @@ def test_the_catalog_is_served_beside_the_rest_where_it_is_written(
     with urllib.request.urlopen(f"http://{address}/v1/namespaces", timeout=SCRAPE_SECONDS) as answer:
         assert json.load(answer)["namespaces"] == []
     assert stop_left_over(config) == ["catalog"]
+    process.wait_until(lambda: not process.is_running, STOP_SECONDS)  # its threads end a moment later
     assert not is_listening(port)
     servers.raise_if_ended()
     assert "the catalog is not served any more" in capsys.readouterr().out
