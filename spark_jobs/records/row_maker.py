@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from spark_jobs.protocol.batch import Balance
 from spark_jobs.records.decoder import BadValue, Decoder, Phase
-from spark_jobs.records.shape import Origin, dead_letter_table
-from spark_jobs.records.shaped_rows import shaped as shaped_rows
+from spark_jobs.records.shape import Origin, dead_letter_table, shape
 from spark_jobs.records.shaping import NO_SHAPING, Shaping
 from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS
 
@@ -81,7 +80,7 @@ class RowMaker:
             if decoded.new_fields is not None:
                 raise NewFieldsSeen
         with step("shape"):
-            shaped = shaped_rows(self.shaping, decoded, records, self.origin, self.schema)
+            shaped = self._shaped(decoded, records)
             if self.rejected:
                 shaped = shaped.without(_rejected(self.rejected, shaped, records))
             dead_letters = dead_letter_table(
@@ -91,6 +90,14 @@ class RowMaker:
         phases = Counter(bad.phase.value for bad in shaped.bad)
         left_out = {reason: [records.offsets[i] for i in which] for reason, which in shaped.left_out.items()}
         return ChunkRows(shaped.table, dead_letters, balances, decoded.ignored, phases, left_out)
+
+    def _shaped(self, decoded: Decoded, records: Chunk) -> Decoded:
+        if self.shaping.is_nothing:
+            return shape(decoded, records, self.origin, self.schema)
+        # DuckDB, which workers need for expressions alone.
+        from spark_jobs.records.shaped_rows import shaped  # noqa: PLC0415
+
+        return shaped(self.shaping, decoded, records, self.origin, self.schema)
 
 
 def _with_values(chunk: Chunk) -> Chunk:

@@ -33,7 +33,7 @@ MISSING, EXCLUDED = "missing", "excluded"
 
 def shaped(shaping: Shaping, decoded: Decoded, records: Chunk, origin: Origin, schema: pa.Schema) -> Decoded:
     """Do what ``shape`` does, with what is made here, and without the records that are left out."""
-    if shaping.columns or shaping.condition is not None:
+    if not shaping.is_nothing:
         decoded = _Rows(shaping, decoded, records, origin, schema).made()
     return shape(decoded, records, origin, schema)
 

@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from spark_jobs.config.columns import ColumnSettings, FieldForm
 from spark_jobs.config.value_format import ValueFormat
-from spark_jobs.expressions.judging import Expression, judge
 
 if TYPE_CHECKING:
     from spark_jobs.config.settings import PipelineConfig
+    from spark_jobs.expressions.judging import Expression
 
 FILTER = ""  # its name among columns, none of which is empty
 
@@ -64,12 +64,12 @@ class Shaping:
     @cached_property
     def expressions(self) -> dict[str, Expression]:
         """Those in SQL, by column."""
-        return {name: judge(each.sql) for name, each in self.columns.items() if each.sql is not None}
+        return {name: _judged(each.sql) for name, each in self.columns.items() if each.sql is not None}
 
     @cached_property
     def filter(self) -> Expression | None:
         """The one that is true of records that are rows."""
-        return None if self.condition is None else judge(self.condition)
+        return None if self.condition is None else _judged(self.condition)
 
     @property
     def condition_alone(self) -> dict[str, Expression]:
@@ -101,6 +101,11 @@ class Shaping:
             return column.with_type(pa.int64())
         return column
 
+    @property
+    def is_nothing(self) -> bool:
+        """True if records are rows as they are decoded."""
+        return not self.columns and self.condition is None
+
 
 NO_SHAPING = Shaping()
 
@@ -113,3 +118,10 @@ def shaping_of(pipeline: PipelineConfig) -> Shaping:
         pipeline.value.format is ValueFormat.JSON,
         pipeline.table_schema.growth.ignores,
     )
+
+
+def _judged(sql: str) -> Expression:
+    # DuckDB, which workers need for expressions alone.
+    from spark_jobs.expressions.judging import judge  # noqa: PLC0415
+
+    return judge(sql)

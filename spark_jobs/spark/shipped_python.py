@@ -23,6 +23,7 @@ LAUNCHER = "bin/python3"
 _IMPORTED = (
     *("pyarrow", "pyiceberg[pyiceberg-core]", "confluent-kafka", "numpy", "pandas", "orjson", "fastavro"),
     *("protobuf", "grpcio-tools", "pydantic", "croniter", "requests", "pyyaml", "py4j", "cryptography"),
+    *("duckdb", "jmespath"),
     "aws-msk-iam-sasl-signer-python",  # an extra: passed over where it is not
 )
 _PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"

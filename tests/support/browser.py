@@ -58,6 +58,7 @@ _FIND = """
   return null;
 })(%s, %s)
 """
+_NAVIGATED = "Inspected target navigated"
 _STILL = "document.getAnimations().every(a => !(a instanceof CSSTransition) || a.playState !== 'running')"
 
 
@@ -84,8 +85,15 @@ class Page:
         assert "errorText" not in answer, f"{url}: {answer['errorText']}"
 
     def evaluate(self, expression: str) -> Any:
-        """The value of a JavaScript expression."""
-        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        """The value of a JavaScript expression; where another page took the place of this one, its value there."""
+        try:
+            answer = self.call(
+                "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+            )
+        except AssertionError as error:
+            if _NAVIGATED not in str(error):
+                raise
+            return self.evaluate(expression)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
