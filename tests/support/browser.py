@@ -85,7 +85,7 @@ class Page:
         assert "errorText" not in answer, f"{url}: {answer['errorText']}"
 
     def evaluate(self, expression: str) -> Any:
-        """The value of a JavaScript expression; where another page took the place of this one, its value there."""
+        """The value of a JavaScript expression, on the page that took this one's place if one did."""
         try:
             answer = self.call(
                 "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
