@@ -111,8 +111,8 @@ class RecordSchemas:
 
     def file_digests(self) -> dict[str, str]:
         """Return the digests of the schemas in files, by what is read by them. Raises as ``known``."""
-        self.known()
-        return {each.section: each.file_digest for each in self._both if each.file_digest is not None}
+        read = {each.section: each.read_file() for each in self._both}
+        return {section: digest for section, digest in read.items() if digest is not None}
 
     @property
     def _both(self) -> tuple[_Schemas, ...]:
@@ -145,7 +145,7 @@ class _Schemas:
         self._unused: dict[SchemaKey, ConfigError] = {}
         self._texts: dict[SchemaKey, SchemaText] = {}
         self.by_version: SubjectVersion | None = None
-        self.file_digest: str | None = None
+        self._file_digest: str | None = None
         if value.is_by_version:
             of_key, take = self._is_of_keys, self._take
             self.by_version = SubjectVersion(value, subject, of_key=of_key, registry=registry, take=take)
@@ -153,10 +153,7 @@ class _Schemas:
     def known(self, progress: Progress | None) -> KnownSchemas:
         kept = progress.schemas if progress else {}
         spans = self.by_version.spans(progress) if self.by_version else ()
-        if self._value.file is not None and None not in self._by_key:
-            language = _LANGUAGES[self._value.format]
-            text = read_file(language, self._folder, self._value.file, self._value.include, self.section)
-            self._by_key[None], self.file_digest = self._made(text), text.digest
+        self.read_file()
         if self._value.format in {ValueFormat.STRING, ValueFormat.RAW}:
             self._by_key[None] = WholeValue(is_text=self._value.format is ValueFormat.STRING)
         if self._value.is_framed:
@@ -170,6 +167,14 @@ class _Schemas:
             spans=spans,
             unused={key: f"schema {key} is not used: {why.message}" for key, why in self._unused.items()},
         )
+
+    def read_file(self) -> str | None:
+        """Know the schema in the file, where there is one, and return its digest."""
+        if self._value.file is not None and self._file_digest is None:
+            language = _LANGUAGES[self._value.format]
+            text = read_file(language, self._folder, self._value.file, self._value.include, self.section)
+            self._by_key[None], self._file_digest = self._made(text), text.digest
+        return self._file_digest
 
     def learn(self, keys: Collection[SchemaKey], kept: Mapping[SchemaKey, str]) -> None:
         named = {key for key in keys if key.of_key is self._is_of_keys}
