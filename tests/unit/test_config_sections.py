@@ -76,6 +76,7 @@ EVERY_SECTION = {
     "spark": {"task_memory": "1GiB", "master": "local[2]"},
     "ui": {"listen": "[::1]:3000", "tls": {"cert": "/ui.pem"}},
     "metrics": {"listen": "off", "tls": {"cert": "/metrics.pem"}},
+    "catalog_server": {"listen": "off", "tls": {"cert": "/catalog.pem"}},
     "registries": {"main": {"url": "http://registry:8081"}},
     "pipelines": {
         "orders": {
