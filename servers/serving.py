@@ -30,9 +30,10 @@ def serve(
 
     Raises ``ConfigError``: ``listener-without-tokens``, ``port-taken``.
     """
-    refuse_open(settings.model_copy(update={"listen": address}), insecure=insecure)
+    settings = settings.model_copy(update={"listen": address})
+    refuse_open(settings, insecure=insecure)
     refuse_taken(address)
-    guarded = BrowserGuard(app, **guard_of(settings.model_copy(update={"listen": address})), **guard)
+    guarded = BrowserGuard(app, **guard_of(settings), **guard)
     serving = uvicorn.Config(guarded, log_level="warning", timeout_graceful_shutdown=1, **tls_of(settings))
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     signal.signal(signal.SIGTERM, lambda *_: None)  # the server ends by it, and has it raised again

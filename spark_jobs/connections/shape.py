@@ -12,6 +12,6 @@ if TYPE_CHECKING:
 
 
 def shape_of(pipeline: PipelineConfig, connections: Connections) -> str:
-    """Return the digest of what decides it, schema files too. Raises as ``RecordSchemas.known``."""
+    """Return the digest of what decides it, schema files too. Raises as ``RecordSchemas.file_digests``."""
     files = connections.schemas(pipeline).file_digests() if pipeline.has_schemas else {}
     return shape_digest(pipeline, files)

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
+from spark_jobs.expressions.quoting import quoted
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
@@ -38,11 +40,6 @@ def select(expressions: str, chunk: pa.Table) -> pa.Table:
     """
     with _ONE_AT_A_TIME:
         return _opened().select(expressions, chunk)
-
-
-def quoted(name: str) -> str:
-    """Return a name as SQL has it, whatever is in it."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def text(value: str) -> str:

@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.expressions.engine import quoted, select
+from spark_jobs.expressions.engine import select
 from spark_jobs.expressions.judging import first_line
+from spark_jobs.expressions.quoting import quoted
 
 _ROW = "sluice row"
 _VALUE = "v"

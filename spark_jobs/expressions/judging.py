@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from spark_jobs.expressions import engine
+from spark_jobs.expressions.quoting import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,9 +102,9 @@ def bound_type(expression: Expression, types: Mapping[str, str]) -> pa.DataType:
 
     Raises ``ExpressionError`` where it does not go together, or cannot be evaluated whatever the record is.
     """
-    columns = ", ".join(f"NULL::{kind} AS {engine.quoted(name)}" for name, kind in types.items())
+    columns = ", ".join(f"NULL::{kind} AS {quoted(name)}" for name, kind in types.items())
     limit = " LIMIT 0" if expression.names else ""
-    source = f"(SELECT {columns or '1'}) AS {engine.quoted(engine.CHUNK)}"
+    source = f"(SELECT {columns or '1'}) AS {quoted(engine.CHUNK)}"
     try:
         asked = f"SELECT {expression.sql} FROM {source}{limit}"  # noqa: S608  (judged)
         return engine.run(asked).schema.field(0).type
@@ -244,7 +245,7 @@ def _column(path: Sequence[str]) -> str:
 def _is_value_of_the_engine(name: str) -> bool:
     """True for ``current_date`` and its like, which are spelled as columns."""
     try:
-        engine.run(f"SELECT {engine.quoted(name)}")
+        engine.run(f"SELECT {quoted(name)}")
     except duckdb.Error:
         return False
     return True

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from duckdb._sources.arrow import ArrowScanSource
 
+from spark_jobs.expressions.quoting import quoted
 from spark_jobs.lake.file_rows import NOTHING_OWED, Owed, row_counts, scan_schema, stream
 from spark_jobs.query.duckdb_filter import row_filter
 
@@ -95,8 +96,3 @@ class TableSource(ArrowScanSource):
         newest = {field.field_id: field.name for field in self._scan.table_metadata.schema().fields}
         fields = self._scan.projection().fields
         return {f.name: str(f.field_type) for f in fields if newest.get(f.field_id) == f.name}
-
-
-def quoted(name: str) -> str:
-    """Return a name as SQL takes it, whatever is in it."""
-    return '"' + name.replace('"', '""') + '"'

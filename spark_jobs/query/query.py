@@ -20,6 +20,7 @@ from pyiceberg.table import FileScanTask
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import both_tables, no_table_yet
+from spark_jobs.expressions.quoting import quoted
 from spark_jobs.lake.as_of import snapshot_at
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.file_rows import Owed
@@ -29,7 +30,7 @@ from spark_jobs.lake.row_filters import is_in_range
 from spark_jobs.lake.tables import progress_of, snapshot_of, summary_of
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError, RetryableError
-from spark_jobs.query.duckdb_source import TableSource, quoted
+from spark_jobs.query.duckdb_source import TableSource
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
