@@ -110,7 +110,7 @@ class RecordSchemas:
         return {key: digest for each in self._both for key, digest in each.digests().items()}
 
     def file_digests(self) -> dict[str, str]:
-        """Return the digests of schemas in files, by what they read. Raises ``ConfigError``: cannot be read."""
+        """Return the digests of schemas in files. Raises ``ConfigError`` for one that cannot be read."""
         read = {each.section: each.read_file() for each in self._both}
         return {section: digest for section, digest in read.items() if digest is not None}
 
