@@ -123,9 +123,8 @@ def test_counters_survive_a_restart_and_a_fold(new_lab: NewLab) -> None:
 def test_every_family_is_told_of_a_working_pipeline(new_lab: NewLab, monkeypatch: pytest.MonkeyPatch) -> None:
     """No declared name stays empty, since dashboards are made of them; many partitions are one series."""
     monkeypatch.setattr(kafka_reader, "INTERVAL_MS", "5")  # a fast machine is done before the first 200 ms
-    lab = replace(
-        new_lab(as_json(*({"id": n, "text": "x" * 200} for n in range(60_000))), partitions=3), is_here=True
-    )
+    records = as_json(*({"id": n, "text": "x" * 200} for n in range(60_000)))
+    lab = replace(new_lab(records, partitions=3, filter="id > 0"), is_here=True)
     lab.drain()
     with lab.connections() as connections:
         uuid = str(lab.table().metadata.table_uuid)
@@ -140,6 +139,7 @@ def test_every_family_is_told_of_a_working_pipeline(new_lab: NewLab, monkeypatch
     assert FAMILIES.keys() - names == {"sluice_valid_through_timestamp_seconds"} - names
     assert [key for key in told if key[0] == "sluice_lag_records"] == [("sluice_lag_records", "all")]
     assert told["sluice_audit_findings", "missing"] == 0
+    assert (told["sluice_filtered_total", "excluded"], told["sluice_rows_written_total",]) == (1, 59_999)
     assert told["sluice_failures_total", "broker-away"] == 1
     assert told["sluice_kafka_received_messages_total",] > 0
     assert told["sluice_kafka_rtt_p99_seconds",] > 0

@@ -250,6 +250,7 @@ def test_tokens_of_a_callback_are_renewed_in_every_process_that_has_a_client(
     rest = {name: each for name, each in secured.properties("oidc").items() if not name.startswith(login)}
     configure(lab, "", {"kafka": rest, "kafka_auth": {"aws_msk_iam": {"region": "eu-central-1"}}})
     kept = KafkaAdmin(resolve_kafka_properties(lab.config))
+    assert kept.source_state(topic).end.keys() == {0, 1}
     while time.time() <= made[0]:  # the connection ends with the token that it was opened by
         time.sleep(0.1)
     assert kept.source_state(topic).end.keys() == {0, 1}
