@@ -66,11 +66,11 @@ class _DeadLetterCommit:
 
         They were written for a dead-letter table that was dropped since, or for one that still has them
         under the earlier name of a data table that was renamed. Either may purge them, and a table that names
-        a file which is gone is unreadable.
+        a file which is gone is unreadable. One that was partitioned anew since is given copies, too.
         """
         folder = data_location(table)
         for file in self.pending.files:
-            if is_inside(file.path, folder):
+            if is_inside(file.path, folder) and file.spec_id == table.metadata.default_spec_id:
                 yield file
             elif table.io.new_input(file.path).exists():
                 yield from self.rewriter.copy(table, file)

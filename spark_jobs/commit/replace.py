@@ -19,7 +19,7 @@ from pyiceberg.manifest import DataFileContent, ManifestContent
 from pyiceberg.table import FileScanTask
 
 from spark_jobs.commit.swap import stage
-from spark_jobs.lake.data_files import FileBounds, bounds_of, to_data_file
+from spark_jobs.lake.data_files import FileBounds, bounds_of, to_data_file, to_scanned_file
 from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.protocol.batch import WrittenFile
@@ -72,8 +72,11 @@ class Rewriter:
         return self._done[key]
 
     def copy(self, table: Table, file: WrittenFile) -> tuple[WrittenFile, ...]:
-        """Return files of the table's own with the rows of one that lies elsewhere. Raises as ``rewrite``."""
-        key, task = (file.path,), FileScanTask(to_data_file(file, table.metadata))
+        """Return files of the table's own with the rows of one of another folder, or partitioned otherwise.
+
+        Raises as ``rewrite``.
+        """
+        key, task = (file.path,), FileScanTask(to_scanned_file(file))
         if key not in self._done:
             try:
                 self._done[key] = self._write(table, task)

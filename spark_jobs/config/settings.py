@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from spark_jobs.config.clock import next_tick_ms
-from spark_jobs.config.columns import Columns
+from spark_jobs.config.columns import Columns, LetterColumn
 from spark_jobs.config.frozen import Frozen, key
 from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, UiSettings
 from spark_jobs.config.new_fields import Growth, Incompatible, NewFields
@@ -28,6 +28,7 @@ from spark_jobs.config.value_format import KeySettings, Layout, ValueFormat, Val
 from spark_jobs.config.values import (
     AbsolutePath,
     AwsRegion,
+    ColumnName,
     Command,
     ConnectUrl,
     Count,
@@ -192,7 +193,7 @@ class UpkeepSettings(Frozen):
 
 
 class DeadLetterSettings(Frozen):
-    """What happens when many records cannot become rows."""
+    """What happens when many records cannot become rows, and what their table has beside them."""
 
     # A share: 0.05 is 5 %.
     stop_above: Share | None = key(
@@ -200,6 +201,14 @@ class DeadLetterSettings(Frozen):
         "Stop, with nothing committed, when more than this share of a batch's records would be"
         " dead letters, e.g. `5%`: a changed format then waits for a person instead of filling the table.",
         shown="never",
+    )
+    columns: dict[ColumnName, LetterColumn] = Field(
+        default_factory=dict,
+        description="Columns of the dead-letter table by expressions:"
+        ' `{day: {type: date, sql: "CAST(_kafka_timestamp AS DATE)"}}` (docs/SHAPES.md).',
+    )
+    partition_by: OneOrMany[PartitionField] = key(
+        (), "Partition fields of the dead-letter table, as the pipeline's `partition_by`."
     )
 
 
@@ -336,7 +345,7 @@ class PipelineSettings(Frozen):
     )
     upkeep: UpkeepSettings = key(UpkeepSettings(), "When the tables are tidied up.")
     dead_letters: DeadLetterSettings = key(
-        DeadLetterSettings(), "What happens when many records cannot become rows."
+        DeadLetterSettings(), "What happens when many records cannot become rows, and what is kept of them."
     )
     quality: Suites = key((), "Great Expectations suites: what rows must be like.")
     checks: WrittenChecks = key(WrittenChecks(), "How bad a failed check is, and its limit.")

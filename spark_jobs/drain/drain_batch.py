@@ -248,6 +248,7 @@ def _task(
             arrow_schema(dead_letters.schema()),
             rejected,
             checked_shaping(run.pipeline, arrow_schema(table.schema())),
+            run.pipeline.dead_letters.columns,
         ),
         file_prefix=batch.attempt,
         data=table_target(table),

@@ -26,14 +26,19 @@ from spark_jobs.drain.planning import (
 )
 from spark_jobs.drain.split_task import SplitSource, observe_split
 from spark_jobs.lake.catalog import released
-from spark_jobs.lake.evolution import set_sort_order
+from spark_jobs.lake.evolution import evolve_table, set_partitioning, set_sort_order
 from spark_jobs.lake.tables import load_table, progress_of
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.formats import format_of
-from spark_jobs.schema.additions import check_declared, declared_evolution, table_notes
+from spark_jobs.schema.additions import (
+    check_declared,
+    declared_evolution,
+    letter_evolution,
+    table_notes,
+)
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import Evolution, evolved
 from spark_jobs.schema.iceberg_types import declared_fields
@@ -115,7 +120,7 @@ def ensure_tables(
         dead_letters = create_dead_letter_table(
             catalog, pipeline.table, {}, progress_of(table), location=pipeline.location
         )
-        return Tables(table, dead_letters)
+        return Tables(table, _with_declared_letters(pipeline, connections, dead_letters))
 
 
 def add_observed_columns(
@@ -171,6 +176,14 @@ def _with_declared_columns(pipeline: PipelineConfig, connections: Connections, t
         lambda table: declared_evolution(pipeline, table.schema()),
         connections.fail_points,
     )
+
+
+def _with_declared_letters(pipeline: PipelineConfig, connections: Connections, letters: Table) -> Table:
+    """The dead-letter table with its declared columns and partition fields, whenever they were declared."""
+    if lacks := letter_evolution(pipeline, letters.schema()):
+        additions = [(path, kind) for path, kind, _ in lacks.additions]
+        letters = evolve_table(connections.open_catalog, pipeline.dead_letter_table, additions)
+    return set_partitioning(connections.open_catalog, letters, pipeline.dead_letters.partition_by)
 
 
 def _first_ranges(

@@ -31,7 +31,13 @@ from spark_jobs.records.formats import format_of
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
 from spark_jobs.records.shaped_rows import checked_shaping
-from spark_jobs.schema.additions import check_declared, declared_evolution, sort_note, table_notes
+from spark_jobs.schema.additions import (
+    check_declared,
+    declared_evolution,
+    letter_evolution,
+    sort_note,
+    table_notes,
+)
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import ColumnSource
 from spark_jobs.schema.evidence import Evidence
@@ -142,8 +148,9 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
         Origin(pipeline.topic, 1, 0),
         "",
         arrow_schema(schema),
-        arrow_schema(dead_letter_schema()),
+        arrow_schema(_letters(pipeline)),
         shaping=checked_shaping(pipeline, arrow_schema(schema)),
+        letter_columns=pipeline.dead_letters.columns,
     )
     made = [maker.make(chunk) for chunk in chunks]
     spec = partition_spec(schema, pipeline.table_partition_by) if table is None else table.spec()
@@ -215,6 +222,12 @@ def new_table(
     schema = with_metadata_columns(evolved(Schema(), lacks), key_is_binary=pipeline.key_is_binary)
     note = sort_note(pipeline, schema)
     return schema, bind({}, lacks.bindings, schema), (*notes, note) if note else notes
+
+
+def _letters(pipeline: PipelineConfig) -> Schema:
+    """Return the dead-letter table's schema as a batch would leave it."""
+    own = dead_letter_schema()
+    return evolved(own, letter_evolution(pipeline, own))
 
 
 def _proposals(pipeline: PipelineConfig, columns: Sequence[Field], evidence: Evidence) -> Proposals:

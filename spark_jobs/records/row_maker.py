@@ -18,6 +18,7 @@ from spark_jobs.records.shaping import NO_SHAPING, Shaping
 from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS
 
 if TYPE_CHECKING:
+    from spark_jobs.config.columns import LetterColumn
     from spark_jobs.kafka.reader import Chunk
     from spark_jobs.records.decoder import Decoded
 
@@ -61,6 +62,7 @@ class RowMaker:
     dead_letter_schema: pa.Schema
     rejected: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
     shaping: Shaping = NO_SHAPING
+    letter_columns: Mapping[str, LetterColumn] = field(default_factory=dict)
 
     def make(
         self, chunk: Chunk, step: Callable[[str], AbstractContextManager[None]] = lambda _name: nullcontext()
@@ -86,6 +88,11 @@ class RowMaker:
             dead_letters = dead_letter_table(
                 shaped.bad, records, self.origin, self.batch_id, self.dead_letter_schema
             )
+            if self.letter_columns and shaped.bad:
+                # DuckDB, as below.
+                from spark_jobs.records.letter_columns import with_columns  # noqa: PLC0415
+
+                dead_letters = with_columns(dead_letters, self.letter_columns)
         balances = _balances(chunk, records, shaped)
         phases = Counter(bad.phase.value for bad in shaped.bad)
         left_out = {reason: [records.offsets[i] for i in which] for reason, which in shaped.left_out.items()}

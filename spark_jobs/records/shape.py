@@ -91,7 +91,8 @@ def dead_letter_table(
 ) -> pa.Table:
     """Return one row for each bad value, columns found by name in the dead-letter table's ``schema``.
 
-    A Kafka timestamp that no table can hold is null here and stands in ``error``.
+    A Kafka timestamp that no table can hold is null here and stands in ``error``. Columns that are no part of
+    every dead-letter table are null.
     """
     if not bad:
         return schema.empty_table()
@@ -106,7 +107,8 @@ def dead_letter_table(
         "error": pa.array([value.error for value in bad], pa.string()),
         "batch_id": pa.repeat(pa.scalar(batch_id), len(bad)),
     }
-    return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+    made = [columns.get(field.name, pa.nulls(len(bad), field.type)) for field in schema]
+    return pa.Table.from_arrays(made, schema=schema)
 
 
 def origin_columns(records: Chunk, rows: Sequence[int] | None, origin: Origin) -> dict[str, pa.Array]:

@@ -9,6 +9,7 @@ import pytest
 
 from spark_jobs.commit.birth import create_dead_letter_table
 from spark_jobs.commit.dead_letter_commit import commit_dead_letters
+from spark_jobs.lake.evolution import set_partitioning
 from spark_jobs.lake.locations import data_location
 from spark_jobs.lake.tables import dead_letters_of, progress_of
 from spark_jobs.protocol.errors import CommitConflict
@@ -86,6 +87,18 @@ def test_a_dropped_dead_letter_table_is_made_again(sqlite_lake: Lake) -> None:
     lake.open().drop_table(dead_letters_of(lake.name()))
     _bring(lake, progress)
     assert lake.offsets(DEAD) == [3]
+
+
+def test_what_is_owed_to_a_table_that_is_partitioned_otherwise_by_now_comes_in(lake: Lake) -> None:
+    """Its files were written for the partitioning of before: the rows are copied into the one of now."""
+    lake.make_table()
+    progress = lake.drain(0, 10, dead_letters=[3, 4]).progress
+    before = set_partitioning(lake.open, lake.load(DEAD), ["phase"])
+    assert [field.name for field in before.spec().fields] == ["phase"]
+    _bring(lake, progress)
+    _bring(lake, progress)
+    assert lake.offsets(DEAD) == [3, 4]
+    assert {task.file.spec_id for task in lake.load(DEAD).scan().plan_files()} == {before.spec().spec_id}
 
 
 def test_files_that_were_purged_with_their_table_are_not_named_again(
