@@ -37,14 +37,14 @@ def histories(draw: st.DrawFn) -> list[tuple[str, Any]]:
 
 @dataclass
 class World:
-    """A topic of one partition, the table's offsets, a tail, and every answer that was given."""
+    """A topic of one partition, every state of the table that somebody may still have, and a tail."""
 
     log: str = ""
     seam: int = 0
     generation: int = 1
     rollbacks: int = 0
     tail: Tail = field(default_factory=lambda: Tail.at(Epoch("u", "t1", 1, 0), 0, 0))
-    held: list[tuple[Share, str]] = field(default_factory=list)
+    states: list[tuple[Epoch, int]] = field(default_factory=list)
 
     @property
     def epoch(self) -> Epoch:
@@ -84,10 +84,13 @@ class World:
     def _stand_at(self, seam: int) -> None:
         self.seam = seam
         self.tail = self.tail.under(self.epoch, seam)
+        self.states.append((self.epoch, seam))
+        assert self.tail.end >= seam  # it goes on from there
 
-    def ask(self, until: int | None) -> Share:
+    def ask(self, until: int | None = None, state: tuple[Epoch, int] | None = None) -> Share:
+        epoch, seam = state or (self.epoch, self.seam)
         ends = None if until is None else {0: until}
-        (share,) = shares_of(self.epoch, {0: 0}, {0: self.seam}, {0: self.tail}, ends)
+        (share,) = shares_of(epoch, {0: 0}, {0: seam}, {0: self.tail}, ends)
         return share
 
 
@@ -95,19 +98,23 @@ class World:
 def test_an_answer_is_exactly_the_records_below_its_end(history: Sequence[Any], data: st.DataObject) -> None:
     """The lake's below the seam and the tail's from there on; nothing past the end, nothing twice."""
     world = World()
+    held: list[tuple[Share, str]] = []
+    logs: dict[int, str] = {}
     for step, detail in history:
         getattr(world, step)(detail)
+        logs[world.generation] = world.log
         until = data.draw(st.none() | st.integers(0, len(world.log)), label="until")
         share = world.ask(until)
-        _check(share, world.log)
+        held.append((share, world.log))
         assert share.end >= min(world.seam, len(world.log) if until is None else until)
         if world.tail.end == len(world.log):
             assert share.end == (len(world.log) if until is None else until)
         if any(s.start < share.seam < s.end for s in world.tail.segments):
             event("the seam lies inside a segment")
-        world.held.append((share, world.log))
-    for share, log in world.held:
-        _check(share, log)
+        # Who loaded the table some commits ago has the same right.
+        held += [(world.ask(state=state), logs[state[0].generation]) for state in world.states]
+        for old, log in held:
+            _check(old, log)
 
 
 @given(st.text(KINDS, min_size=1, max_size=12), st.data())
@@ -117,9 +124,9 @@ def test_what_is_not_in_the_table_is_never_evicted(kinds: str, data: st.DataObje
     for first in range(0, len(kinds), 3):
         world.append(kinds[first : first + 3])
     world.drain(data.draw(st.integers(1, len(kinds)), label="drained"))
-    before = world.ask(None)
+    before = world.ask()
     world.evict(0)
-    after = world.ask(None)
+    after = world.ask()
     assert (after.seam, after.end, _offsets(after)) == (before.seam, before.end, _offsets(before))
     assert all(segment.end > world.seam for segment in world.tail.segments)
 
