@@ -96,7 +96,7 @@ def test_what_was_answered_hot_is_what_the_drain_then_writes(new_lab: NewLab) ->
     lab = new_lab(
         _records(0, 5),
         hot=True,
-        columns={"total": {"type": "decimal(12,2)", "sql": "price * 2"}},
+        columns={"total": {"type": "decimal(12,2)", "sql": "CAST(price * 2 AS DECIMAL(12,2))"}},
         filter="id % 3 <> 1",
     )
     lab.drain()
