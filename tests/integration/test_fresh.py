@@ -53,6 +53,7 @@ def _commit_and_abort(lab: Lab, bootstrap: str) -> None:
         producer.begin_transaction()
         for value in orders(first, 3):
             producer.produce(lab.pipeline.topic, value, partition=0)
+        producer.flush(30)
         (producer.commit_transaction if is_kept else producer.abort_transaction)(30)
 
 
