@@ -14,6 +14,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from cli.commands.config_template import render_config
+from spark_jobs.config.hot import HotSettings
 from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, UiSettings
 from spark_jobs.config.settings import (
     DeadLetterSettings,
@@ -47,7 +48,7 @@ _SECTION_KEYS = (
     "defaults",
     "pipelines",
 )
-_PIPELINE_SECTION_KEYS = ("value", "schema", "upkeep", "dead_letters", "quality", "checks", "notify")
+_PIPELINE_SECTION_KEYS = ("value", "schema", "upkeep", "dead_letters", "quality", "checks", "notify", "hot")
 _SECTIONS_OF: dict[type[BaseModel], tuple[str, ...]] = {
     WrittenFile: _SECTION_KEYS,
     PipelineSettings: _PIPELINE_SECTION_KEYS,
@@ -97,6 +98,7 @@ def render_config_md() -> str:
         _section("quality", _QUALITY, Suite),
         _section("checks", _CHECKS, WrittenChecks),
         _section("notify", NotifySettings.__doc__ or "", NotifySettings),
+        _section("hot", HotSettings.__doc__ or "", HotSettings),
         _section("ui", UiSettings.__doc__ or "", UiSettings),
         _section("metrics", MetricsSettings.__doc__ or "", MetricsSettings),
         _section("catalog_server", CatalogServerSettings.__doc__ or "", CatalogServerSettings),

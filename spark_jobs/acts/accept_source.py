@@ -24,8 +24,8 @@ from spark_jobs.commit.swap import stage_append
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.start import Start
 from spark_jobs.connections.tables import load_drained
-from spark_jobs.drain.batch_plan import cut_below
 from spark_jobs.drain.planning import resolve_start
+from spark_jobs.kafka.log_cut import cut_below
 from spark_jobs.kafka.reader import RangeReader, open_reader
 from spark_jobs.lake.row_filters import rows_in
 from spark_jobs.lake.tables import progress_of

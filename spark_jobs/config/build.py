@@ -8,6 +8,7 @@ from functools import reduce
 from typing import Any
 
 from spark_jobs.config.frozen import Frozen
+from spark_jobs.config.hot import check_hot
 from spark_jobs.config.kafka_keys import ALIASES
 from spark_jobs.config.problems import ConfigProblem, Document, Finding, Path, in_order
 from spark_jobs.config.settings import (
@@ -19,7 +20,7 @@ from spark_jobs.config.settings import (
     SluiceConfig,
 )
 from spark_jobs.config.sort_terms import check_sort_by
-from spark_jobs.config.suites import OnFailure
+from spark_jobs.config.suites import OnFailure, When
 from spark_jobs.config.templates import first_clash, safe_name, table_of
 from spark_jobs.config.validation import validate
 from spark_jobs.config.value_format import check_layout, check_place
@@ -114,7 +115,7 @@ def _place(document: Document, written: WrittenTeamFile, outer: PipelineSettings
 
 def _overlay(below: Any, above: Any) -> Any:
     """Return ``below`` with what is written ``above`` on top; maps and sections merge key by key."""
-    if isinstance(above, Frozen):
+    if isinstance(above, Frozen) and isinstance(below, Frozen):
         keys = above.model_fields_set & type(below).model_fields.keys()
         return below.model_copy(
             update={key: _overlay(getattr(below, key), getattr(above, key)) for key in keys}
@@ -170,14 +171,19 @@ def _unreadable(
 
 def _check_layout(entry: PipelineSettings) -> Finding | None:
     rejecting = [suite.name for suite in entry.quality if suite.on_failure is OnFailure.DEAD_LETTERS]
-    return check_layout(
-        entry.layout,
-        entry.record_key,
-        columns=entry.columns,
-        partition_by=entry.partition_by,
-        sort_by=entry.sort_by,
-        rejecting=rejecting,
-    ) or check_sort_by(entry.sort_by, {name: each.type for name, each in entry.columns.items()})
+    gates = [suite.name for suite in entry.quality if suite.when is When.GATE]
+    return (
+        check_layout(
+            entry.layout,
+            entry.record_key,
+            columns=entry.columns,
+            partition_by=entry.partition_by,
+            sort_by=entry.sort_by,
+            rejecting=rejecting,
+        )
+        or check_sort_by(entry.sort_by, {name: each.type for name, each in entry.columns.items()})
+        or check_hot(entry.hot, entry.layout, gates)
+    )
 
 
 def _absolute(state: str, folder: str) -> str:

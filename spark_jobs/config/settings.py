@@ -17,6 +17,7 @@ from pydantic import Field
 from spark_jobs.config.clock import next_tick_ms
 from spark_jobs.config.columns import Columns, LetterColumn
 from spark_jobs.config.frozen import Frozen, key
+from spark_jobs.config.hot import Hot
 from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, UiSettings
 from spark_jobs.config.new_fields import Growth, Incompatible, NewFields
 from spark_jobs.config.parquet_codecs import Encoding
@@ -350,6 +351,12 @@ class PipelineSettings(Frozen):
     quality: Suites = key((), "Great Expectations suites: what rows must be like.")
     checks: WrittenChecks = key(WrittenChecks(), "How bad a failed check is, and its limit.")
     notify: NotifySettings = key(NotifySettings(), "Who is told of commits and of trouble.")
+    hot: Hot = key(
+        None,
+        "Whether queries may see what Kafka has beyond the table too (docs/SERVING.md): `true`, or a map."
+        " Not of an archive, nor beside a gate.",
+        shown="false",
+    )
 
     @property
     def declared(self) -> dict[str, str]:

@@ -141,7 +141,7 @@ class Surveyor:
 
         Reads at most one record of each partition that waits.
         """
-        from spark_jobs.drain.batch_plan import cut_below  # noqa: PLC0415  (librdkafka, never at import)
+        from spark_jobs.kafka.log_cut import cut_below  # noqa: PLC0415  (librdkafka, never at import)
 
         if look.table is None:
             return None

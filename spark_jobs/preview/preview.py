@@ -18,13 +18,12 @@ from pyiceberg.schema import Schema
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.start import StartKind
 from spark_jobs.connections.tables import load_fresh
-from spark_jobs.connections.writer_schemas import RecordSchemas
 from spark_jobs.drain.first_batch import is_unreadable
 from spark_jobs.drain.planning import resolve_start, water_fill
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.preview.sample import look_at, read_sample, values_of
 from spark_jobs.protocol.batch import Balance, total
-from spark_jobs.protocol.progress import ColumnMap, Progress
+from spark_jobs.protocol.progress import ColumnMap
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.appearance import first_batch_unreadable
 from spark_jobs.records.formats import format_of
@@ -61,7 +60,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.protocol.progress import Progress
 
 KEY_ADVICE = " (key_format: binary keeps it as it is)"
 
@@ -131,7 +129,7 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
     starts = _starts(pipeline, connections, source, table, max_records)
     chunks = read_sample(connections.kafka, source, starts, max_records=max_records)
     schemas = connections.schemas(pipeline)
-    progress = _planned(schemas, table)
+    progress = None if table is None else schemas.planned(progress_of(table))
     found, evidence = look_at(pipeline, schemas, chunks, progress)
     schema, bound, added, notes = _schema(pipeline, found.columns, table, evidence)
     decoder = format_of(pipeline, schemas.known(progress), schema, bound).decoder
@@ -171,14 +169,6 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
         sources={name: column.source for name, column in pipeline.columns.items() if column.source},
         filtered_reasons=sum((Counter(each.filtered_reasons) for each in made), Counter()),
     )
-
-
-def _planned(schemas: RecordSchemas, table: Table | None) -> Progress | None:
-    """Return the progress under which the next batch would be read, all of it by the versions of now."""
-    if table is None:
-        return None
-    schemas.ask_for_versions(progress_of(table))
-    return replace(progress_of(table), schema_spans=())
 
 
 def _starts(

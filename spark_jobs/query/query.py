@@ -1,5 +1,8 @@
 """SQL over a pipeline's table and its dead letters: planned by PyIceberg, streamed into DuckDB.
 
+What Kafka has beyond the table is in the same two relations, for who hands it over as a prefix; a third says
+which records these are.
+
 The DuckDB is empty and shut in: it opens no file and no connection and loads no extension. What it needs
 beyond its memory lies in a temporary folder until the query is over.
 """
@@ -10,36 +13,31 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import partial
 from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysFalse, Not, Or
-from pyiceberg.table import FileScanTask
+from pyiceberg.expressions import AlwaysTrue
 
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import both_tables, no_table_yet
 from spark_jobs.expressions.quoting import quoted
+from spark_jobs.hot.seam import load_seam
 from spark_jobs.lake.as_of import snapshot_at
-from spark_jobs.lake.data_files import to_data_file
-from spark_jobs.lake.file_rows import Owed
 from spark_jobs.lake.moments import Moment
-from spark_jobs.lake.record_offsets import owed_by
-from spark_jobs.lake.row_filters import is_in_range
-from spark_jobs.lake.tables import progress_of, snapshot_of, summary_of
+from spark_jobs.lake.tables import snapshot_of, summary_of
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.query.duckdb_source import TableSource
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-    from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import DataScan, Table
 
     from spark_jobs.connections.connect import Connections
+    from spark_jobs.hot.prefix import Prefix
 
-DEAD_LETTERS = "dead_letters"
+DEAD_LETTERS, WATERMARK = "dead_letters", "sluice_watermark"
 MEMORY_LIMIT = "1GB"
 ROWS_A_BATCH = 10_000
 # What DuckDB says when a table's own stream raised.
@@ -56,25 +54,38 @@ class Answer:
 
 @contextmanager
 def query(
-    pipeline: PipelineConfig, connections: Connections, sql: str, *, as_of: Moment | None = None
+    pipeline: PipelineConfig,
+    connections: Connections,
+    sql: str,
+    *,
+    as_of: Moment | None = None,
+    prefix: Prefix | None = None,
 ) -> Iterator[Answer]:
     """Run SQL over the table, by its own name, and ``dead_letters``: now, or both as of a moment.
 
+    With a ``prefix`` it is over what that holds, lake and hot, and ``sluice_watermark`` says what that is.
     Raises, also while rows are taken: ``ConfigError`` (``query-refused`` for what DuckDB does not run,
     ``no-table-yet``, ``no-history``, ``no-such-snapshot``), ``RetryableError`` when catalog or storage are
     away.
     """
-    table, dead_letters = both_tables(connections, pipeline.table)
-    if table is None:
-        raise no_table_yet(pipeline)
-    scan = table.scan(snapshot_id=snapshot_at(table, as_of).snapshot_id if as_of else None)
+    seam = load_seam(pipeline, connections) if prefix is None else prefix.seam
+    within = AlwaysTrue() if prefix is None else prefix.lake_filter
+    table, dead_letters = seam.table, seam.dead_letters
+    scan = table.scan(within, snapshot_id=snapshot_at(table, as_of).snapshot_id if as_of else None)
     with (
         tempfile.TemporaryDirectory(prefix="sluice-query-") as folder,
         duckdb.connect(config=_shut_in(folder)) as engine,
     ):
-        if dead_letters is not None:
-            _dead_letters(table, dead_letters, scan).register(engine, DEAD_LETTERS)
-        _register_by_name(engine, TableSource(lambda: scan), pipeline.table)
+        if dead_letters is not None and scan.snapshot_id not in {None, table.metadata.current_snapshot_id}:
+            TableSource(partial(_dead_letters_then, dead_letters, scan)).register(engine, DEAD_LETTERS)
+        elif dead_letters is not None:
+            hot = prefix.dead_letters if prefix else ()
+            letters = TableSource(partial(dead_letters.scan, within), seam.owed, hot)
+            letters.register(engine, DEAD_LETTERS)
+        rows = TableSource(lambda: scan, hot=prefix.rows if prefix else ())
+        _register_by_name(engine, rows, pipeline.table)
+        if prefix is not None:
+            engine.register(WATERMARK, prefix.as_table())
         engine.execute("SET TimeZone = 'UTC'; SET python_enable_replacements = false")
         engine.execute("SET lock_configuration = true")
         with _begun(engine, sql, pipeline) as answer:
@@ -99,19 +110,6 @@ def _register_by_name(engine: DuckDBPyConnection, source: TableSource, identifie
         schema, view = quoted(*namespace), quoted(name)
         engine.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
         engine.execute(f"CREATE VIEW {schema}.{view} AS FROM temp.{view}")
-
-
-def _dead_letters(table: Table, dead_letters: Table, scan: DataScan) -> TableSource:
-    """Return the dead letters that belong to the rows of the scan: each record is in one of the two."""
-    if scan.snapshot_id not in {None, table.metadata.current_snapshot_id}:
-        return TableSource(partial(_dead_letters_then, dead_letters, scan))
-    owed = owed_by(table, dead_letters)
-    if owed is None:
-        return TableSource(dead_letters.scan)
-    files = tuple(FileScanTask(to_data_file(file, dead_letters.metadata)) for file in owed.files)
-    nothing: BooleanExpression = AlwaysFalse()
-    gone = (is_in_range(r, progress_of(table).generation) for r in owed.ranges if owed.replaces)
-    return TableSource(dead_letters.scan, Owed(Not(reduce(Or, gone, nothing)), files))
 
 
 def _dead_letters_then(dead_letters: Table, scan: DataScan) -> DataScan:

@@ -53,11 +53,12 @@ class RowMaker:
     """Makes rows of ``schema`` (the table's whole Arrow schema) and of ``dead_letter_schema``.
 
     ``rejected`` says by partition and offset why a record that could be a row is to be a dead letter.
+    ``batch_id`` is None of records that are in no batch yet.
     """
 
     decoder: Decoder
     origin: Origin
-    batch_id: str
+    batch_id: str | None
     schema: pa.Schema
     dead_letter_schema: pa.Schema
     rejected: Mapping[int, Mapping[int, str]] = field(default_factory=dict)

@@ -28,11 +28,11 @@ _TIMESTAMP_TYPES = {TIMESTAMP_CREATE_TIME: "create", TIMESTAMP_LOG_APPEND_TIME: 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What all records of a batch share."""
+    """What all records of a batch share; ``ingested_at_us`` is None of those that are in no batch yet."""
 
     topic: str
     generation: int
-    ingested_at_us: int
+    ingested_at_us: int | None
 
 
 def shape(decoded: Decoded, records: Chunk, origin: Origin, schema: pa.Schema) -> Decoded:
@@ -87,7 +87,7 @@ def _is_text(key: bytes | None) -> bool:
 
 
 def dead_letter_table(
-    bad: Sequence[BadValue], records: Chunk, origin: Origin, batch_id: str, schema: pa.Schema
+    bad: Sequence[BadValue], records: Chunk, origin: Origin, batch_id: str | None, schema: pa.Schema
 ) -> pa.Table:
     """Return one row for each bad value, columns found by name in the dead-letter table's ``schema``.
 
@@ -105,7 +105,7 @@ def dead_letter_table(
         "phase": pa.array([value.phase.value for value in bad], pa.string()),
         "field": pa.array([value.field for value in bad], pa.string()),
         "error": pa.array([value.error for value in bad], pa.string()),
-        "batch_id": pa.repeat(pa.scalar(batch_id), len(bad)),
+        "batch_id": pa.repeat(pa.scalar(batch_id, pa.string()), len(bad)),
     }
     made = [columns.get(field.name, pa.nulls(len(bad), field.type)) for field in schema]
     return pa.Table.from_arrays(made, schema=schema)

@@ -132,6 +132,23 @@ def _landing_between(scene: Scene) -> Callable[[], Catalog]:
     return open_catalog
 
 
+def test_dead_letters_that_are_ahead_of_the_table_are_left_out(embedded: Scene) -> None:
+    """A batch that lands while the tables are being loaded is in the answer with nothing or with all of it."""
+    opened: list[int] = []
+
+    def open_catalog() -> Catalog:
+        opened.append(1)
+        if len(opened) == 2:
+            embedded.lake.drain(30, 40, dead_letters=[35])
+        return embedded.lake.open()
+
+    asked = replace(embedded, connections=replace(embedded.connections, open_catalog=open_catalog))
+    newest = "SELECT max(_kafka_offset) FROM"
+    places = f"SELECT ({newest} t) AS rows, ({newest} dead_letters) AS dead"  # noqa: S608
+    assert _ask(asked, places) == [{"rows": 29, "dead": 12}]
+    assert _ask(asked, places) == [{"rows": 39, "dead": 35}]
+
+
 def test_conditions_keep_the_rows_a_full_read_would(embedded: Scene) -> None:
     """Whether Iceberg's scan applies them or DuckDB does."""
     rows = embedded.lake.load().scan().to_arrow()
