@@ -19,7 +19,7 @@ from spark_jobs.acts.changes import follow_source
 from spark_jobs.audit.row_check import RowCheck, row_check
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.batch_commit import BatchIntent
-from spark_jobs.commit.dead_letter_commit import commit_dead_letters
+from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.commit.swap import stage_append
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.start import Start
@@ -139,7 +139,7 @@ class _AcceptCommit(BatchIntent):
         self._refuse_moved(progress)
         check_anchor(table)
         # What the table owes is of the generation that ends here.
-        commit_dead_letters(connections, self.identifier, progress, self.summary)
+        pay_debts(connections, self.identifier, progress, self.summary)
         following = follow_source(progress, self.comparison.source, self.starts).recorded(self.attempt)
         return stage_append(table, (), following, {**self.summary, **batch_summary(self.batch)})
 

@@ -1,0 +1,64 @@
+"""A chunk's rows by the table that each goes to: the pipeline's own, and those it routes to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.records.decoder import Decoded, Routes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from spark_jobs.records.shaping import Shaping
+
+STAYS = -1
+
+
+def routes_of(shaping: Shaping, values: pa.ChunkedArray, rows: Sequence[int] | None, records: int) -> Routes:
+    """Return where rows go by the ``values`` of the route's expression, one for each of ``rows``.
+
+    A null goes nowhere, as a value that is not listed does, which is counted; one that is listed with the
+    pipeline's own table is not.
+    """
+    tables = tuple(sorted({table for table in shaping.routes.values() if table is not None}))
+    coded = values.cast(pa.string()).combine_chunks().dictionary_encode()
+    known = coded.dictionary.to_pylist()
+    codes = pc.fill_null(coded.indices, len(known)).to_numpy()
+    listed = [shaping.routes.get(value) for value in known]
+    targets = np.array([*(STAYS if each is None else tables.index(each) for each in listed), STAYS], np.int16)
+    places = np.full(records, STAYS, np.int16)
+    places[slice(None) if rows is None else rows] = targets[codes]
+    counts = np.bincount(codes, minlength=len(known))
+    unlisted = {value: int(counts[n]) for n, value in enumerate(known) if value not in shaping.routes}
+    return Routes(tables, places, unlisted)
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedRows:
+    """Rows that go to another table, and the indices of their records."""
+
+    rows: pa.Table
+    indices: NDArray[np.int64]
+
+
+def by_table(shaped: Decoded) -> tuple[pa.Table, dict[str, RoutedRows]]:
+    """Return the rows that stay and those that go to other tables, each in the order of the records."""
+    routes = shaped.routes
+    if routes is None:
+        return shaped.table, {}
+    indices = np.asarray(shaped.indices, np.int64)
+    places = routes.places[indices]
+    order = np.argsort(places, kind="stable")
+    # One copy, cut without another.
+    rows, indices, places = shaped.table.take(pa.array(order)), indices[order], places[order]
+    firsts = np.searchsorted(places, np.arange(STAYS, len(routes.tables) + 1)).tolist()
+    parts = [RoutedRows(rows.slice(a, b - a), indices[a:b]) for a, b in pairwise(firsts)]
+    gone = zip(routes.tables, parts[1:], strict=True)
+    return parts[0].rows, {table: part for table, part in gone if len(part.rows)}
