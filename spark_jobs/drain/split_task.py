@@ -266,7 +266,7 @@ class Tally:
         self,
         data_files: list[WrittenFile],
         dead_letter_files: list[WrittenFile],
-        routed_files: dict[str, tuple[WrittenFile, ...]],
+        routed_files: dict[str, tuple[WrittenFile, ...]] | None = None,
     ) -> Written:
         """Return the finished split's files with what was counted."""
         return Written(
@@ -280,7 +280,7 @@ class Tally:
             ignored=self.ignored,
             dead_letter_phases=dict(self.dead_letter_phases),
             filtered_reasons=dict(self.filtered_reasons),
-            routed_files=routed_files,
+            routed_files=routed_files or {},
             unlisted=self.unlisted,
             peak_task_rss_bytes=_peak_rss_bytes(),
         )

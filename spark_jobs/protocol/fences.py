@@ -6,7 +6,6 @@ comes in once, and never late. What is said of dead letters here holds for route
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from spark_jobs.protocol.batch import Batch, BatchKind
@@ -89,16 +88,10 @@ def still_owed(progress: Progress, letters: Progress | None) -> PendingDeadLette
     return None if pending is None or (letters and letters.has_landed(pending.attempt)) else pending
 
 
-def still_owed_routes(
-    progress: Progress, routed: Mapping[str, Progress | None]
-) -> dict[str, PendingDeadLetters]:
-    """Return what the data table owes to each of these tables, by their progress, until it is in."""
-    owed = progress.owed_routes.by_table if progress.owed_routes else {}
-    return {
-        table: pending
-        for table, pending in owed.items()
-        if (there := routed.get(table)) is None or not there.has_landed(pending.attempt)
-    }
+def still_owed_to(progress: Progress, table: str, routed: Progress) -> PendingDeadLetters | None:
+    """Return what the data table owes the one that it routes rows to, of that progress, until it is in."""
+    owed = progress.owed_routes.by_table.get(table) if progress.owed_routes else None
+    return None if owed is None or routed.has_landed(owed.attempt) else owed
 
 
 def is_stale(letters: Progress, progress: Progress, pending: PendingDeadLetters) -> bool:

@@ -103,7 +103,7 @@ class OwedRoutes:
 
     attempt: str
     ranges: OffsetRanges
-    files: Mapping[str, tuple[WrittenFile, ...]]
+    files: dict[str, tuple[WrittenFile, ...]]
     replaces: bool = False
 
     @property

@@ -10,23 +10,18 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import partial
 from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysFalse, Not, Or
-from pyiceberg.table import FileScanTask
 
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import both_tables, no_table_yet
+from spark_jobs.connections.tables import no_table_yet, tables_as_one
 from spark_jobs.expressions.quoting import quoted
 from spark_jobs.lake.as_of import snapshot_at
-from spark_jobs.lake.data_files import to_data_file
-from spark_jobs.lake.file_rows import Owed
 from spark_jobs.lake.moments import Moment
-from spark_jobs.lake.record_offsets import owed_by
-from spark_jobs.lake.row_filters import is_in_range
+from spark_jobs.lake.record_offsets import as_read, owed_by, owed_to
 from spark_jobs.lake.tables import progress_of, snapshot_of, summary_of
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError, RetryableError
@@ -34,10 +29,10 @@ from spark_jobs.query.duckdb_source import TableSource
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-    from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import DataScan, Table
 
     from spark_jobs.connections.connect import Connections
+    from spark_jobs.protocol.progress import PendingDeadLetters
 
 DEAD_LETTERS = "dead_letters"
 MEMORY_LIMIT = "1GB"
@@ -58,22 +53,26 @@ class Answer:
 def query(
     pipeline: PipelineConfig, connections: Connections, sql: str, *, as_of: Moment | None = None
 ) -> Iterator[Answer]:
-    """Run SQL over the table, by its own name, and ``dead_letters``: now, or both as of a moment.
+    """Run SQL over the table and those it routes rows to, by name, and ``dead_letters``: now, or at a moment.
 
     Raises, also while rows are taken: ``ConfigError`` (``query-refused`` for what DuckDB does not run,
     ``no-table-yet``, ``no-history``, ``no-such-snapshot``), ``RetryableError`` when catalog or storage are
     away.
     """
-    table, dead_letters = both_tables(connections, pipeline.table)
-    if table is None:
+    tables = tables_as_one(connections, pipeline.table)
+    if tables is None:
         raise no_table_yet(pipeline)
+    table = tables.data
     scan = table.scan(snapshot_id=snapshot_at(table, as_of).snapshot_id if as_of else None)
     with (
         tempfile.TemporaryDirectory(prefix="sluice-query-") as folder,
         duckdb.connect(config=_shut_in(folder)) as engine,
     ):
-        if dead_letters is not None:
-            _dead_letters(table, dead_letters, scan).register(engine, DEAD_LETTERS)
+        if tables.dead_letters is not None:
+            owed = owed_by(table, tables.dead_letters)
+            _beside(table, tables.dead_letters, scan, owed).register(engine, DEAD_LETTERS)
+        for name, routed in tables.routed.items():
+            _register_by_name(engine, _beside(table, routed, scan, owed_to(table, name, routed)), name)
         _register_by_name(engine, TableSource(lambda: scan), pipeline.table)
         engine.execute("SET TimeZone = 'UTC'; SET python_enable_replacements = false")
         engine.execute("SET lock_configuration = true")
@@ -101,21 +100,15 @@ def _register_by_name(engine: DuckDBPyConnection, source: TableSource, identifie
         engine.execute(f"CREATE VIEW {schema}.{view} AS FROM temp.{view}")
 
 
-def _dead_letters(table: Table, dead_letters: Table, scan: DataScan) -> TableSource:
-    """Return the dead letters that belong to the rows of the scan: each record is in one of the two."""
+def _beside(table: Table, other: Table, scan: DataScan, owed: PendingDeadLetters | None) -> TableSource:
+    """Return what belongs to the rows of the scan: each record is in one of the tables."""
     if scan.snapshot_id not in {None, table.metadata.current_snapshot_id}:
-        return TableSource(partial(_dead_letters_then, dead_letters, scan))
-    owed = owed_by(table, dead_letters)
-    if owed is None:
-        return TableSource(dead_letters.scan)
-    files = tuple(FileScanTask(to_data_file(file, dead_letters.metadata)) for file in owed.files)
-    nothing: BooleanExpression = AlwaysFalse()
-    gone = (is_in_range(r, progress_of(table).generation) for r in owed.ranges if owed.replaces)
-    return TableSource(dead_letters.scan, Owed(Not(reduce(Or, gone, nothing)), files))
+        return TableSource(partial(_beside_then, other, scan))
+    return TableSource(other.scan, as_read(owed, other, progress_of(table).generation))
 
 
-def _dead_letters_then(dead_letters: Table, scan: DataScan) -> DataScan:
-    """Return those of an earlier moment.
+def _beside_then(other: Table, scan: DataScan) -> DataScan:
+    """Return that of an earlier moment.
 
     A batch's own are committed after its rows, so time alone would leave them out.
     """
@@ -125,9 +118,9 @@ def _dead_letters_then(dead_letters: Table, scan: DataScan) -> DataScan:
     if data is None:
         raise AssertionError("the scan is of a snapshot the table has")
     attempt = summary_of(data).attempt
-    own = snapshot_of(dead_letters, attempt) if attempt else None
+    own = snapshot_of(other, attempt) if attempt else None
     by_time = Moment(at_ms=data.timestamp_ms)
-    return dead_letters.scan(snapshot_id=own or snapshot_at(dead_letters, by_time).snapshot_id)
+    return other.scan(snapshot_id=own or snapshot_at(other, by_time).snapshot_id)
 
 
 def _begun(engine: DuckDBPyConnection, sql: str, pipeline: PipelineConfig) -> pa.RecordBatchReader:
@@ -151,7 +144,8 @@ def _translated(pipeline: PipelineConfig) -> Iterator[None]:
     except (duckdb.IOException, OSError) as error:
         raise _files_away(error, pipeline) from error
     except (duckdb.Error, pa.ArrowException) as error:
-        ours = f"{pipeline.table.rpartition('.')[2]} and {DEAD_LETTERS}"
+        every = (pipeline.table, *pipeline.routed_tables)
+        ours = f"{', '.join(name.rpartition('.')[2] for name in every)} and {DEAD_LETTERS}"
         if _READ_FAILED in str(error):
             raise _files_away(error, pipeline) from error
         raise ConfigError(

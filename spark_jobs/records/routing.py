@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.records.decoder import Decoded, Routes
+from spark_jobs.schema.metadata_columns import OFFSET
+from spark_jobs.schema.routed_columns import fitted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from spark_jobs.records.shaping import Shaping
 
 STAYS = -1
+PLACE = "(table)"  # beside the columns of rows that are looked at together: null in the pipeline's own table
 
 
 def routes_of(shaping: Shaping, values: pa.ChunkedArray, rows: Sequence[int] | None, records: int) -> Routes:
@@ -38,6 +41,25 @@ def routes_of(shaping: Shaping, values: pa.ChunkedArray, rows: Sequence[int] | N
     counts = np.bincount(codes, minlength=len(known))
     unlisted = {value: int(counts[n]) for n, value in enumerate(known) if value not in shaping.routes}
     return Routes(tables, places, unlisted)
+
+
+def placed_rows(own: pa.Table, routed: Mapping[str, pa.Table]) -> pa.Table:
+    """Return the rows of all tables in the columns of the pipeline's own, with their ``PLACE``, by offset."""
+    if not routed:
+        return own.append_column(PLACE, pa.nulls(len(own), pa.string()))
+    tables = [
+        each.append_column(PLACE, pa.repeat(pa.scalar(name, pa.string()), len(each)))
+        for name, each in [(None, own), *((name, fitted(rows, own.schema)) for name, rows in routed.items())]
+    ]
+    return pa.concat_tables(tables).sort_by(OFFSET)
+
+
+def places_of(shaped: Decoded) -> pa.Array:
+    """Return the ``PLACE`` that each row belongs to."""
+    if shaped.routes is None:
+        return pa.nulls(shaped.table.num_rows, pa.string())
+    places = shaped.routes.places[np.asarray(shaped.indices, np.int64)]
+    return pa.array(shaped.routes.tables, pa.string()).take(pa.array(places, mask=places == STAYS))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,13 @@ from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.commit.landing import land
 from spark_jobs.commit.sweep import sweep_files
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import load_fresh
+from spark_jobs.connections.tables import load_fresh, load_routed
 from spark_jobs.lake.locations import data_location
 from spark_jobs.lake.named_files import named_of
 from spark_jobs.lake.tables import dead_letters_of, progress_of, snapshot_of
 from spark_jobs.protocol.batch import Batch, BatchKind, WrittenFile
 from spark_jobs.protocol.commit_summary import actor_summary, adoption_summary, publication_summary
-from spark_jobs.protocol.errors import CommitConflict, ConfigError, SourceChanged
+from spark_jobs.protocol.errors import CommitConflict, SourceChanged
 from spark_jobs.protocol.fences import may_come_late
 from spark_jobs.protocol.offsets import NO_RANGES
 from spark_jobs.protocol.progress import Progress
@@ -214,15 +214,9 @@ class _Recovery:
 
     def _owed_tables(self, table: Table) -> dict[str, Table]:
         """Return the tables that this one may owe something, as far as they are there, loaded after it."""
-        found = {}
-        for name in (dead_letters_of(self._pipeline.table), *progress_of(table).routes):
-            try:
-                there = self.load(name)
-            except (ConfigError, SourceChanged):
-                there = None  # another's under the name of a route: it has nothing of ours
-            if there is not None:
-                found[name] = there
-        return found
+        name = dead_letters_of(self._pipeline.table)
+        letters = self.load(name)
+        return ({} if letters is None else {name: letters}) | load_routed(self.load, table)
 
     def _delete_unnamed(
         self, attempt: Attempt, tables: Sequence[Table], spared: frozenset[str] = frozenset()
