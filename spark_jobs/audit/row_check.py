@@ -86,7 +86,7 @@ class RowCheck:
     def compare(self, chunk: Chunk, held_rows: pa.Table) -> Differences:
         """Return how rows differ from what the chunk's records say.
 
-        ``held_rows`` are in offset order, one an offset; where they have a ``PLACE`` it is compared as well. A
+        ``held_rows`` are in offset order, one an offset; a ``PLACE`` that they have is compared as well. A
         record that says what no column holds was drained wrongly, or the column was dropped since: that is a
         difference in all of the chunk. So is the row of a record that can be none, but for those with a value
         in a kept column.

@@ -13,7 +13,6 @@ from spark_jobs.protocol.kept_columns import KeptColumn
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.schema_id import SchemaKey
 from spark_jobs.protocol.skips import Skip
-from spark_jobs.protocol.words import counts
 
 TERMS = ("rows", "dead_letters", "tombstones", "gaps")
 
@@ -203,11 +202,6 @@ class BatchCounts:
     def balance(self) -> Balance:
         """Sum over the partitions."""
         return total(self.balances.values())
-
-    @property
-    def told(self) -> str:
-        """What became of the records, for people."""
-        return counts(self.balance, self.dead_letter_phases, self.filtered_reasons, self.routed_tables)
 
     def shown(self, batch: Batch) -> dict[str, Any]:
         """Return what screens show of every batch, as plain data."""

@@ -41,7 +41,7 @@ def test_each_row_is_in_the_table_of_its_value() -> None:
 
 
 def test_only_rows_are_routed() -> None:
-    """What the filter leaves out needs no place, however its route fails; a row whose route fails is a letter."""
+    """What the filter leaves out needs no place, however its route fails; a row that has none is a letter."""
     of = shaped(
         {"kind": "string", "n": "long", "twice": {"type": "long", "sql": "n * 2"}},
         filter="n > 0",
