@@ -50,6 +50,11 @@ class ChunkRows:
         """How many records a filter left out, by reason."""
         return {reason: len(offsets) for reason, offsets in self.left_out.items()}
 
+    @property
+    def routed_rows(self) -> dict[str, int]:
+        """How many rows go to which other table."""
+        return {table: len(rows) for table, rows in self.routed.items()}
+
 
 @dataclass(frozen=True, slots=True)
 class RowMaker:
