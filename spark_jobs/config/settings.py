@@ -315,7 +315,7 @@ class PipelineSettings(Frozen):
         shown="every record is a row",
     )
     route: RouteSettings = key(
-        RouteSettings(), "Which records become rows of other tables.", shown="every row is in `table`"
+        RouteSettings(), "Which records become rows of other tables.", shown="every row is in the table"
     )
     table_schema: SchemaSettings = key(
         SchemaSettings(), "How a table takes fields that it has no column for.", alias="schema"
