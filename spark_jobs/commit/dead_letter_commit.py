@@ -141,6 +141,8 @@ def _pay_route(connections: CatalogAccess, own: Table, intent: _DebtCommit) -> N
     """Pay one routed table. Raises ``ConfigError`` (``route-stands-still``) with the way out."""
     identifier = intent.identifier
     try:
+        if not intent.pending.replaces and _has_landed(connections, intent):
+            return
         if intent.pending.files:
             _ensure_routed_table(connections, own, intent)
         elif not _is_routed_from(connections, intent):
@@ -188,6 +190,13 @@ def _ensure_dead_letter_table(connections: CatalogAccess, data_table: str, progr
         if data is None or progress_of(data).pending_dead_letters != progress.pending_dead_letters:
             raise _moved(dead_letters_of(data_table), progress.pending_dead_letters)
         create_dead_letter_table(catalog, data_table, {}, progress)
+
+
+def _has_landed(connections: CatalogAccess, intent: _DebtCommit) -> bool:
+    """Whether it is in, which each commit of the data table asks as long as the debt is named."""
+    with released(connections.open_catalog()) as catalog:
+        table = load_table(catalog, intent.identifier)
+    return table is not None and progress_of(table).has_landed(intent.attempt)
 
 
 def _is_routed_from(connections: CatalogAccess, intent: _DebtCommit) -> bool:

@@ -119,14 +119,15 @@ def ensure_tables(
             catalog, pipeline.table, {}, progress_of(table), location=pipeline.location
         )
         table = remember_routes(connections, table, pipeline.routed_tables)
+        made = partial(
+            create_routed_table,
+            catalog,
+            own=table,
+            properties=pipeline.table_properties,
+            location=pipeline.location,
+        )
         routed = {
-            name: create_routed_table(
-                catalog,
-                name,
-                table,
-                properties=pipeline.table_properties,
-                location=pipeline.location,
-            )
+            name: set_sort_order(connections.open_catalog, made(name), pipeline.sort_by)
             for name in pipeline.routed_tables
         }
         return Tables(table, dead_letters, routed)

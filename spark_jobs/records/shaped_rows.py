@@ -113,7 +113,7 @@ class _Rows:
         rest = self._rest(self.decoded.beside(made, columns), kept and kept.values)
         if route is None:
             return rest
-        values = route.values if rest.rows is None else self._values_of(rest, route.values)
+        values = route.values if rest.rows is None else self._values_of(rest.rows, route.values)
         return replace(rest, routes=routes_of(self.shaping, values, rest.rows, len(self.records.offsets)))
 
     def result_type(self, name: str) -> pa.DataType:
@@ -197,12 +197,12 @@ class _Rows:
             {row: why for row, why in route.errors.items() if is_true is None or is_true[row].as_py()},
         )
 
-    def _values_of(self, rest: Decoded, values: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Return the values of the rows that are left."""
+    def _values_of(self, rows: Sequence[int], values: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Return the values of the rows that are left, by the indices of their records."""
         before = self.decoded.rows
         if before is None:
-            return values.take(pa.array(rest.rows, pa.int64()))
-        return values.filter(pa.array(np.isin(before, rest.rows)))
+            return values.take(pa.array(rows, pa.int64()))
+        return values.filter(pa.array(np.isin(before, rows)))
 
     def _rest(self, decoded: Decoded, condition: pa.ChunkedArray | None) -> Decoded:
         """Return what neither is bad nor left out."""
