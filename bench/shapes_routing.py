@@ -1,4 +1,4 @@
-"""What ``route`` costs: orders decoded and written as one task does, into one table, into ten, and by ten tasks.
+"""What ``route`` costs: orders decoded and written as a task does, into one table, ten, and by ten tasks.
 
 CPU of this process without fetching, in turns; ``python -m bench.shapes_routing`` needs no server.
 """

@@ -71,16 +71,21 @@ class RoutedRows:
 
 
 def by_table(shaped: Decoded) -> tuple[pa.Table, dict[str, RoutedRows]]:
-    """Return the rows that stay and those that go to other tables, each in the order of the records."""
+    """Return the rows that stay and those that go to other tables, each in the order of the records.
+
+    The latter are cut out of one copy: a part that is kept keeps all of it.
+    """
     routes = shaped.routes
     if routes is None:
         return shaped.table, {}
     indices = np.asarray(shaped.indices, np.int64)
     places = routes.places[indices]
     order = np.argsort(places, kind="stable")
-    # One copy, cut without another.
-    rows, indices, places = shaped.table.take(pa.array(order)), indices[order], places[order]
-    firsts = np.searchsorted(places, np.arange(STAYS, len(routes.tables) + 1)).tolist()
-    parts = [RoutedRows(rows.slice(a, b - a), indices[a:b]) for a, b in pairwise(firsts)]
-    gone = zip(routes.tables, parts[1:], strict=True)
-    return parts[0].rows, {table: part for table, part in gone if len(part.rows)}
+    firsts = np.searchsorted(places[order], np.arange(len(routes.tables) + 1)).tolist()
+    staying, going = order[: firsts[0]], shaped.table.take(pa.array(order[firsts[0] :]))
+    parts = zip(routes.tables, pairwise(firsts), strict=True)
+    return shaped.table.take(pa.array(staying)), {
+        table: RoutedRows(going.slice(first - firsts[0], end - first), indices[order[first:end]])
+        for table, (first, end) in parts
+        if end > first
+    }

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from spark_jobs.protocol.batch import Balance
@@ -130,7 +131,11 @@ def _balances(
     there = records.counts
     bad = Counter(records.partitions[[value.index for value in shaped.bad]].tolist())
     left_out = Counter(records.partitions[[*chain(*shaped.left_out.values())]].tolist())
-    gone = Counter(records.partitions[[*chain(*(each.indices for each in routed.values()))]].tolist())
+    gone = Counter[int]()
+    if routed:
+        rows = np.concatenate([each.indices for each in routed.values()])
+        found, counts = np.unique(records.partitions[rows], return_counts=True)
+        gone.update(dict(zip(found.tolist(), counts.tolist(), strict=True)))
     return {
         partition: Balance(
             rows=there.get(partition, 0) - bad[partition] - left_out[partition] - gone[partition],
