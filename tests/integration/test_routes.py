@@ -60,16 +60,16 @@ def test_each_record_is_in_one_table_with_the_columns_it_needs(lab: Lab, new_lab
     assert batch.counts.routed_tables == {REFUNDS: 2, VOIDS: 1}
     assert column_types(lab, REFUNDS) == {
         "n": "int64",
-        "kind": "string",
+        "kind": "large_string",
         "why": "struct<code: int64>",
     }
-    assert column_types(lab, VOIDS) == {"n": "int64", "kind": "string"}
+    assert column_types(lab, VOIDS) == {"n": "int64", "kind": "large_string"}
     assert by_offset(lab, REFUNDS)[0, 1]["why"] == {"code": 7}
     new_lab_here.produce(
         lab, as_json({"kind": "void", "n": 6, "why": {"text": "a"}}, {"kind": "refund", "n": 7})
     )
     lab.drain()
-    assert column_types(lab, VOIDS)["why"] == "struct<code: int64, text: string>"
+    assert column_types(lab, VOIDS)["why"] == "struct<code: int64, text: large_string>"
     assert column_types(lab, REFUNDS)["why"] == "struct<code: int64>"
     assert lab.audit().is_clean
     own = progress(lab)
