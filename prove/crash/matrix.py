@@ -23,6 +23,7 @@ from prove.crash.nemeses import (
     SERVER_COMMIT_FAULTS,
     SQLITE_COMMIT_FAULTS,
     Kill,
+    KillAndChange,
     Nemesis,
     ServerCommitFault,
 )
@@ -30,13 +31,14 @@ from prove.crash.promises import Outcomes, Promise
 from prove.crash.removal import Removal, remove_left
 from prove.crash.replacement import arrival_times
 from prove.crash.restart import Restart
+from prove.crash.routed_jobs import ROUTED_CHANGES, ROUTED_JOBS
 from prove.crash.schema_jobs import NEW_COLUMNS, NEW_SCHEMA
 from prove.crash.upkeep_jobs import COMPACTION, EXPIRY, SPARK_JOBS, UNKNOWING_COMPACTION
 from prove.lab.fault_proxy import Fault
 from prove.scenario import Findings, Scenario, scenario_on
 from prove.workload import NESSIE, POSTGRES, REST, SQLITE, Testbed, Workload
 
-JOBS = (*DATA_JOBS, PUBLISH, DISCARD, ACCEPT, RETYPE, NEW_SCHEMA, NEW_COLUMNS)
+JOBS = (*DATA_JOBS, *ROUTED_JOBS, PUBLISH, DISCARD, ACCEPT, RETYPE, NEW_SCHEMA, NEW_COLUMNS)
 EXPORTS = (RENUMBERING_EXPORT, KEEPING_EXPORT)
 GATES = (GATED_DRAIN, HELD_DRAIN, REJECTING_DRAIN)
 # Of the commit that Iceberg's own code makes on the Spark server: it takes these for refusals, and deletes
@@ -119,6 +121,8 @@ class Cell:
     def _promise(self) -> Promise | Outcomes:
         if isinstance(self.nemesis, Kill):
             return self.job.points[self.nemesis.point]
+        if isinstance(self.nemesis, KillAndChange):
+            return self.nemesis.promise
         assert self.job.outcome is not None
         return self.job.outcome
 
@@ -136,6 +140,7 @@ def crash_cells() -> Iterator[Cell]:
         *_on_rest(),
         *_on_nessie(),
         *_on_spark(),
+        *(Cell(job, change, catalog) for catalog in (SQLITE, REST) for job, change in ROUTED_CHANGES),
     )
 
 

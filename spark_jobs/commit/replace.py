@@ -20,7 +20,7 @@ from pyiceberg.table import FileScanTask
 
 from spark_jobs.commit.swap import stage
 from spark_jobs.lake.data_files import FileBounds, bounds_of, to_data_file, to_scanned_file
-from spark_jobs.lake.file_rows import rows_of_file
+from spark_jobs.lake.file_rows import rows_by_name, rows_of_file
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.protocol.batch import WrittenFile
 from spark_jobs.protocol.errors import ConfigError
@@ -71,15 +71,20 @@ class Rewriter:
             self._done[key] = self._written(table, task, replaced)
         return self._done[key]
 
-    def copy(self, table: Table, file: WrittenFile) -> tuple[WrittenFile, ...]:
+    def copy(self, table: Table, file: WrittenFile, *, by_name: bool = False) -> tuple[WrittenFile, ...]:
         """Return files of the table's own with the rows of one of another folder, or partitioned otherwise.
 
-        Raises as ``rewrite``.
+        ``by_name``: it was written for a table whose fields may have other ids. Raises as ``rewrite``.
         """
-        key, task = (file.path,), FileScanTask(to_scanned_file(file))
+        key = (file.path,)
         if key not in self._done:
             try:
-                self._done[key] = self._write(table, task)
+                if by_name:
+                    rows = rows_by_name(table.io, file.path, table.schema())
+                else:
+                    task = FileScanTask(to_scanned_file(file))
+                    rows = rows_of_file(table.io, task, table.schema())
+                self._done[key] = self._write(table, rows)
             except OSError as error:
                 raise storage_error(error, "reading a data file", file=file.path) from error
         return self._done[key] or ()
@@ -96,13 +101,13 @@ class Rewriter:
             staying, leaving = _count(table, task, replaced)
             if not leaving:
                 return None
-            return self._write(table, task, replaced) if staying else ()
+            rows = rows_of_file(table.io, task, table.schema())
+            stays = (each.filter(pc.invert(_in_ranges(each, replaced))) for each in rows)
+            return self._write(table, stays) if staying else ()
         except OSError as error:
             raise storage_error(error, "reading a data file", file=task.file.file_path) from error
 
-    def _write(
-        self, table: Table, task: FileScanTask, replaced: ReplacedOffsets | None = None
-    ) -> tuple[WrittenFile, ...]:
+    def _write(self, table: Table, rows: Iterable[pa.Table]) -> tuple[WrittenFile, ...]:
         writer = SplitWriter(
             table.metadata,
             table.io,
@@ -111,8 +116,8 @@ class Rewriter:
             max_open_files=MAX_OPEN_FILES,
         )
         try:
-            for rows in rows_of_file(table.io, task, table.schema()):
-                writer.write(rows if replaced is None else rows.filter(pc.invert(_in_ranges(rows, replaced))))
+            for each in rows:
+                writer.write(each)
             return tuple(writer.close())
         except BaseException:
             writer.abort()

@@ -21,12 +21,13 @@ _DECLARE = "Declare it as a column: without one its type is not known."
 
 
 def judge_expressions(entry: PipelineSettings) -> Iterator[Finding]:
-    """Yield every mistake in the columns' and the filter's expressions; types where all of them are known.
+    """Yield every mistake in the expressions of columns, filter and route; types where all are known.
 
     Those of the dead-letter table's columns come first.
     """
     yield from judge_letter_columns(entry)
-    if entry.filter is None and not any(column.source for column in entry.columns.values()):
+    says_none = entry.filter is None and entry.route.by is None
+    if says_none and not any(column.source for column in entry.columns.values()):
         return
     from spark_jobs.expressions.judging import ExpressionError  # noqa: PLC0415  (DuckDB, only where it is used)
 
@@ -45,6 +46,11 @@ def judge_expressions(entry: PipelineSettings) -> Iterator[Finding]:
             judging.check_filter(entry.filter)
         except ExpressionError as error:
             yield Finding(("filter",), error.message, error.hint)
+    if entry.route.by is not None and entry.layout is not Layout.ARCHIVE:
+        try:
+            judging.check_route(entry.route.by)
+        except ExpressionError as error:
+            yield Finding(("route", "by"), error.message, error.hint)
 
 
 def judge_letter_columns(entry: PipelineSettings) -> Iterator[Finding]:
@@ -140,6 +146,15 @@ class _Judging:
         result = self._bound(judge(text), None)
         if result is not None:
             check_condition(result)
+
+    def check_route(self, text: str) -> None:
+        """Raise ``ExpressionError`` for what names no value of a table's."""
+        from spark_jobs.expressions.judging import judge  # noqa: PLC0415
+        from spark_jobs.expressions.results import check_route_value  # noqa: PLC0415
+
+        result = self._bound(judge(text), None)
+        if result is not None:
+            check_route_value(result)
 
     def _bound(self, expression: Expression, own: str | None) -> object:
         """Return the Arrow type of the result, None while a column's type is known by records alone."""

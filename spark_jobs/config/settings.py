@@ -23,6 +23,7 @@ from spark_jobs.config.new_fields import Growth, Incompatible, NewFields
 from spark_jobs.config.parquet_codecs import Encoding
 from spark_jobs.config.problems import ConfigProblem
 from spark_jobs.config.redaction import redact_properties, redact_urls
+from spark_jobs.config.routes import RouteSettings
 from spark_jobs.config.start import StartText
 from spark_jobs.config.suites import Suite, Suites, When
 from spark_jobs.config.value_format import KeySettings, Layout, ValueFormat, ValueSettings
@@ -323,6 +324,9 @@ class PipelineSettings(Frozen):
         " `filtered` (docs/SHAPES.md).",
         shown="every record is a row",
     )
+    route: RouteSettings = key(
+        RouteSettings(), "Which records become rows of other tables.", shown="every row is in the table"
+    )
     table_schema: SchemaSettings = key(
         SchemaSettings(), "How a table takes fields that it has no column for.", alias="schema"
     )
@@ -396,6 +400,11 @@ class PipelineConfig(PipelineSettings):
     def key_is_binary(self) -> bool:
         """True if ``_kafka_key`` holds bytes, not text."""
         return self.is_archive or self.record_key.is_binary or self.key_format is KeyFormat.BINARY
+
+    @property
+    def routed_tables(self) -> tuple[str, ...]:
+        """Return the tables beside its own that rows are routed to."""
+        return tuple(sorted({*self.route.tables.values()} - {self.table}))
 
     @property
     def dead_letter_table(self) -> str:

@@ -91,7 +91,7 @@ class Preview:
     field; ``notes`` say where few values decided a column's type, or lost to it, and what values look like
     of which none can be read. ``proposals`` are what is worth declaring while there is no table. ``sources``
     say where a column's values come from when it is not a field as it is, ``filtered_reasons`` which records
-    the filter leaves out.
+    the filter leaves out, ``routed_tables`` how many rows go to others.
     """
 
     topic: str
@@ -109,11 +109,13 @@ class Preview:
     is_archive: bool = False
     sources: Mapping[str, str] = field(default_factory=dict)
     filtered_reasons: Mapping[str, int] = field(default_factory=dict)
+    routed_tables: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def is_unreadable(self) -> bool:
         """Whether a first batch of these records would be refused: none of them becomes a row."""
-        return self.is_new and bool(self.dead_letters) and not self.balance.rows
+        rows = self.balance.kept - self.balance.dead_letters
+        return self.is_new and bool(self.dead_letters) and not rows
 
 
 def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: int) -> Preview:
@@ -168,6 +170,7 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
         is_archive=pipeline.is_archive,
         sources={name: column.source for name, column in pipeline.columns.items() if column.source},
         filtered_reasons=sum((Counter(each.filtered_reasons) for each in made), Counter()),
+        routed_tables=sum((Counter(each.routed_rows) for each in made), Counter()),
     )
 
 

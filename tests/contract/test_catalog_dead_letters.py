@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_jobs.commit.birth import create_dead_letter_table
-from spark_jobs.commit.dead_letter_commit import commit_dead_letters
+from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.lake.evolution import set_partitioning
 from spark_jobs.lake.locations import data_location
 from spark_jobs.lake.tables import dead_letters_of, progress_of
@@ -26,7 +26,7 @@ DEAD = "t_dead_letters"
 
 
 def _bring(lake: Lake, progress: object) -> object:
-    return commit_dead_letters(lake.access(), lake.name(), progress, {})  # type: ignore[arg-type]
+    return pay_debts(lake.access(), lake.name(), progress, {})  # type: ignore[arg-type]
 
 
 def test_nothing_owed_is_nothing_done(sqlite_lake: Lake) -> None:
@@ -129,8 +129,8 @@ def test_a_data_table_renamed_alone_shares_no_file_with_the_dead_letters_it_left
     if is_first_copy_lost:
         died = lake.access(FailAt("dead-letters.before-swap"))
         with pytest.raises(Killed):
-            commit_dead_letters(died, lake.name("u"), progress, {})
-    commit_dead_letters(lake.access(), lake.name("u"), progress, {})
+            pay_debts(died, lake.name("u"), progress, {})
+    pay_debts(lake.access(), lake.name("u"), progress, {})
     new = lake.load(dead_letters_of("u"))
     assert lake.offsets(DEAD) == lake.offsets(dead_letters_of("u")) == [3]
     (copied,) = (task.file.file_path for task in new.scan().plan_files())

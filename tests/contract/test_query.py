@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_jobs.commit.batch_commit import commit_of
-from spark_jobs.commit.dead_letter_commit import commit_dead_letters
+from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.commit.landing import land
 from spark_jobs.lake.moments import Moment
 from spark_jobs.lake.tables import progress_of
@@ -107,7 +107,7 @@ def test_each_record_is_in_one_of_the_tables_at_every_moment(scene: Scene) -> No
 
 
 def _bring(scene: Scene) -> None:
-    commit_dead_letters(scene.lake.access(), scene.pipeline.table, progress_of(scene.lake.load()), {})
+    pay_debts(scene.lake.access(), scene.pipeline.table, progress_of(scene.lake.load()), {})
 
 
 def _replay(scene: Scene, *, dead_letters: list[int]) -> None:
@@ -133,7 +133,7 @@ def _landing_between(scene: Scene) -> Callable[[], Catalog]:
 
 
 def test_dead_letters_that_are_ahead_of_the_table_are_left_out(embedded: Scene) -> None:
-    """A batch that lands while the tables are being loaded is in the answer with nothing or with all of it."""
+    """A batch that lands while the tables are loaded is in the answer with nothing or with all of it."""
     opened: list[int] = []
 
     def open_catalog() -> Catalog:
@@ -144,7 +144,7 @@ def test_dead_letters_that_are_ahead_of_the_table_are_left_out(embedded: Scene) 
 
     asked = replace(embedded, connections=replace(embedded.connections, open_catalog=open_catalog))
     newest = "SELECT max(_kafka_offset) FROM"
-    places = f"SELECT ({newest} t) AS rows, ({newest} dead_letters) AS dead"  # noqa: S608
+    places = f"SELECT ({newest} t) AS rows, ({newest} dead_letters) AS dead"
     assert _ask(asked, places) == [{"rows": 29, "dead": 12}]
     assert _ask(asked, places) == [{"rows": 39, "dead": 35}]
 
