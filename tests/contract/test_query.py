@@ -9,6 +9,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.expressions import AlwaysFalse
 
 from spark_jobs.commit.batch_commit import commit_of
 from spark_jobs.commit.dead_letter_commit import pay_debts
@@ -17,6 +18,7 @@ from spark_jobs.lake.moments import Moment
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.query.duckdb_source import TableSource
 from spark_jobs.query.query import query
 from tests.support.recovery_scene import Scene, make_scene
 
@@ -133,7 +135,7 @@ def _landing_between(scene: Scene) -> Callable[[], Catalog]:
 
 
 def test_dead_letters_that_are_ahead_of_the_table_are_left_out(embedded: Scene) -> None:
-    """A batch that lands while the tables are loaded is in the answer with nothing or with all of it."""
+    """Of a batch that lands while the tables are being loaded there is all in the answer, or nothing."""
     opened: list[int] = []
 
     def open_catalog() -> Catalog:
@@ -159,6 +161,23 @@ def test_conditions_keep_the_rows_a_full_read_would(embedded: Scene) -> None:
             sql = f"FROM t SELECT id WHERE {condition} ORDER BY id"
             expected = [row[0] for row in plain.execute(sql).fetchall()]
             assert [row["id"] for row in _ask(embedded, sql)] == expected, condition
+
+
+def test_conditions_keep_the_same_rows_of_those_that_are_in_no_file(embedded: Scene) -> None:
+    """Whoever applies them; counted too."""
+    table = embedded.lake.load()
+    rows = table.scan().to_arrow()
+    hot = TableSource(lambda: table.scan(AlwaysFalse()), hot=[rows.slice(0, 11), rows.slice(11)])
+    with duckdb.connect() as plain:
+        plain.register("t", rows)
+        hot.register(plain, "hot")
+        plain.execute("SET TimeZone = 'UTC'")
+        for condition in CONDITIONS:
+            for asked in ("id", "count(*)", "name, _kafka_headers, id"):
+                sql = f"SELECT {asked} FROM {{}} WHERE {condition} ORDER BY ALL"  # noqa: S608
+                there = [plain.execute(sql.format(name)).fetchall() for name in ("t", "hot")]
+                assert there[0] == there[1], (asked, condition)
+        assert plain.execute("SELECT count(*) FROM hot").fetchall() == [(29,)]
 
 
 def test_no_rows_are_an_answer(embedded: Scene) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import json
 from typing import TYPE_CHECKING, Any
 
+import fastavro
 import pytest
 from confluent_kafka import Producer
 
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import configure, orders
+from prove.lab.registry_stand_in import RegistryStandIn
 from spark_jobs.acts.rollback import rollback
 from spark_jobs.hot.fresh import read_fresh
 from spark_jobs.hot.watermark import Watermark
@@ -128,6 +132,31 @@ def test_a_field_without_a_column_hides_no_record(new_lab: NewLab) -> None:
     checked(lab)
     lab.drain()
     assert ask(lab, "SELECT new FROM orders WHERE id = 7") == [{"new": {"er": 1}}]
+
+
+def test_a_schema_that_no_drain_has_met_is_asked_for(new_lab: NewLab) -> None:
+    """Its values are rows at once, without fields that have no column; those of an unknown id are letters."""
+    id_, note = {"name": "id", "type": "long"}, {"name": "note", "type": "string"}
+    first, second = (json.dumps({"type": "record", "name": "O", "fields": f}) for f in ([id_], [id_, note]))
+    with RegistryStandIn() as registry:
+        of_first, of_second = (registry.register("orders", text) for text in (first, second))
+        value = {"format": "avro", "registry": "main"}
+        lab = new_lab([_framed(of_first, first, {"id": 1})], value=value, hot=True)
+        configure(lab, "", {"registries": {"main": {"url": registry.url, "timeout": "2s"}}})
+        lab.drain()
+        new_lab.produce(lab, [_framed(of_second, second, {"id": 2, "note": "gift"}), b"\0\0\0\0\x63x"])
+        assert ask(lab, "SELECT id FROM orders ORDER BY id") == [{"id": 1}, {"id": 2}]
+        letters = ask(lab, LETTERS)
+        assert [row["error"] for row in letters] == ["the registry has no schema 99"]
+        lab.drain()
+        assert ask(lab, "SELECT id, note FROM orders WHERE id = 2") == [{"id": 2, "note": "gift"}]
+        assert _without(ask(lab, LETTERS)) == _without(letters)
+
+
+def _framed(schema_id: int, schema: str, value: object) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(schema)), value)
+    return b"\0" + schema_id.to_bytes(4) + out.getvalue()
 
 
 def test_who_produced_a_record_waits_until_it_is_there(new_lab: NewLab) -> None:
