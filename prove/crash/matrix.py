@@ -101,7 +101,8 @@ class Cell:
             promise = self.nemesis.promise_after(workload, job, ending)
             restart.go_on(workload)
             removal = remove_left(workload, written) if promise.strays else Removal()
-            counts = check(workload, of_earlier=job.of_earlier)
+            is_of_rows = isinstance(self.nemesis, KillAndChange) and self.nemesis.is_of_rows
+            counts = check(workload, of_earlier=job.of_earlier, may_be_outdated=is_of_rows)
             wrong = tuple(job.look(workload))
         left = len(removal.left) + counts.orphans
         unkept = (*restart.unkept, *restart.find_deviations(promise), *removal.unkept, *wrong)

@@ -96,6 +96,7 @@ class KillAndChange(Nemesis):
     point: str
     change: Callable[[Workload], None]
     promise: Promise
+    is_of_rows: bool = False  # what was drained before is made of its records no more
 
     @property
     def name(self) -> str:

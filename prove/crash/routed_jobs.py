@@ -119,7 +119,7 @@ def table_evolved(workload: Workload) -> None:
 
 
 ROUTED_CHANGES = tuple(
-    (job, KillAndChange(point, change, promise))
+    (job, KillAndChange(point, change, promise, is_of_rows=change.__name__.startswith("route_")))
     for job, changes in (
         (ROUTED_DRAIN, (route_added, route_changed, route_removed, table_evolved)),
         (ROUTED_FIRST, (table_dropped, table_renamed)),

@@ -287,13 +287,17 @@ class Progress(ActState):
         return 2 if self.columns or self.schema_spans or self.layout is not None else 1
 
     def to_properties(self) -> dict[str, str]:
-        """Return the table properties; every key is written every time, but for ids that are None."""
+        """Return the table properties; every key is written every time, but for ids and routes of none."""
         generations = {**self.earlier, self.generation: self.next_offsets}
         properties = {
             PROPERTY_FORMAT_VERSION: str(self.format_version),
             PROPERTY_OFFSETS: _dumps({self.topic: generations}),
         }
+        # Who routes nothing has no word of it; once a table is named here, one always is.
+        unsaid = () if self.routes or self.owed_routes else ("routes", "owed_routes")
         for name, codec in _codecs().items():
+            if name in unsaid:
+                continue
             properties[_property(name)] = _dumps(codec.to_plain(getattr(self, name)))
         ids = {_property(name): getattr(self, name) for name in _IDS}
         return properties | {name: str(value) for name, value in ids.items() if value is not None}
