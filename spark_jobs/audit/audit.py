@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
     from spark_jobs.kafka.reader import Chunk
     from spark_jobs.protocol.source import SourceState
+    from spark_jobs.storage.create_only import CreateOnlyStore
 
     Offsets: TypeAlias = NDArray[np.int64]
 
@@ -180,7 +181,7 @@ def audit(
     with open_reader(connections.kafka, pipeline.topic) as reader:
         for stretch in stretches:
             window = stretch.offsets
-            held = _held(pipeline, table, dead_letters, window)
+            held = _held(pipeline, connections.state, table, dead_letters, window)
             missing = NO_OFFSETS
             # Neither what has been skipped nor what Kafka no longer holds is compared with it.
             if stretch.is_skipped:
@@ -243,10 +244,16 @@ def _left_out(window: OffsetRange, missing: Offsets) -> AuditCounts:
     return AuditCounts(outdated=len(missing), outdated_ranges=(window,), examples=examples)
 
 
-def _held(pipeline: PipelineConfig, table: Table, dead_letters: Table | None, window: OffsetRange) -> _Window:
+def _held(
+    pipeline: PipelineConfig,
+    state: CreateOnlyStore,
+    table: Table,
+    dead_letters: Table | None,
+    window: OffsetRange,
+) -> _Window:
     generation = progress_of(table).generation
     try:
-        dead = dead_letter_offsets(table, dead_letters, generation, window)
+        dead = dead_letter_offsets(table, dead_letters, generation, window, state)
         return _Window(window, rows_in(table, window, generation), dead)
     except (OSError, pa.ArrowException) as error:
         raise RetryableError(

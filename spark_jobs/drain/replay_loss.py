@@ -47,7 +47,7 @@ def refuse_loss(run: BatchRun, written: Written) -> None:
 
 def _held(run: BatchRun, r: OffsetRange, table: Table, dead_letters: Table | None) -> NDArray[np.int64]:
     generation = run.batch.generation
-    letters = dead_letter_offsets(table, dead_letters, generation, r)
+    letters = dead_letter_offsets(table, dead_letters, generation, r, run.connections.state)
     return np.union1d(offsets_in(table, r, generation), letters)
 
 

@@ -5,10 +5,12 @@ PyIceberg declares its predicates' arguments as it serialises them, not as it ta
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, In, IsNull, LessThan
+from pyiceberg.expressions import AlwaysFalse, And, EqualTo, GreaterThanOrEqual, In, IsNull, LessThan, Or
 
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
@@ -19,6 +21,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table
+
+    from spark_jobs.lake.coordinates import Coordinates
+
+# Shorter ones are named offset by offset: expressions grow deep by the ranges that are joined.
+FEWEST_OF_A_RANGE = 1_000
 
 
 def equals(column: str, value: Any) -> BooleanExpression:
@@ -50,6 +57,24 @@ def is_in_range(offsets: OffsetRange, generation: int) -> BooleanExpression:
         equals(GENERATION, generation),
         is_between(OFFSET, offsets.start, offsets.end),
     )
+
+
+def is_in_any(ranges: Iterable[OffsetRange], generation: int) -> BooleanExpression:
+    """Return the filter for rows and dead letters of any of these offsets."""
+    nothing: BooleanExpression = AlwaysFalse()
+    return reduce(Or, (is_in_range(r, generation) for r in ranges), nothing)
+
+
+def is_at(places: Coordinates, generation: int) -> BooleanExpression:
+    """Return the filter for rows and dead letters of these places, however many they are."""
+    long = [r for r in places.ranges if len(r) > FEWEST_OF_A_RANGE]
+    single: defaultdict[int, list[int]] = defaultdict(list)
+    for r in places.ranges:
+        if len(r) <= FEWEST_OF_A_RANGE:
+            single[r.partition].extend(range(r.start, r.end))
+    named = (And(equals(PARTITION, p), is_among(OFFSET, offsets)) for p, offsets in single.items())
+    nothing: BooleanExpression = AlwaysFalse()
+    return Or(is_in_any(long, generation), And(equals(GENERATION, generation), reduce(Or, named, nothing)))
 
 
 def rows_in(table: Table, offsets: OffsetRange, generation: int) -> pa.Table:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, TypeAlias, get_type_hints
 
 from spark_jobs.protocol import shaped_spans
-from spark_jobs.protocol.batch import ActState, Batch, BatchKind, WrittenFile
+from spark_jobs.protocol.batch import ActState, Batch, WrittenFile
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.protocol.json_codec import JsonCodec, stored_as
-from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
+from spark_jobs.protocol.kept_letters import KeptLetters
+from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange, OffsetRanges
 from spark_jobs.protocol.schema_id import SchemaKey
 from spark_jobs.protocol.schema_spans import Spans, after_drain, after_replay
 from spark_jobs.protocol.shaped_spans import ShapedSpans
 
-FORMAT_VERSION = 2  # the newest that is read; what is written is the oldest that can say it
+FORMAT_VERSION = 3  # the newest that is read; what is written is the oldest that can say it
 LAST_COMMITS_KEPT = 20
 
 PREFIX = "sluice."  # of table properties and of the words of a snapshot's summary
@@ -55,26 +56,38 @@ class _StoredDeadLetters:
     ends: dict[int, int]
     files: tuple[WrittenFile, ...]
     replaces: bool = False
+    redriven: KeptLetters | None = None
+    returned: tuple[KeptLetters, ...] = ()
 
 
 @stored_as(
     _StoredDeadLetters,
-    write=lambda o: _StoredDeadLetters(o.attempt, o.ranges.starts, o.ranges.ends, o.files, o.replaces),
+    write=lambda o: _StoredDeadLetters(
+        o.attempt, o.ranges.starts, o.ranges.ends, o.files, o.replaces, o.redriven, o.returned
+    ),
     read=lambda stored: PendingDeadLetters(
-        stored.attempt, OffsetRanges.between(stored.starts, stored.ends), stored.files, stored.replaces
+        stored.attempt,
+        OffsetRanges.between(stored.starts, stored.ends),
+        stored.files,
+        stored.replaces,
+        stored.redriven,
+        stored.returned,
     ),
 )
 @dataclass(frozen=True, slots=True)
 class PendingDeadLetters:
     """Dead-letter files a landed data commit owes to the dead-letter table.
 
-    With ``replaces`` the dead letters that are there of the offsets ``ranges`` go in the same commit.
+    With ``replaces`` the dead letters that are there of the offsets ``ranges`` go in the same commit, and
+    those that were ``redriven``, which stand anywhere. ``returned`` come back, but those that are there.
     """
 
     attempt: str
     ranges: OffsetRanges
     files: tuple[WrittenFile, ...]
     replaces: bool = False
+    redriven: KeptLetters | None = None
+    returned: tuple[KeptLetters, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +122,7 @@ class Progress(ActState):
     ``columns`` say by a schema's field's identity and kind of type which columns, by their ids, take it.
     ``layout`` is what rows are of records, None of the values' fields as columns. ``schema_spans`` say which
     of the schemas reads records that name none, of the current generation; ``shaped_by`` by which
-    configuration its rows were made.
+    configuration its rows were made. ``redrives`` counts the commits that took dead letters out as rows.
     """
 
     topic: str
@@ -132,6 +145,7 @@ class Progress(ActState):
     layout: str | None = None
     schema_spans: Spans = ()
     shaped_by: ShapedSpans = ()
+    redrives: int = 0
 
     def has_landed(self, attempt: str) -> bool:
         """True if this attempt's commit is among the last ones of the table."""
@@ -197,13 +211,32 @@ class Progress(ActState):
             kept_columns=tuple(each.replayed(batch.generation, batch.ranges) for each in self.kept_columns),
         )
 
+    def redriven(
+        self, batch: Batch, again: Sequence[WrittenFile], coordinates: Sequence[OffsetRange]
+    ) -> Progress:
+        """Return the progress after the letters of ``batch`` went through again; ``coordinates`` are theirs.
+
+        ``again`` are files of those that failed again. Offsets stay, others of its epoch are fenced.
+        """
+        owed = PendingDeadLetters(
+            batch.attempt, NO_RANGES, tuple(again), replaces=True, redriven=batch.letters
+        )
+        return replace(
+            self.recorded(batch.attempt),
+            replay_epoch=self.replay_epoch + 1,
+            redrives=self.redrives + 1,
+            pending_dead_letters=owed,
+            schema_spans=self.spans_with(batch),
+            shaped_by=shaped_spans.after_redrive(self.shaped_by, batch.shaped_by, coordinates),
+        )
+
     def read_by(self, schemas: Mapping[SchemaKey, str]) -> Progress:
         """Return the same with these digests of schemas beside those it has."""
         return replace(self, schemas={**schemas, **self.schemas}) if schemas else self
 
     def spans_with(self, batch: Batch) -> Spans:
         """Return what reads records that name no schema once ``batch`` has landed, its own among them."""
-        after = after_replay if batch.kind is BatchKind.REPLAY else after_drain
+        after = after_replay if batch.kind.is_fenced_by_epoch else after_drain
         return after(self.schema_spans, batch.read_by, batch.ranges.starts)
 
     def fenced(self) -> Progress:
@@ -212,7 +245,13 @@ class Progress(ActState):
 
     @property
     def format_version(self) -> int:
-        """Return the oldest format that can say it: a version before would forget which columns are whose."""
+        """Return the oldest format that can say it.
+
+        A version before the second would forget which columns are whose, one before the third would go back
+        past a redrive without its letters.
+        """
+        if self.redrives:
+            return 3
         return 2 if self.columns or self.schema_spans or self.layout is not None else 1
 
     def to_properties(self) -> dict[str, str]:

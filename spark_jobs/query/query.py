@@ -10,12 +10,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import partial
 from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysFalse, Not, Or
+from pyiceberg.expressions import Not
 from pyiceberg.table import FileScanTask
 
 from spark_jobs.config.settings import PipelineConfig
@@ -24,9 +24,10 @@ from spark_jobs.expressions.quoting import quoted
 from spark_jobs.lake.as_of import snapshot_at
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.file_rows import Owed
+from spark_jobs.lake.kept_letters import leaving
 from spark_jobs.lake.moments import Moment
 from spark_jobs.lake.record_offsets import owed_by
-from spark_jobs.lake.row_filters import is_in_range
+from spark_jobs.lake.row_filters import is_at
 from spark_jobs.lake.tables import progress_of, snapshot_of, summary_of
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError, RetryableError
@@ -34,10 +35,10 @@ from spark_jobs.query.duckdb_source import TableSource
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-    from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import DataScan, Table
 
     from spark_jobs.connections.connect import Connections
+    from spark_jobs.storage.create_only import CreateOnlyStore
 
 DEAD_LETTERS = "dead_letters"
 MEMORY_LIMIT = "1GB"
@@ -73,7 +74,7 @@ def query(
         duckdb.connect(config=_shut_in(folder)) as engine,
     ):
         if dead_letters is not None:
-            _dead_letters(table, dead_letters, scan).register(engine, DEAD_LETTERS)
+            _dead_letters(connections.state, table, dead_letters, scan).register(engine, DEAD_LETTERS)
         _register_by_name(engine, TableSource(lambda: scan), pipeline.table)
         engine.execute("SET TimeZone = 'UTC'; SET python_enable_replacements = false")
         engine.execute("SET lock_configuration = true")
@@ -101,7 +102,7 @@ def _register_by_name(engine: DuckDBPyConnection, source: TableSource, identifie
         engine.execute(f"CREATE VIEW {schema}.{view} AS FROM temp.{view}")
 
 
-def _dead_letters(table: Table, dead_letters: Table, scan: DataScan) -> TableSource:
+def _dead_letters(state: CreateOnlyStore, table: Table, dead_letters: Table, scan: DataScan) -> TableSource:
     """Return the dead letters that belong to the rows of the scan: each record is in one of the two."""
     if scan.snapshot_id not in {None, table.metadata.current_snapshot_id}:
         return TableSource(partial(_dead_letters_then, dead_letters, scan))
@@ -109,9 +110,8 @@ def _dead_letters(table: Table, dead_letters: Table, scan: DataScan) -> TableSou
     if owed is None:
         return TableSource(dead_letters.scan)
     files = tuple(FileScanTask(to_data_file(file, dead_letters.metadata)) for file in owed.files)
-    nothing: BooleanExpression = AlwaysFalse()
-    gone = (is_in_range(r, progress_of(table).generation) for r in owed.ranges if owed.replaces)
-    return TableSource(dead_letters.scan, Owed(Not(reduce(Or, gone, nothing)), files))
+    gone = is_at(leaving(state, owed), progress_of(table).generation)
+    return TableSource(dead_letters.scan, Owed(Not(gone), files))
 
 
 def _dead_letters_then(dead_letters: Table, scan: DataScan) -> DataScan:

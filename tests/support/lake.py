@@ -25,6 +25,7 @@ from spark_jobs.protocol.fail_points import NoFailPoints
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.storage.create_only import CreateOnlyStore
 from spark_jobs.txlog.entries import ParquetWritten
 
 if TYPE_CHECKING:
@@ -52,6 +53,11 @@ class Access:
 
     open_catalog: Callable[[], Catalog]
     fail_points: FailPoints
+    folder: str = ""
+
+    @property
+    def state(self) -> CreateOnlyStore:
+        return CreateOnlyStore(self.folder, {})
 
 
 @dataclass(frozen=True)
