@@ -88,11 +88,12 @@ def chunk_of_letters(letters: pa.Table) -> LetterChunk:
         _headers(letters.column("headers")),
         runs=runs,
     )
-    first = pc.coalesce(letters.column(FIRST_FAILED_AT), letters.column(INGESTED_AT)).cast(pa.int64())
-    failures = pc.fill_null(letters.column(FAILURES), 1)
-    past = zip(first.to_pylist(), failures.to_pylist(), strict=True)
-    places = zip(letters.column(PARTITION).to_pylist(), chunk.offsets, strict=True)
-    chunk.past = dict(zip(places, past, strict=True))
+    if FAILURES in letters.column_names:
+        first = pc.coalesce(letters.column(FIRST_FAILED_AT), letters.column(INGESTED_AT)).cast(pa.int64())
+        failures = pc.fill_null(letters.column(FAILURES), 1)
+        past = zip(first.to_pylist(), failures.to_pylist(), strict=True)
+        places = zip(letters.column(PARTITION).to_pylist(), chunk.offsets, strict=True)
+        chunk.past = dict(zip(places, past, strict=True))
     return chunk
 
 

@@ -7,20 +7,24 @@ attempt and the digest of what is in it, and never changes.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_jobs.lake.coordinates import Coordinates
+from spark_jobs.lake.tables import progress_of, summary_of
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.protocol.kept_letters import KeptLetters
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
     from spark_jobs.protocol.progress import PendingDeadLetters
     from spark_jobs.storage.create_only import CreateOnlyStore
+    from spark_jobs.storage.file_listing import StoredFile
 
 FOLDER = "letters"
 _DIGITS = 32
@@ -61,3 +65,22 @@ def leaving(state: CreateOnlyStore, owed: PendingDeadLetters) -> Coordinates:
 def kept_coordinates(state: CreateOnlyStore, kept: KeptLetters) -> Coordinates:
     """Return where the letters stand. Raises as ``read_letters``."""
     return Coordinates.of_rows(read_letters(state, kept, (PARTITION, OFFSET)))
+
+
+def kept_files(state: CreateOnlyStore, table_uuid: str) -> list[StoredFile]:
+    """Return every file that is kept of a table. Raises as the store does."""
+    return state.list(f"{FOLDER}/{table_uuid}")
+
+
+def is_needed(file: StoredFile, table: Table, unfinished: Collection[str]) -> bool:
+    """Whether anybody may ask for a kept file: a run under way, a debt, or a rollback to before its commit.
+
+    ``unfinished`` are attempts of the log, which was listed after the files and before the table was loaded.
+    """
+    attempt = file.name.rpartition("-")[0]
+    owed = progress_of(table).pending_dead_letters
+    named = (owed.redriven, *owed.returned) if owed else ()
+    if attempt in unfinished or any(kept and kept.name.endswith(f"/{file.name}") for kept in named):
+        return True
+    of_it = (s for s in table.metadata.snapshots if summary_of(s).attempt == attempt)
+    return any(table.metadata.snapshot_by_id(s.parent_snapshot_id or 0) is not None for s in of_it)
