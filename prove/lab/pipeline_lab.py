@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 PIPELINE = "orders"
 _SECRET = "of every lab of this machine"
 TABLE = "lab.orders"
+EVERY_LETTER = Wanted()
 _OLD_SECONDS = 4 * 24 * 3600
 
 
@@ -84,7 +85,7 @@ class Lab:
         with self.connections(**changes) as connections:
             return replay(self.pipeline, connections, ranges, reason="test", force=force)
 
-    def redrive(self, wanted: Wanted = Wanted(), **changes: Any) -> RedriveResult:
+    def redrive(self, wanted: Wanted = EVERY_LETTER, **changes: Any) -> RedriveResult:
         """Send dead letters through again in this process."""
         with self.connections(**changes) as connections:
             return redrive(self.pipeline, connections, wanted, reason="test")

@@ -132,8 +132,8 @@ def _plan(
         raise ConfigError(
             f"dead letters were redriven since, in {len(earlier.redrives_since)} commits",
             code="redriven-since",
-            hint="Going back would lose the rows they became. Choose a later snapshot, or add --force: the dead"
-            " letters come back with it.",
+            hint="Going back would lose the rows they became. Choose a later snapshot, or add --force: the"
+            " dead letters come back with it.",
             pipeline=pipeline.name,
             table=pipeline.table,
         )

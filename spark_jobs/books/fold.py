@@ -42,9 +42,10 @@ class CheckpointResult:
 def checkpoint(pipeline: PipelineConfig, connections: Connections) -> CheckpointResult:
     """Enter the finished attempts into the books, then delete their log objects.
 
-    Notices that are owed are sent first, and kept dead letters deleted that no rollback can bring back. Dying in between leaves both; the next fold finds them in the books
-    and deletes what is left. Safe beside a drain, a recovery and another fold. Raises ``RetryableError``,
-    ``ConfigError`` and ``CommitStateUnknown``: nothing was deleted then, run it again.
+    Notices that are owed are sent first, and kept dead letters deleted that nobody can ask for any more.
+    Dying in between leaves both; the next fold finds them in the books and deletes what is left. Safe beside
+    a drain, a recovery and another fold. Raises ``RetryableError``, ``ConfigError`` and
+    ``CommitStateUnknown``: nothing of the log was deleted then, run it again.
     """
     books = books_of(pipeline.table)
     table_uuid = _table_uuid(pipeline, connections)

@@ -13,11 +13,12 @@ from spark_jobs.lake.file_rows import rows_of_file
 from spark_jobs.lake.row_filters import is_in_any
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
+from spark_jobs.storage.errors import storage_error
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.schema import Schema
-    from pyiceberg.table import FileScanTask
+    from pyiceberg.table import FileScanTask, Table
 
     from spark_jobs.lake.coordinates import Coordinates
 
@@ -36,6 +37,22 @@ def letters_at(
             is_wanted = places.holds(rows) & of_generation(rows, generation)
             found.append(rows.filter(pa.array(is_wanted)))
     return first_of_each(pa.concat_tables(found))
+
+
+def letters_of(table: Table, places: Coordinates, generation: int) -> pa.Table:
+    """Return the letters of these places from their table as it was loaded, as ``letters_at``.
+
+    Raises ``RetryableError`` when storage fails, ``ConfigError`` when it refuses.
+    """
+    try:
+        return letters_at(table.io, files_of(table, places, generation), table.schema(), places, generation)
+    except OSError as error:
+        raise storage_error(error, "reading dead letters", table=".".join(table.name())) from error
+
+
+def files_of(table: Table, places: Coordinates, generation: int) -> tuple[FileScanTask, ...]:
+    """Return the files that may hold letters of these places."""
+    return tuple(table.scan(is_in_any(places.hull, generation)).plan_files())
 
 
 def first_of_each(rows: pa.Table) -> pa.Table:

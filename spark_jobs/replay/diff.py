@@ -18,6 +18,7 @@ from spark_jobs.lake.row_filters import offsets_in, rows_in
 from spark_jobs.lake.tables import dead_letters_of, progress_of
 from spark_jobs.protocol.kept_columns import kept_names
 from spark_jobs.records.row_comparison import equal_values
+from spark_jobs.replay.trial_rows import TrialRows
 from spark_jobs.schema.additions import check_declared
 from spark_jobs.schema.archive_columns import KAFKA
 from spark_jobs.schema.metadata_columns import (
@@ -99,7 +100,6 @@ def diff_replay(
             differ.compare(reader, window)
             done += len(window)
             on_progress(done, plan.records)
-    differ.found.columns_added = differ.columns_added
     return differ.found
 
 
@@ -109,18 +109,13 @@ class _Differ:
     def __init__(
         self, pipeline: PipelineConfig, connections: Connections, table: Table, dead_letters: Table | None
     ) -> None:
-        self.found = ReplayDiff()
+        self._rows = TrialRows(pipeline, connections, table)
+        self.found = ReplayDiff(columns_added=self._rows.columns_added)
         self._table = table
         self._dead_letters = dead_letters
-        self._rows = TrialRows(pipeline, connections, table)
         self._not_compared = _NOT_COMPARED | kept_names(progress_of(table).kept_columns)
         # It has the time of ingestion, and coordinates that stand beside it.
         self._not_compared |= {KAFKA} if pipeline.is_archive else set()
-
-    @property
-    def columns_added(self) -> list[str]:
-        """The columns that the table would get."""
-        return self._rows.columns_added
 
     def compare(self, reader: RangeReader, window: OffsetRange) -> None:
         """Compare one window of one partition."""

@@ -27,8 +27,7 @@ from spark_jobs.drain.table_columns import ensure_tables
 from spark_jobs.lake.coordinates import Coordinates
 from spark_jobs.lake.evolution import evolve_table
 from spark_jobs.lake.kept_letters import keep_letters
-from spark_jobs.lake.letter_rows import letters_at
-from spark_jobs.lake.row_filters import is_in_any
+from spark_jobs.lake.letter_rows import files_of, letters_of
 from spark_jobs.lake.tables import dead_letters_of, progress_of
 from spark_jobs.notices.sender import NoticeSender
 from spark_jobs.protocol.batch import Balance, BatchKind, Split, total
@@ -39,7 +38,6 @@ from spark_jobs.recovery.recovered import RecoveryResult
 from spark_jobs.replay.redrive_plan import BYTES, Wanted, plan_redrive
 from spark_jobs.replay.settle import settle_left_replays
 from spark_jobs.schema.metadata_columns import PAST_FAILURES
-from spark_jobs.storage.errors import storage_error
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -138,11 +136,8 @@ def _plan_batch(
     source = _source(pipeline, progress)
     run = plan_of(pipeline, connections, tables, source, places.hull, kind=BatchKind.REDRIVE, reason=reason)
     generation = progress.generation
-    files = tuple(letters.scan(is_in_any(places.hull, generation)).plan_files())
-    try:
-        whole = letters_at(letters.io, files, letters.schema(), places, generation)
-    except OSError as error:
-        raise storage_error(error, "reading dead letters", table=".".join(letters.name())) from error
+    files = files_of(letters, places, generation)
+    whole = letters_of(letters, places, generation)
     kept = keep_letters(connections.state, run.table_uuid, run.batch.attempt, whole)
     memory = connections.task_memory_bytes
     return replace(

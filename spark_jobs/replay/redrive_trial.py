@@ -9,18 +9,15 @@ from typing import TYPE_CHECKING
 from spark_jobs.connections.tables import both_tables, no_table_yet
 from spark_jobs.drain.letter_source import CHUNK_LETTERS, chunk_of_letters
 from spark_jobs.lake.coordinates import Coordinates
-from spark_jobs.lake.letter_rows import letters_at
-from spark_jobs.lake.row_filters import is_in_any
+from spark_jobs.lake.letter_rows import letters_of
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.replay.redrive_plan import Wanted, plan_redrive
 from spark_jobs.replay.trial_rows import TrialRows
 from spark_jobs.schema.additions import check_declared
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
-from spark_jobs.storage.errors import storage_error
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyiceberg.table import Table
 
     from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
@@ -58,22 +55,16 @@ def try_redrive(pipeline: PipelineConfig, connections: Connections, wanted: Want
     if table is None:
         raise no_table_yet(pipeline)
     check_declared(pipeline, table)
+    if dead_letters is None:
+        return RedriveTrial()
     plan = plan_redrive(pipeline, table, dead_letters, wanted)
-    found, rows = RedriveTrial(left=plan.left), TrialRows(pipeline, connections, table)
-    for part in plan.batches(pipeline.max_batch_records) if dead_letters else ():
-        letters = _whole(dead_letters, Coordinates.of_rows(part), progress_of(table).generation)
+    rows = TrialRows(pipeline, connections, table)
+    found = RedriveTrial(left=plan.left, columns_added=rows.columns_added)
+    for part in plan.batches(pipeline.max_batch_records):
+        letters = letters_of(dead_letters, Coordinates.of_rows(part), progress_of(table).generation)
         for first in range(0, len(letters), CHUNK_LETTERS):
             made = rows.make(chunk_of_letters(letters.slice(first, CHUNK_LETTERS)))
             found.add(made.rows.num_rows, made.dead_letters)
             found.filtered.update(made.filtered_reasons)
             found.failing.update(made.dead_letter_phases)
-    found.columns_added = rows.columns_added
     return found
-
-
-def _whole(dead_letters: Table, places: Coordinates, generation: int) -> pa.Table:
-    files = dead_letters.scan(is_in_any(places.hull, generation)).plan_files()
-    try:
-        return letters_at(dead_letters.io, files, dead_letters.schema(), places, generation)
-    except OSError as error:
-        raise storage_error(error, "reading dead letters", table=".".join(dead_letters.name())) from error

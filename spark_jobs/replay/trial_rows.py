@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class TrialRows:
-    """Makes rows of the table's columns and of those that it would get, ``columns_added`` as ``name: type``."""
+    """Makes rows of the table's columns and of those that it would get: ``columns_added``, ``name: type``."""
 
     def __init__(self, pipeline: PipelineConfig, connections: Connections, table: Table) -> None:
         self.columns_added: list[str] = []
