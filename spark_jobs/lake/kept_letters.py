@@ -53,7 +53,7 @@ def read_letters(state: CreateOnlyStore, kept: KeptLetters, columns: Sequence[st
             hint="The table owes its dead letters what becomes of them: bring `state:` back from a backup.",
             file=f"{state.root}/{kept.name}",
         )
-    return pq.read_table(pa.BufferReader(content), columns=columns)
+    return pq.read_table(pa.BufferReader(content), columns=columns and list(columns))
 
 
 def leaving(state: CreateOnlyStore, owed: PendingDeadLetters) -> Coordinates:

@@ -32,6 +32,7 @@ from spark_jobs.lake.tables import progress_of, snapshot_of, summary_of
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.query.duckdb_source import TableSource
+from spark_jobs.query.returned import returned_files
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -74,7 +75,7 @@ def query(
         duckdb.connect(config=_shut_in(folder)) as engine,
     ):
         if dead_letters is not None:
-            _dead_letters(connections.state, table, dead_letters, scan).register(engine, DEAD_LETTERS)
+            _dead_letters(connections.state, table, dead_letters, scan, folder).register(engine, DEAD_LETTERS)
         _register_by_name(engine, TableSource(lambda: scan), pipeline.table)
         engine.execute("SET TimeZone = 'UTC'; SET python_enable_replacements = false")
         engine.execute("SET lock_configuration = true")
@@ -102,7 +103,9 @@ def _register_by_name(engine: DuckDBPyConnection, source: TableSource, identifie
         engine.execute(f"CREATE VIEW {schema}.{view} AS FROM temp.{view}")
 
 
-def _dead_letters(state: CreateOnlyStore, table: Table, dead_letters: Table, scan: DataScan) -> TableSource:
+def _dead_letters(
+    state: CreateOnlyStore, table: Table, dead_letters: Table, scan: DataScan, folder: str
+) -> TableSource:
     """Return the dead letters that belong to the rows of the scan: each record is in one of the two."""
     if scan.snapshot_id not in {None, table.metadata.current_snapshot_id}:
         return TableSource(partial(_dead_letters_then, dead_letters, scan))
@@ -110,6 +113,7 @@ def _dead_letters(state: CreateOnlyStore, table: Table, dead_letters: Table, sca
     if owed is None:
         return TableSource(dead_letters.scan)
     files = tuple(FileScanTask(to_data_file(file, dead_letters.metadata)) for file in owed.files)
+    files = (*files, *returned_files(state, dead_letters, owed, folder))
     gone = is_at(leaving(state, owed), progress_of(table).generation)
     return TableSource(dead_letters.scan, Owed(Not(gone), files))
 

@@ -20,6 +20,7 @@ from spark_jobs.lake.file_rows import ALWAYS_TRUE, rows_of_file
 from spark_jobs.lake.letter_rows import first_of_each
 from spark_jobs.lake.row_filters import is_among, is_in_any
 from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION, TIMESTAMP
@@ -96,7 +97,7 @@ def plan_redrive(
         raise ConfigError(
             "an archive takes every record as it came: its dead letters lack what it keeps of the others",
             code="redrive-archive",
-            hint="Replay their ranges.",
+            hint=f"Replay their ranges: {mends.act('replay', pipeline.name, '--range P:START-END')}.",
             pipeline=pipeline.name,
         )
     check_anchor(table)
