@@ -243,9 +243,6 @@ def _do(name: str, pipeline: PipelineConfig, connections: Connections) -> Repair
     if name.startswith("replay "):
         again = replay(pipeline, connections, [parse_range(name[7:])], reason="test")
         return _settled(again.recovery, committed=len(again.batches))
-    if name == "redrive":
-        sent = redrive(pipeline, connections, Wanted(), reason="test")
-        return _settled(sent.recovery, committed=len(sent.batches))
     if name.startswith("retype "):
         retype(pipeline, connections, *name.split()[1:], reason="test")
         return Repairs()
@@ -270,6 +267,11 @@ def _settled(recovery: RecoveryResult, *, committed: int) -> Repairs:
         found_landed=len(recovery.marked),
         swept=len(recovery.swept),
     )
+
+
+def _redrive(pipeline: PipelineConfig, connections: Connections) -> Repairs:
+    sent = redrive(pipeline, connections, Wanted(), reason="test")
+    return _settled(sent.recovery, committed=len(sent.batches))
 
 
 def _checkpoint(pipeline: PipelineConfig, connections: Connections) -> Repairs:
@@ -315,6 +317,7 @@ def _resume(pipeline: PipelineConfig, connections: Connections) -> Repairs:
 
 _WORK: dict[str, Callable[[PipelineConfig, Connections], Repairs]] = {
     "drain": _drain,
+    "redrive": _redrive,
     "checkpoint": _checkpoint,
     "pause": _pause,
     "resume": _resume,
