@@ -202,7 +202,7 @@ def _trace_rowless(facts: _Facts, unjudged: Trace, entries: list[BookEntry]) -> 
     there = sum(table.scan(inside).count() for table in tables) if inside is not None else 0
     booked = entry.counts.balances.get(spot.partition) if entry else None
     if booked is not None:
-        sent = [each.counts.balances.get(spot.partition, {}).get("filtered", 0) for each in redrives]
+        sent = [each.counts.balances.get(spot.partition, Balance()).get("filtered", 0) for each in redrives]
         booked += Balance(dead_letters=-sum(sent), **({"filtered": sum(sent)} if any(sent) else {}))
     kafka, left_out = _ask_kafka(facts, spot)
     judged = judge_rowless(kafka, booked, there, left_out)
