@@ -207,6 +207,18 @@ def write_dead_letters(
     return _write(table, rows, attempt)
 
 
+def write_letters(
+    table: Table, partition: int, letters: Mapping[int, bytes], attempt: str, *, generation: int = 0
+) -> list[WrittenFile]:
+    """Write dead letters with these values by their offsets, as a batch of an earlier version would."""
+    told = {"phase": "decode", "error": "was no JSON", "batch_id": "drain-1", "key": b"k"}
+    rows = [
+        {**told, "value": value, **_coordinates(partition, offset), "_kafka_generation": generation}
+        for offset, value in letters.items()
+    ]
+    return _write(table, rows, attempt)
+
+
 def _write(table: Table, rows: list[dict[str, Any]], attempt: str) -> list[WrittenFile]:
     prefix = f"{attempt}-0-{uuid.uuid4().hex[:8]}"
     writer = SplitWriter(
