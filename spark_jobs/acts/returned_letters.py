@@ -34,7 +34,7 @@ def letters_to_return(
     drained = Coordinates.of(OffsetRange(partition, 0, end) for partition, end in below.items())
     then = as_it_was(table, earlier.snapshot_id)
     returned: list[KeptLetters] = []
-    places = Coordinates(())
+    places = Coordinates({})
     for name in earlier.redrives_since:
         letters = read_letters(state, KeptLetters(name, 0))
         letters = letters.filter(pa.array(drained.holds(letters) & ~places.holds(letters)))

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.lake.coordinates import Coordinates
 from spark_jobs.lake.letter_rows import letters_at
+from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.schema.metadata_columns import (
     FAILURES,
     FIRST_FAILED_AT,
@@ -60,7 +61,7 @@ class LetterSource:
 
     def read(self, split: Split, tally: Tally) -> Iterator[LetterChunk]:
         """The split's letters in partition and offset order; a split holds what a task has memory for."""
-        places = self.places.within(split.ranges)
+        places = self.places.within(OffsetRanges(split.ranges))
         with tally.step("fetch"):
             try:
                 letters = letters_at(self.io, self.files, self.schema, places, self.generation)

@@ -73,9 +73,7 @@ def verify(run: BatchRun, written: Written) -> None:
 
 def _lost_letters(run: BatchRun, written: Written) -> dict[int, int]:
     """Return by partition how many letters are unaccounted for; empty when none are."""
-    letters = Counter({r.partition: 0 for r in run.batch.ranges})
-    for each in run.letters.places.ranges if run.letters else ():
-        letters[each.partition] += len(each)
+    letters = run.letters.places.counts if run.letters else {}
     off = {p: count - written.balances.get(p, Balance()).offsets for p, count in letters.items()}
     return {partition: missing for partition, missing in off.items() if missing}
 

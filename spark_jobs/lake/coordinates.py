@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,35 +16,53 @@ from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    Offsets: TypeAlias = NDArray[np.int64]
+    Bounds: TypeAlias = Mapping[int, tuple[Offsets, Offsets]]
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Coordinates:
-    """Ranges ordered by partition and start, touching ones merged."""
+    """``bounds`` are by partition the starts and the ends of ranges in order, no two of which touch."""
 
-    ranges: tuple[OffsetRange, ...]
-    _bounds: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = field(
-        init=False, repr=False, compare=False
-    )
-
-    def __post_init__(self) -> None:
-        found: dict[int, list[OffsetRange]] = {}
-        for each in self.ranges:
-            found.setdefault(each.partition, []).append(each)
-        bounds = {
-            partition: (np.array([r.start for r in own]), np.array([r.end for r in own]))
-            for partition, own in found.items()
-        }
-        object.__setattr__(self, "_bounds", bounds)
+    bounds: Bounds
 
     @classmethod
     def of(cls, ranges: Iterable[OffsetRange]) -> Coordinates:
         """Merge the ranges; empty ones go."""
-        return cls(merge(ranges))
+        found: dict[int, list[OffsetRange]] = {}
+        for each in merge(ranges):
+            found.setdefault(each.partition, []).append(each)
+        return cls(
+            {p: (_array(r.start for r in own), _array(r.end for r in own)) for p, own in found.items()}
+        )
 
     @classmethod
     def of_rows(cls, rows: pa.Table) -> Coordinates:
         """Return where the rows stand."""
-        return cls(tuple(_runs(rows)))
+        partitions, offsets = (rows.column(name).to_numpy() for name in (PARTITION, OFFSET))
+        return cls({p: _runs(offsets[partitions == p]) for p in np.unique(partitions).tolist()})
+
+    @property
+    def ranges(self) -> tuple[OffsetRange, ...]:
+        """Return them by partition and start."""
+        return tuple(
+            OffsetRange(partition, start, end)
+            for partition, (starts, ends) in sorted(self.bounds.items())
+            for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+        )
+
+    @property
+    def hull(self) -> OffsetRanges:
+        """Return by partition the range from the first to the last."""
+        return OffsetRanges.of(
+            OffsetRange(partition, int(starts[0]), int(ends[-1]))
+            for partition, (starts, ends) in self.bounds.items()
+        )
+
+    @property
+    def counts(self) -> dict[int, int]:
+        """Return by partition how many there are."""
+        return {partition: int((ends - starts).sum()) for partition, (starts, ends) in self.bounds.items()}
 
     def holds(self, rows: pa.Table) -> NDArray[np.bool_]:
         """Return which rows stand at one of them; a row without coordinates does not."""
@@ -52,49 +70,44 @@ class Coordinates:
             pc.fill_null(rows.column(name), -1).to_numpy().astype(np.int64) for name in (PARTITION, OFFSET)
         )
         inside = np.zeros(len(offsets), dtype=np.bool_)
-        for partition in self._bounds:
+        for partition in self.bounds:
             here = np.flatnonzero(partitions == partition)
             inside[here] = self.hold(partition, offsets[here])
         return inside
 
-    def hold(self, partition: int, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def hold(self, partition: int, offsets: Offsets) -> NDArray[np.bool_]:
         """Return which of a partition's offsets are among them."""
-        starts, ends = self._bounds.get(partition, _NONE)
-        if not len(starts):
+        if partition not in self.bounds:
             return np.zeros(len(offsets), dtype=np.bool_)
+        starts, ends = self.bounds[partition]
         at = np.searchsorted(starts, offsets, side="right") - 1
         found: NDArray[np.bool_] = (at >= 0) & (offsets < ends[at])
         return found
 
     def overlap(self, span: OffsetRange) -> bool:
         """Whether any lies in the range."""
-        starts, ends = self._bounds.get(span.partition, _NONE)
-        at = int(np.searchsorted(ends, span.start, side="right"))
-        return at < len(starts) and bool(starts[at] < span.end)
+        starts, _ = self._inside(span)
+        return len(starts) > 0
 
     def cover(self, span: OffsetRange) -> bool:
         """Whether every offset of the range is among them."""
-        starts, ends = self._bounds.get(span.partition, _NONE)
+        starts, ends = self.bounds.get(span.partition, _NONE)
         at = int(np.searchsorted(starts, span.start, side="right")) - 1
         return at >= 0 and bool(ends[at] >= span.end)
 
-    def within(self, ranges: Iterable[OffsetRange]) -> Coordinates:
+    def within(self, spans: OffsetRanges) -> Coordinates:
         """Return those that lie in the ranges."""
-        found: list[OffsetRange] = []
-        for r in ranges:
-            starts, ends = self._bounds.get(r.partition, _NONE)
-            inside = slice(np.searchsorted(ends, r.start, side="right"), np.searchsorted(starts, r.end))
-            own = zip(starts[inside].tolist(), ends[inside].tolist(), strict=True)
-            found += [OffsetRange(r.partition, max(start, r.start), min(end, r.end)) for start, end in own]
-        return Coordinates.of(found)
+        found = {}
+        for span in spans:
+            starts, ends = self._inside(span)
+            if len(starts):
+                found[span.partition] = np.maximum(starts, span.start), np.minimum(ends, span.end)
+        return Coordinates(found)
 
-    @property
-    def hull(self) -> OffsetRanges:
-        """Return by partition the range from the first to the last."""
-        return OffsetRanges.of(
-            OffsetRange(partition, int(starts[0]), int(ends[-1]))
-            for partition, (starts, ends) in self._bounds.items()
-        )
+    def _inside(self, span: OffsetRange) -> tuple[Offsets, Offsets]:
+        starts, ends = self.bounds.get(span.partition, _NONE)
+        first, end = np.searchsorted(ends, span.start, side="right"), np.searchsorted(starts, span.end)
+        return starts[first:end], ends[first:end]
 
 
 def of_generation(rows: pa.Table, generation: int) -> NDArray[np.bool_]:
@@ -108,10 +121,11 @@ def of_generation(rows: pa.Table, generation: int) -> NDArray[np.bool_]:
 _NONE = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def _runs(rows: pa.Table) -> Iterator[OffsetRange]:
-    partitions, offsets = (rows.column(name).to_numpy() for name in (PARTITION, OFFSET))
-    for partition in np.unique(partitions).tolist():
-        own = np.unique(offsets[partitions == partition])
-        cuts = np.flatnonzero(np.diff(own) != 1) + 1
-        for run in np.split(own, cuts):
-            yield OffsetRange(partition, int(run[0]), int(run[-1]) + 1)
+def _runs(offsets: Offsets) -> tuple[Offsets, Offsets]:
+    every = np.unique(offsets)
+    breaks = np.flatnonzero(np.diff(every) != 1)
+    return every[np.concatenate([[0], breaks + 1])], every[np.concatenate([breaks, [-1]])] + 1
+
+
+def _array(offsets: Iterable[int]) -> Offsets:
+    return np.fromiter(offsets, np.int64)

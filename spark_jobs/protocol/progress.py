@@ -227,7 +227,7 @@ class Progress(ActState):
             redrives=self.redrives + 1,
             pending_dead_letters=owed,
             schema_spans=self.spans_with(batch),
-            shaped_by=shaped_spans.after_redrive(self.shaped_by, batch.shaped_by, coordinates),
+            shaped_by=shaped_spans.after_redrive(self.shaped_by, batch.shaped_by, coordinates, batch.ranges),
         )
 
     def read_by(self, schemas: Mapping[SchemaKey, str]) -> Progress:

@@ -72,18 +72,18 @@ def after_replay(spans: ShapedSpans, shape: str, ranges: Iterable[OffsetRange]) 
     return _bounded(_spans_of(runs))
 
 
-def after_redrive(spans: ShapedSpans, shape: str, coordinates: Iterable[OffsetRange]) -> ShapedSpans:
-    """Return the spans with the records at these coordinates, touching ones merged, shaped anew.
+def after_redrive(
+    spans: ShapedSpans, shape: str, coordinates: Sequence[OffsetRange], hull: Iterable[OffsetRange]
+) -> ShapedSpans:
+    """Return the spans with the records at these coordinates, in order and merged, shaped anew.
 
-    Where they are too many to name each, everything between a partition's first and last counts as made by
-    several configurations: what is not as today's makes it is outdated there.
+    Where they are too many to name each, what another configuration shaped in their ``hull``, from the first
+    to the last of a partition, counts as made by several: what is not as today's makes it is outdated there.
     """
-    anew = [r for r in coordinates if any(held != shape for _, held in cut_at_shapes(r, spans))]
-    if len(anew) <= MOST_NAMED:
-        return after_replay(spans, shape, anew)
-    first = {r.partition: r.start for r in reversed(anew)}
-    last = {r.partition: r.end for r in anew}
-    return after_replay(spans, SEVERAL, (OffsetRange(p, at, last[p]) for p, at in first.items()))
+    if len(coordinates) <= MOST_NAMED:
+        return after_replay(spans, shape, coordinates)
+    others = [piece for r in hull for piece, held in cut_at_shapes(r, spans) if held != shape]
+    return after_replay(spans, SEVERAL, others)
 
 
 def after_rollback(spans: ShapedSpans, next_offsets: Mapping[int, int]) -> ShapedSpans:

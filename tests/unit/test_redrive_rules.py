@@ -80,7 +80,7 @@ def test_other_letters_of_the_same_ranges_are_other_work() -> None:
 
 def test_what_lies_between_letters_stays_as_it_was_made() -> None:
     """Each letter by itself, until they are too many: then nothing between is taken for wrong any more."""
-    few = after_redrive(TABLE.shaped_by, "new", PLACES)
+    few = after_redrive(TABLE.shaped_by, "new", PLACES, ())
     assert [(str(r), shape) for r, shape in cut_at_shapes(OffsetRange(0, 0, 10), few)] == [
         ("0:0-2", "old"),
         ("0:2-3", "new"),
@@ -88,13 +88,17 @@ def test_what_lies_between_letters_stays_as_it_was_made() -> None:
         ("0:7-8", "new"),
         ("0:8-10", "old"),
     ]
-    assert after_redrive(few, "new", PLACES) == few
+    assert after_redrive(few, "new", PLACES, ()) == few
     scattered = [OffsetRange(p, n * 2, n * 2 + 1) for p in (0, 1) for n in range(MOST_NAMED)]
-    many = after_redrive(after_drain((), "old", {0: 0, 1: 0}), "new", scattered)
     end = 2 * MOST_NAMED
+    hull = [OffsetRange(0, 0, end - 1), OffsetRange(1, 0, end - 1)]
+    many = after_redrive(after_drain((), "old", {0: 0, 1: 0}), "new", scattered, hull)
     for partition in (0, 1):
         cut = [*cut_at_shapes(OffsetRange(partition, 0, end), many)]
         assert [shape for _, shape in cut] == [SEVERAL, "old"]
+    assert after_redrive(after_drain((), "new", {0: 0, 1: 0}), "new", scattered, hull) == (
+        after_drain((), "new", {0: 0, 1: 0})
+    )
     assert all(is_outdated(SEVERAL, today) and may_leave_out(SEVERAL, today) for today in ("old", "new"))
 
 
@@ -116,7 +120,9 @@ def test_a_set_of_coordinates_is_what_a_set_is(
     inside = {(p, o) for p, o in places if p == partition and o in span}
     assert named.overlap(span) is bool(inside)
     assert named.cover(span) is (len(inside) == length)
-    assert {(r.partition, o) for r in named.within([span]).ranges for o in range(r.start, r.end)} == inside
+    assert {
+        (r.partition, o) for r in named.within(OffsetRanges((span,))).ranges for o in range(r.start, r.end)
+    } == inside
 
 
 @pytest.mark.parametrize(
