@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +10,7 @@ from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import by_offset, configure, orders, progress
 from spark_jobs.protocol.errors import CommitConflict, ConfigError
 from spark_jobs.protocol.offsets import OffsetRange
-from spark_jobs.replay.redrive_plan import AHEAD, EARLIER_GENERATION, NO_TIME, Wanted
+from spark_jobs.replay.redrive_plan import Wanted
 from tests.support.new_lab import DEAD_LETTERS, NewLab, as_json
 
 if TYPE_CHECKING:
@@ -111,14 +110,6 @@ def test_an_audit_tells_redriven_rows_of_an_earlier_configuration(labs: NewLab) 
     assert (audited.is_clean, audited.outdated) == (True, 3)  # two rows, and one that was left out
 
 
-def test_letters_that_cannot_be_sent_are_counted_and_stay(labs: NewLab) -> None:
-    """Those of an earlier generation, and those whose time no table can hold."""
-    lab = labs([Record(orders(0, 1)[0], timestamp_ms=1 << 60), BROKEN])
-    lab.drain()
-    assert lab.redrive().left == {NO_TIME: 1}
-    assert len(by_offset(lab, DEAD_LETTERS)) == 2
-
-
 def test_a_redrive_whose_gate_refuses_leaves_letters_as_they_are(labs: NewLab) -> None:
     """A suite that sends rows to the dead letters keeps its own; one that holds refuses the whole."""
     cheap = {"expect_column_values_to_be_between": {"column": "half", "max_value": 5}}
@@ -164,5 +155,3 @@ def test_an_archive_has_no_letters_to_send(labs: NewLab) -> None:
     with pytest.raises(ConfigError) as refused:
         lab.redrive()
     assert refused.value.code == "redrive-archive"
-    assert json.loads(lab.table().metadata.properties["sluice.redrives"]) == 0
-    assert {AHEAD, EARLIER_GENERATION}

@@ -23,7 +23,7 @@ from spark_jobs.protocol.errors import ConfigError, CorruptLog
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.query.query import query
 from spark_jobs.recovery.recover import recover
-from spark_jobs.replay.redrive_plan import AHEAD, EARLIER_GENERATION, HAS_ROW, Wanted
+from spark_jobs.replay.redrive_plan import AHEAD, EARLIER_GENERATION, HAS_ROW, NO_TIME, Wanted
 from spark_jobs.replay.redrive_trial import try_redrive
 from tests.support.lake import TOPIC, Lake, write_letters
 from tests.support.new_lab import DEAD_LETTERS
@@ -184,20 +184,21 @@ def test_a_rehearsal_says_what_comes_and_writes_nothing(lab: Lab) -> None:
 
 
 def test_letters_that_cannot_be_sent_stay_and_are_counted(lab: Lab) -> None:
-    """Of an earlier generation, past the offsets, or beside a row as a forced rollback leaves them."""
-    odd = {1: b"{}", 25: b"{}"}
-    _append_letters(lab, odd)
-    _append_letters(lab, {4: b"{}"}, generation=7)
+    """Of another generation, without a time, past the offsets, or beside a row of a forced rollback."""
+    _append_letters(lab, {1: b"{}", 25: b"{}"})
+    _append_letters(lab, {4: b"{}"}, _kafka_generation=7)
+    _append_letters(lab, {6: b"{}"}, _kafka_timestamp=None)
     done = lab.redrive()
-    assert (done.balance.rows, done.left) == (2, {AHEAD: 1, HAS_ROW: 1, EARLIER_GENERATION: 1})
-    assert sorted(by_offset(lab, DEAD_LETTERS)) == [(0, 1), (0, 4), (0, 5), (0, 25)]
+    assert done.balance.rows == 2
+    assert done.left == {AHEAD: 1, HAS_ROW: 1, EARLIER_GENERATION: 1, NO_TIME: 1}
+    assert sorted(by_offset(lab, DEAD_LETTERS)) == [(0, 1), (0, 4), (0, 5), (0, 6), (0, 25)]
     assert len(by_offset(lab)) == 19
 
 
-def _append_letters(lab: Lab, letters: Mapping[int, bytes], *, generation: int = 0) -> None:
+def _append_letters(lab: Lab, letters: Mapping[int, bytes], **others: Any) -> None:
     """Put more letters into their table, in a commit as Sluice's are."""
     table = lab.table(DEAD_LETTERS)
-    written = write_letters(table, 0, letters, "more", generation=generation)
+    written = write_letters(table, 0, letters, "more", **others)
     files = [to_data_file(file, table.metadata) for file in written]
     with lab.connections() as connections, released(connections.open_catalog()) as catalog:
         send(catalog, table, stage_append(table, files, progress(lab, DEAD_LETTERS), {}))

@@ -208,12 +208,15 @@ def write_dead_letters(
 
 
 def write_letters(
-    table: Table, partition: int, letters: Mapping[int, bytes], attempt: str, *, generation: int = 0
+    table: Table, partition: int, letters: Mapping[int, bytes], attempt: str, **others: Any
 ) -> list[WrittenFile]:
-    """Write dead letters with these values by their offsets, as a batch of an earlier version would."""
+    """Write dead letters with these values by their offsets, as a batch of an earlier version would.
+
+    ``others`` are columns that they all have otherwise.
+    """
     told = {"phase": "decode", "error": "was no JSON", "batch_id": "drain-1", "key": b"k"}
     rows = [
-        {**told, "value": value, **_coordinates(partition, offset), "_kafka_generation": generation}
+        {**told, "value": value, **_coordinates(partition, offset), **others}
         for offset, value in letters.items()
     ]
     return _write(table, rows, attempt)
