@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from spark_jobs.lake.coordinates import of_generation
 from spark_jobs.lake.file_rows import rows_of_file
-from spark_jobs.lake.row_filters import is_in_any
+from spark_jobs.lake.row_filters import is_in_span
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
 from spark_jobs.storage.errors import storage_error
@@ -30,7 +30,7 @@ def letters_at(
 
     Raises ``OSError`` when storage fails.
     """
-    hull = is_in_any(places.hull, generation)
+    hull = is_in_span(places.hull, generation)
     found = [arrow_schema(schema).empty_table()]
     for task in files:
         for rows in rows_of_file(io, task, schema, hull):
@@ -52,7 +52,7 @@ def letters_of(table: Table, places: Coordinates, generation: int) -> pa.Table:
 
 def files_of(table: Table, places: Coordinates, generation: int) -> tuple[FileScanTask, ...]:
     """Return the files that may hold letters of these places."""
-    return tuple(table.scan(is_in_any(places.hull, generation)).plan_files())
+    return tuple(table.scan(is_in_span(places.hull, generation)).plan_files())
 
 
 def first_of_each(rows: pa.Table) -> pa.Table:

@@ -6,13 +6,12 @@ PyIceberg declares its predicates' arguments as it serialises them, not as it ta
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
-from functools import reduce
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import AlwaysFalse, And, EqualTo, GreaterThanOrEqual, In, IsNull, LessThan, Or
 
-from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from spark_jobs.lake.coordinates import Coordinates
 
-# Shorter ones are named offset by offset: expressions grow deep by the ranges that are joined.
+# Shorter ones are named offset by offset.
 FEWEST_OF_A_RANGE = 1_000
 
 
@@ -61,8 +60,18 @@ def is_in_range(offsets: OffsetRange, generation: int) -> BooleanExpression:
 
 def is_in_any(ranges: Iterable[OffsetRange], generation: int) -> BooleanExpression:
     """Return the filter for rows and dead letters of any of these offsets."""
-    nothing: BooleanExpression = AlwaysFalse()
-    return reduce(Or, (is_in_range(r, generation) for r in ranges), nothing)
+    return _any_of([is_in_range(r, generation) for r in ranges])
+
+
+def is_in_span(ranges: OffsetRanges, generation: int) -> BooleanExpression:
+    """Return a filter for all between the lowest and the highest of the partitions and offsets."""
+    if not ranges:
+        return AlwaysFalse()
+    partitions, starts, ends = ranges.ends.keys(), ranges.starts.values(), ranges.ends.values()
+    offsets = is_between(OFFSET, min(starts), max(ends))
+    return And(
+        equals(GENERATION, generation), is_between(PARTITION, min(partitions), max(partitions) + 1), offsets
+    )
 
 
 def is_at(places: Coordinates, generation: int) -> BooleanExpression:
@@ -72,9 +81,16 @@ def is_at(places: Coordinates, generation: int) -> BooleanExpression:
     for r in places.ranges:
         if len(r) <= FEWEST_OF_A_RANGE:
             single[r.partition].extend(range(r.start, r.end))
-    named = (And(equals(PARTITION, p), is_among(OFFSET, offsets)) for p, offsets in single.items())
-    nothing: BooleanExpression = AlwaysFalse()
-    return Or(is_in_any(long, generation), And(equals(GENERATION, generation), reduce(Or, named, nothing)))
+    named = [And(equals(PARTITION, p), is_among(OFFSET, offsets)) for p, offsets in single.items()]
+    return Or(is_in_any(long, generation), And(equals(GENERATION, generation), _any_of(named)))
+
+
+def _any_of(conditions: Sequence[BooleanExpression]) -> BooleanExpression:
+    """Join them by halves: PyIceberg goes as deep into an expression as it is."""
+    if len(conditions) <= 1:
+        return conditions[0] if conditions else AlwaysFalse()
+    half = len(conditions) // 2
+    return Or(_any_of(conditions[:half]), _any_of(conditions[half:]))
 
 
 def rows_in(table: Table, offsets: OffsetRange, generation: int) -> pa.Table:

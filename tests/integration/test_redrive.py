@@ -9,6 +9,8 @@ import pytest
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import by_offset, configure, orders, progress
 from spark_jobs.acts.rollback import rollback
+from spark_jobs.audit.trace import trace
+from spark_jobs.audit.trace_answers import Where
 from spark_jobs.protocol.errors import CommitConflict, ConfigError
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.replay.redrive_plan import Wanted
@@ -106,6 +108,10 @@ def test_an_audit_tells_redriven_rows_of_an_earlier_configuration(labs: NewLab) 
     assert (done.balance.rows, done.balance["filtered"]) == (3, 1)
     audited = lab.audit()
     assert (audited.is_clean, audited.rows, audited.filtered, audited.missing) == (True, 19, 1, 0)
+    with lab.connections() as connections:
+        traced = [trace(lab.pipeline, connections, 0, offset)[0] for offset in (5, 6, 10)]
+    assert [each.where for each in traced] == [Where.ROW, Where.ROW, Where.FILTERED]
+    assert [each.entry and each.entry.kind for each in traced] == ["redrive", "drain", "drain"]
     _mend(lab, {"half": {"type": "long", "sql": "id"}}, filter=None)
     audited = lab.audit()
     assert (audited.is_clean, audited.outdated) == (True, 3)  # two rows, and one that was left out

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 RECORDS, HALF = 20, 10
 GOOD, BAD = (3, 7, 12), (5,)
-LETTERS = {**{offset: json.dumps({"id": offset}).encode() for offset in GOOD}, 5: b"{"}
+LETTERS = {**{offset: json.dumps({"id": offset, "note": "n"}).encode() for offset in GOOD}, 5: b"{"}
 POINTS = (
     "redrive.after-parquet-written",
     "redrive.before-swap",
@@ -136,6 +136,7 @@ def test_a_record_is_in_one_place_wherever_a_redrive_dies(lab: Lab, point: str) 
         assert list(by_offset(lab, DEAD_LETTERS)) == [(0, 5)]
     assert lab.redrive().balance.dead_letters == 1
     assert _places(lab) == _expected(*BAD)
+    assert {row["note"] for (_, offset), row in by_offset(lab).items() if offset in GOOD} == {"n"}
     assert by_offset(lab, DEAD_LETTERS)[0, 5]["failures"] == 2 + has_landed
     assert lab.stray_files() == set()
 
@@ -191,6 +192,7 @@ def test_a_rehearsal_says_what_comes_and_writes_nothing(lab: Lab) -> None:
         assert kept_files(connections.state, str(before[0].table_uuid)) == []
     assert (found.rows, found.failing, found.filtered) == (3, {"decode": 1}, {})
     assert found.examples[0].startswith("0:5 (decode) not JSON")
+    assert found.columns_added == ["note: string"]
     assert [lab.table(name).metadata for name in lab.tables] == before
 
 
