@@ -28,6 +28,7 @@ from prove.crash.nemeses import (
     ServerCommitFault,
 )
 from prove.crash.promises import Outcomes, Promise
+from prove.crash.redrive_jobs import REDRIVE, REDRIVE_DEAD_LETTERS
 from prove.crash.removal import Removal, remove_left
 from prove.crash.replacement import arrival_times
 from prove.crash.restart import Restart
@@ -38,7 +39,7 @@ from prove.lab.fault_proxy import Fault
 from prove.scenario import Findings, Scenario, scenario_on
 from prove.workload import NESSIE, POSTGRES, REST, SQLITE, Testbed, Workload
 
-JOBS = (*DATA_JOBS, *ROUTED_JOBS, PUBLISH, DISCARD, ACCEPT, RETYPE, NEW_SCHEMA, NEW_COLUMNS)
+JOBS = (*DATA_JOBS, *ROUTED_JOBS, REDRIVE, PUBLISH, DISCARD, ACCEPT, RETYPE, NEW_SCHEMA, NEW_COLUMNS)
 EXPORTS = (RENUMBERING_EXPORT, KEEPING_EXPORT)
 GATES = (GATED_DRAIN, HELD_DRAIN, REJECTING_DRAIN)
 # Of the commit that Iceberg's own code makes on the Spark server: it takes these for refusals, and deletes
@@ -157,9 +158,8 @@ def _on_rest() -> Iterator[Cell]:
         yield from (Cell(job, Kill(point), REST) for point in job.points)
         if job.outcome:
             yield from (Cell(job, outcome, REST) for outcome in SERVER_COMMIT_FAULTS)
-    yield from (
-        Cell(REPLAY_DEAD_LETTERS, ServerCommitFault(fault), REST) for fault in REPLAYED_DEAD_LETTER_FAULTS
-    )
+    for job in (REPLAY_DEAD_LETTERS, REDRIVE_DEAD_LETTERS):
+        yield from (Cell(job, ServerCommitFault(fault), REST) for fault in REPLAYED_DEAD_LETTER_FAULTS)
 
 
 def _on_nessie() -> Iterator[Cell]:

@@ -32,6 +32,8 @@ from spark_jobs.lake.tables import dead_letters_of, progress_of
 from spark_jobs.protocol.fail_points import FailPoints
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import Progress, progress_from_properties
+from spark_jobs.replay.redrive import RedriveResult, redrive
+from spark_jobs.replay.redrive_plan import Wanted
 from spark_jobs.replay.replay import ReplayResult, replay
 from spark_jobs.storage.file_listing import list_files
 from spark_jobs.storage.paths import normalise_path
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 PIPELINE = "orders"
 _SECRET = "of every lab of this machine"
 TABLE = "lab.orders"
+EVERY_LETTER = Wanted()
 _OLD_SECONDS = 4 * 24 * 3600
 
 
@@ -82,6 +85,11 @@ class Lab:
         """Replay the ranges in this process."""
         with self.connections(**changes) as connections:
             return replay(self.pipeline, connections, ranges, reason="test", force=force)
+
+    def redrive(self, wanted: Wanted = EVERY_LETTER, **changes: Any) -> RedriveResult:
+        """Send dead letters through again in this process."""
+        with self.connections(**changes) as connections:
+            return redrive(self.pipeline, connections, wanted, reason="test")
 
     def audit(self) -> AuditResult:
         """Compare with Kafka."""

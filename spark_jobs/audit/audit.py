@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
     from spark_jobs.kafka.reader import Chunk
     from spark_jobs.protocol.source import SourceState
+    from spark_jobs.storage.create_only import CreateOnlyStore
 
     Offsets: TypeAlias = NDArray[np.int64]
 
@@ -190,7 +191,7 @@ def audit(
     with open_reader(connections.kafka, pipeline.topic) as reader:
         for stretch in stretches:
             window = stretch.offsets
-            held = _held(pipeline, tables, window)
+            held = _held(pipeline, connections.state, tables, window)
             missing = NO_OFFSETS
             # Neither what has been skipped nor what Kafka no longer holds is compared with it.
             if stretch.is_skipped:
@@ -252,10 +253,12 @@ def _left_out(window: OffsetRange, missing: Offsets) -> AuditCounts:
     return AuditCounts(outdated=len(missing), outdated_ranges=(window,), examples=examples)
 
 
-def _held(pipeline: PipelineConfig, tables: PipelineTables, window: OffsetRange) -> _Window:
+def _held(
+    pipeline: PipelineConfig, state: CreateOnlyStore, tables: PipelineTables, window: OffsetRange
+) -> _Window:
     table, generation = tables.data, progress_of(tables.data).generation
     try:
-        dead = dead_letter_offsets(table, tables.dead_letters, generation, window)
+        dead = dead_letter_offsets(table, tables.dead_letters, generation, window, state)
         routed = routed_rows(table, tables.routed, window)
         return _Window(window, placed_rows(rows_in(table, window, generation), routed), dead)
     except (OSError, pa.ArrowException) as error:

@@ -22,7 +22,7 @@ from spark_jobs.kafka.reader import open_reader
 from spark_jobs.lake.row_filters import equals, is_in_range
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol import mends
-from spark_jobs.protocol.batch import BatchKind
+from spark_jobs.protocol.batch import Balance, BatchKind
 from spark_jobs.protocol.errors import ConfigError, SourceChanged
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.source import SourceState, check_identity
@@ -155,7 +155,7 @@ def _in_tables(facts: _Facts, unjudged: Trace, entries: list[BookEntry]) -> Trac
         if place is None:
             continue
         # Files are named after their attempt, until compaction rewrites them.
-        entry = next((entry for entry in writing if entry.attempt in place.file), newest)
+        entry = next((entry for entry in entries if entry.attempt in place.file), newest)
         return replace(
             unjudged,
             where=Where.ROW,
@@ -173,7 +173,8 @@ def _in_tables(facts: _Facts, unjudged: Trace, entries: list[BookEntry]) -> Trac
     field = f" of the field {dead.row['field']}" if dead.row["field"] else ""
     why = f"it did not pass the phase {dead.row['phase']}{field}: {dead.row['error']}"
     at = dead_letters.metadata.current_snapshot_id
-    return replace(unjudged, where=Where.DEAD_LETTER, why=why, entry=newest, place=dead, snapshot_id=at)
+    entry = next((entry for entry in entries if entry.attempt in dead.file), newest)
+    return replace(unjudged, where=Where.DEAD_LETTER, why=why, entry=entry, place=dead, snapshot_id=at)
 
 
 def _judge_undrained(facts: _Facts, spot: Spot) -> Judgement:
@@ -199,7 +200,9 @@ def _judge_undrained(facts: _Facts, spot: Spot) -> Judgement:
 
 def _trace_rowless(facts: _Facts, unjudged: Trace, entries: list[BookEntry]) -> Trace:
     """Return the trace of a drained offset that has neither a row nor a dead letter."""
-    spot, entry = unjudged.spot, entries[0] if entries else None
+    # A redrive's ranges hold what was none of its letters.
+    redrives = [each for each in entries if each.kind == BatchKind.REDRIVE]
+    spot, entry = unjudged.spot, next((each for each in entries if each not in redrives), None)
     passed_over = _passed_over(facts, spot, entry)
     if passed_over is not None:
         return replace(unjudged, where=Where.SKIPPED, why=passed_over, entry=entry)
@@ -207,6 +210,9 @@ def _trace_rowless(facts: _Facts, unjudged: Trace, entries: list[BookEntry]) -> 
     inside = is_in_range(drained, spot.generation) if drained else None
     there = sum(table.scan(inside).count() for table in facts.tables.every) if inside is not None else 0
     booked = entry.counts.balances.get(spot.partition) if entry else None
+    if booked is not None:
+        sent = [each.counts.balances.get(spot.partition, Balance()).get("filtered", 0) for each in redrives]
+        booked += Balance(dead_letters=-sum(sent), **({"filtered": sum(sent)} if any(sent) else {}))
     kafka, left_out = _ask_kafka(facts, spot)
     judged = judge_rowless(kafka, booked, there, left_out)
     could_be_removed = judged.where in {Where.REMOVED, Where.UNKNOWN}

@@ -187,7 +187,7 @@ def _row(entry: BookEntry) -> dict[str, Any]:
         ],
         "landed": entry.is_landed,
         "skipped": entry.skipped,
-        "offsets": entry.ranges.records,
+        "offsets": entry.offsets,
         **{name: list(getattr(entry.counts, name).items()) for name in BY_NAME},
         "durations_ms": list(entry.durations_ms.items()),
         STARTED_AT: entry.started_at_us,

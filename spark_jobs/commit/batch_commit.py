@@ -11,6 +11,7 @@ from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.commit.replace import ReplacedOffsets, Rewriter, stage_replace
 from spark_jobs.commit.swap import stage_append
 from spark_jobs.lake.data_files import to_data_file
+from spark_jobs.lake.kept_letters import kept_coordinates
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import Batch, BatchKind
 from spark_jobs.protocol.commit_summary import CommitSummary, batch_summary
@@ -170,10 +171,38 @@ class ReplayCommit(FilesCommit):
         )
 
 
+@dataclass(frozen=True)
+class RedriveCommit(FilesCommit):
+    """The rows of dead letters that went through again; offsets stay, and so do all rows that are there.
+
+    None of these letters had a row in the epoch it was planned in, and whatever gives one raises that. It
+    owes the dead-letter table that they go and that those come which failed again. Staging raises as a
+    replay's.
+    """
+
+    fail_point: ClassVar[str] = "redrive"
+
+    def stage(self, table: Table, connections: CatalogAccess) -> Swap:
+        """Stage it on the table just loaded."""
+        self.require_same_table(table)
+        progress = progress_of(table)
+        if not may_replay(progress, self.batch) or self.batch.letters is None:
+            raise overtaken(self.batch, progress)
+        check_anchor(table)
+        self.pay_debts(progress, connections)
+        places = kept_coordinates(connections.state, self.batch.letters).ranges
+        redriven = progress.redriven(self.batch, self.written.dead_letter_files, places)
+        # In the epoch that it raises, as its letters: so it owes every table that, with or without a row.
+        owing = redriven.owing_routes(self.attempt, NO_RANGES, self.written.routed_files, replaces=True)
+        return stage_append(table, self.files(table), owing.read_by(self.schemas), self.summary)
+
+
 def commit_of(
     table_uuid: str, batch: Batch, written: ParquetWritten, *, committed_at_ms: int
-) -> DrainCommit | ReplayCommit:
+) -> DrainCommit | ReplayCommit | RedriveCommit:
     """Return the commit of files that are written: a replay's replaces rows, a drain's moves offsets."""
+    if batch.kind is BatchKind.REDRIVE:
+        return RedriveCommit(batch, table_uuid, written, committed_at_ms)
     if batch.kind is BatchKind.REPLAY:
         return ReplayCommit(batch, table_uuid, written, committed_at_ms, Rewriter(batch.attempt))
     return DrainCommit(batch, table_uuid, written, committed_at_ms)
@@ -213,7 +242,7 @@ def _owed(batch: Batch, written: ParquetWritten, *, replaces: bool = False) -> P
 def overtaken(batch: Batch, progress: Progress) -> CommitConflict:
     """Return the error of what the table's replay epoch fences by now."""
     return CommitConflict(
-        f"the replay was planned in epoch {batch.epoch}, the table is now in epoch"
+        f"the {batch.kind} was planned in epoch {batch.epoch}, the table is now in epoch"
         f" {progress.replay_epoch} of generation {progress.generation}",
         code="replay-overtaken",
         hint="Another replay or a rollback came first, or this one was given up: run it again.",

@@ -13,12 +13,14 @@ from spark_jobs.commit.anchor import check_properties
 from spark_jobs.commit.birth import create_dead_letter_table
 from spark_jobs.commit.columns_commit import commit_columns
 from spark_jobs.commit.landing import Committed, land
+from spark_jobs.commit.moved_letters import returning
 from spark_jobs.commit.replace import ReplacedOffsets, Rewriter, kept_prefix, stage_replace
 from spark_jobs.commit.routed_birth import create_routed_table, refuse_other_origin
 from spark_jobs.commit.swap import stage_append
 from spark_jobs.commit.sweep import sweep_prefix
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.data_files import to_data_file
+from spark_jobs.lake.kept_letters import leaving
 from spark_jobs.lake.locations import data_location
 from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
 from spark_jobs.protocol.batch import WrittenFile
@@ -62,18 +64,20 @@ class _DebtCommit:
         """That of the batch whose dead letters or rows they are."""
         return self.pending.attempt
 
-    def stage(self, table: Table, _connections: CatalogAccess) -> Swap:
+    def stage(self, table: Table, connections: CatalogAccess) -> Swap:
         """Stage it on the table just loaded."""
         check_properties(table)
         if self.routed_from is not None:
             refuse_other_origin(table, self.routed_from)
         pending = self.pending
         advanced = _advanced(table, self.progress, pending)
-        files = [to_data_file(file, table.metadata) for file in self._owed(table)]
+        generation = self.progress.generation
+        back = returning(connections, table, generation, pending, self.rewriter)
+        files = [to_data_file(file, table.metadata) for file in (*self._owed(table), *back)]
         full = {**self.summary, **offsets_summary(pending.attempt, pending.ranges)}
         if not pending.replaces:
             return stage_append(table, files, advanced, full)
-        replaced = ReplacedOffsets.of(self.progress.generation, pending.ranges)
+        replaced = ReplacedOffsets(generation, leaving(connections.state, pending))
         return stage_replace(table, replaced, files, progress=advanced, summary=full, rewriter=self.rewriter)
 
     def _owed(self, table: Table) -> Iterator[WrittenFile]:

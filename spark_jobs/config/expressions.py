@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from spark_jobs.expressions.judging import Expression
 
 # Columns of a dead-letter table that differ when a record is read again.
-_UNSPOKEN = ("batch_id", "_ingested_at")
+_UNSPOKEN = ("batch_id", "_ingested_at", "first_failed_at", "failures")
 _DECLARE = "Declare it as a column: without one its type is not known."
 
 

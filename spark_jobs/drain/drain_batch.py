@@ -171,8 +171,8 @@ def _log_intent(run: BatchRun) -> None:
             schema_id=table.metadata.current_schema_id,
             columns=tuple(columns.names),
             timestamp_columns=tuple(f.name for f in columns if str(f.type).startswith("timestamp")),
-            planned_records=batch.ranges.records,
-            planned_bytes=batch.ranges.records * run.bytes_per_record,
+            planned_records=batch.records,
+            planned_bytes=batch.records * run.bytes_per_record,
         )
     )
     routed = tuple(data_location(each) for each in run.tables.routed.values())
@@ -220,7 +220,8 @@ def _check(run: BatchRun, written: Written) -> None:
     verify(run, written)
     if run.batch.kind is BatchKind.REPLAY and not run.may_lose:
         refuse_loss(run, written)
-    stop_above_share(run, written)
+    if run.batch.kind is not BatchKind.REDRIVE:
+        stop_above_share(run, written)
 
 
 def _through_gates(run: BatchRun, written: Written) -> tuple[Written, GateVerdict]:
@@ -246,7 +247,7 @@ def _task(
     read_as = format_of(run.pipeline, _known(run, table), table.schema(), progress.columns)
     decoder = read_as.decoder.under(growth)
     return SplitTask(
-        source=SplitSource(connections.kafka, batch.topic, connections.task_memory_bytes),
+        source=run.letters or SplitSource(connections.kafka, batch.topic, connections.task_memory_bytes),
         rows=RowMaker(
             decoder.keeping(progress.kept_columns, batch.generation),
             Origin(batch.topic, batch.generation, batch.ingested_at_us),

@@ -20,7 +20,6 @@ from spark_jobs.config.suites import OnFailure, Suite
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.drain.batch_run import BatchRun
 from spark_jobs.protocol import mends
-from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import BadRecord, BatchHeld, ConfigError, SourceChanged
 from spark_jobs.quality.judge import columns_of, judge
 from spark_jobs.quality.results import SuiteResult
@@ -86,14 +85,15 @@ def can_reject(run: BatchRun, verdict: GateVerdict) -> bool:
 def log_held(run: BatchRun, verdict: GateVerdict) -> None:
     """Say why, before the files are known to the log: whoever sees them sees this too.
 
-    A replay is not held: raises ``BatchHeld`` (``replay-held``), and the table is as it was.
+    A replay or a redrive is not held: raises ``BatchHeld`` (``replay-held``), and the table is as it was.
     """
     batch, connections = run.batch, run.connections
-    if batch.kind is BatchKind.REPLAY:
+    if batch.kind.is_fenced_by_epoch:
         raise BatchHeld(
-            f"the replay does not meet its gates and is not published: {verdict.story}",
+            f"the {batch.kind} does not meet its gates and is not published: {verdict.story}",
             code="replay-held",
-            hint="The table is as it was. Mend the records or the suite under `quality:`, then replay again.",
+            hint="The table is as it was. Mend the records or the suite under `quality:`,"
+            f" then {batch.kind} again.",
             pipeline=run.pipeline.name,
             batch=batch.batch_id,
             ranges=batch.ranges,

@@ -16,10 +16,11 @@ _MOST_RANGES = 8
 
 def planned_line(run: BatchRun) -> str:
     """Return what is about to be read."""
-    ranges = run.batch.ranges
+    batch = run.batch
     return (
-        f"planned {count(ranges.records, 'offset')} of {count(len(ranges.ranges), 'partition')}"
-        f" in {count(len(run.splits), 'task')}: {_shown(ranges)}"
+        f"planned {count(batch.records, 'dead letter' if batch.letters else 'offset')}"
+        f" of {count(len(batch.ranges.ranges), 'partition')}"
+        f" in {count(len(run.splits), 'task')}: {_shown(batch.ranges)}"
     )
 
 

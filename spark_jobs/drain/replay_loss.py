@@ -48,7 +48,7 @@ def refuse_loss(run: BatchRun, written: Written) -> None:
 
 def _held(run: BatchRun, r: OffsetRange, tables: PipelineTables) -> NDArray[np.int64]:
     table, generation = tables.data, run.batch.generation
-    letters = dead_letter_offsets(table, tables.dead_letters, generation, r)
+    letters = dead_letter_offsets(table, tables.dead_letters, generation, r, run.connections.state)
     routed = (rows.column(OFFSET).to_numpy() for rows in routed_rows(table, tables.routed, r).values())
     return np.unique(np.concatenate([offsets_in(table, r, generation), letters, *routed]))
 

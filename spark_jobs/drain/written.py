@@ -9,7 +9,7 @@ from spark_jobs import __version__
 from spark_jobs.drain.batch_run import BatchRun
 from spark_jobs.kafka import statistics as kafka_statistics
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.batch import Balance, BatchKind, WrittenFile, unbalanced
+from spark_jobs.protocol.batch import Balance, WrittenFile, unbalanced
 from spark_jobs.protocol.commit_summary import actor_summary, counts_summary, schemas_summary
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.protocol.schema_id import SchemaKey
@@ -61,7 +61,7 @@ def add_up(outcomes: Sequence[SplitOutcome], *, has_strays: bool) -> Written:
 def verify(run: BatchRun, written: Written) -> None:
     """Refuse a batch that does not account for every offset, or whose source changed while it was read."""
     batch, sums = run.batch, written.balance
-    off = unbalanced(batch.ranges, written.balances)
+    off = unbalanced(batch.ranges, written.balances) if batch.letters is None else _lost_letters(run, written)
     counted = sums.rows, sums.dead_letters, sums.get("routed", 0)
     in_files = (
         _rows(written.data_files),
@@ -77,8 +77,17 @@ def verify(run: BatchRun, written: Written) -> None:
             batch=batch.batch_id,
             ranges=batch.ranges,
         )
+    if batch.letters is not None:
+        return  # Kafka is not asked
     source = run.connections.admin.source_state(batch.topic)
     check_identity(progress_of(run.tables.data), source, table=batch.table)
+
+
+def _lost_letters(run: BatchRun, written: Written) -> dict[int, int]:
+    """Return by partition how many letters are unaccounted for; empty when none are."""
+    letters = run.letters.places.counts if run.letters else {}
+    off = {p: count - written.balances.get(p, Balance()).offsets for p, count in letters.items()}
+    return {partition: missing for partition, missing in off.items() if missing}
 
 
 def summary_of(run: BatchRun, written: Written) -> dict[str, str]:
@@ -108,8 +117,8 @@ def _new_schemas(run: BatchRun) -> dict[SchemaKey, str]:
 
 
 def _valid_through_ms(run: BatchRun, max_timestamp_ms: Mapping[int, int]) -> int | None:
-    """Return None for a replay: it says nothing about how far the table is."""
-    if run.batch.kind is BatchKind.REPLAY:
+    """Return None for a replay or a redrive: they say nothing about how far the table is."""
+    if run.batch.kind.is_fenced_by_epoch:
         return None
     progress = progress_of(run.tables.data)
     return valid_through_ms(

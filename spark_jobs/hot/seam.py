@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import no_table_yet, tables_as_one
 from spark_jobs.lake.file_rows import NOTHING_OWED, Owed
+from spark_jobs.lake.kept_letters import leaving
 from spark_jobs.lake.record_offsets import as_read, owed_by, owed_to
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.offsets import OffsetRange
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from spark_jobs.connections.connect import Connections
     from spark_jobs.protocol.progress import PendingDeadLetters, Progress
+    from spark_jobs.storage.create_only import CreateOnlyStore
 
 _NO_END = (1 << 63) - 1  # past every offset
 
@@ -35,6 +37,7 @@ class Seam:
 
     table: Table
     dead_letters: Table | None
+    state: CreateOnlyStore
     routed: Mapping[str, Table] = field(default_factory=dict)
 
     @cached_property
@@ -50,14 +53,21 @@ class Seam:
         """
         if self.dead_letters is None:
             return NOTHING_OWED
-        return self._owed(owed_by(self.table, self.dead_letters), self.dead_letters)
+        return self._owed(self.pending, self.dead_letters)
+
+    @cached_property
+    def pending(self) -> PendingDeadLetters | None:
+        """What the dead-letter table is owed until it is in."""
+        return owed_by(self.table, self.dead_letters)
 
     def owed_to(self, name: str) -> Owed:
         """What makes a routed table that of this very state."""
         return self._owed(owed_to(self.table, name, self.routed[name]), self.routed[name])
 
     def _owed(self, pending: PendingDeadLetters | None, other: Table) -> Owed:
-        return as_read(pending, other, self.progress.generation, [*self._ahead(progress_of(other))])
+        replaced = () if pending is None else leaving(self.state, pending).ranges
+        gone = (*replaced, *self._ahead(progress_of(other)))
+        return as_read(pending, other, self.progress.generation, gone)
 
     def _ahead(self, other: Progress) -> Iterator[OffsetRange]:
         if other.generation != self.progress.generation:
@@ -72,4 +82,4 @@ def load_seam(pipeline: PipelineConfig, connections: Connections) -> Seam:
     tables = tables_as_one(connections, pipeline.table)
     if tables is None:
         raise no_table_yet(pipeline)
-    return Seam(tables.data, tables.dead_letters, tables.routed)
+    return Seam(tables.data, tables.dead_letters, connections.state, tables.routed)

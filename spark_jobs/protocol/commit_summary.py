@@ -44,6 +44,7 @@ _ACTOR = "sluice.actor"
 _RUN_ID = "sluice.run-id"
 _VERSION = "sluice.version"
 _REASON = "sluice.reason"
+_LETTERS = "sluice.letters"
 _ADOPTED_BY = "sluice.adopted-by"
 _PUBLISHED_BY = "sluice.published-by"
 
@@ -64,7 +65,8 @@ def offsets_summary(attempt: str, ranges: OffsetRanges) -> dict[str, str]:
 
 def batch_summary(batch: Batch) -> dict[str, str]:
     """Return what every commit of a batch says of it."""
-    return {_KIND: batch.kind, _BATCH_ID: batch.batch_id, **offsets_summary(batch.attempt, batch.ranges)}
+    words = {_KIND: batch.kind, _BATCH_ID: batch.batch_id, **offsets_summary(batch.attempt, batch.ranges)}
+    return words | {_LETTERS: batch.letters.name} if batch.letters else words
 
 
 def progress_summary(progress: Progress, properties: Mapping[str, str]) -> dict[str, str]:
@@ -122,7 +124,7 @@ def counts_summary(
         **({_REASONS: json.dumps(reasons, separators=(",", ":"), sort_keys=True)} if reasons else {}),
         **({_ROUTED: _compact(routed)} if routed else {}),
         **({_UNLISTED: _compact(unlisted)} if unlisted else {}),
-        _RECORDS: str(batch.ranges.records),
+        _RECORDS: str(batch.records),
         _BYTES_READ: str(bytes_read),
         _KAFKA: json.dumps(kafka, separators=(",", ":")),
         **({_IGNORED_FIELDS: json.dumps(ignored, separators=(",", ":"))} if ignored else {}),
@@ -187,6 +189,11 @@ class CommitSummary:
     def batch_id(self) -> str:
         """The batch's deterministic name."""
         return self.words.get(_BATCH_ID, "")
+
+    @property
+    def letters(self) -> str | None:
+        """The name of the file with the dead letters that it sent through again."""
+        return self.words.get(_LETTERS)
 
     @property
     def start_offsets(self) -> dict[int, int]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from itertools import chain
 from typing import Any, TypeAlias, get_type_hints
 
 from spark_jobs.protocol import shaped_spans
-from spark_jobs.protocol.batch import ActState, Batch, BatchKind, WrittenFile
+from spark_jobs.protocol.batch import ActState, Batch, WrittenFile
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.protocol.json_codec import JsonCodec, stored_as
-from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
+from spark_jobs.protocol.kept_letters import KeptLetters
+from spark_jobs.protocol.offsets import NO_RANGES, OffsetRange, OffsetRanges
 from spark_jobs.protocol.schema_id import SchemaKey
 from spark_jobs.protocol.schema_spans import Spans, after_drain, after_replay
 from spark_jobs.protocol.shaped_spans import ShapedSpans
@@ -56,26 +57,38 @@ class _StoredDeadLetters:
     ends: dict[int, int]
     files: tuple[WrittenFile, ...]
     replaces: bool = False
+    redriven: KeptLetters | None = None
+    returned: tuple[KeptLetters, ...] = ()
 
 
 @stored_as(
     _StoredDeadLetters,
-    write=lambda o: _StoredDeadLetters(o.attempt, o.ranges.starts, o.ranges.ends, o.files, o.replaces),
+    write=lambda o: _StoredDeadLetters(
+        o.attempt, o.ranges.starts, o.ranges.ends, o.files, o.replaces, o.redriven, o.returned
+    ),
     read=lambda stored: PendingDeadLetters(
-        stored.attempt, OffsetRanges.between(stored.starts, stored.ends), stored.files, stored.replaces
+        stored.attempt,
+        OffsetRanges.between(stored.starts, stored.ends),
+        stored.files,
+        stored.replaces,
+        stored.redriven,
+        stored.returned,
     ),
 )
 @dataclass(frozen=True, slots=True)
 class PendingDeadLetters:
     """Dead-letter files a landed data commit owes to the dead-letter table.
 
-    With ``replaces`` the dead letters that are there of the offsets ``ranges`` go in the same commit.
+    With ``replaces`` the dead letters that are there of the offsets ``ranges`` go in the same commit, and
+    those that were ``redriven``, which stand anywhere. ``returned`` come back, but those that are there.
     """
 
     attempt: str
     ranges: OffsetRanges
     files: tuple[WrittenFile, ...]
     replaces: bool = False
+    redriven: KeptLetters | None = None
+    returned: tuple[KeptLetters, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +161,8 @@ class Progress(ActState):
     ``layout`` is what rows are of records, None of the values' fields as columns. ``schema_spans`` say which
     of the schemas reads records that name none, of the current generation; ``shaped_by`` by which
     configuration its rows were made. ``routes`` are all tables that rows were ever routed to, each of which
-    is ``routed_from`` this one, by its uuid.
+    is ``routed_from`` this one, by its uuid. ``redrives`` counts the commits that took dead letters out as
+    rows.
     """
 
     topic: str
@@ -174,6 +188,7 @@ class Progress(ActState):
     routes: tuple[str, ...] = ()
     owed_routes: OwedRoutes | None = None
     routed_from: str | None = None
+    redrives: int = 0
 
     def has_landed(self, attempt: str) -> bool:
         """True if this attempt's commit is among the last ones of the table."""
@@ -266,13 +281,32 @@ class Progress(ActState):
             owed_routes=OwedRoutes(attempt, ranges, every, replaces) if every else None,
         )
 
+    def redriven(
+        self, batch: Batch, again: Sequence[WrittenFile], coordinates: Sequence[OffsetRange]
+    ) -> Progress:
+        """Return the progress after the letters of ``batch`` went through again; ``coordinates`` are theirs.
+
+        ``again`` are files of those that failed again. Offsets stay, others of its epoch are fenced.
+        """
+        owed = PendingDeadLetters(
+            batch.attempt, NO_RANGES, tuple(again), replaces=True, redriven=batch.letters
+        )
+        return replace(
+            self.recorded(batch.attempt),
+            replay_epoch=self.replay_epoch + 1,
+            redrives=self.redrives + 1,
+            pending_dead_letters=owed,
+            schema_spans=self.spans_with(batch),
+            shaped_by=shaped_spans.after_redrive(self.shaped_by, batch.shaped_by, coordinates, batch.ranges),
+        )
+
     def read_by(self, schemas: Mapping[SchemaKey, str]) -> Progress:
         """Return the same with these digests of schemas beside those it has."""
         return replace(self, schemas={**schemas, **self.schemas}) if schemas else self
 
     def spans_with(self, batch: Batch) -> Spans:
         """Return what reads records that name no schema once ``batch`` has landed, its own among them."""
-        after = after_replay if batch.kind is BatchKind.REPLAY else after_drain
+        after = after_replay if batch.kind.is_fenced_by_epoch else after_drain
         return after(self.schema_spans, batch.read_by, batch.ranges.starts)
 
     def fenced(self) -> Progress:
@@ -281,9 +315,13 @@ class Progress(ActState):
 
     @property
     def format_version(self) -> int:
-        """Return the oldest format that can say it: a version before would forget which columns are whose."""
-        if self.routes or self.routed_from is not None:
-            return 3  # it would forget what it owes them
+        """Return the oldest format that can say it.
+
+        A version before the second would forget which columns are whose; one before the third what it owes
+        the tables that rows are routed to, and it would go back past a redrive without its letters.
+        """
+        if self.routes or self.routed_from is not None or self.redrives:
+            return 3
         return 2 if self.columns or self.schema_spans or self.layout is not None else 1
 
     def to_properties(self) -> dict[str, str]:

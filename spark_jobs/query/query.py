@@ -12,7 +12,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,11 +24,13 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.expressions.quoting import quoted
 from spark_jobs.hot.seam import load_seam
 from spark_jobs.lake.as_of import snapshot_at
+from spark_jobs.lake.file_rows import Owed
 from spark_jobs.lake.moments import Moment
 from spark_jobs.lake.tables import snapshot_of, summary_of
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.query.duckdb_source import TableSource
+from spark_jobs.query.returned import returned_files
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
 
     from spark_jobs.connections.connect import Connections
     from spark_jobs.hot.prefix import Prefix
-    from spark_jobs.lake.file_rows import Owed
 
 DEAD_LETTERS, WATERMARK = "dead_letters", "sluice_watermark"
 MEMORY_LIMIT = "1GB"
@@ -80,7 +81,8 @@ def query(
     ):
         if seam.dead_letters is not None:
             hot = prefix.dead_letters if prefix else ()
-            letters = _beside(table, seam.dead_letters, scan, within, seam.owed, hot=hot)
+            owed = replace(seam.owed, files=(*seam.owed.files, *returned_files(seam, folder)))
+            letters = _beside(table, seam.dead_letters, scan, within, owed, hot=hot)
             letters.register(engine, DEAD_LETTERS)
         for name, routed in seam.routed.items():
             _register_by_name(engine, _beside(table, routed, scan, within, seam.owed_to(name)), name)

@@ -12,7 +12,15 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME
 
 from spark_jobs.records.decoder import BadValue, Decoded, Phase
 from spark_jobs.schema.archive_columns import INGEST_TIMESTAMP, KAFKA
-from spark_jobs.schema.metadata_columns import HEADERS, INGESTED_AT, KEY, OFFSET, TIMESTAMP
+from spark_jobs.schema.metadata_columns import (
+    FAILURES,
+    FIRST_FAILED_AT,
+    HEADERS,
+    INGESTED_AT,
+    KEY,
+    OFFSET,
+    TIMESTAMP,
+)
 
 if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk
@@ -106,6 +114,8 @@ def dead_letter_table(
         "field": pa.array([value.field for value in bad], pa.string()),
         "error": pa.array([value.error for value in bad], pa.string()),
         "batch_id": pa.repeat(pa.scalar(batch_id, pa.string()), len(bad)),
+        FIRST_FAILED_AT: columns[INGESTED_AT],
+        FAILURES: pa.repeat(pa.scalar(1, pa.int32()), len(bad)),
     }
     made = [columns.get(field.name, pa.nulls(len(bad), field.type)) for field in schema]
     return pa.Table.from_arrays(made, schema=schema)
