@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from prove.lab.pipeline_lab import by_offset, configure, progress
+from spark_jobs.acts.rollback import rollback
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.query.query import query
 from tests.support.new_lab import DEAD_LETTERS, NewLab, as_json, column_types
+from tests.support.recovery_scene import FailAt, Killed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,6 +52,9 @@ def places(lab: Lab) -> dict[str, list[int]]:
     return {name: sorted(offset for _, offset in by_offset(lab, name)) for name in tables}
 
 
+SEEN = " UNION ALL ".join(
+    f"SELECT _kafka_offset AS at FROM {table}" for table in ("lab.orders", REFUNDS, VOIDS, "dead_letters")
+)
 WHOLE = {"lab.orders": [0, 5], REFUNDS: [1, 4], VOIDS: [2], DEAD_LETTERS: [3]}
 
 
@@ -126,3 +132,24 @@ def test_replays_and_rollbacks_clear_every_table_ever_routed_to(lab: Lab) -> Non
     lab.replay(OffsetRange(0, 0, 6))
     assert places(lab) == {"lab.orders": [1, 2, 4, 5], REFUNDS: [0], VOIDS: [], DEAD_LETTERS: [3]}
     assert lab.audit().is_clean
+
+
+def test_a_dead_letter_that_goes_through_again_goes_where_its_record_would(new_lab_here: NewLab) -> None:
+    """Also after a kill between the commit of the table and that of the one its row is owed to."""
+    fails = {"half": {"type": "long", "sql": "CASE WHEN n = 1 THEN CAST('x' AS BIGINT) ELSE n END"}}
+    lab = new_lab_here(as_json(*FIRST), columns={"n": "long", **fails}, route=ROUTE)
+    lab.drain()
+    assert places(lab) == {**WHOLE, REFUNDS: [4], DEAD_LETTERS: [1, 3]}
+    mended = {"n": "long", "half": {"type": "long", "sql": "n"}}
+    configure(lab, "pipelines/orders", {"columns": mended})
+    with pytest.raises(Killed):
+        lab.redrive(fail_points=FailAt("redrive.after-swap"))
+    with lab.connections() as connections, query(lab.pipeline, connections, f"{SEEN} ORDER BY at") as answer:
+        assert [row["at"] for batch in answer.batches for row in batch.to_pylist()] == [0, 1, 2, 3, 4, 5]
+    lab.drain()
+    assert places(lab) == WHOLE
+    assert by_offset(lab, REFUNDS)[0, 1]["half"] == 1
+    assert lab.audit().is_clean
+    (refused,) = (each.snapshot_id for each in lab.table().metadata.snapshots[:1])
+    with lab.connections() as connections, pytest.raises(ConfigError, match="redriven since"):
+        rollback(lab.pipeline, connections, to_snapshot=refused, reason="test", force=True)
