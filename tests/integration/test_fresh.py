@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import fastavro
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Producer
 
+from cli.commands.query import command
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import configure, orders
 from prove.lab.registry_stand_in import RegistryStandIn
@@ -169,6 +171,19 @@ def test_who_produced_a_record_waits_until_it_is_there(new_lab: NewLab) -> None:
         ask(lab, EVERY, after={0: 6}, patience_seconds=0)
     assert missing.value.code == "not-yet"
     assert "1.0/0:6" in missing.value.message
+    said = _typed(lab, "--after", "0:5")
+    assert said == ("n\n6\n", "watermark: 1.0/0:6\n")
+    assert _typed(lab, "--at", "1.0/0:4") == ("n\n4\n", "watermark: 1.0/0:4\n")
+    lab.drain()
+    assert _typed(lab, "--fresh") == said
+    assert _typed(lab, "--at", "1.0/0:4") == ("n\n4\n", "watermark: 1.0/0:4\n")
+
+
+def _typed(lab: Lab, *options: str) -> tuple[str, str]:
+    """What a person reads on both outputs."""
+    asked = ["orders", "SELECT count(*) AS n FROM orders", "--csv", *options]
+    done = CliRunner(env={"SLUICE_CONFIG": str(lab.path)}).invoke(command, asked, catch_exceptions=False)
+    return done.stdout, done.stderr
 
 
 def test_a_topic_that_was_made_again_is_not_shown(new_lab: NewLab) -> None:
