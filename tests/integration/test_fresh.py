@@ -20,6 +20,7 @@ from spark_jobs.hot.fresh import read_fresh
 from spark_jobs.hot.watermark import Watermark
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SourceChanged
 from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.query.query import newest_of_key
 from tests.support.hot_oracle import ask, checked, hot_rows
 from tests.support.new_lab import NewLab
 
@@ -114,7 +115,14 @@ def test_what_was_answered_hot_is_what_the_drain_then_writes(new_lab: NewLab) ->
     met = ask(lab, some)
     assert {row["_ingested_at"] is None for row in hot} == {True, False}
     assert {row["batch_id"] is None for row in letters} == {True, False}
+    again = Record(b'{"id": 12, "price": 1}', key=b"k12")
+    new_lab.produce(lab, [again])
+    lookup = newest_of_key(lab.pipeline, "k12")
+    newest = ask(lab, lookup)
+    assert [row["price"] for row in newest] == [1, 12.5]
+    hot.append(newest[0])
     lab.drain()
+    assert _without(ask(lab, lookup)) == _without(newest)
     assert ask(lab, some) == met
     assert _without(ask(lab, EVERY)) == _without(hot)
     assert _without(ask(lab, LETTERS)) == _without(letters)
