@@ -31,6 +31,7 @@ from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.query.duckdb_source import TableSource
 from spark_jobs.query.returned import returned_files
+from spark_jobs.schema.metadata_columns import GENERATION, KEY, OFFSET, TIMESTAMP
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -94,6 +95,15 @@ def query(
         engine.execute("SET lock_configuration = true")
         with _begun(engine, sql, pipeline) as answer:
             yield Answer(answer.schema, _translating(answer, pipeline))
+
+
+def newest_of_key(pipeline: PipelineConfig, key: str) -> str:
+    """Return the SQL for the rows of a record key, the newest first."""
+    text = "'" + key.replace("'", "''") + "'"
+    wanted = f"encode({text})" if pipeline.key_is_binary else text
+    name = quoted(pipeline.table.rpartition(".")[2])
+    order = f"{GENERATION} DESC, {TIMESTAMP} DESC NULLS LAST, {OFFSET} DESC"
+    return f"FROM {name} WHERE {KEY} = {wanted} ORDER BY {order}"
 
 
 def _shut_in(folder: str) -> dict[str, str | bool | int | float | list[str]]:

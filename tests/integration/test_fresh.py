@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import fastavro
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Producer
 
+from cli.commands.query import command
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import configure, orders
 from prove.lab.registry_stand_in import RegistryStandIn
@@ -18,6 +20,7 @@ from spark_jobs.hot.fresh import read_fresh
 from spark_jobs.hot.watermark import Watermark
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SourceChanged
 from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.query.query import newest_of_key
 from tests.support.hot_oracle import ask, checked, hot_rows
 from tests.support.new_lab import NewLab
 
@@ -112,7 +115,14 @@ def test_what_was_answered_hot_is_what_the_drain_then_writes(new_lab: NewLab) ->
     met = ask(lab, some)
     assert {row["_ingested_at"] is None for row in hot} == {True, False}
     assert {row["batch_id"] is None for row in letters} == {True, False}
+    again = Record(b'{"id": 12, "price": 1}', key=b"k12")
+    new_lab.produce(lab, [again])
+    lookup = newest_of_key(lab.pipeline, "k12")
+    newest = ask(lab, lookup)
+    assert [row["price"] for row in newest] == [1, 12.5]
+    hot.append(newest[0])
     lab.drain()
+    assert _without(ask(lab, lookup)) == _without(newest)
     assert ask(lab, some) == met
     assert _without(ask(lab, EVERY)) == _without(hot)
     assert _without(ask(lab, LETTERS)) == _without(letters)
@@ -169,6 +179,19 @@ def test_who_produced_a_record_waits_until_it_is_there(new_lab: NewLab) -> None:
         ask(lab, EVERY, after={0: 6}, patience_seconds=0)
     assert missing.value.code == "not-yet"
     assert "1.0/0:6" in missing.value.message
+    said = _typed(lab, "--after", "0:5")
+    assert said == ("n\n6\n", "watermark: 1.0/0:6\n")
+    assert _typed(lab, "--at", "1.0/0:4") == ("n\n4\n", "watermark: 1.0/0:4\n")
+    lab.drain()
+    assert _typed(lab, "--fresh") == said
+    assert _typed(lab, "--at", "1.0/0:4") == ("n\n4\n", "watermark: 1.0/0:4\n")
+
+
+def _typed(lab: Lab, *options: str) -> tuple[str, str]:
+    """What a person reads on both outputs."""
+    asked = ["orders", "SELECT count(*) AS n FROM orders", "--csv", *options]
+    done = CliRunner(env={"SLUICE_CONFIG": str(lab.path)}).invoke(command, asked, catch_exceptions=False)
+    return done.stdout, done.stderr
 
 
 def test_a_topic_that_was_made_again_is_not_shown(new_lab: NewLab) -> None:
