@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 from pyiceberg.schema import assign_fresh_schema_ids
 
@@ -40,7 +41,7 @@ TABLES = 10
 ROW_GROUP_BYTES = 64 << 20  # an eighth of a task's memory, as it is by default
 ONE, ROUTED, MANY = "one table", "ten tables by a route", "ten pipelines with a filter"
 GOALS = {ONE: 1.3, MANY: 0.3}
-_BY = f"order_id % {TABLES}"
+_SCHEMA = JSON_SCHEMA.append(pa.field("kind", pa.string()))
 
 
 def main() -> None:
@@ -69,8 +70,8 @@ def _one(tables: list[Table], prefix: str) -> float:
 def _routed(tables: list[Table], prefix: str) -> float:
     own, *others = tables
     names = {".".join(table.name()): table for table in others}
-    # What is for none of the other nine stays.
-    route = {"by": _BY, "tables": {str(n): name for n, name in enumerate(names, 1)} | {"0": "l.orders0"}}
+    listed = {f"k{n}": name for n, name in enumerate(["l.orders0", *names])}
+    route = {"by": "kind", "tables": listed}
     writer = _writer(own, prefix)
     routed = RoutedWriters(
         {name: RoutedTable.of(table.metadata, own.schema()) for name, table in names.items()},
@@ -89,7 +90,7 @@ def _routed(tables: list[Table], prefix: str) -> float:
 
 
 def _many(tables: list[Table], prefix: str) -> float:
-    return sum(_filtered(table, f"{_BY} = {n}", prefix) for n, table in enumerate(tables))
+    return sum(_filtered(table, f"kind = 'k{n}'", prefix) for n, table in enumerate(tables))
 
 
 def _filtered(table: Table, condition: str, prefix: str) -> float:
@@ -101,7 +102,8 @@ def _spent_us(rows: RowMaker, write: Callable[[ChunkRows], None], close: Callabl
     """Return the CPU of decoding, shaping and writing a record."""
     seconds = 0.0
     for first in range(0, ROWS, CHUNK_RECORDS):
-        values, nothing = order_values(first, CHUNK_RECORDS), [None] * CHUNK_RECORDS
+        orders, nothing = order_values(first, CHUNK_RECORDS), [None] * CHUNK_RECORDS
+        values = [b'%s,"kind":"k%d"}' % (order[:-1], n % TABLES) for n, order in enumerate(orders)]
         offsets = [*range(first, first + CHUNK_RECORDS)]
         chunk = Chunk(0, offsets, [0] * CHUNK_RECORDS, [*nothing], [*values], [*nothing])
         began = time.process_time()
@@ -139,7 +141,7 @@ def _table(catalog: Catalog, name: str) -> Table:
     return create_table(
         catalog,
         name,
-        assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(JSON_SCHEMA)),
+        assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(_SCHEMA)),
         partition_by=(),
         properties={},
         progress=Progress("orders", 1, {0: 0}),

@@ -82,6 +82,11 @@ class Expression:
     sql: str
     names: tuple[str, ...]
 
+    @property
+    def is_column(self) -> bool:
+        """True if it is a column as it is."""
+        return len(self.names) == 1 and self.sql in {self.names[0], quoted(self.names[0])}
+
 
 @lru_cache(1024)
 def judge(text: str) -> Expression:

@@ -152,6 +152,11 @@ class _Rows:
     ) -> dict[str, Evaluated]:
         names = {name for each in expressions.values() for name in each.names}
         chunk = self._inputs(names, made)
+        route = expressions.get(ROUTE)
+        if route is not None and route.is_column and pa.types.is_string(chunk.column(route.names[0]).type):
+            # What most routes are needs no query.
+            others = {name: each for name, each in expressions.items() if name != ROUTE}
+            return self._evaluated(others, made) | {ROUTE: Evaluated(chunk.column(route.names[0]))}
         return evaluate({name: each.sql for name, each in expressions.items()}, chunk)
 
     def _inputs(self, names: Iterable[str], made: Mapping[str, pa.Array]) -> pa.Table:
