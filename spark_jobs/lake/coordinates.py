@@ -42,6 +42,9 @@ class Coordinates:
         partitions, offsets = (rows.column(name).to_numpy() for name in (PARTITION, OFFSET))
         return cls({p: _runs(offsets[partitions == p]) for p in np.unique(partitions).tolist()})
 
+    def __len__(self) -> int:
+        return sum(len(starts) for starts, _ in self.bounds.values())
+
     @property
     def ranges(self) -> tuple[OffsetRange, ...]:
         """Return them by partition and start."""
