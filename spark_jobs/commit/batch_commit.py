@@ -20,6 +20,7 @@ from spark_jobs.protocol.fences import may_replay, stands_at_starts
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
 from spark_jobs.protocol.progress import LastDrain, PendingDeadLetters, Progress
 from spark_jobs.protocol.schema_id import SchemaKey
+from spark_jobs.protocol.shaped_spans import MOST_NAMED
 from spark_jobs.txlog.entries import ParquetWritten
 
 if TYPE_CHECKING:
@@ -190,8 +191,9 @@ class RedriveCommit(FilesCommit):
             raise overtaken(self.batch, progress)
         check_anchor(table)
         self.pay_debts(progress, connections)
-        places = kept_coordinates(connections.state, self.batch.letters).ranges
-        redriven = progress.redriven(self.batch, self.written.dead_letter_files, places)
+        places = kept_coordinates(connections.state, self.batch.letters)
+        named = places.ranges if len(places) <= MOST_NAMED else None
+        redriven = progress.redriven(self.batch, self.written.dead_letter_files, named)
         # In the epoch that it raises, as its letters: so it owes every table that, with or without a row.
         owing = redriven.owing_routes(self.attempt, NO_RANGES, self.written.routed_files, replaces=True)
         return stage_append(table, self.files(table), owing.read_by(self.schemas), self.summary)

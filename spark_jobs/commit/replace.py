@@ -22,6 +22,7 @@ from spark_jobs.lake.coordinates import Coordinates, of_generation
 from spark_jobs.lake.data_files import FileBounds, bounds_of, to_data_file, to_scanned_file
 from spark_jobs.lake.file_rows import rows_by_name, rows_of_file
 from spark_jobs.lake.parquet_writer import SplitWriter
+from spark_jobs.lake.row_filters import is_in_span
 from spark_jobs.protocol.batch import WrittenFile
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.offsets import OffsetRange
@@ -170,10 +171,12 @@ def stage_replace(
 
 def affected_files(table: Table, replaced: ReplacedOffsets) -> Iterator[FileScanTask]:
     """Return the files that may hold rows of the ranges, with the delete files that apply to them."""
-    if not replaced.ranges:
+    if not replaced.places:
         return
     refuse_equality_deletes(table)
-    for task in table.scan(row_filter=_row_filter(replaced)).plan_files():
+    # By the span of all ranges; each file is then judged by itself.
+    span = is_in_span(replaced.places.hull, replaced.generation)
+    for task in table.scan(span).plan_files():
         if task_overlap(table, task, replaced) is not Overlap.NONE:
             yield task
 
@@ -204,17 +207,6 @@ def refuse_equality_deletes(table: Table) -> None:
                 )
 
 
-def _row_filter(replaced: ReplacedOffsets) -> str:
-    """Return a filter by the span of all ranges; each file is then judged by itself."""
-    partitions = [r.partition for r in replaced.ranges]
-    return (
-        f"{GENERATION} = {replaced.generation}"
-        f" and {PARTITION} >= {min(partitions)} and {PARTITION} <= {max(partitions)}"
-        f" and {OFFSET} >= {min(r.start for r in replaced.ranges)}"
-        f" and {OFFSET} < {max(r.end for r in replaced.ranges)}"
-    )
-
-
 def _count(table: Table, task: FileScanTask, replaced: ReplacedOffsets) -> tuple[int, int]:
     """Return how many rows stay and how many are in the ranges; reads three columns."""
     rows_there = leaving = 0
@@ -243,11 +235,6 @@ class ReplacedOffsets:
     def of(cls, generation: int, ranges: Iterable[OffsetRange]) -> ReplacedOffsets:
         """Merge the ranges; empty ones go."""
         return cls(generation, Coordinates.of(ranges))
-
-    @property
-    def ranges(self) -> tuple[OffsetRange, ...]:
-        """Return them by partition and start."""
-        return self.places.ranges
 
     def holds(self, rows: pa.Table) -> NDArray[np.bool_]:
         """Return which rows are of the ranges; a row without coordinates is of none."""

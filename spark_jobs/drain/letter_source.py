@@ -40,9 +40,9 @@ CHUNK_LETTERS = 5_000
 
 @dataclass(slots=True)
 class LetterChunk(Chunk):
-    """Records that are dead letters; ``past`` says by partition and offset since when and how often."""
+    """Records that are dead letters; ``letters`` are these, in the same order."""
 
-    past: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict, kw_only=True)
+    letters: pa.Table = field(default_factory=lambda: pa.table({}), kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def chunk_of_letters(letters: pa.Table) -> LetterChunk:
     partitions, counts = np.unique(letters.column(PARTITION).to_numpy(), return_counts=True)
     runs = tuple(zip(partitions.tolist(), counts.tolist(), strict=True))
     times = letters.column(TIMESTAMP).cast(pa.int64())
-    chunk = LetterChunk(
+    return LetterChunk(
         runs[0][0],
         letters.column(OFFSET).to_pylist(),
         pc.fill_null(pc.divide(times, 1000), -1).to_pylist(),
@@ -88,29 +88,27 @@ def chunk_of_letters(letters: pa.Table) -> LetterChunk:
         letters.column("value").to_pylist(),
         _headers(letters.column("headers")),
         runs=runs,
+        letters=letters,
     )
-    if FAILURES in letters.column_names:
-        first = pc.coalesce(letters.column(FIRST_FAILED_AT), letters.column(INGESTED_AT)).cast(pa.int64())
-        failures = pc.fill_null(letters.column(FAILURES), 1)
-        past = zip(first.to_pylist(), failures.to_pylist(), strict=True)
-        places = zip(letters.column(PARTITION).to_pylist(), chunk.offsets, strict=True)
-        chunk.past = dict(zip(places, past, strict=True))
-    return chunk
 
 
 def failed_again(letters: pa.Table, chunk: Chunk) -> pa.Table:
     """Return the letters that a chunk's records became, with their past where they were letters before."""
     if not (isinstance(chunk, LetterChunk) and len(letters)):
         return letters
-    places = zip(letters.column(PARTITION).to_pylist(), letters.column(OFFSET).to_pylist(), strict=True)
-    past = [chunk.past[place] for place in places]
-    told = {FIRST_FAILED_AT: [first for first, _ in past], FAILURES: [failures + 1 for _, failures in past]}
-    for name, values in told.items():
+    index = {place: row for row, place in enumerate(_places(chunk.letters))}
+    before = chunk.letters.take([index[place] for place in _places(letters)])
+    first = pc.coalesce(before.column(FIRST_FAILED_AT), before.column(INGESTED_AT))
+    failures = pc.add(pc.fill_null(before.column(FAILURES), 1), 1)
+    for name, values in ((FIRST_FAILED_AT, first), (FAILURES, failures)):
         at = letters.schema.get_field_index(name)
         kind = letters.schema.field(at)
-        plain = pa.array(values, pa.int64() if name == FIRST_FAILED_AT else pa.int32())
-        letters = letters.set_column(at, kind, plain.cast(kind.type))
+        letters = letters.set_column(at, kind, values.cast(kind.type))
     return letters
+
+
+def _places(letters: pa.Table) -> Iterator[tuple[int, int]]:
+    return zip(letters.column(PARTITION).to_pylist(), letters.column(OFFSET).to_pylist(), strict=True)
 
 
 def _headers(headers: pa.ChunkedArray) -> list[list[tuple[str, bytes | None]] | None]:

@@ -40,7 +40,11 @@ class Coordinates:
     def of_rows(cls, rows: pa.Table) -> Coordinates:
         """Return where the rows stand."""
         partitions, offsets = (rows.column(name).to_numpy() for name in (PARTITION, OFFSET))
-        return cls({p: _runs(offsets[partitions == p]) for p in np.unique(partitions).tolist()})
+        own = pc.unique(rows.column(PARTITION)).to_pylist()
+        return cls({partition: _runs(offsets[partitions == partition]) for partition in own})
+
+    def __len__(self) -> int:
+        return sum(len(starts) for starts, _ in self.bounds.values())
 
     @property
     def ranges(self) -> tuple[OffsetRange, ...]:
@@ -122,7 +126,8 @@ _NONE = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def _runs(offsets: Offsets) -> tuple[Offsets, Offsets]:
-    every = np.unique(offsets)
+    every = np.sort(offsets)  # as they mostly come, which a hash table would not see
+    every = every[np.diff(every, prepend=-1) != 0]
     breaks = np.flatnonzero(np.diff(every) != 1)
     return every[np.concatenate([[0], breaks + 1])], every[np.concatenate([breaks, [-1]])] + 1
 

@@ -58,8 +58,9 @@ def read_letters(state: CreateOnlyStore, kept: KeptLetters, columns: Sequence[st
 
 def leaving(state: CreateOnlyStore, owed: PendingDeadLetters) -> Coordinates:
     """Return where the letters stand that a debt takes out. Raises as ``read_letters``."""
-    redriven = kept_coordinates(state, owed.redriven).ranges if owed.redriven else ()
-    return Coordinates.of((*(owed.ranges if owed.replaces else ()), *redriven))
+    if owed.redriven is not None:  # it has no ranges
+        return kept_coordinates(state, owed.redriven)
+    return Coordinates.of(owed.ranges if owed.replaces else ())
 
 
 def kept_coordinates(state: CreateOnlyStore, kept: KeptLetters) -> Coordinates:

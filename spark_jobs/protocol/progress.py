@@ -282,11 +282,12 @@ class Progress(ActState):
         )
 
     def redriven(
-        self, batch: Batch, again: Sequence[WrittenFile], coordinates: Sequence[OffsetRange]
+        self, batch: Batch, again: Sequence[WrittenFile], coordinates: Sequence[OffsetRange] | None
     ) -> Progress:
-        """Return the progress after the letters of ``batch`` went through again; ``coordinates`` are theirs.
+        """Return the progress after the letters of ``batch`` went through again.
 
-        ``again`` are files of those that failed again. Offsets stay, others of its epoch are fenced.
+        ``coordinates`` are theirs, None too many to name; ``again`` are files of those that failed again.
+        Offsets stay, others of its epoch are fenced.
         """
         owed = PendingDeadLetters(
             batch.attempt, NO_RANGES, tuple(again), replaces=True, redriven=batch.letters

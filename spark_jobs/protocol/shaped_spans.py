@@ -73,14 +73,15 @@ def after_replay(spans: ShapedSpans, shape: str, ranges: Iterable[OffsetRange]) 
 
 
 def after_redrive(
-    spans: ShapedSpans, shape: str, coordinates: Sequence[OffsetRange], hull: Iterable[OffsetRange]
+    spans: ShapedSpans, shape: str, coordinates: Iterable[OffsetRange] | None, hull: Iterable[OffsetRange]
 ) -> ShapedSpans:
-    """Return the spans with the records at these coordinates, in order and merged, shaped anew.
+    """Return the spans with the records at these coordinates shaped anew.
 
-    Where they are too many to name each, what another configuration shaped in their ``hull``, from the first
-    to the last of a partition, counts as made by several: what is not as today's makes it is outdated there.
+    None are too many to name each (``MOST_NAMED``): then what another configuration shaped in their ``hull``,
+    from the first to the last of a partition, counts as made by several; what is not as today's makes it is
+    outdated there.
     """
-    if len(coordinates) <= MOST_NAMED:
+    if coordinates is not None:
         return after_replay(spans, shape, coordinates)
     others = [piece for r in hull for piece, held in cut_at_shapes(r, spans) if held != shape]
     return after_replay(spans, SEVERAL, others)
