@@ -15,7 +15,9 @@ from prove.lab.nessie import start_nessie
 from prove.lab.postgres import start_postgres
 from prove.lab.rest_catalog import start_rest_catalog
 from prove.lab.s3 import start_s3, store_at
-from prove.workload import Testbed
+from prove.lab.secured_kafka import SecuredKafka, start_secured_kafka
+from prove.lab.token_endpoint import giving_tokens
+from prove.workload import SECURED, Testbed
 from servers.process import ServerFolder, free_ports
 from servers.registry import start_registry
 from servers.spark_connect import SparkConnectSettings, start_spark_connect
@@ -58,6 +60,13 @@ class Servers:
         """Return PyIceberg's properties for ``postgres``, or ``rest`` or ``nessie``, over a bucket each."""
         return dict(self._once(name, lambda folder: self._start_catalog(name, folder)).properties)
 
+    def secured_kafka(self) -> SecuredKafka:
+        """Return the broker that is asked over TLS, by users of every kind."""
+        tokens = self._stack.enter_context(giving_tokens())
+        secured = start_secured_kafka(ServerFolder(self._folder, "kafka-secured"), tokens)
+        self._stack.callback(secured.server.process.stop)
+        return secured
+
     def registry(self) -> str:
         """Return the address of the schema registry's Confluent API."""
         return str(self._once("registry", start_registry).url)
@@ -94,6 +103,7 @@ def running_servers(folder: Path, needs: Iterable[str]) -> Iterator[Testbed]:
             s3_endpoint=servers.s3() if catalogs else "",
             spark_remote=servers.spark() if "spark" in needed else "",
             catalogs=catalogs,
+            secured=servers.secured_kafka() if SECURED in needed else None,
         )
     finally:
         servers.stop()

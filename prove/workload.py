@@ -12,6 +12,7 @@ from prove.lab.fault_proxy import FaultProxy
 from prove.lab.kafka_server import KafkaBroker, Record, unique_name
 from prove.lab.pipeline_lab import Lab, configure, make_lab, orders
 from prove.lab.s3 import new_bucket
+from prove.lab.secured_kafka import SecuredKafka
 from spark_jobs.kafka.reader import MAX_CHUNK_RECORDS
 
 PARTITIONS = 2
@@ -19,11 +20,13 @@ SQLITE = "sqlite"
 POSTGRES = "postgres"
 REST = "rest"
 NESSIE = "nessie"
+SECURED = "secured"
 CATALOG_NAMES = {
     SQLITE: "the embedded catalog",
     POSTGRES: "a catalog in Postgres",
     REST: "Iceberg's REST server over S3",
     NESSIE: "Nessie over S3",
+    SECURED: "the embedded catalog; Kafka over TLS, by a user with rights on the topic alone",
 }
 
 
@@ -36,21 +39,23 @@ class Testbed:
     s3_endpoint: str = ""
     spark_remote: str = ""
     catalogs: dict[str, dict[str, str]] = field(default_factory=dict)
+    secured: SecuredKafka | None = None
 
     @contextmanager
     def workload(self, catalog: str, *, on_spark: bool = False, **settings: Any) -> Iterator[Workload]:
         """Open a pipeline over a new, empty topic; ``settings`` are the pipeline's."""
-        broker = KafkaBroker(self.kafka)
+        secured = self.secured if catalog == SECURED else None
+        broker = secured.open if secured else KafkaBroker(self.kafka)
         topic = broker.new_topic(PARTITIONS, retention_ms=-1)
         folder = self.folder / topic
         folder.mkdir()
         table = f"{unique_name('ns').replace('-', '_')}.orders"
         remote = self.spark_remote or None
-        lab = make_lab(
-            folder, bootstrap=self.kafka, topic=topic, spark_remote=remote, table=table, **settings
-        )
+        lab = make_lab(folder, bootstrap=broker, topic=topic, spark_remote=remote, table=table, **settings)
+        if secured:
+            configure(lab, "kafka", secured.reader(topic))
         workload = Workload(replace(lab, is_here=not on_spark), broker, folder)
-        if catalog == SQLITE:
+        if catalog in {SQLITE, SECURED}:
             yield workload
             return
         if catalog == POSTGRES:

@@ -1,7 +1,8 @@
 """The crash matrix: every job, with a fault at every place and by every outcome of its commit.
 
 So on SQLite, Postgres and REST, but that gates meet no REST server, Spark's jobs no Postgres, expiry four
-outcomes on REST and Spark's other jobs kills only; on Nessie there is a dozen of all.
+outcomes on REST and Spark's other jobs kills only; on Nessie there is a dozen of all. Drains and replays are
+killed once more where the broker is asked over TLS, by a user who has rights on the topic alone.
 
 After the fault a new process does what the operator or the next tick would do, more records come, and
 an audit counts.
@@ -17,7 +18,7 @@ from shutil import rmtree
 from prove.checker import check
 from prove.crash.act_jobs import ACCEPT, DISCARD, GATED_DRAIN, HELD_DRAIN, PUBLISH, REJECTING_DRAIN, RETYPE
 from prove.crash.export_jobs import KEEPING_EXPORT, RENUMBERING_EXPORT
-from prove.crash.jobs import DATA_JOBS, DEAD_LETTERS, DRAIN, FIRST, RECOVERY, REPLAY_DEAD_LETTERS, Job
+from prove.crash.jobs import DATA_JOBS, DEAD_LETTERS, DRAIN, FIRST, RECOVERY, REPLAY, REPLAY_DEAD_LETTERS, Job
 from prove.crash.nemeses import (
     POSTGRES_COMMIT_FAULTS,
     SERVER_COMMIT_FAULTS,
@@ -37,7 +38,7 @@ from prove.crash.schema_jobs import NEW_COLUMNS, NEW_SCHEMA
 from prove.crash.upkeep_jobs import COMPACTION, EXPIRY, SPARK_JOBS, UNKNOWING_COMPACTION
 from prove.lab.fault_proxy import Fault
 from prove.scenario import Findings, Scenario, scenario_on
-from prove.workload import NESSIE, POSTGRES, REST, SQLITE, Testbed, Workload
+from prove.workload import NESSIE, POSTGRES, REST, SECURED, SQLITE, Testbed, Workload
 
 JOBS = (*DATA_JOBS, *ROUTED_JOBS, REDRIVE, PUBLISH, DISCARD, ACCEPT, RETYPE, NEW_SCHEMA, NEW_COLUMNS)
 EXPORTS = (RENUMBERING_EXPORT, KEEPING_EXPORT)
@@ -142,6 +143,7 @@ def crash_cells() -> Iterator[Cell]:
         *_on_rest(),
         *_on_nessie(),
         *_on_spark(),
+        *(Cell(job, Kill(point), SECURED) for job in (FIRST, DRAIN, REPLAY) for point in job.points),
         *(Cell(job, change, catalog) for catalog in (SQLITE, REST) for job, change in ROUTED_CHANGES),
     )
 

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AclOperation, AclPermissionType, ResourceType
 from prove.lab.brokers import Brokers, own_broker
 from prove.lab.kafka_server import KafkaBroker, Record
 from prove.lab.pipeline_lab import by_offset, make_lab
+from prove.lab.rights import rule
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.kafka.reader import RangeReader
 from spark_jobs.protocol.errors import ConfigError, OffsetsUnavailable, RetryableError
@@ -23,7 +24,6 @@ from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.replay.diff import diff_replay
 from spark_jobs.replay.plan import is_compacted, plan_replay
 from tests.support.new_lab import DEAD_LETTERS
-from tests.support.rights import rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,14 +12,14 @@ from confluent_kafka.admin import AclOperation
 from cli.commands.check import command as check
 from prove.lab.kafka_server import unique_name
 from prove.lab.pipeline_lab import configure, orders
+from prove.lab.secured_kafka import MECHANISMS, PASSWORD, SecuredKafka, start_secured_kafka
+from prove.lab.token_endpoint import giving_tokens
 from servers.process import ServerFolder
 from spark_jobs.config.secrets import resolve
 from spark_jobs.connections.endpoints import resolve_kafka_properties
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
 from tests.support.lake import Once
-from tests.support.secured_kafka import MECHANISMS, PASSWORD, SecuredKafka, start_secured_kafka
-from tests.support.token_endpoint import giving_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from prove.lab.pipeline_lab import configure, make_lab, orders
+from prove.lab.registry_stand_in import RegistryStandIn
 from servers.process import free_ports
 from spark_jobs.protocol.errors import RetryableError
 from tests.support.new_lab import serve_from
@@ -70,3 +71,27 @@ def test_a_pipeline_waits_for_what_is_not_up_yet(
         found = lab.audit()
     assert found.is_clean, found
     assert (found.rows, found.lag) == (40, 0)
+
+
+def test_a_pipeline_waits_for_its_registry(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """As for the others; nothing of the topic is a dead letter because nobody could say what it is."""
+    topic, (port,) = kafka.new_topic(1), free_ports(1)
+    lab = make_lab(
+        tmp_path,
+        bootstrap=kafka,
+        topic=topic,
+        spark_remote=None,
+        value={"format": "avro", "registry": "main"},
+    )
+    configure(lab, "", {"registries": {"main": {"url": f"http://127.0.0.1:{port}", "timeout": "2s"}}})
+    schema = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}'
+    with RegistryStandIn() as registry:
+        of_schema = registry.register("orders", schema)
+        kafka.produce(topic, [b"\0" + of_schema.to_bytes(4) + b"\x0e"] * 3)
+        with pytest.raises(RetryableError) as raised:
+            lab.drain()
+        assert raised.value.code == "registry-away"
+        with up_at(port, urlsplit(registry.url).netloc):
+            lab.drain()
+    assert lab.rows()["id"].to_pylist() == [7, 7, 7]
+    assert lab.audit().is_clean

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka.admin import (
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public names that it does not list
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
@@ -26,15 +26,15 @@ from confluent_kafka.admin import (
 
 from prove.lab.kafka_server import KafkaBroker, kafka_settings
 from prove.lab.pipeline_lab import Lab, configure, make_lab
+from prove.lab.rights import rule
 from servers.certificates import DAY, Authority
 from servers.kafka import KafkaServer, KafkaSettings, start_kafka
 from servers.process import ServerFolder, free_ports
-from tests.support.rights import rule
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.token_endpoint import TokenEndpoint
+    from prove.lab.token_endpoint import TokenEndpoint
 
 MECHANISMS = ("plain", "scram", "oidc", "mtls")  # and as they are called there, the users
 EXPIRED_AGO = dt.timedelta(days=2)
@@ -94,6 +94,11 @@ class SecuredKafka:
         lab = make_lab(folder, bootstrap="", topic=topic, spark_remote=remote, **settings)
         configure(lab, "kafka", self.properties(mechanism))
         return lab
+
+    def reader(self, topic: str) -> dict[str, str]:
+        """What ``kafka:`` says of a user who may read this topic and nothing else, from now on."""
+        self.grant(topic, "scram", AclOperation.READ)
+        return self.properties("scram")
 
     def grant(self, topic: str, user: str, *operations: AclOperation) -> None:
         """Allow the user these operations on the topic."""
