@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import fastavro
@@ -239,6 +240,14 @@ def test_what_cannot_be_answered_is_refused_by_name(new_lab: NewLab) -> None:
     with pytest.raises(RetryableError) as refused:
         ask(lab, EVERY)
     assert refused.value.code == "too-far-behind"
+    configure(lab, "pipelines/orders", {"hot": True})
     with pytest.raises(SourceChanged) as other:
         ask(lab, EVERY, at=Watermark(2, 0, {0: 1}))
     assert other.value.code == "other-epoch"
+    with lab.connections() as connections:
+        real = connections.admin.source_state
+        without_ids = lambda topic: replace(real(topic), topic_id=None)  # noqa: E731  (an older broker)
+        connections.admin.source_state = without_ids  # type: ignore[method-assign]
+        with pytest.raises(ConfigError) as older:
+            read_fresh(lab.pipeline, connections)
+    assert older.value.code == "hot-needs-topic-ids"
