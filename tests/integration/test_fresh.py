@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 
 from cli.commands.query import command
+from prove.lab.fresh_oracle import ask, checked, hot_rows
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import configure, orders
 from prove.lab.registry_stand_in import RegistryStandIn
@@ -22,7 +23,6 @@ from spark_jobs.hot.watermark import Watermark
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SourceChanged
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.query.query import newest_of_key
-from tests.support.hot_oracle import ask, checked, hot_rows
 from tests.support.new_lab import NewLab
 
 if TYPE_CHECKING:
