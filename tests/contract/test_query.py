@@ -142,6 +142,7 @@ def test_dead_letters_that_are_ahead_of_the_table_are_left_out(embedded: Scene) 
         opened.append(1)
         if len(opened) == 2:
             embedded.lake.drain(30, 40, dead_letters=[35])
+            _bring(embedded)
         return embedded.lake.open()
 
     asked = replace(embedded, connections=replace(embedded.connections, open_catalog=open_catalog))

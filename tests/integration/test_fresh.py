@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import fastavro
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 
 from cli.commands.query import command
+from prove.lab.fresh_oracle import ask, checked, hot_rows
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import configure, orders
 from prove.lab.registry_stand_in import RegistryStandIn
@@ -21,7 +23,6 @@ from spark_jobs.hot.watermark import Watermark
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SourceChanged
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.query.query import newest_of_key
-from tests.support.hot_oracle import ask, checked, hot_rows
 from tests.support.new_lab import NewLab
 
 if TYPE_CHECKING:
@@ -239,6 +240,14 @@ def test_what_cannot_be_answered_is_refused_by_name(new_lab: NewLab) -> None:
     with pytest.raises(RetryableError) as refused:
         ask(lab, EVERY)
     assert refused.value.code == "too-far-behind"
+    configure(lab, "pipelines/orders", {"hot": True})
     with pytest.raises(SourceChanged) as other:
         ask(lab, EVERY, at=Watermark(2, 0, {0: 1}))
     assert other.value.code == "other-epoch"
+    with lab.connections() as connections:
+        real = connections.admin.source_state
+        without_ids = lambda topic: replace(real(topic), topic_id=None)  # noqa: E731  (an older broker)
+        connections.admin.source_state = without_ids  # type: ignore[method-assign]
+        with pytest.raises(ConfigError) as older:
+            read_fresh(lab.pipeline, connections)
+    assert older.value.code == "hot-needs-topic-ids"

@@ -122,7 +122,7 @@ def _read(lab: Lab, partition: int, start: int, end: int) -> Iterator[tuple[int,
             message = consumer.poll(10)
             assert message is not None, f"the topic says nothing at {partition}:{start}"
             if (error := message.error()) is not None:
-                assert error.code() == KafkaError._PARTITION_EOF, error
+                assert error.code() == KafkaError._PARTITION_EOF, error  # noqa: SLF001  (librdkafka's own)
                 return
             offset = message.offset()
             assert offset is not None
