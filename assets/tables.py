@@ -48,7 +48,8 @@ def table_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> AssetsDe
         pool=DRAIN,
         is_local=is_local,
         description=f"Every record of the Kafka topic `{pipeline.topic}`, once, as a row of"
-        f" `{pipeline.table}`; what cannot become a row is in `{pipeline.dead_letter_table}`.",
+        f" `{pipeline.table}`{_routed(pipeline)}; what cannot become a row is in"
+        f" `{pipeline.dead_letter_table}`.",
         metadata={
             "dagster/table_name": pipeline.table,
             "topic": pipeline.topic,
@@ -78,3 +79,7 @@ def table_asset(pipeline: PipelineConfig, *, is_local: bool = False) -> AssetsDe
         return drain_metadata(result)
 
     return drain_table
+
+
+def _routed(pipeline: PipelineConfig) -> str:
+    return "".join(f" or `{name}`" for name in pipeline.routed_tables)

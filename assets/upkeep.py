@@ -54,6 +54,8 @@ def _txlog_asset(pipeline: PipelineConfig) -> AssetsDefinition:
 
 
 def _upkeep_asset(pipeline: PipelineConfig, kind: UpkeepKind, *, is_local: bool) -> AssetsDefinition:
+    routed = "".join(f", `{name}`" for name in pipeline.routed_tables)
+
     @pipeline_asset(
         pipeline,
         "upkeep",
@@ -63,7 +65,7 @@ def _upkeep_asset(pipeline: PipelineConfig, kind: UpkeepKind, *, is_local: bool)
         is_local=is_local,
         kinds={"iceberg", "spark"},
         description=kind.description.format(table=pipeline.table)
-        + f" The dead-letter table `{pipeline.dead_letter_table}` and the namespace's books with it."
+        + f" The dead-letter table `{pipeline.dead_letter_table}`{routed} and the namespace's books with it."
         + f" By hand: `{mends.command('upkeep', pipeline.name, f'--only {kind.name}')}`.",
     )
     def tidy_up(context: AssetExecutionContext, connections: Connections) -> Mapping[str, Any]:
@@ -75,11 +77,12 @@ def _upkeep_asset(pipeline: PipelineConfig, kind: UpkeepKind, *, is_local: bool)
 
 
 def upkeep_metadata(pipeline: PipelineConfig, result: UpkeepResult) -> dict[str, Any]:
-    """Return plain numbers, which Dagster plots; those of dead letters and books have a prefix."""
+    """Return plain numbers, which Dagster plots; those of other tables than the pipeline's have a prefix."""
     prefixes = {pipeline.dead_letter_table: "dead_letters_", books_of(pipeline.table): "books_"}
+    prefixes[pipeline.table] = ""
     metadata: dict[str, Any] = {"milliseconds": result.milliseconds}
     for table in result.tables:
-        prefix = prefixes.get(table.table, "")
+        prefix = prefixes.get(table.table, f"{table.table}_")  # a routed table's is its name
         before = {f"{name}_before": getattr(table.before, name) for name in _PLOTTED}
         after = {f"{name}_after": getattr(table.after, name) for name in _PLOTTED}
         note = {"note": table.done.note} if table.done.note else {}

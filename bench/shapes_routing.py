@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 CHUNK_RECORDS = 5_000  # as a task's are
-ROWS = 400_000
+ROWS = 1_000_000  # what one of two tasks has of a full batch
 ROUNDS = 3
 TABLES = 10
 ROW_GROUP_BYTES = 64 << 20  # an eighth of a task's memory, as it is by default

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from spark_jobs.commit.anchor import check_properties
 from spark_jobs.commit.birth import create_dead_letter_table
@@ -45,19 +45,15 @@ MOST_PAID_AT_ONCE = 4
 
 @dataclass(frozen=True)
 class _DebtCommit:
-    """What the data table with ``progress`` owes one table; rows that are ``routed_from`` it, by its uuid."""
+    """What the data table with ``progress`` owes one table."""
 
     identifier: str
     progress: Progress
     pending: PendingDeadLetters
     summary: Mapping[str, str]
     rewriter: Rewriter
-    routed_from: str | None = None
-
-    @property
-    def fail_point(self) -> str:
-        """What places on the commit's way are called by."""
-        return "dead-letters" if self.routed_from is None else "routes"
+    fail_point: ClassVar[str] = "dead-letters"
+    by_name: ClassVar[bool] = False  # columns of a file of an earlier table are found so
 
     @property
     def attempt(self) -> str:
@@ -67,8 +63,6 @@ class _DebtCommit:
     def stage(self, table: Table, connections: CatalogAccess) -> Swap:
         """Stage it on the table just loaded."""
         check_properties(table)
-        if self.routed_from is not None:
-            refuse_other_origin(table, self.routed_from)
         pending = self.pending
         advanced = _advanced(table, self.progress, pending)
         generation = self.progress.generation
@@ -92,13 +86,27 @@ class _DebtCommit:
             if is_inside(file.path, folder) and file.spec_id == table.metadata.default_spec_id:
                 yield file
             elif table.io.new_input(file.path).exists():
-                yield from self.rewriter.copy(table, file, by_name=self.routed_from is not None)
+                yield from self.rewriter.copy(table, file, by_name=self.by_name)
             else:
                 _log.warning(
                     "the %d rows in %s of attempt %s were deleted together with the table they were"
                     " written for; %s is without them",
                     *(file.rows, file.path, self.attempt, self.identifier),
                 )
+
+
+@dataclass(frozen=True)
+class _RouteCommit(_DebtCommit):
+    """The rows that are ``routed_from`` the data table, by its uuid."""
+
+    routed_from: str
+    fail_point: ClassVar[str] = "routes"
+    by_name: ClassVar[bool] = True
+
+    def stage(self, table: Table, connections: CatalogAccess) -> Swap:
+        """Stage it on the table just loaded, if that is the one that rows are routed to."""
+        refuse_other_origin(table, self.routed_from)
+        return super().stage(table, connections)
 
 
 def pay_debts(
@@ -120,7 +128,7 @@ def pay_debts(
         raise _moved(data_table, progress.pending_dead_letters)
     uuid = str(own.metadata.table_uuid)
     intents = [
-        _DebtCommit(table, progress, pending, summary, Rewriter(pending.attempt), uuid)
+        _RouteCommit(table, progress, pending, summary, Rewriter(pending.attempt), uuid)
         for table, pending in sorted(routes.by_table.items())
     ]
     with ThreadPoolExecutor(MOST_PAID_AT_ONCE) as pool:
@@ -142,7 +150,7 @@ def _pay_dead_letters(
     return _pay(connections, _DebtCommit(identifier, progress, pending, summary, Rewriter(pending.attempt)))
 
 
-def _pay_route(connections: CatalogAccess, own: Table, intent: _DebtCommit) -> None:
+def _pay_route(connections: CatalogAccess, own: Table, intent: _RouteCommit) -> None:
     """Pay one routed table. Raises ``ConfigError`` (``route-stands-still``) with the way out."""
     identifier = intent.identifier
     try:
@@ -204,7 +212,7 @@ def _has_landed(connections: CatalogAccess, intent: _DebtCommit) -> bool:
     return table is not None and progress_of(table).has_landed(intent.attempt)
 
 
-def _is_routed_from(connections: CatalogAccess, intent: _DebtCommit) -> bool:
+def _is_routed_from(connections: CatalogAccess, intent: _RouteCommit) -> bool:
     """Whether the name is that of a table with rows of ours: nothing of ours is in another's."""
     with released(connections.open_catalog()) as catalog:
         try:
@@ -214,7 +222,7 @@ def _is_routed_from(connections: CatalogAccess, intent: _DebtCommit) -> bool:
         return table is not None and progress_of(table).routed_from == intent.routed_from
 
 
-def _ensure_routed_table(connections: CatalogAccess, own: Table, intent: _DebtCommit) -> None:
+def _ensure_routed_table(connections: CatalogAccess, own: Table, intent: _RouteCommit) -> None:
     """Make the table where it is missing, for a caller that is not stale, as the dead letters'.
 
     It gets every column if rows must be copied from an earlier one.

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.protocol.batch import WrittenFile
+from spark_jobs.records.routing import taken
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.routed_columns import fitted, lacking
 
@@ -74,8 +75,8 @@ class RoutedWriters:
             if name not in self._opened:
                 self._opened[name] = self.open_writer(name)
             rows = pa.concat_tables(parts)
-            copied = rows.take(pa.array(np.arange(len(rows))))
-            self._opened[name].write(fitted(copied, self.tables[name].columns))
+            copy = rows.combine_chunks() if len(parts) > 1 else taken(rows, np.arange(len(rows)))
+            self._opened[name].write(fitted(copy, self.tables[name].columns))
         self._waiting.clear()
         self._waiting_bytes = 0
 

@@ -70,6 +70,14 @@ class RoutedRows:
     indices: NDArray[np.int64]
 
 
+def taken(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
+    """Return a copy of these rows; a table's own way to take them costs four times as much."""
+    if not len(rows):
+        return table.slice(0, 0)
+    (batch,) = table.combine_chunks().to_batches()
+    return pa.Table.from_batches([batch.take(pa.array(rows))])
+
+
 def by_table(shaped: Decoded) -> tuple[pa.Table, dict[str, RoutedRows]]:
     """Return the rows that stay and those that go to other tables, each in the order of the records.
 
@@ -82,9 +90,9 @@ def by_table(shaped: Decoded) -> tuple[pa.Table, dict[str, RoutedRows]]:
     places = routes.places[indices]
     order = np.argsort(places, kind="stable")
     firsts = np.searchsorted(places[order], np.arange(len(routes.tables) + 1)).tolist()
-    staying, going = order[: firsts[0]], shaped.table.take(pa.array(order[firsts[0] :]))
+    staying, going = order[: firsts[0]], taken(shaped.table, order[firsts[0] :])
     parts = zip(routes.tables, pairwise(firsts), strict=True)
-    return shaped.table.take(pa.array(staying)), {
+    return taken(shaped.table, staying), {
         table: RoutedRows(going.slice(first - firsts[0], end - first), indices[order[first:end]])
         for table, (first, end) in parts
         if end > first

@@ -149,8 +149,8 @@ def owed_files(pending: PendingDeadLetters, dead: DeadTable, storage: frozenset[
         metadata=SimpleNamespace(properties={"write.data.path": folder}),
         io=SimpleNamespace(new_input=lambda path: SimpleNamespace(exists=lambda: path in storage)),
     )
-    rewriter: Any = SimpleNamespace(copy=lambda _table, file: (file,))
-    intent = dead_letter_commit._DeadLetterCommit("demo.t", None, pending, {}, rewriter)  # type: ignore[arg-type]
+    rewriter: Any = SimpleNamespace(copy=lambda _table, file, **_: (file,))
+    intent = dead_letter_commit._DebtCommit("demo.t", None, pending, {}, rewriter)  # type: ignore[arg-type]
     with patch.object(dead_letter_commit, "_log"):
         return tuple(file.path for file in intent._owed(table))
 
