@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from prove.lab.pipeline_lab import Lab, by_offset, progress
+from prove.lab.pipeline_lab import Lab, by_offset, configure, progress
 from spark_jobs.acts.rollback import rollback
 from spark_jobs.books.fold import checkpoint
 from spark_jobs.commit.dead_letter_commit import commit_dead_letters
@@ -112,6 +112,10 @@ def _places(lab: Lab) -> dict[int, str]:
     return dict(found)  # type: ignore[arg-type]
 
 
+def _configure_twelve(lab: Lab, sql: str) -> None:
+    configure(lab, "pipelines/orders", {"columns": {"twelve": {"type": "long", "sql": sql}}})
+
+
 def _expected(*letters: int) -> dict[int, str]:
     return {offset: "letter" if offset in letters else "row" for offset in range(RECORDS)}
 
@@ -157,8 +161,10 @@ def test_a_rollback_across_a_redrive_puts_its_letters_back(lab: Lab, point: str)
     """Only by force; each once, as the first redrive found it, whoever pays what the rollback owes."""
     before = lab.table().metadata.current_snapshot_id or 0
     original = by_offset(lab, DEAD_LETTERS)
+    _configure_twelve(lab, "CASE WHEN id = 12 THEN CAST('x' AS BIGINT) ELSE id END")
     lab.redrive(Wanted(limit=1))
-    lab.redrive()
+    assert lab.redrive().dead_letter_phases == {"decode": 1, "transform": 1}
+    _configure_twelve(lab, "id")
     lab.redrive()
     assert by_offset(lab, DEAD_LETTERS)[0, 5]["failures"] == 3
     with lab.connections() as connections:
