@@ -146,7 +146,7 @@ def owed_files(pending: PendingDeadLetters, dead: DeadTable, storage: frozenset[
     folder = "/elsewhere" if dead.dropped else "/lake"
     table: Any = SimpleNamespace(
         location=lambda: folder,
-        metadata=SimpleNamespace(properties={"write.data.path": folder}),
+        metadata=SimpleNamespace(properties={"write.data.path": folder}, default_spec_id=0),
         io=SimpleNamespace(new_input=lambda path: SimpleNamespace(exists=lambda: path in storage)),
     )
     rewriter: Any = SimpleNamespace(copy=lambda _table, file, **_: (file,))
