@@ -31,6 +31,11 @@ def replay_key(pipeline: PipelineConfig) -> AssetKey:
     return AssetKey(["replay", pipeline.name])
 
 
+def redrive_key(pipeline: PipelineConfig) -> AssetKey:
+    """Return ``redrive/<pipeline>``."""
+    return AssetKey(["redrive", pipeline.name])
+
+
 def upkeep_key(pipeline: PipelineConfig, kind: str) -> AssetKey:
     """Return ``upkeep/<pipeline>/<kind>``; the transaction log's kind is ``log``."""
     return AssetKey([GROUP_UPKEEP, pipeline.name, kind])

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.drain.drain import DrainResult
+    from spark_jobs.replay.redrive import RedriveResult
     from spark_jobs.replay.replay import ReplayResult
     from spark_jobs.upkeep.upkeep import UpkeepResult
 
@@ -24,7 +25,10 @@ def instance_home(state_folder: str) -> Path | None:
 
 
 def tell(
-    home: Path, pipeline: PipelineConfig, result: DrainResult | ReplayResult | UpkeepResult, actor: str
+    home: Path,
+    pipeline: PipelineConfig,
+    result: DrainResult | ReplayResult | RedriveResult | UpkeepResult,
+    actor: str,
 ) -> None:
     """Report a materialization; what changed nothing is told only of an asset that nobody told of before."""
     from dagster import AssetMaterialization, DagsterInstance
@@ -37,14 +41,16 @@ def tell(
 
 
 def _shown(
-    pipeline: PipelineConfig, result: DrainResult | ReplayResult | UpkeepResult
+    pipeline: PipelineConfig, result: DrainResult | ReplayResult | RedriveResult | UpkeepResult
 ) -> tuple[AssetKey, Mapping[str, Any], bool]:
     """Return whose result it is, its metadata (none without a table), and whether it changed anything."""
-    from assets.keys import replay_key, table_key, upkeep_key
+    from assets.keys import redrive_key, replay_key, table_key, upkeep_key
+    from assets.redrives import redrive_metadata
     from assets.replays import replay_metadata
     from assets.table_metadata import drain_metadata
     from assets.upkeep import upkeep_metadata
     from spark_jobs.drain.drain import DrainResult
+    from spark_jobs.replay.redrive import RedriveResult
     from spark_jobs.replay.replay import ReplayResult
 
     if isinstance(result, DrainResult):
@@ -52,4 +58,6 @@ def _shown(
         return table_key(pipeline), drain_metadata(result) if result.metadata else {}, is_news
     if isinstance(result, ReplayResult):
         return replay_key(pipeline), replay_metadata(result), bool(result.batches)
+    if isinstance(result, RedriveResult):
+        return redrive_key(pipeline), redrive_metadata(result), bool(result.batches)
     return upkeep_key(pipeline, result.kind), upkeep_metadata(pipeline, result), True

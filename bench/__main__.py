@@ -21,6 +21,7 @@ from bench.many_commits import measure_many_commits
 from bench.memory import measure_memory
 from bench.partitions import measure_partitions
 from bench.pipelines import measure_pipelines
+from bench.redrives import measure_redrives
 from bench.report import (
     Row,
     catch_up_rows,
@@ -35,6 +36,7 @@ from bench.report import (
     pipelines_rows,
     print_json,
     print_table,
+    redrives_rows,
     shapes_cost_rows,
     shapes_rows,
     small_batches_rows,
@@ -103,6 +105,13 @@ PARTS = {
         shapes_cost_rows,
         full=(300_000,),
         quick=(30_000,),
+    ),
+    "redrives": Part(
+        "dead letters sent through again beside a replay of as many rows",
+        measure_redrives,
+        redrives_rows,
+        full=(100_000,),
+        quick=(10_000,),
     ),
     "memory": Part(
         "a task's memory by backlog and by partitions written",

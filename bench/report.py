@@ -25,6 +25,8 @@ from bench.memory import GOAL_GROWTH, MemoryResult
 from bench.partitions import GOAL_CPU_RATIO, GOAL_SMALL_RATIO, SMALL_RECORDS, PartitionsResult
 from bench.pipelines import GOAL_GROWTH as PIPELINES_GOAL_GROWTH
 from bench.pipelines import PipelinesResult
+from bench.redrives import GOAL as GOAL_REDRIVE
+from bench.redrives import RedrivesResult
 from bench.shapes_cost import GOALS as COST_GOALS
 from bench.shapes_cost import PLAIN, ShapesCostResult
 from bench.small_batches import GOAL_FIRST_SECONDS, GOAL_LATER_SECONDS, SmallBatchesResult
@@ -139,6 +141,16 @@ def shapes_cost_rows(result: ShapesCostResult) -> list[Row]:
         goal = f"<= {COST_GOALS[name]:g}" if name in COST_GOALS else ""
         rows.append((f"{name} / as they are", f"{ratio:.2f}", goal))
     return rows
+
+
+def redrives_rows(result: RedrivesResult) -> list[Row]:
+    """Rows a second of both, and what part the redrive's are of the replay's."""
+    sent, replayed = result.letters / result.redrive_seconds, result.rows / result.replay_seconds
+    return [
+        (f"redrive of {result.letters:,} dead letters", f"{sent:,.0f} rows/s", ""),
+        (f"replay of {result.rows:,} rows", f"{replayed:,.0f} rows/s", ""),
+        ("redrive / replay, rows/s", f"{result.ratio:.2f}", f">= {GOAL_REDRIVE:g}"),
+    ]
 
 
 def shapes_rows(results: Mapping[str, CatchUpResult]) -> list[Row]:

@@ -26,6 +26,7 @@ Operate
   drain     Drain one pipeline now, until it has caught up.
   recover   Settle attempts that a crash left unfinished.
   replay    Read drained offsets again and replace exactly their rows.
+  redrive   Send dead letters through again: rows, or why not.
   export    Produce an archive to a topic: the stream as it came.
   upkeep    Compact, expire, rewrite manifests, remove orphans, fold the log.
   held      Batches that failed a quality gate: list, publish, discard.

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from spark_jobs.audit.audit import AuditResult
     from spark_jobs.connections.connect import Connections
     from spark_jobs.drain.drain import DrainResult
+    from spark_jobs.replay.redrive import RedriveResult
     from spark_jobs.replay.replay import ReplayResult
     from spark_jobs.upkeep.upkeep import UpkeepResult
 
@@ -64,7 +65,9 @@ def connections_for(
     )
 
 
-def tell_dagster(pipeline: PipelineConfig, result: DrainResult | ReplayResult | UpkeepResult) -> None:
+def tell_dagster(
+    pipeline: PipelineConfig, result: DrainResult | ReplayResult | RedriveResult | UpkeepResult
+) -> None:
     """Show in Dagster, where there is one, what was done; its own trouble is a line and fails nothing."""
     from assets.told import instance_home, tell
 

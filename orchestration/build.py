@@ -7,6 +7,7 @@ from dagster import Definitions, in_process_executor
 from assets.checks import table_checks
 from assets.limits import CHECKS, QUALITY
 from assets.quality_checks import quality_checks
+from assets.redrives import redrive_asset
 from assets.replays import replay_asset
 from assets.tables import table_asset, topic_assets
 from assets.upkeep import upkeep_assets
@@ -34,6 +35,7 @@ def build_definitions(config: SluiceConfig) -> Definitions:
             *topic_assets(pipelines),
             *(table_asset(pipeline, is_local=is_local) for pipeline in pipelines),
             *(replay_asset(pipeline, is_local=is_local) for pipeline in pipelines),
+            *(redrive_asset(pipeline, is_local=is_local) for pipeline in pipelines),
             *(asset for pipeline in pipelines for asset in upkeep_assets(pipeline, is_local=is_local)),
         ],
         asset_checks=[*checks, *suites],

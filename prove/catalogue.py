@@ -22,7 +22,7 @@ from prove.hostile import (
 )
 from prove.scenario import Scenario
 from prove.soak.soak import soaks
-from prove.zombie import acts, runs, tasks
+from prove.zombie import acts, redrives, runs, tasks
 
 # What `--quick` and the suite run: one of each kind of job, of catalog and of nemesis, where no test of the
 # suite's own strikes there. `tests/faults/test_kill_points.py` has drains, recoveries and checkpoints,
@@ -30,10 +30,14 @@ from prove.zombie import acts, runs, tasks
 QUICK = (
     "sqlite/first-batch/kill-drain.after-table-made",
     "sqlite/replay/kill-replay.after-swap",
+    "sqlite/redrive/kill-redrive.after-swap",
+    "sqlite/beside-redrive/forced-rollback/dead-letters.before-swap",
     "sqlite/publish/kill-held.after-published",
     "sqlite/held-drain/kill-drain.after-held",
     "sqlite/discard/kill-act.after-swap",
     "sqlite/rollback/kill-rollback.after-swap",
+    "sqlite/routed-drain/kill-routes.before-swap",
+    "sqlite/routed-replay/kill-routes.after-swap",
     "sqlite/retype/kill-retype.after-swap",
     "sqlite/new-schema/kill-commit.before-swap",
     "sqlite/new-columns/killed-after-commit",
@@ -53,7 +57,7 @@ USUAL_SEED = 1
 
 def all_scenarios(seed: int = USUAL_SEED) -> dict[str, Scenario]:
     """By name, in the report's order; ``seed`` is the soaks'."""
-    sleepers = (runs, acts, tasks)
+    sleepers = (runs, acts, redrives, tasks)
     topics = (kafka, broker, cluster, records)
     tables = (lake, columns, properties, log, fresh)
     servers = (storage, catalog, machine, clocks)

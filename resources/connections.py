@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 # What failed of these is counted and told; who only looks sees it on the screen.
-_WORK = frozenset({"drain", "replay", "upkeep"})
+_WORK = frozenset({"drain", "replay", "redrive", "upkeep"})
 
 
 @contextmanager
@@ -38,7 +38,7 @@ def open_connections(
 
     Leaving by anything but a named error (a termination, Ctrl-C, a bug) interrupts the Spark work of the
     attempt that was under way: on a Connect server it would otherwise hold the cores for nobody. Of drains,
-    replays and upkeep a named error is counted and told.
+    replays, redrives and upkeep a named error is counted and told.
     """
     from spark_jobs.connections.connect import connect  # noqa: PLC0415  (pyiceberg, Kafka)
     from spark_jobs.notices.failures import work_failed, work_succeeded  # noqa: PLC0415  (requests)

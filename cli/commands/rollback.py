@@ -27,7 +27,9 @@ class SnapshotOrTime(click.ParamType[Moment]):
 @click.argument("pipeline")
 @click.option("--to", required=True, type=SnapshotOrTime(), metavar="SNAPSHOT|TIME", help="Where to go back.")
 @click.option("--reason", required=True, help="Why, for the history.")
-@click.option("--force", is_flag=True, help="Also when Kafka cannot refill it all, or replays came since.")
+@click.option(
+    "--force", is_flag=True, help="Also when Kafka cannot refill it all, or replays or redrives came since."
+)
 @output.json_option
 def command(pipeline: str, to: Moment, reason: str, force: bool, as_json: bool) -> None:
     """Set PIPELINE's table back to a snapshot, its offsets with it: the next drain fills it again.

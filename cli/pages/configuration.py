@@ -16,6 +16,7 @@ from pydantic_core import core_schema
 from cli.commands.config_template import render_config
 from spark_jobs.config.hot import HotSettings
 from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, UiSettings
+from spark_jobs.config.routes import RouteSettings
 from spark_jobs.config.settings import (
     DeadLetterSettings,
     NotifySettings,
@@ -48,7 +49,9 @@ _SECTION_KEYS = (
     "defaults",
     "pipelines",
 )
-_PIPELINE_SECTION_KEYS = ("value", "schema", "upkeep", "dead_letters", "quality", "checks", "notify", "hot")
+_PIPELINE_SECTION_KEYS = (
+    *("value", "route", "schema", "upkeep", "dead_letters", "quality", "checks", "notify", "hot"),
+)
 _SECTIONS_OF: dict[type[BaseModel], tuple[str, ...]] = {
     WrittenFile: _SECTION_KEYS,
     PipelineSettings: _PIPELINE_SECTION_KEYS,
@@ -92,6 +95,7 @@ def render_config_md() -> str:
         _section("registries", _REGISTRIES, RegistrySettings),
         _section("defaults", _DEFAULTS, PipelineSettings),
         _section("value", _VALUE, ValueSettings),
+        _section("route", RouteSettings.__doc__ or "", RouteSettings),
         _section("schema", SchemaSettings.__doc__ or "", SchemaSettings),
         _section("upkeep", UpkeepSettings.__doc__ or "", UpkeepSettings),
         _section("dead_letters", DeadLetterSettings.__doc__ or "", DeadLetterSettings),

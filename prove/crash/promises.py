@@ -110,6 +110,17 @@ GIVEN_UP = replace(REPLAYED_ONCE, repairs=(Repairs(found_landed=1, swept=1, comm
 REPLAY_OVER = promise(f"it was over; {_REPLAYED}", Repairs(committed=1), read=REPLAYED_RECORDS, replaced=True)
 REPLAY_SETTLED = Outcomes(_REPLAYED, REPLAY_OVER, REPLAYED_TWICE, REPLAYED_ONCE)
 REPLAY_LANDED = Outcomes(_REPLAYED, REPLAY_OVER, REPLAYED_TWICE, REPLAYED_TWICE)
+_REDRIVEN = "run again, what is no row yet goes through again"
+REDRIVEN_ONCE = promise(
+    f"its dead letters are as they were and it is given up; {_REDRIVEN}", Repairs(swept=1, committed=1)
+)
+REDRIVEN_TWICE = promise(
+    f"its rows are in, and exactly their dead letters are gone; {_REDRIVEN}",
+    Repairs(found_landed=1, committed=1),
+)
+REDRIVE_OVER = promise(f"it was over; {_REDRIVEN}", Repairs(committed=1))
+REDRIVE_SETTLED = Outcomes(_REDRIVEN, REDRIVE_OVER, REDRIVEN_TWICE, REDRIVEN_ONCE)
+REDRIVE_LANDED = Outcomes(_REDRIVEN, REDRIVE_OVER, REDRIVEN_TWICE, REDRIVEN_TWICE)
 NOT_ROLLED_BACK = promise("it changed nothing, nothing is read again", Repairs(swept=1))
 ROLLED_BACK = promise("rolled back, and then filled again", Repairs(found_landed=1, committed=1), read=BATCH)
 ROLLBACK_OVER = promise(ROLLED_BACK.text, Repairs(committed=1), read=BATCH)

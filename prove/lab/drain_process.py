@@ -11,6 +11,7 @@ import traceback
 import uuid
 from collections.abc import Callable
 from dataclasses import asdict, astuple, dataclass, field, replace
+from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from operator import add
@@ -40,6 +41,8 @@ from spark_jobs.protocol.fail_points import FailPoints
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.recovery.recovered import RecoveryResult
 from spark_jobs.replay.ranges import parse_range
+from spark_jobs.replay.redrive import redrive
+from spark_jobs.replay.redrive_plan import Wanted
 from spark_jobs.replay.replay import replay
 from spark_jobs.reshape.retype import retype
 from spark_jobs.upkeep.registry import BY_NAME
@@ -176,7 +179,8 @@ class Work:
     """What is done and under which circumstances.
 
     ``name`` is ``drain``, ``checkpoint``, ``pause``, ``resume``, ``publish``, ``discard``, ``accept`` (of a
-    source that changed), ``rollback`` (the last commit of main), ``replay 0:10-20``, ``skip 0:10-20``,
+    source that changed), ``rollback`` and ``force-rollback`` (the last commit of main), ``redrive``,
+    ``replay 0:10-20``, ``skip 0:10-20``,
     ``retype id long``, ``export keep`` or ``export renumber``, or a kind of upkeep. ``is_here``: tasks run in
     the process instead of on Spark.
     ``clock_seconds`` is how far its clock is ahead of the machine's.
@@ -265,6 +269,11 @@ def _settled(recovery: RecoveryResult, *, committed: int) -> Repairs:
     )
 
 
+def _redrive(pipeline: PipelineConfig, connections: Connections) -> Repairs:
+    sent = redrive(pipeline, connections, Wanted(), reason="test")
+    return _settled(sent.recovery, committed=len(sent.batches))
+
+
 def _checkpoint(pipeline: PipelineConfig, connections: Connections) -> Repairs:
     return Repairs(folded=checkpoint(pipeline, connections).folded_attempts)
 
@@ -288,11 +297,11 @@ def _accept(pipeline: PipelineConfig, connections: Connections) -> Repairs:
     return Repairs(committed=1)
 
 
-def _roll_back(pipeline: PipelineConfig, connections: Connections) -> Repairs:
+def _roll_back(pipeline: PipelineConfig, connections: Connections, *, force: bool = False) -> Repairs:
     table = load_fresh(connections, pipeline.table)
     current = table.current_snapshot() if table else None
     assert current is not None
-    rollback(pipeline, connections, to_snapshot=current.parent_snapshot_id, reason="test")
+    rollback(pipeline, connections, to_snapshot=current.parent_snapshot_id, reason="test", force=force)
     return Repairs()
 
 
@@ -308,10 +317,12 @@ def _resume(pipeline: PipelineConfig, connections: Connections) -> Repairs:
 
 _WORK: dict[str, Callable[[PipelineConfig, Connections], Repairs]] = {
     "drain": _drain,
+    "redrive": _redrive,
     "checkpoint": _checkpoint,
     "pause": _pause,
     "resume": _resume,
     "rollback": _roll_back,
+    "force-rollback": partial(_roll_back, force=True),
     "publish": _publish,
     "discard": _discard,
     "accept": _accept,

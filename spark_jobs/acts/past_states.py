@@ -28,8 +28,8 @@ class EarlierState:
     ``last_drain`` is the last drained batch by then, and ``last_drain_offsets`` what it brought; None when
     there was none or its snapshot has expired.
     ``replays_since`` are the batch ids of the replays that landed after it, ``replayed_since`` their offsets;
-    ``is_before_retype`` if a column
-    was given another type since.
+    ``redrives_since`` are the files of the dead letters that redrives took out after it, oldest first;
+    ``is_before_retype`` if a column was given another type since.
     """
 
     snapshot_id: int
@@ -41,6 +41,7 @@ class EarlierState:
     data_files: int
     replays_since: tuple[str, ...]
     replayed_since: tuple[OffsetRange, ...]
+    redrives_since: tuple[str, ...]
     is_before_retype: bool
 
 
@@ -68,6 +69,7 @@ def state_at(table: Table, snapshot_id: int) -> EarlierState:
         summary_of(target).count("total-data-files"),
         tuple(summary.batch_id for summary in after if summary.kind == BatchKind.REPLAY),
         merge(r for summary in after if summary.kind == BatchKind.REPLAY for r in summary.ranges),
+        tuple(summary.letters for summary in reversed(after) if summary.letters),
         any(summary.kind == BatchKind.RETYPE for summary in after),
     )
 

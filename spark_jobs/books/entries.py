@@ -64,6 +64,12 @@ class BookEntry:
         """Offsets that an operator had passed over: no row, dead letter, tombstone or gap stands for them."""
         return self.ranges.records if self.is_landed and self.kind in _SKIPPING else 0
 
+    @property
+    def offsets(self) -> int:
+        """Offsets covered; of a redrive its letters, which stand among others."""
+        is_redrive = self.kind == BatchKind.REDRIVE
+        return self.counts.balance.offsets if is_redrive else self.ranges.records
+
 
 def is_due(finished_attempts: int, *, due_attempts: int = DEFAULT_DUE_ATTEMPTS) -> bool:
     """Whether folding is worth a commit."""

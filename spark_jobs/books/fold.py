@@ -9,9 +9,11 @@ from spark_jobs.books.entries import books_of, entry_of
 from spark_jobs.books.table import enter
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh
+from spark_jobs.lake.kept_letters import is_needed, kept_files
 from spark_jobs.notices.notice import owes_notice
 from spark_jobs.notices.sender import send_owed, warn_of_owed
 from spark_jobs.txlog.entries import Attempt
+from spark_jobs.txlog.store import CLOSING_AFTER_US
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
@@ -40,15 +42,17 @@ class CheckpointResult:
 def checkpoint(pipeline: PipelineConfig, connections: Connections) -> CheckpointResult:
     """Enter the finished attempts into the books, then delete their log objects.
 
-    Notices that are owed are sent first. Dying in between leaves both; the next fold finds them in the books
-    and deletes what is left. Safe beside a drain, a recovery and another fold. Raises ``RetryableError``,
-    ``ConfigError`` and ``CommitStateUnknown``: nothing was deleted then, run it again.
+    Notices that are owed are sent first, and kept dead letters deleted that nobody can ask for any more.
+    Dying in between leaves both; the next fold finds them in the books and deletes what is left. Safe beside
+    a drain, a recovery and another fold. Raises ``RetryableError``, ``ConfigError`` and
+    ``CommitStateUnknown``: nothing of the log was deleted then, run it again.
     """
     books = books_of(pipeline.table)
     table_uuid = _table_uuid(pipeline, connections)
     if table_uuid is None:
         return CheckpointResult(books)
     log = connections.txlog
+    _forget_letters(pipeline, connections, table_uuid)
     attempts = _foldable(pipeline, connections, table_uuid)
     objects_before, bytes_before = log.objects(table_uuid)
     entries = [entry for entry in map(entry_of, attempts) if entry is not None]
@@ -81,6 +85,17 @@ def _foldable(pipeline: PipelineConfig, connections: Connections, table_uuid: st
     finished = sorted(log.finished(table_uuid), key=untold.__contains__)
     attempts = log.read(table_uuid, finished[:MAX_FOLDED_ATTEMPTS])
     return tuple(attempt for attempt in attempts if not owes_notice(attempt))
+
+
+def _forget_letters(pipeline: PipelineConfig, connections: Connections, table_uuid: str) -> None:
+    """Delete the files of redrives that nobody can ask for any more; one of the last hour may be written."""
+    before_us = connections.now_us() - CLOSING_AFTER_US
+    files = [f for f in kept_files(connections.state, table_uuid) if f.modified_us < before_us]
+    unfinished = connections.txlog.begun(table_uuid) if files else {}
+    table = load_fresh(connections, pipeline.table) if files else None
+    for file in files:
+        if table is not None and not is_needed(file, table, unfinished):
+            connections.state.delete(file)
 
 
 def _table_uuid(pipeline: PipelineConfig, connections: Connections) -> str | None:

@@ -4,7 +4,7 @@ The chain of types, from what a job knows to what the table has::
 
     offset ranges ──► BatchRun{Batch}                          (drain: planned, with its tables and source)
     a task's SplitOutcome{Written} ──► Written of the batch ──► ParquetWritten, in the log
-    Batch + ParquetWritten ──► DrainCommit, ReplayCommit ─┐    (batch_commit)
+    Batch + ParquetWritten ──► Drain…, Replay…, Redrive… ─┐    (batch_commit)
     Batch + a change       ──► ChangeCommit ──────────────┤    (batch_commit; acts add their own)
     PendingDeadLetters     ──► the dead letters' commit ──┤    (dead_letter_commit)
                                                           ▼

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from spark_jobs.commit.anchor import check_anchor
-from spark_jobs.commit.dead_letter_commit import commit_dead_letters
+from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.commit.replace import ReplacedOffsets, Rewriter, stage_replace
 from spark_jobs.commit.swap import stage_append
 from spark_jobs.lake.data_files import to_data_file
+from spark_jobs.lake.kept_letters import kept_coordinates
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import Batch, BatchKind
 from spark_jobs.protocol.commit_summary import CommitSummary, batch_summary
@@ -19,6 +20,7 @@ from spark_jobs.protocol.fences import may_replay, stands_at_starts
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
 from spark_jobs.protocol.progress import LastDrain, PendingDeadLetters, Progress
 from spark_jobs.protocol.schema_id import SchemaKey
+from spark_jobs.protocol.shaped_spans import MOST_NAMED
 from spark_jobs.txlog.entries import ParquetWritten
 
 if TYPE_CHECKING:
@@ -93,9 +95,9 @@ class FilesCommit(BatchIntent):
         """Return the files as this table names them."""
         return [to_data_file(file, table.metadata) for file in self.written.data_files]
 
-    def pay_dead_letters(self, progress: Progress, connections: CatalogAccess) -> None:
+    def pay_debts(self, progress: Progress, connections: CatalogAccess) -> None:
         """Commit what the table owes: what a run left unfinished would be forgotten with this commit."""
-        commit_dead_letters(connections, self.identifier, progress, self.written.summary)
+        pay_debts(connections, self.identifier, progress, self.written.summary)
 
     def require_same_table(self, table: Table) -> None:
         """Raise ``SourceChanged`` when the files were written for an earlier table of this name."""
@@ -122,7 +124,7 @@ class DrainCommit(FilesCommit):
         if not stands_at_starts(progress, self.batch):
             raise _offsets_moved(self.batch, progress)
         check_anchor(table)
-        self.pay_dead_letters(progress, connections)
+        self.pay_debts(progress, connections)
         last_drain = LastDrain(
             self.attempt,
             self.committed_at_ms,
@@ -132,6 +134,7 @@ class DrainCommit(FilesCommit):
         )
         owed = _owed(self.batch, self.written) if self.written.dead_letter_files else None
         advanced = progress.advanced(self.batch, owed, last_drain).read_by(self.schemas)
+        advanced = advanced.owing_routes(self.attempt, self.batch.ranges, self.written.routed_files)
         return stage_append(table, self.files(table), advanced, self.summary)
 
 
@@ -153,24 +156,55 @@ class ReplayCommit(FilesCommit):
         if not may_replay(progress, self.batch):
             raise overtaken(self.batch, progress)
         check_anchor(table)
-        self.pay_dead_letters(progress, connections)
+        self.pay_debts(progress, connections)
+        # What is elsewhere of the range goes with its rows: a replay always owes these commits.
+        replayed = progress.replayed(self.batch, _owed(self.batch, self.written, replaces=True))
+        owing = replayed.owing_routes(
+            self.attempt, self.batch.ranges, self.written.routed_files, replaces=True
+        )
         return stage_replace(
             table,
             ReplacedOffsets.of(self.batch.generation, self.batch.ranges),
             self.files(table),
-            # The dead letters of the range go with its rows: a replay always owes a commit there.
-            progress=progress.replayed(self.batch, _owed(self.batch, self.written, replaces=True)).read_by(
-                self.schemas
-            ),
+            progress=owing.read_by(self.schemas),
             summary=self.summary,
             rewriter=self.rewriter,
         )
 
 
+@dataclass(frozen=True)
+class RedriveCommit(FilesCommit):
+    """The rows of dead letters that went through again; offsets stay, and so do all rows that are there.
+
+    None of these letters had a row in the epoch it was planned in, and whatever gives one raises that. It
+    owes the dead-letter table that they go and that those come which failed again. Staging raises as a
+    replay's.
+    """
+
+    fail_point: ClassVar[str] = "redrive"
+
+    def stage(self, table: Table, connections: CatalogAccess) -> Swap:
+        """Stage it on the table just loaded."""
+        self.require_same_table(table)
+        progress = progress_of(table)
+        if not may_replay(progress, self.batch) or self.batch.letters is None:
+            raise overtaken(self.batch, progress)
+        check_anchor(table)
+        self.pay_debts(progress, connections)
+        places = kept_coordinates(connections.state, self.batch.letters)
+        named = places.ranges if len(places) <= MOST_NAMED else None
+        redriven = progress.redriven(self.batch, self.written.dead_letter_files, named)
+        # In the epoch that it raises, as its letters: so it owes every table that, with or without a row.
+        owing = redriven.owing_routes(self.attempt, NO_RANGES, self.written.routed_files, replaces=True)
+        return stage_append(table, self.files(table), owing.read_by(self.schemas), self.summary)
+
+
 def commit_of(
     table_uuid: str, batch: Batch, written: ParquetWritten, *, committed_at_ms: int
-) -> DrainCommit | ReplayCommit:
+) -> DrainCommit | ReplayCommit | RedriveCommit:
     """Return the commit of files that are written: a replay's replaces rows, a drain's moves offsets."""
+    if batch.kind is BatchKind.REDRIVE:
+        return RedriveCommit(batch, table_uuid, written, committed_at_ms)
     if batch.kind is BatchKind.REPLAY:
         return ReplayCommit(batch, table_uuid, written, committed_at_ms, Rewriter(batch.attempt))
     return DrainCommit(batch, table_uuid, written, committed_at_ms)
@@ -210,7 +244,7 @@ def _owed(batch: Batch, written: ParquetWritten, *, replaces: bool = False) -> P
 def overtaken(batch: Batch, progress: Progress) -> CommitConflict:
     """Return the error of what the table's replay epoch fences by now."""
     return CommitConflict(
-        f"the replay was planned in epoch {batch.epoch}, the table is now in epoch"
+        f"the {batch.kind} was planned in epoch {batch.epoch}, the table is now in epoch"
         f" {progress.replay_epoch} of generation {progress.generation}",
         code="replay-overtaken",
         hint="Another replay or a rollback came first, or this one was given up: run it again.",

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from spark_jobs.commit.swap import Swap
+    from spark_jobs.storage.create_only import CreateOnlyStore
 
 MAX_CONFLICTS = 20
 FIRST_PAUSE_SECONDS = 0.02
@@ -59,6 +60,10 @@ class CatalogAccess(Protocol):
     @property
     def open_catalog(self) -> Callable[[], Catalog]:
         """Gives a new catalog object every time."""
+
+    @property
+    def state(self) -> CreateOnlyStore:
+        """What lies under ``state:``."""
 
     @property
     def fail_points(self) -> FailPoints:

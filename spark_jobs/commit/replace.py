@@ -11,26 +11,28 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import reduce
 from typing import TYPE_CHECKING
 
-import pyarrow.compute as pc
+import pyarrow as pa
 from pyiceberg.manifest import DataFileContent, ManifestContent
 from pyiceberg.table import FileScanTask
 
 from spark_jobs.commit.swap import stage
-from spark_jobs.lake.data_files import FileBounds, bounds_of, to_data_file
-from spark_jobs.lake.file_rows import rows_of_file
+from spark_jobs.lake.coordinates import Coordinates, of_generation
+from spark_jobs.lake.data_files import FileBounds, bounds_of, to_data_file, to_scanned_file
+from spark_jobs.lake.file_rows import rows_by_name, rows_of_file
 from spark_jobs.lake.parquet_writer import SplitWriter
+from spark_jobs.lake.row_filters import is_in_span
 from spark_jobs.protocol.batch import WrittenFile
 from spark_jobs.protocol.errors import ConfigError
-from spark_jobs.protocol.offsets import OffsetRange, merge
+from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
 from spark_jobs.storage.errors import storage_error
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    import numpy as np
+    from numpy.typing import NDArray
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
     from pyiceberg.table.update.snapshot import UpdateSnapshot
@@ -71,14 +73,29 @@ class Rewriter:
             self._done[key] = self._written(table, task, replaced)
         return self._done[key]
 
-    def copy(self, table: Table, file: WrittenFile) -> tuple[WrittenFile, ...]:
-        """Return files of the table's own with the rows of one that lies elsewhere. Raises as ``rewrite``."""
-        key, task = (file.path,), FileScanTask(to_data_file(file, table.metadata))
+    def copy(self, table: Table, file: WrittenFile, *, by_name: bool = False) -> tuple[WrittenFile, ...]:
+        """Return files of the table's own with the rows of one of another folder, or partitioned otherwise.
+
+        ``by_name``: it was written for a table whose fields may have other ids. Raises as ``rewrite``.
+        """
+        key = (file.path,)
         if key not in self._done:
             try:
-                self._done[key] = self._write(table, task)
+                if by_name:
+                    rows = rows_by_name(table.io, file.path, table.schema())
+                else:
+                    task = FileScanTask(to_scanned_file(file))
+                    rows = rows_of_file(table.io, task, table.schema())
+                self._done[key] = self._write(table, rows)
             except OSError as error:
                 raise storage_error(error, "reading a data file", file=file.path) from error
+        return self._done[key] or ()
+
+    def write(self, table: Table, name: str, rows: pa.Table) -> tuple[WrittenFile, ...]:
+        """Return files of the table's own with these rows, which ``name`` and their number tell apart."""
+        key = (name, len(rows))
+        if key not in self._done:
+            self._done[key] = self._write(table, [rows]) if len(rows) else ()
         return self._done[key] or ()
 
     @property
@@ -93,13 +110,13 @@ class Rewriter:
             staying, leaving = _count(table, task, replaced)
             if not leaving:
                 return None
-            return self._write(table, task, replaced) if staying else ()
+            rows = rows_of_file(table.io, task, table.schema())
+            stays = (each.filter(pa.array(~replaced.holds(each))) for each in rows)
+            return self._write(table, stays) if staying else ()
         except OSError as error:
             raise storage_error(error, "reading a data file", file=task.file.file_path) from error
 
-    def _write(
-        self, table: Table, task: FileScanTask, replaced: ReplacedOffsets | None = None
-    ) -> tuple[WrittenFile, ...]:
+    def _write(self, table: Table, rows: Iterable[pa.Table]) -> tuple[WrittenFile, ...]:
         writer = SplitWriter(
             table.metadata,
             table.io,
@@ -108,8 +125,8 @@ class Rewriter:
             max_open_files=MAX_OPEN_FILES,
         )
         try:
-            for rows in rows_of_file(table.io, task, table.schema()):
-                writer.write(rows if replaced is None else rows.filter(pc.invert(_in_ranges(rows, replaced))))
+            for each in rows:
+                writer.write(each)
             return tuple(writer.close())
         except BaseException:
             writer.abort()
@@ -154,10 +171,12 @@ def stage_replace(
 
 def affected_files(table: Table, replaced: ReplacedOffsets) -> Iterator[FileScanTask]:
     """Return the files that may hold rows of the ranges, with the delete files that apply to them."""
-    if not replaced.ranges:
+    if not replaced.places:
         return
     refuse_equality_deletes(table)
-    for task in table.scan(row_filter=_row_filter(replaced)).plan_files():
+    # By the span of all ranges; each file is then judged by itself.
+    span = is_in_span(replaced.places.hull, replaced.generation)
+    for task in table.scan(span).plan_files():
         if task_overlap(table, task, replaced) is not Overlap.NONE:
             yield task
 
@@ -188,38 +207,13 @@ def refuse_equality_deletes(table: Table) -> None:
                 )
 
 
-def _row_filter(replaced: ReplacedOffsets) -> str:
-    """Return a filter by the span of all ranges; each file is then judged by itself."""
-    partitions = [r.partition for r in replaced.ranges]
-    return (
-        f"{GENERATION} = {replaced.generation}"
-        f" and {PARTITION} >= {min(partitions)} and {PARTITION} <= {max(partitions)}"
-        f" and {OFFSET} >= {min(r.start for r in replaced.ranges)}"
-        f" and {OFFSET} < {max(r.end for r in replaced.ranges)}"
-    )
-
-
 def _count(table: Table, task: FileScanTask, replaced: ReplacedOffsets) -> tuple[int, int]:
     """Return how many rows stay and how many are in the ranges; reads three columns."""
     rows_there = leaving = 0
     for rows in rows_of_file(table.io, task, table.schema().select(GENERATION, PARTITION, OFFSET)):
         rows_there += len(rows)
-        leaving += pc.sum(_in_ranges(rows, replaced)).as_py() or 0
+        leaving += int(replaced.holds(rows).sum())
     return rows_there - leaving, leaving
-
-
-def _in_ranges(rows: pa.Table, replaced: ReplacedOffsets) -> pa.ChunkedArray:
-    """True for rows of the ranges; a row without coordinates is in none."""
-    partition, offset = rows.column(PARTITION), rows.column(OFFSET)
-    inside = [
-        pc.and_(
-            pc.equal(partition, r.partition),
-            pc.and_(pc.greater_equal(offset, r.start), pc.less(offset, r.end)),
-        )
-        for r in replaced.ranges
-    ]
-    is_born = pc.equal(rows.column(GENERATION), replaced.generation)
-    return pc.fill_null(pc.and_(is_born, reduce(pc.or_, inside)), fill_value=False)
 
 
 class Overlap(StrEnum):
@@ -232,15 +226,19 @@ class Overlap(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReplacedOffsets:
-    """Offset ranges of one generation, touching ones merged: several of a partition are fine."""
+    """Offset ranges of one generation, touching ones merged: any number of a partition is fine."""
 
     generation: int
-    ranges: tuple[OffsetRange, ...]
+    places: Coordinates
 
     @classmethod
     def of(cls, generation: int, ranges: Iterable[OffsetRange]) -> ReplacedOffsets:
         """Merge the ranges; empty ones go."""
-        return cls(generation, merge(ranges))
+        return cls(generation, Coordinates.of(ranges))
+
+    def holds(self, rows: pa.Table) -> NDArray[np.bool_]:
+        """Return which rows are of the ranges; a row without coordinates is of none."""
+        return self.places.holds(rows) & of_generation(rows, self.generation)
 
     def overlap(self, bounds: FileBounds | None) -> Overlap:
         """Judge a file; without bounds (some row has no coordinates, or they were not counted) it straddles.
@@ -254,14 +252,9 @@ class ReplacedOffsets:
             return Overlap.NONE
         first, last = bounds.offset
         spans = [OffsetRange(p, first, last + 1) for p in range(bounds.partition[0], bounds.partition[1] + 1)]
-        if not any(span.overlaps(r) for span in spans for r in self.ranges):
+        if not any(map(self.places.overlap, spans)):
             return Overlap.NONE
         is_one_generation = bounds.generation[0] == bounds.generation[1]
-        if is_one_generation and all(self._covers(span) for span in spans):
+        if is_one_generation and all(map(self.places.cover, spans)):
             return Overlap.INSIDE
         return Overlap.STRADDLES
-
-    def _covers(self, span: OffsetRange) -> bool:
-        return any(
-            r.partition == span.partition and r.start <= span.start and span.end <= r.end for r in self.ranges
-        )

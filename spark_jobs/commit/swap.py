@@ -182,6 +182,13 @@ def stage_rewind(table: Table, snapshot_id: int, progress: Progress, summary: Ma
     The snapshot must be in the table's metadata.
     """
     main = table.metadata.refs[MAIN_BRANCH]
+    swap = stage_append(as_it_was(table, snapshot_id), (), progress, summary)
+    return replace(swap, requirements=tuple(_with_main(r, main.snapshot_id) for r in swap.requirements))
+
+
+def as_it_was(table: Table, snapshot_id: int) -> Table:
+    """Return the table with main at a snapshot that its metadata has, to read or to build on."""
+    main = table.metadata.refs[MAIN_BRANCH]
     earlier = table.metadata.model_copy(
         update={
             "refs": {
@@ -191,9 +198,7 @@ def stage_rewind(table: Table, snapshot_id: int, progress: Progress, summary: Ma
             "current_snapshot_id": snapshot_id,
         }
     )
-    as_it_was = Table(table.name(), earlier, table.metadata_location, table.io, table.catalog)
-    swap = stage_append(as_it_was, (), progress, summary)
-    return replace(swap, requirements=tuple(_with_main(r, main.snapshot_id) for r in swap.requirements))
+    return Table(table.name(), earlier, table.metadata_location, table.io, table.catalog)
 
 
 def _with_main(requirement: TableRequirement, snapshot_id: int) -> TableRequirement:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
 
+    from spark_jobs.storage.create_only import CreateOnlyStore
+
 
 @dataclass(frozen=True, slots=True)
 class Connections:
@@ -53,6 +55,11 @@ class Connections:
     new_attempt: Callable[[], str]
     schemas: Callable[[PipelineConfig], RecordSchemas] = field(repr=False)
     fail_points: FailPoints = field(default_factory=NoFailPoints)
+
+    @property
+    def state(self) -> CreateOnlyStore:
+        """What lies under ``state:`` beside the log."""
+        return self.txlog.store
 
 
 def connect(

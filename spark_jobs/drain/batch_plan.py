@@ -80,7 +80,7 @@ def plan_of(
         attempt=connections.new_attempt(),
         ingested_at_us=max(connections.now_us(), _last_commit_us(progress)),
         kind=kind,
-        epoch=progress.replay_epoch if kind is BatchKind.REPLAY else progress.rollbacks,
+        epoch=progress.replay_epoch if kind.is_fenced_by_epoch else progress.rollbacks,
         cluster_id=source.cluster_id,
         topic_id=source.topic_id,
         leader_epochs={p: epoch for p, epoch in source.leader_epochs.items() if p in ranges.ends},
@@ -101,7 +101,7 @@ def _read_by(
 ) -> tuple[SchemaKey, ...]:
     if not pipeline.has_schemas:
         return ()
-    return connections.schemas(pipeline).read_by(progress, is_replay=kind is BatchKind.REPLAY)
+    return connections.schemas(pipeline).read_by(progress, is_replay=kind.is_fenced_by_epoch)
 
 
 def _last_commit_us(progress: Progress) -> int:

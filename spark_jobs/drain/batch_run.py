@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from spark_jobs.connections.connect import Connections
+    from spark_jobs.drain.letter_source import LetterSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +67,11 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """A pipeline's data table and the table of its dead letters."""
+    """A pipeline's data table, the table of its dead letters, and those that it routes rows to by name."""
 
     data: Table
     dead_letters: Table
+    routed: Mapping[str, Table] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,8 @@ class BatchRun:
     """One planned batch with its connections: what every phase needs.
 
     ``tables`` and ``source`` are as they were when it was planned; ``reason`` is that of the person who asked
-    for it. A replay that ``may_lose`` also replaces rows whose records Kafka no longer holds.
+    for it. A replay that ``may_lose`` also replaces rows whose records Kafka no longer holds; a redrive reads
+    ``letters``.
     """
 
     pipeline: PipelineConfig
@@ -89,6 +92,7 @@ class BatchRun:
     bytes_per_record: int
     reason: str = ""
     may_lose: bool = False
+    letters: LetterSource | None = None
     steps: Steps = field(default_factory=Steps)
 
     @property

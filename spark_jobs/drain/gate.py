@@ -8,23 +8,24 @@ every record a dead letter, each is kept, and the table would stand still unnoti
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_jobs.config.suites import OnFailure, Suite
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.drain.batch_run import BatchRun
 from spark_jobs.protocol import mends
-from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import BadRecord, BatchHeld, ConfigError, SourceChanged
 from spark_jobs.quality.judge import columns_of, judge
 from spark_jobs.quality.results import SuiteResult
 from spark_jobs.quality.rows import rows_of_files
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
+from spark_jobs.schema.routed_columns import fitted
 from spark_jobs.spark.outcomes import Written
 from spark_jobs.txlog.entries import Held
 
@@ -60,7 +61,7 @@ def judge_written(run: BatchRun, written: Written) -> GateVerdict:
     """
     suites = run.pipeline.gates
     table = _table_of(run)
-    rows = rows_of_files(table, written.data_files, columns_of(suites, table.schema()))
+    rows = _rows(run, table, written, columns_of(suites, table.schema()))
     failed = []
     rejected: defaultdict[int, dict[int, str]] = defaultdict(dict)
     for suite in suites:
@@ -84,14 +85,15 @@ def can_reject(run: BatchRun, verdict: GateVerdict) -> bool:
 def log_held(run: BatchRun, verdict: GateVerdict) -> None:
     """Say why, before the files are known to the log: whoever sees them sees this too.
 
-    A replay is not held: raises ``BatchHeld`` (``replay-held``), and the table is as it was.
+    A replay or a redrive is not held: raises ``BatchHeld`` (``replay-held``), and the table is as it was.
     """
     batch, connections = run.batch, run.connections
-    if batch.kind is BatchKind.REPLAY:
+    if batch.kind.is_fenced_by_epoch:
         raise BatchHeld(
-            f"the replay does not meet its gates and is not published: {verdict.story}",
+            f"the {batch.kind} does not meet its gates and is not published: {verdict.story}",
             code="replay-held",
-            hint="The table is as it was. Mend the records or the suite under `quality:`, then replay again.",
+            hint="The table is as it was. Mend the records or the suite under `quality:`,"
+            f" then {batch.kind} again.",
             pipeline=run.pipeline.name,
             batch=batch.batch_id,
             ranges=batch.ranges,
@@ -114,6 +116,17 @@ def held_error(run: BatchRun, verdict: GateVerdict) -> BatchHeld:
         attempt=batch.attempt,
         ranges=batch.ranges,
     )
+
+
+def _rows(run: BatchRun, table: Table, written: Written, columns: Sequence[str]) -> pa.Table:
+    """The rows of all tables in the columns of the pipeline's own."""
+    rows = rows_of_files(table, written.data_files, columns)
+    parts = [rows]
+    for name, files in written.routed_files.items():
+        routed = load_fresh(run.connections, name) or run.tables.routed[name]
+        there = [column for column in columns if column in routed.schema().column_names]
+        parts.append(fitted(rows_of_files(routed, files, there), rows.schema))
+    return pa.concat_tables(parts)
 
 
 def _table_of(run: BatchRun) -> Table:

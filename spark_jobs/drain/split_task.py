@@ -6,26 +6,24 @@ eighth a row group being gathered, a sixteenth a chunk; the rest is room for the
 
 from __future__ import annotations
 
-import resource
-import sys
-import time
 import uuid
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from spark_jobs.drain.letter_source import LetterChunk, failed_again
+from spark_jobs.drain.routed_writing import ColumnsLacking, RoutedTable, RoutedWriters
+from spark_jobs.drain.tally import Tally
 from spark_jobs.kafka.reader import RangeReader, bundles
 from spark_jobs.lake.parquet_writer import SplitWriter
-from spark_jobs.protocol.batch import Balance, Split, WrittenFile
+from spark_jobs.protocol.batch import Split
 from spark_jobs.protocol.errors import SluiceError, error_to_json
 from spark_jobs.protocol.fail_points import FailPoints
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.records.decoder import Decoder
 from spark_jobs.records.row_maker import NewFieldsSeen, RowMaker
 from spark_jobs.schema.evidence import Evidence
-from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, Written, add_ignored
+from spark_jobs.spark.outcomes import OutcomeKind, SplitOutcome, add_ignored
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -60,6 +58,17 @@ def table_target(table: Table) -> TableTarget:
     return TableTarget(bare, table.io)
 
 
+class Source(Protocol):
+    """Where the records of a batch's splits are read."""
+
+    @property
+    def task_memory_bytes(self) -> int:
+        """Bounds what one task may use."""
+
+    def read(self, split: Split, tally: Tally) -> Iterator[Chunk]:
+        """The split's records in partition and offset order; what it reads is counted."""
+
+
 @dataclass(frozen=True, slots=True)
 class SplitSource:
     """Where tasks read. It holds secrets: it travels pickled and is never printed."""
@@ -88,24 +97,43 @@ class SplitSource:
 class SplitTask:
     """What all tasks of a batch share."""
 
-    source: SplitSource
+    source: Source
     rows: RowMaker
     file_prefix: str
     data: TableTarget
     dead_letters: TableTarget
     fail_points: FailPoints
     encoding: Encoding
+    routed: Mapping[str, TableTarget] = field(default_factory=dict)
 
-    def open_writer(self, target: TableTarget, file_prefix: str) -> SplitWriter:
-        """A writer that gathers at most an eighth of the task's memory before it writes a row group."""
+    def open_writer(self, target: TableTarget, file_prefix: str, beside: int = 1) -> SplitWriter:
+        """A writer that gathers at most an eighth of the task's memory before it writes a row group.
+
+        Of several ``beside`` each other each has its share.
+        """
         return SplitWriter(
             target.metadata,
             target.io,
             file_prefix=file_prefix,
-            row_group_bytes=self.source.task_memory_bytes // 8,
-            max_open_files=MAX_OPEN_FILES,
+            row_group_bytes=self.source.task_memory_bytes // 8 // beside,
+            max_open_files=max(1, MAX_OPEN_FILES // beside),
             encoding=self.encoding,
         )
+
+    def open_routed(self, file_prefix: str) -> RoutedWriters:
+        """Writers for the tables that rows are routed to, all of which share what one has."""
+        # Tables may share a folder.
+        prefixes = {name: f"{file_prefix}-to{number}" for number, name in enumerate(sorted(self.routed))}
+        return RoutedWriters(
+            self.routed_tables,
+            lambda name: self.open_writer(self.routed[name], prefixes[name], len(self.routed)),
+        )
+
+    @property
+    def routed_tables(self) -> dict[str, RoutedTable]:
+        """What tables take of the rows that are routed to them."""
+        own = self.data.metadata.schema()
+        return {name: RoutedTable.of(target.metadata, own) for name, target in self.routed.items()}
 
 
 def run_split(task: SplitTask, split: Split) -> SplitOutcome:
@@ -114,11 +142,13 @@ def run_split(task: SplitTask, split: Split) -> SplitOutcome:
         return _write_split(task, split)
     except NewFieldsSeen:
         return observe_split(task.source, task.rows.decoder, split)
+    except ColumnsLacking:
+        return _observe_routed(task, split)
     except SluiceError as error:
         return SplitOutcome(split.split_id, OutcomeKind.FAILED, error=error_to_json(error))
 
 
-def observe_split(source: SplitSource, decoder: Decoder, split: Split) -> SplitOutcome:
+def observe_split(source: Source, decoder: Decoder, split: Split) -> SplitOutcome:
     """Read one split for the types of its fields; write nothing."""
     evidence = Evidence()
     try:
@@ -129,15 +159,33 @@ def observe_split(source: SplitSource, decoder: Decoder, split: Split) -> SplitO
     return SplitOutcome(split.split_id, OutcomeKind.OBSERVED, evidence=evidence.to_json())
 
 
+def _observe_routed(task: SplitTask, split: Split) -> SplitOutcome:
+    """Read one split for the columns that routed rows need; write nothing."""
+    tables = task.routed_tables
+    needed: dict[str, set[str]] = {name: set() for name in tables}
+    try:
+        for chunk in task.source.read(split, Tally()):
+            for name, rows in task.rows.make(chunk).routed.items():
+                needed[name] |= tables[name].lacks(rows)
+    except NewFieldsSeen:
+        return observe_split(task.source, task.rows.decoder, split)
+    except SluiceError as error:
+        return SplitOutcome(split.split_id, OutcomeKind.FAILED, error=error_to_json(error))
+    lacking = {name: tuple(sorted(columns)) for name, columns in needed.items() if columns}
+    return SplitOutcome(split.split_id, OutcomeKind.OBSERVED, lacking=lacking)
+
+
 def _write_split(task: SplitTask, split: Split) -> SplitOutcome:
     # A retried task writes under names of its own: only files that are returned are ever committed.
     prefix = f"{task.file_prefix}-{split.split_id:05d}-{uuid.uuid4().hex[:8]}"
     rows_out = task.open_writer(task.data, prefix)
     dead_letters_out = task.open_writer(task.dead_letters, prefix)
+    routed_out = task.open_routed(prefix)
     tally = Tally()
     try:
         for chunk in task.source.read(split, tally):
-            for part in chunk.parts():
+            # Of what Kafka was asked for.
+            for part in () if isinstance(chunk, LetterChunk) else chunk.parts():
                 task.fail_points.reach(
                     f"split.decode-{part.partition}:{part.offsets[0]}-{part.offsets[-1] + 1}"
                 )
@@ -147,17 +195,21 @@ def _write_split(task: SplitTask, split: Split) -> SplitOutcome:
             tally.ignored = add_ignored(tally.ignored, made.ignored)
             tally.dead_letter_phases.update(made.dead_letter_phases)
             tally.filtered_reasons.update(made.filtered_reasons)
+            tally.unlisted = add_ignored(tally.unlisted, made.unlisted)
             with tally.step("write"):
                 rows_out.write(made.rows)
-                dead_letters_out.write(made.dead_letters)
+                dead_letters_out.write(failed_again(made.dead_letters, chunk))
+                routed_out.write(made.routed)
             task.fail_points.reach("split.after-chunk")
         with tally.step("write"):
             data_files, dead_letter_files = rows_out.close(), dead_letters_out.close()
+            routed_files = routed_out.close()
     except BaseException:
         rows_out.abort()
         dead_letters_out.abort()
+        routed_out.abort()
         raise
-    written = tally.written(data_files, dead_letter_files)
+    written = tally.written(data_files, dead_letter_files, routed_files)
     return SplitOutcome(split.split_id, OutcomeKind.WRITTEN, written)
 
 
@@ -174,72 +226,3 @@ def _follow(reader: RangeReader, ranges: Sequence[OffsetRange], tally: Tally) ->
         yield chunk
     for each in ranges:
         tally.skip(each.partition, each.end - positions[each.partition])
-
-
-class Tally:
-    """What a split's task counts while it works."""
-
-    def __init__(self) -> None:
-        self._balances: dict[int, Balance] = defaultdict(Balance)
-        self._cpu_us: Counter[str] = Counter()
-        self._threads_began_ns = _threads_ns()
-        self._max_timestamp_ms: dict[int, int] = {}
-        self._bytes_read = 0
-        self.kafka: dict[str, int] = {}
-        self.ignored: dict[str, int] = {}
-        self.dead_letter_phases: Counter[str] = Counter()
-        self.filtered_reasons: Counter[str] = Counter()
-
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        """Charge this thread's CPU time to a step; librdkafka's beside it is charged to ``threads``."""
-        started = time.thread_time_ns()
-        try:
-            yield
-        finally:
-            self._cpu_us[name] += (time.thread_time_ns() - started) // 1000
-
-    def follow(self, chunk: Chunk, position: int) -> int:
-        """Count the gaps before and inside a partition's chunk; return the position after it."""
-        last = chunk.offsets[-1]
-        self.skip(chunk.partition, last + 1 - position - len(chunk.offsets))
-        self._bytes_read += chunk.record_bytes
-        newest = max(chunk.timestamps_ms)
-        if newest >= 0:
-            known = self._max_timestamp_ms.get(chunk.partition, newest)
-            self._max_timestamp_ms[chunk.partition] = max(known, newest)
-        return last + 1
-
-    def skip(self, partition: int, offsets: int) -> None:
-        """Count offsets that hold no readable record."""
-        self.count(partition, Balance(gaps=offsets))
-
-    def count(self, partition: int, balance: Balance) -> None:
-        """Add to a partition's balance."""
-        self._balances[partition] += balance
-
-    def written(self, data_files: list[WrittenFile], dead_letter_files: list[WrittenFile]) -> Written:
-        """Return the finished split's files with what was counted."""
-        return Written(
-            data_files=tuple(data_files),
-            dead_letter_files=tuple(dead_letter_files),
-            balances=dict(self._balances),
-            bytes_read=self._bytes_read,
-            max_timestamp_ms=self._max_timestamp_ms,
-            cpu_us={**self._cpu_us, "threads": (_threads_ns() - self._threads_began_ns) // 1000},
-            kafka=self.kafka,
-            ignored=self.ignored,
-            dead_letter_phases=dict(self.dead_letter_phases),
-            filtered_reasons=dict(self.filtered_reasons),
-            peak_task_rss_bytes=_peak_rss_bytes(),
-        )
-
-
-def _threads_ns() -> int:
-    """Return the CPU time of the process's other threads: they read ahead for whichever step is at work."""
-    return time.process_time_ns() - time.thread_time_ns()
-
-
-def _peak_rss_bytes() -> int:
-    # Linux counts in KiB, macOS in bytes.
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

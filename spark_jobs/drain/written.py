@@ -9,7 +9,7 @@ from spark_jobs import __version__
 from spark_jobs.drain.batch_run import BatchRun
 from spark_jobs.kafka import statistics as kafka_statistics
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.batch import Balance, BatchKind, WrittenFile, unbalanced
+from spark_jobs.protocol.batch import Balance, WrittenFile, unbalanced
 from spark_jobs.protocol.commit_summary import actor_summary, counts_summary, schemas_summary
 from spark_jobs.protocol.errors import CorruptLog
 from spark_jobs.protocol.schema_id import SchemaKey
@@ -26,10 +26,15 @@ def add_up(outcomes: Sequence[SplitOutcome], *, has_strays: bool) -> Written:
     ignored: dict[str, int] = {}
     phases: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
+    routed: dict[str, tuple[WrittenFile, ...]] = {}
+    unlisted: dict[str, int] = {}
     for part in parts:
         ignored = add_ignored(ignored, part.ignored)
         phases.update(part.dead_letter_phases)
         reasons.update(part.filtered_reasons)
+        unlisted = add_ignored(unlisted, part.unlisted)
+        for table, files in part.routed_files.items():
+            routed[table] = (*routed.get(table, ()), *files)
         cpu_us.update(part.cpu_us)
         for partition, balance in part.balances.items():
             balances[partition] = balances.get(partition, Balance()) + balance
@@ -46,6 +51,8 @@ def add_up(outcomes: Sequence[SplitOutcome], *, has_strays: bool) -> Written:
         ignored=ignored,
         dead_letter_phases=dict(phases),
         filtered_reasons=dict(reasons),
+        routed_files=routed,
+        unlisted=unlisted,
         peak_task_rss_bytes=max(part.peak_task_rss_bytes for part in parts),
         has_strays=has_strays,
     )
@@ -54,19 +61,33 @@ def add_up(outcomes: Sequence[SplitOutcome], *, has_strays: bool) -> Written:
 def verify(run: BatchRun, written: Written) -> None:
     """Refuse a batch that does not account for every offset, or whose source changed while it was read."""
     batch, sums = run.batch, written.balance
-    off = unbalanced(batch.ranges, written.balances)
-    in_files = (_rows(written.data_files), _rows(written.dead_letter_files))
-    if off or in_files != (sums.rows, sums.dead_letters):
+    off = unbalanced(batch.ranges, written.balances) if batch.letters is None else _lost_letters(run, written)
+    counted = sums.rows, sums.dead_letters, sums.get("routed", 0)
+    in_files = (
+        _rows(written.data_files),
+        _rows(written.dead_letter_files),
+        sum(written.routed_rows.values()),
+    )
+    if off or in_files != counted:
         raise CorruptLog(
-            f"the batch does not balance: offsets unaccounted for {off}; counted {sums.rows} rows and"
-            f" {sums.dead_letters} dead letters, in the files are {in_files[0]} and {in_files[1]}",
+            f"the batch does not balance: offsets unaccounted for {off}; counted are {counted} rows, dead"
+            f" letters and routed rows, in the files {in_files}",
             code="unbalanced",
             hint="Nothing was committed. Run it again; if it stays, it is a defect of Sluice: report it.",
             batch=batch.batch_id,
             ranges=batch.ranges,
         )
+    if batch.letters is not None:
+        return  # Kafka is not asked
     source = run.connections.admin.source_state(batch.topic)
     check_identity(progress_of(run.tables.data), source, table=batch.table)
+
+
+def _lost_letters(run: BatchRun, written: Written) -> dict[int, int]:
+    """Return by partition how many letters are unaccounted for; empty when none are."""
+    letters = run.letters.places.counts if run.letters else {}
+    off = {p: count - written.balances.get(p, Balance()).offsets for p, count in letters.items()}
+    return {partition: missing for partition, missing in off.items() if missing}
 
 
 def summary_of(run: BatchRun, written: Written) -> dict[str, str]:
@@ -80,6 +101,8 @@ def summary_of(run: BatchRun, written: Written) -> dict[str, str]:
             ignored=written.ignored,
             phases=written.dead_letter_phases,
             reasons=written.filtered_reasons,
+            routed=written.routed_rows,
+            unlisted=written.unlisted,
             valid_through_ms=_valid_through_ms(run, written.max_timestamp_ms),
         ),
         **schemas_summary(_new_schemas(run)),
@@ -94,8 +117,8 @@ def _new_schemas(run: BatchRun) -> dict[SchemaKey, str]:
 
 
 def _valid_through_ms(run: BatchRun, max_timestamp_ms: Mapping[int, int]) -> int | None:
-    """Return None for a replay: it says nothing about how far the table is."""
-    if run.batch.kind is BatchKind.REPLAY:
+    """Return None for a replay or a redrive: they say nothing about how far the table is."""
+    if run.batch.kind.is_fenced_by_epoch:
         return None
     progress = progress_of(run.tables.data)
     return valid_through_ms(

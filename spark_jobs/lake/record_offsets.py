@@ -1,47 +1,57 @@
-"""Offsets of records: of files that no snapshot names yet, and of dead letters, wherever they are.
+"""Offsets of records, and rows that go to other tables: of files that no snapshot names yet, too.
 
-A data commit lands before that of its dead letters. Who looks in between, or after a run that died there,
-would miss records that nobody lost.
+A data commit lands before those of its dead letters and routed rows. Who looks in between, or after a run
+that died there, would miss records that nobody lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow.parquet as pq
+from pyiceberg.expressions import Not
+from pyiceberg.table import FileScanTask
 
-from spark_jobs.lake.row_filters import offsets_in
+from spark_jobs.lake.coordinates import Coordinates
+from spark_jobs.lake.data_files import to_data_file
+from spark_jobs.lake.file_rows import NOTHING_OWED, Owed, stream
+from spark_jobs.lake.kept_letters import leaving, read_letters
+from spark_jobs.lake.locations import data_location
+from spark_jobs.lake.row_filters import is_at, is_in_range, offsets_in
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.fences import still_owed
+from spark_jobs.protocol.fences import still_owed, still_owed_to
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
+from spark_jobs.storage.paths import is_inside
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from numpy.typing import NDArray
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
 
     from spark_jobs.protocol.batch import WrittenFile
     from spark_jobs.protocol.progress import PendingDeadLetters
+    from spark_jobs.storage.create_only import CreateOnlyStore
 
 
 def dead_letter_offsets(
-    table: Table, dead_letters: Table | None, generation: int, window: OffsetRange
+    table: Table, dead_letters: Table | None, generation: int, window: OffsetRange, state: CreateOnlyStore
 ) -> NDArray[np.int64]:
     """Return a window's dead letters, sorted; those that the table owes count as if they had come in."""
     offsets = np.empty(0, dtype=np.int64)
     if dead_letters is not None:
         offsets = offsets_in(dead_letters, window, generation)
     owed = owed_by(table, dead_letters)
-    replaced = next((r for r in owed.ranges if r.partition == window.partition), None) if owed else None
-    if owed is None or replaced is None:
+    if owed is None:
         return np.sort(offsets)
-    if owed.replaces:
-        offsets = offsets[(offsets < replaced.start) | (offsets >= replaced.end)]
-    return np.sort(np.concatenate([offsets, offsets_in_files(table.io, owed.files, window)]))
+    offsets = offsets[~leaving(state, owed).hold(window.partition, offsets)]
+    back = [offsets_of(read_letters(state, kept, (PARTITION, OFFSET)), window) for kept in owed.returned]
+    back = [each[~np.isin(each, offsets)] for each in back]
+    return np.sort(np.concatenate([offsets, *back, offsets_in_files(table.io, owed.files, window)]))
 
 
 def owed_by(table: Table, dead_letters: Table | None) -> PendingDeadLetters | None:
@@ -55,13 +65,59 @@ def owed_by(table: Table, dead_letters: Table | None) -> PendingDeadLetters | No
     return replace(owed, files=tuple(file for file in owed.files if table.io.new_input(file.path).exists()))
 
 
+def owed_to(table: Table, name: str, routed: Table) -> PendingDeadLetters | None:
+    """Return what the table owes the one that it routes rows to until it is in, as ``owed_by`` does.
+
+    A file that was written for an earlier table of the name is left out: it is copied before it counts.
+    """
+    owed = still_owed_to(progress_of(table), name, progress_of(routed))
+    if owed is None:
+        return None
+    folder = data_location(routed)
+    there = (each for each in owed.files if is_inside(each.path, folder))
+    return replace(owed, files=tuple(each for each in there if table.io.new_input(each.path).exists()))
+
+
+def as_read(
+    owed: PendingDeadLetters | None, table: Table, generation: int, gone: Iterable[OffsetRange]
+) -> Owed:
+    """Return what is owed to a table as its readers take it; what it has at places that are ``gone`` goes."""
+    places = Coordinates.of(gone)
+    if owed is None and not places.ranges:
+        return NOTHING_OWED
+    files = () if owed is None else owed.files
+    return Owed(
+        Not(is_at(places, generation)),
+        tuple(FileScanTask(to_data_file(file, table.metadata)) for file in files),
+    )
+
+
+def routed_rows(table: Table, routed: Mapping[str, Table], window: OffsetRange) -> dict[str, pa.Table]:
+    """Return a window's rows by the table they are routed to, in its columns; those that are owed as well."""
+    generation = progress_of(table).generation
+    inside = is_in_range(window, generation)
+    found = {}
+    for name, each in routed.items():
+        owed = owed_to(table, name, each)
+        gone = owed.ranges if owed is not None and owed.replaces else ()
+        found[name] = stream(each.scan(inside), as_read(owed, each, generation, gone)).read_all()
+    return found
+
+
 def offsets_in_files(io: FileIO, files: Iterable[WrittenFile], window: OffsetRange) -> NDArray[np.int64]:
     """Return the offsets of the window that written files hold, in their order. Raises ``OSError``."""
     found = [np.empty(0, dtype=np.int64)]
     for file in files:
         with io.new_input(file.path).open() as stream:
             rows = pq.read_table(stream, columns=[PARTITION, OFFSET])
-        partitions, offsets = (rows.column(name).to_numpy() for name in (PARTITION, OFFSET))
-        is_inside = (partitions == window.partition) & (offsets >= window.start) & (offsets < window.end)
-        found.append(offsets[is_inside])
+        found.append(offsets_of(rows, window))
     return np.concatenate(found)
+
+
+def offsets_of(rows: pa.Table, window: OffsetRange) -> NDArray[np.int64]:
+    """Return the offsets of those rows that stand in the window, in their order."""
+    partitions, offsets = (rows.column(name).to_numpy() for name in (PARTITION, OFFSET))
+    inside: NDArray[np.int64] = offsets[
+        (partitions == window.partition) & (offsets >= window.start) & (offsets < window.end)
+    ]
+    return inside

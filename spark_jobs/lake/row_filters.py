@@ -5,12 +5,13 @@ PyIceberg declares its predicates' arguments as it serialises them, not as it ta
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, In, IsNull, LessThan
+from pyiceberg.expressions import AlwaysFalse, And, EqualTo, GreaterThanOrEqual, In, IsNull, LessThan, Or
 
-from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.schema.metadata_columns import GENERATION, OFFSET, PARTITION
 
 if TYPE_CHECKING:
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table
+
+    from spark_jobs.lake.coordinates import Coordinates
+
+# Shorter ones are named offset by offset.
+FEWEST_OF_A_RANGE = 1_000
 
 
 def equals(column: str, value: Any) -> BooleanExpression:
@@ -55,6 +61,41 @@ def is_in_range(offsets: OffsetRange, generation: int) -> BooleanExpression:
         equals(GENERATION, generation),
         is_between(OFFSET, offsets.start, offsets.end),
     )
+
+
+def is_in_any(ranges: Iterable[OffsetRange], generation: int) -> BooleanExpression:
+    """Return the filter for rows and dead letters of any of these offsets."""
+    return _any_of([is_in_range(r, generation) for r in ranges])
+
+
+def is_in_span(ranges: OffsetRanges, generation: int) -> BooleanExpression:
+    """Return a filter for all between the lowest and the highest of the partitions and offsets."""
+    if not ranges:
+        return AlwaysFalse()
+    partitions, starts, ends = ranges.ends.keys(), ranges.starts.values(), ranges.ends.values()
+    offsets = is_between(OFFSET, min(starts), max(ends))
+    return And(
+        equals(GENERATION, generation), is_between(PARTITION, min(partitions), max(partitions) + 1), offsets
+    )
+
+
+def is_at(places: Coordinates, generation: int) -> BooleanExpression:
+    """Return the filter for rows and dead letters of these places, however many they are."""
+    long = [r for r in places.ranges if len(r) > FEWEST_OF_A_RANGE]
+    single: defaultdict[int, list[int]] = defaultdict(list)
+    for r in places.ranges:
+        if len(r) <= FEWEST_OF_A_RANGE:
+            single[r.partition].extend(range(r.start, r.end))
+    named = [And(equals(PARTITION, p), is_among(OFFSET, offsets)) for p, offsets in single.items()]
+    return Or(is_in_any(long, generation), And(equals(GENERATION, generation), _any_of(named)))
+
+
+def _any_of(conditions: Sequence[BooleanExpression]) -> BooleanExpression:
+    """Join them by halves: PyIceberg goes as deep into an expression as it is."""
+    if len(conditions) <= 1:
+        return conditions[0] if conditions else AlwaysFalse()
+    half = len(conditions) // 2
+    return Or(_any_of(conditions[:half]), _any_of(conditions[half:]))
 
 
 def rows_in(table: Table, offsets: OffsetRange, generation: int) -> pa.Table:

@@ -104,6 +104,9 @@ class Surveyor:
             uuid = str(data.metadata.table_uuid)
             beside = (pipeline.dead_letter_table, books_of(pipeline.table))
             tables = {pipeline.table: data} | {name: _beside(data, name) for name in beside}
+            from spark_jobs.connections.tables import load_routed  # noqa: PLC0415  (pyiceberg, never at import)
+
+            tables |= load_routed(partial(_beside, data), data)
             without_notice, oldest_owed = _owed_notices(store, pipeline, uuid)
             return UpkeepState(
                 pipeline,

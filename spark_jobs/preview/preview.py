@@ -30,7 +30,13 @@ from spark_jobs.records.formats import format_of
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
 from spark_jobs.records.shaped_rows import checked_shaping
-from spark_jobs.schema.additions import check_declared, declared_evolution, sort_note, table_notes
+from spark_jobs.schema.additions import (
+    check_declared,
+    declared_evolution,
+    letter_evolution,
+    sort_note,
+    table_notes,
+)
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import ColumnSource
 from spark_jobs.schema.evidence import Evidence
@@ -85,7 +91,7 @@ class Preview:
     field; ``notes`` say where few values decided a column's type, or lost to it, and what values look like
     of which none can be read. ``proposals`` are what is worth declaring while there is no table. ``sources``
     say where a column's values come from when it is not a field as it is, ``filtered_reasons`` which records
-    the filter leaves out.
+    the filter leaves out, ``routed_tables`` how many rows go to others.
     """
 
     topic: str
@@ -103,11 +109,13 @@ class Preview:
     is_archive: bool = False
     sources: Mapping[str, str] = field(default_factory=dict)
     filtered_reasons: Mapping[str, int] = field(default_factory=dict)
+    routed_tables: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def is_unreadable(self) -> bool:
         """Whether a first batch of these records would be refused: none of them becomes a row."""
-        return self.is_new and bool(self.dead_letters) and not self.balance.rows
+        rows = self.balance.kept - self.balance.dead_letters
+        return self.is_new and bool(self.dead_letters) and not rows
 
 
 def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: int) -> Preview:
@@ -140,8 +148,9 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
         Origin(pipeline.topic, 1, 0),
         "",
         arrow_schema(schema),
-        arrow_schema(dead_letter_schema()),
+        arrow_schema(_letters(pipeline)),
         shaping=checked_shaping(pipeline, arrow_schema(schema)),
+        letter_columns=pipeline.dead_letters.columns,
     )
     made = [maker.make(chunk) for chunk in chunks]
     spec = partition_spec(schema, pipeline.table_partition_by) if table is None else table.spec()
@@ -161,6 +170,7 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
         is_archive=pipeline.is_archive,
         sources={name: column.source for name, column in pipeline.columns.items() if column.source},
         filtered_reasons=sum((Counter(each.filtered_reasons) for each in made), Counter()),
+        routed_tables=sum((Counter(each.routed_rows) for each in made), Counter()),
     )
 
 
@@ -205,6 +215,12 @@ def new_table(
     schema = with_metadata_columns(evolved(Schema(), lacks), key_is_binary=pipeline.key_is_binary)
     note = sort_note(pipeline, schema)
     return schema, bind({}, lacks.bindings, schema), (*notes, note) if note else notes
+
+
+def _letters(pipeline: PipelineConfig) -> Schema:
+    """Return the dead-letter table's schema as a batch would leave it."""
+    own = dead_letter_schema()
+    return evolved(own, letter_evolution(pipeline, own))
 
 
 def _proposals(pipeline: PipelineConfig, columns: Sequence[Field], evidence: Evidence) -> Proposals:

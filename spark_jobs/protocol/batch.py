@@ -10,6 +10,7 @@ from typing import Any
 
 from spark_jobs.protocol.json_codec import stored_as
 from spark_jobs.protocol.kept_columns import KeptColumn
+from spark_jobs.protocol.kept_letters import KeptLetters
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.schema_id import SchemaKey
 from spark_jobs.protocol.skips import Skip
@@ -18,13 +19,14 @@ TERMS = ("rows", "dead_letters", "tombstones", "gaps")
 
 
 class BatchKind(StrEnum):
-    """What a commit is for. Drains, replays and retypes write files; the others change progress only.
+    """What a commit is for. Drains, replays, redrives and retypes write files; the others change progress.
 
     They are acts of an operator, but for CANCEL, a replay given up, and REANCHOR, which upkeep makes.
     """
 
     DRAIN = "drain"
     REPLAY = "replay"
+    REDRIVE = "redrive"
     SKIP = "skip"
     DISCARD = "discard"
     PAUSE = "pause"
@@ -44,7 +46,7 @@ class BatchKind(StrEnum):
     @property
     def is_fenced_by_epoch(self) -> bool:
         """Whether the replay epoch fences it: it does anew what is behind the table's offsets."""
-        return self in {BatchKind.REPLAY, BatchKind.RETYPE}
+        return self in {BatchKind.REPLAY, BatchKind.REDRIVE, BatchKind.RETYPE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,8 @@ class Batch:
     ``leader_epochs`` are those of the topic with these ids at plan, by partition of the ranges. ``read_by``
     are the schemas, one of values and one of keys at most, that were asked for then: for records that name
     none, and of a replay only where the table has no word of which it was. ``shaped_by`` is the digest of
-    what else decides what its records become; empty of a version that kept none.
+    what else decides what its records become; empty of a version that kept none. A redrive is of ``letters``
+    alone, whose offsets lie in the ranges.
     """
 
     pipeline: str
@@ -100,12 +103,19 @@ class Batch:
     leader_epochs: dict[int, int] = field(default_factory=dict)
     read_by: tuple[SchemaKey, ...] = ()
     shaped_by: str = ""
+    letters: KeptLetters | None = None
 
     @property
     def batch_id(self) -> str:
-        """Deterministic name of the work: kind and ranges of one generation of one topic."""
+        """Deterministic name of the work: kind and ranges of one generation of one topic, and its letters."""
         key = f"{self.kind}|{self.table}|{self.topic}|{self.generation}|{self.ranges}"
+        key += f"|{self.letters.digest}" if self.letters else ""
         return f"{self.kind}-" + hashlib.sha256(key.encode()).hexdigest()[:16]
+
+    @property
+    def records(self) -> int:
+        """How many records it is of, at most: offsets of its ranges, or letters."""
+        return self.letters.letters if self.letters else self.ranges.records
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +160,11 @@ class Balance(dict[str, int]):
         return self["gaps"]
 
     @property
+    def kept(self) -> int:
+        """Records that are in one of the tables."""
+        return self.rows + self.dead_letters + self.get("routed", 0)
+
+    @property
     def further(self) -> dict[str, int]:
         """The terms that are not among the four."""
         return {name: offsets for name, offsets in self.items() if name not in TERMS}
@@ -181,7 +196,7 @@ class BatchCounts:
     """What a batch came to: where its offsets went by partition, bytes of keys and values read, its files.
 
     ``dead_letter_phases`` say which step its dead letters did not pass; empty where a version before wrote.
-    ``filtered_reasons`` say why a filter left records out.
+    ``filtered_reasons`` say why a filter left records out, ``routed_tables`` where routed rows go.
     """
 
     balances: dict[int, Balance] = field(default_factory=dict)
@@ -191,6 +206,7 @@ class BatchCounts:
     dead_letter_files: int = 0
     dead_letter_phases: dict[str, int] = field(default_factory=dict)
     filtered_reasons: dict[str, int] = field(default_factory=dict)
+    routed_tables: dict[str, int] = field(default_factory=dict)
 
     @property
     def balance(self) -> Balance:
@@ -206,6 +222,7 @@ class BatchCounts:
             "balance": self.balance,
             "dead_letter_phases": self.dead_letter_phases,
             "filtered_reasons": self.filtered_reasons,
+            "routed_tables": self.routed_tables,
             "file_bytes": self.file_bytes,
         }
 

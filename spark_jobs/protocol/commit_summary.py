@@ -30,6 +30,8 @@ _BALANCE = "sluice.balance"
 _BALANCE_TERMS = "sluice.balance-terms"
 _PHASES = "sluice.dead-letter-phases"
 _REASONS = "sluice.filtered-reasons"
+_ROUTED = "sluice.routed-tables"
+_UNLISTED = "sluice.unlisted-values"
 _RECORDS = "sluice.records"
 _BYTES_READ = "sluice.bytes-read"
 _VALID_THROUGH = "sluice.valid-through"
@@ -42,6 +44,7 @@ _ACTOR = "sluice.actor"
 _RUN_ID = "sluice.run-id"
 _VERSION = "sluice.version"
 _REASON = "sluice.reason"
+_LETTERS = "sluice.letters"
 _ADOPTED_BY = "sluice.adopted-by"
 _PUBLISHED_BY = "sluice.published-by"
 
@@ -62,7 +65,8 @@ def offsets_summary(attempt: str, ranges: OffsetRanges) -> dict[str, str]:
 
 def batch_summary(batch: Batch) -> dict[str, str]:
     """Return what every commit of a batch says of it."""
-    return {_KIND: batch.kind, _BATCH_ID: batch.batch_id, **offsets_summary(batch.attempt, batch.ranges)}
+    words = {_KIND: batch.kind, _BATCH_ID: batch.batch_id, **offsets_summary(batch.attempt, batch.ranges)}
+    return words | {_LETTERS: batch.letters.name} if batch.letters else words
 
 
 def progress_summary(progress: Progress, properties: Mapping[str, str]) -> dict[str, str]:
@@ -101,12 +105,15 @@ def counts_summary(
     ignored: Mapping[str, int] | None = None,
     phases: Mapping[str, int] | None = None,
     reasons: Mapping[str, int] | None = None,
+    routed: Mapping[str, int] | None = None,
+    unlisted: Mapping[str, int] | None = None,
     valid_through_ms: int | None,
 ) -> dict[str, str]:
     """Return what became of the batch's offsets, by partition, and what the consumers counted.
 
     ``ignored`` are values without a column by the name of their field, ``phases`` dead letters by theirs,
-    ``reasons`` records that a filter left out.
+    ``reasons`` records that a filter left out, ``routed`` rows by the table they go to, ``unlisted`` those
+    that stay for want of a table listed for their value.
     """
     four = {p: [balance[term] for term in TERMS] for p, balance in sorted(balances.items())}
     further = {p: balance.further for p, balance in sorted(balances.items()) if balance.further}
@@ -115,7 +122,9 @@ def counts_summary(
         **({_BALANCE_TERMS: json.dumps(further, separators=(",", ":"))} if further else {}),
         **({_PHASES: json.dumps(phases, separators=(",", ":"), sort_keys=True)} if phases else {}),
         **({_REASONS: json.dumps(reasons, separators=(",", ":"), sort_keys=True)} if reasons else {}),
-        _RECORDS: str(batch.ranges.records),
+        **({_ROUTED: _compact(routed)} if routed else {}),
+        **({_UNLISTED: _compact(unlisted)} if unlisted else {}),
+        _RECORDS: str(batch.records),
         _BYTES_READ: str(bytes_read),
         _KAFKA: json.dumps(kafka, separators=(",", ":")),
         **({_IGNORED_FIELDS: json.dumps(ignored, separators=(",", ":"))} if ignored else {}),
@@ -182,6 +191,11 @@ class CommitSummary:
         return self.words.get(_BATCH_ID, "")
 
     @property
+    def letters(self) -> str | None:
+        """The name of the file with the dead letters that it sent through again."""
+        return self.words.get(_LETTERS)
+
+    @property
     def start_offsets(self) -> dict[int, int]:
         """The first offsets of what it brings, by partition."""
         return _offsets(self.words.get(_START_OFFSETS, "{}"))
@@ -231,6 +245,16 @@ class CommitSummary:
     def filtered_reasons(self) -> dict[str, int]:
         """Records that a filter left out, by reason."""
         return _COUNTS.from_json(self.words.get(_REASONS, "{}"))
+
+    @property
+    def routed_tables(self) -> dict[str, int]:
+        """Rows by the table that they are routed to."""
+        return _COUNTS.from_json(self.words.get(_ROUTED, "{}"))
+
+    @property
+    def unlisted_values(self) -> dict[str, int]:
+        """Rows that stay for want of a table listed for their value, by value."""
+        return _COUNTS.from_json(self.words.get(_UNLISTED, "{}"))
 
     @property
     def records(self) -> int:

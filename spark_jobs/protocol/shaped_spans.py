@@ -19,6 +19,9 @@ UNKNOWN = ""
 LEAVES_OUT = "leaves-out:"
 # Beyond it the oldest spans become one of which nobody knows: every commit writes them all.
 MAX_BYTES = 64 * 1024
+# Records that were shaped by one or another, some of which may leave records out; no digest is this.
+SEVERAL = LEAVES_OUT + "several"
+MOST_NAMED = 500
 
 
 @stored_as(
@@ -69,6 +72,21 @@ def after_replay(spans: ShapedSpans, shape: str, ranges: Iterable[OffsetRange]) 
     return _bounded(_spans_of(runs))
 
 
+def after_redrive(
+    spans: ShapedSpans, shape: str, coordinates: Iterable[OffsetRange] | None, hull: Iterable[OffsetRange]
+) -> ShapedSpans:
+    """Return the spans with the records at these coordinates shaped anew.
+
+    None are too many to name each (``MOST_NAMED``): then what another configuration shaped in their ``hull``,
+    from the first to the last of a partition, counts as made by several; what is not as today's makes it is
+    outdated there.
+    """
+    if coordinates is not None:
+        return after_replay(spans, shape, coordinates)
+    others = [piece for r in hull for piece, held in cut_at_shapes(r, spans) if held != shape]
+    return after_replay(spans, SEVERAL, others)
+
+
 def after_rollback(spans: ShapedSpans, next_offsets: Mapping[int, int]) -> ShapedSpans:
     """Return the spans of a table that went back to these offsets."""
     runs = _runs_of(spans)
@@ -77,7 +95,7 @@ def after_rollback(spans: ShapedSpans, next_offsets: Mapping[int, int]) -> Shape
 
 def cut_at_shapes(whole: OffsetRange, spans: ShapedSpans) -> Iterator[tuple[OffsetRange, str]]:
     """Yield ``whole`` in order, in pieces of one shape each, with the shape."""
-    runs = _runs_of(spans)[whole.partition]
+    runs = [(span.starts[whole.partition], span.shape) for span in spans if whole.partition in span.starts]
     begins = [whole.start, *(at for at, _ in runs if whole.start < at < whole.end), whole.end]
     for start, end in pairwise(begins):
         shape = next((kind for at, kind in reversed(runs) if at <= start), UNKNOWN)

@@ -10,9 +10,9 @@ beyond its memory lies in a temporary folder until the query is over.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,15 +24,18 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.expressions.quoting import quoted
 from spark_jobs.hot.seam import load_seam
 from spark_jobs.lake.as_of import snapshot_at
+from spark_jobs.lake.file_rows import Owed
 from spark_jobs.lake.moments import Moment
 from spark_jobs.lake.tables import snapshot_of, summary_of
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.query.duckdb_source import TableSource
+from spark_jobs.query.returned import returned_files
 from spark_jobs.schema.metadata_columns import GENERATION, KEY, OFFSET, TIMESTAMP
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+    from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import DataScan, Table
 
     from spark_jobs.connections.connect import Connections
@@ -62,7 +65,7 @@ def query(
     as_of: Moment | None = None,
     prefix: Prefix | None = None,
 ) -> Iterator[Answer]:
-    """Run SQL over the table, by its own name, and ``dead_letters``: now, or both as of a moment.
+    """Run SQL over the table and those it routes rows to, by name, and ``dead_letters``: now, or at a moment.
 
     With a ``prefix`` it is over what that holds, lake and hot, and ``sluice_watermark`` says what that is.
     Raises, also while rows are taken: ``ConfigError`` (``query-refused`` for what DuckDB does not run,
@@ -71,18 +74,19 @@ def query(
     """
     seam = load_seam(pipeline, connections) if prefix is None else prefix.seam
     within = AlwaysTrue() if prefix is None else prefix.lake_filter
-    table, dead_letters = seam.table, seam.dead_letters
+    table = seam.table
     scan = table.scan(within, snapshot_id=snapshot_at(table, as_of).snapshot_id if as_of else None)
     with (
         tempfile.TemporaryDirectory(prefix="sluice-query-") as folder,
         duckdb.connect(config=_shut_in(folder)) as engine,
     ):
-        if dead_letters is not None and scan.snapshot_id not in {None, table.metadata.current_snapshot_id}:
-            TableSource(partial(_dead_letters_then, dead_letters, scan)).register(engine, DEAD_LETTERS)
-        elif dead_letters is not None:
+        if seam.dead_letters is not None:
             hot = prefix.dead_letters if prefix else ()
-            letters = TableSource(partial(dead_letters.scan, within), seam.owed, hot)
+            owed = replace(seam.owed, files=(*seam.owed.files, *returned_files(seam, folder)))
+            letters = _beside(table, seam.dead_letters, scan, within, owed, hot=hot)
             letters.register(engine, DEAD_LETTERS)
+        for name, routed in seam.routed.items():
+            _register_by_name(engine, _beside(table, routed, scan, within, seam.owed_to(name)), name)
         rows = TableSource(lambda: scan, hot=prefix.rows if prefix else ())
         _register_by_name(engine, rows, pipeline.table)
         if prefix is not None:
@@ -122,8 +126,23 @@ def _register_by_name(engine: DuckDBPyConnection, source: TableSource, identifie
         engine.execute(f"CREATE VIEW {schema}.{view} AS FROM temp.{view}")
 
 
-def _dead_letters_then(dead_letters: Table, scan: DataScan) -> DataScan:
-    """Return those of an earlier moment.
+def _beside(
+    table: Table,
+    other: Table,
+    scan: DataScan,
+    within: BooleanExpression,
+    owed: Owed,
+    *,
+    hot: Sequence[pa.Table] = (),
+) -> TableSource:
+    """Return what belongs to the rows of the scan: each record is in one of the tables."""
+    if scan.snapshot_id not in {None, table.metadata.current_snapshot_id}:
+        return TableSource(partial(_beside_then, other, scan))
+    return TableSource(partial(other.scan, within), owed, hot)
+
+
+def _beside_then(other: Table, scan: DataScan) -> DataScan:
+    """Return that of an earlier moment.
 
     A batch's own are committed after its rows, so time alone would leave them out.
     """
@@ -133,9 +152,9 @@ def _dead_letters_then(dead_letters: Table, scan: DataScan) -> DataScan:
     if data is None:
         raise AssertionError("the scan is of a snapshot the table has")
     attempt = summary_of(data).attempt
-    own = snapshot_of(dead_letters, attempt) if attempt else None
+    own = snapshot_of(other, attempt) if attempt else None
     by_time = Moment(at_ms=data.timestamp_ms)
-    return dead_letters.scan(snapshot_id=own or snapshot_at(dead_letters, by_time).snapshot_id)
+    return other.scan(snapshot_id=own or snapshot_at(other, by_time).snapshot_id)
 
 
 def _begun(engine: DuckDBPyConnection, sql: str, pipeline: PipelineConfig) -> pa.RecordBatchReader:
@@ -159,7 +178,8 @@ def _translated(pipeline: PipelineConfig) -> Iterator[None]:
     except (duckdb.IOException, OSError) as error:
         raise _files_away(error, pipeline) from error
     except (duckdb.Error, pa.ArrowException) as error:
-        ours = f"{pipeline.table.rpartition('.')[2]} and {DEAD_LETTERS}"
+        every = (pipeline.table, *pipeline.routed_tables)
+        ours = f"{', '.join(name.rpartition('.')[2] for name in every)} and {DEAD_LETTERS}"
         if _READ_FAILED in str(error):
             raise _files_away(error, pipeline) from error
         raise ConfigError(

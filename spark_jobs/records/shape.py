@@ -12,7 +12,15 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME
 
 from spark_jobs.records.decoder import BadValue, Decoded, Phase
 from spark_jobs.schema.archive_columns import INGEST_TIMESTAMP, KAFKA
-from spark_jobs.schema.metadata_columns import HEADERS, INGESTED_AT, KEY, OFFSET, TIMESTAMP
+from spark_jobs.schema.metadata_columns import (
+    FAILURES,
+    FIRST_FAILED_AT,
+    HEADERS,
+    INGESTED_AT,
+    KEY,
+    OFFSET,
+    TIMESTAMP,
+)
 
 if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk
@@ -91,7 +99,8 @@ def dead_letter_table(
 ) -> pa.Table:
     """Return one row for each bad value, columns found by name in the dead-letter table's ``schema``.
 
-    A Kafka timestamp that no table can hold is null here and stands in ``error``.
+    A Kafka timestamp that no table can hold is null here and stands in ``error``. Columns that are no part of
+    every dead-letter table are null.
     """
     if not bad:
         return schema.empty_table()
@@ -105,8 +114,11 @@ def dead_letter_table(
         "field": pa.array([value.field for value in bad], pa.string()),
         "error": pa.array([value.error for value in bad], pa.string()),
         "batch_id": pa.repeat(pa.scalar(batch_id, pa.string()), len(bad)),
+        FIRST_FAILED_AT: columns[INGESTED_AT],
+        FAILURES: pa.repeat(pa.scalar(1, pa.int32()), len(bad)),
     }
-    return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+    made = [columns.get(field.name, pa.nulls(len(bad), field.type)) for field in schema]
+    return pa.Table.from_arrays(made, schema=schema)
 
 
 def origin_columns(records: Chunk, rows: Sequence[int] | None, origin: Origin) -> dict[str, pa.Array]:

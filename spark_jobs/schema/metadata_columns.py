@@ -23,6 +23,12 @@ from spark_jobs.schema.inference import RESERVED_COLUMNS
 
 METADATA_COLUMNS = RESERVED_COLUMNS
 TOPIC, PARTITION, OFFSET, GENERATION, TIMESTAMP, KEY, HEADERS, INGESTED_AT = METADATA_COLUMNS
+FIRST_FAILED_AT, FAILURES = "first_failed_at", "failures"
+# Of letters: a table that an earlier version made gets them with its first redrive.
+PAST_FAILURES: tuple[tuple[str, IcebergType, str], ...] = (
+    (FIRST_FAILED_AT, TimestamptzType(), "when the batch was planned that met it first"),
+    (FAILURES, IntegerType(), "how often it could not become a row; null: once"),
+)
 IDENTITY = (GENERATION, PARTITION, OFFSET)
 ORIGIN_COLUMNS = (TOPIC, PARTITION, OFFSET, GENERATION, TIMESTAMP, INGESTED_AT)
 
@@ -60,6 +66,7 @@ def dead_letter_schema() -> Schema:
         ("error", StringType(), "why"),
         ("batch_id", StringType(), "the batch that met it"),
         (INGESTED_AT, TimestamptzType(), _INGESTED_AT_DOC),
+        *PAST_FAILURES,
     )
     return _numbered((), columns)
 

@@ -43,19 +43,20 @@ class CreateOnlyStore:
         self.root = str(self._local_root) if self._local_root else root.rstrip("/")
         self._io = load_file_io(self._properties, self.root)
 
-    def create(self, path: str, text: str) -> bool:
+    def create(self, path: str, content: str | bytes) -> bool:
         """Write one object; False when there is one already, which is kept as it is."""
         location = f"{self.root}/{path}"
+        content = content.encode() if isinstance(content, str) else content
         with _translated("writing", location):
             try:
                 if self._local_root is not None:
-                    _create_local(self._local_root / path, text.encode())
+                    _create_local(self._local_root / path, content)
                 elif self._conditional is not None:
                     _, _, key = location.partition(f"://{self._bucket}/")
-                    self._conditional.create(key, text.encode())
+                    self._conditional.create(key, content)
                 else:
                     with self._io.new_output(location).create(overwrite=False) as stream:
-                        stream.write(text.encode())
+                        stream.write(content)
             except FileExistsError:
                 return False
         return True
@@ -81,11 +82,16 @@ class CreateOnlyStore:
 
     def read(self, path: str) -> str | None:
         """Return an object's text, its bad bytes replaced; None when there is none."""
+        content = self.read_bytes(path)
+        return None if content is None else content.decode("utf-8", errors="replace")
+
+    def read_bytes(self, path: str) -> bytes | None:
+        """Return what an object holds; None when there is none."""
         location = f"{self.root}/{path}"
         with _translated("reading", location):
             try:
                 with self._io.new_input(location).open() as stream:
-                    return stream.read().decode("utf-8", errors="replace")
+                    return stream.read()
             except FileNotFoundError:
                 return None
 

@@ -12,7 +12,7 @@ import pytest
 from pyiceberg.expressions import AlwaysFalse
 
 from spark_jobs.commit.batch_commit import commit_of
-from spark_jobs.commit.dead_letter_commit import commit_dead_letters
+from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.commit.landing import land
 from spark_jobs.lake.moments import Moment
 from spark_jobs.lake.tables import progress_of
@@ -109,7 +109,7 @@ def test_each_record_is_in_one_of_the_tables_at_every_moment(scene: Scene) -> No
 
 
 def _bring(scene: Scene) -> None:
-    commit_dead_letters(scene.lake.access(), scene.pipeline.table, progress_of(scene.lake.load()), {})
+    pay_debts(scene.lake.access(), scene.pipeline.table, progress_of(scene.lake.load()), {})
 
 
 def _replay(scene: Scene, *, dead_letters: list[int]) -> None:

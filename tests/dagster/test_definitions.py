@@ -58,17 +58,19 @@ def test_definitions_have_the_promised_shape() -> None:
         )
         for spec in defs.resolve_all_asset_specs()
     }
-    table = ["iceberg", "kafka", "spark"]
+    table, upkept = ["iceberg", "kafka", "spark"], ["iceberg", "spark"]
     assert shape == {
         "kafka/flights": ("topics", ["kafka"], [], []),
         "lake/flights": ("tables", table, ["ops@example.com", "team:data"], ["kafka/flights"]),
         "lake/us/delays": ("tables", table, [], ["kafka/flights"]),
         "replay/flights": ("replay", table, ["ops@example.com", "team:data"], ["lake/flights"]),
         "replay/delays-1": ("replay", table, [], ["lake/us/delays"]),
+        "redrive/flights": ("replay", upkept, ["ops@example.com", "team:data"], ["lake/flights"]),
+        "redrive/delays-1": ("replay", upkept, [], ["lake/us/delays"]),
         "upkeep/flights/log": ("upkeep", ["iceberg"], ["ops@example.com", "team:data"], ["lake/flights"]),
         "upkeep/delays-1/log": ("upkeep", ["iceberg"], [], ["lake/us/delays"]),
         **{
-            f"upkeep/{name}/{kind}": ("upkeep", ["iceberg", "spark"], owners, [table])
+            f"upkeep/{name}/{kind}": ("upkeep", upkept, owners, [table])
             for name, owners, table in (
                 ("flights", ["ops@example.com", "team:data"], "lake/flights"),
                 ("delays-1", [], "lake/us/delays"),
@@ -96,7 +98,8 @@ def test_every_table_has_the_built_in_checks_that_are_on() -> None:
     defs = build_definitions(config_of(some, none))
     Definitions.validate_loadable(defs)
     keys = {key.to_user_string() for key in defs.resolve_asset_graph().asset_check_keys}
-    assert keys == {f"lake/a:{name}" for name in BY_NAME if name != "lag"}
+    on = (name for name, each in BY_NAME.items() if name != "lag" and not each.only_with)
+    assert keys == {f"lake/a:{name}" for name in on}
 
 
 def test_each_table_has_a_pool_of_its_own() -> None:
@@ -117,6 +120,7 @@ def test_runs_that_start_spark_themselves_go_one_at_a_time(spark: SparkSettings)
         ("lake", "flights"),
         ("lake", "us", "delays"),
         ("replay", "flights"),
+        ("redrive", "flights"),
         ("upkeep", "flights", "orphans"),
     )
     assert {pool for key in keys for pool in graph.get(AssetKey(key)).pools or ()} == {"local_spark"}

@@ -130,7 +130,7 @@ def test_what_was_answered_hot_is_what_the_drain_then_writes(new_lab: NewLab) ->
 
 
 def _without(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    given = {"_ingested_at", "batch_id"}
+    given = {"_ingested_at", "first_failed_at", "batch_id"}
     return [{name: value for name, value in row.items() if name not in given} for row in rows]
 
 

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOM = Path(__file__).resolve().parents[2] / "spark_jobs"
-BATCH_KINDS = ("drain", "replay")
+BATCH_KINDS = ("drain", "replay", "redrive")
 # What stands before the places that a file hands on without: `self._reach("after-sweep")`.
 PREFIXES = {"recover.py": ("recover",), "gaps.py": ("export",), "drain_batch.py": BATCH_KINDS}
 NOT_STRUCK = {
     "replay.after-held": "a replay is never held",
+    "redrive.after-held": "nor is a redrive",
     "split.decode-*:*-*": "one for each chunk, for records that a decoder dies of (test_poison_records)",
     "notice.before-post": "what is told to others changes no table (test_notices)",
     "notice.after-post": "as above",

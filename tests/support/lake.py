@@ -25,6 +25,7 @@ from spark_jobs.protocol.fail_points import NoFailPoints
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.storage.create_only import CreateOnlyStore
 from spark_jobs.txlog.entries import ParquetWritten
 
 if TYPE_CHECKING:
@@ -52,6 +53,11 @@ class Access:
 
     open_catalog: Callable[[], Catalog]
     fail_points: FailPoints
+    folder: str = ""
+
+    @property
+    def state(self) -> CreateOnlyStore:
+        return CreateOnlyStore(self.folder, {})
 
 
 @dataclass(frozen=True)
@@ -198,6 +204,21 @@ def write_dead_letters(
 ) -> list[WrittenFile]:
     """Write one dead letter for each offset."""
     rows = [{"value": b"{", "error": "not JSON", **_coordinates(partition, o)} for o in offsets]
+    return _write(table, rows, attempt)
+
+
+def write_letters(
+    table: Table, partition: int, letters: Mapping[int, bytes], attempt: str, **others: Any
+) -> list[WrittenFile]:
+    """Write dead letters with these values by their offsets, as a batch of an earlier version would.
+
+    ``others`` are columns that they all have otherwise.
+    """
+    told = {"phase": "decode", "error": "was no JSON", "batch_id": "drain-1", "key": b"k"}
+    rows = [
+        {**told, "value": value, **_coordinates(partition, offset), **others}
+        for offset, value in letters.items()
+    ]
     return _write(table, rows, attempt)
 
 

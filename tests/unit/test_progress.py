@@ -21,6 +21,7 @@ from spark_jobs.protocol.progress import (
     PROPERTY_OFFSETS,
     CommitRecord,
     LastDrain,
+    OwedRoutes,
     PendingDeadLetters,
     Progress,
     has_progress,
@@ -55,6 +56,10 @@ PROGRESS = st.builds(
     leader_epochs=st.dictionaries(
         st.integers(0, 500), st.tuples(st.integers(0, 2**62), st.integers(0, 2**31)), max_size=3
     ),
+    routes=st.lists(NAMES, max_size=3).map(tuple),
+    owed_routes=st.none()
+    | st.builds(OwedRoutes, NAMES, RANGES, st.dictionaries(NAMES, FILES, max_size=2), st.booleans()),
+    routed_from=st.none() | NAMES,
 )
 
 
@@ -195,7 +200,7 @@ def test_a_newer_format_and_damage_are_named() -> None:
     """Never read as if nothing had been drained yet."""
     good = replace(Progress("orders", 1, {0: 1}), anchor=3).to_properties()
     assert not has_progress({})
-    for version in ("3", "", "x"):
+    for version in ("4", "", "x"):
         with pytest.raises(CorruptLog) as caught:
             progress_from_properties({**good, PROPERTY_FORMAT_VERSION: version}, table="a.b")
         assert caught.value.code == "newer-format"

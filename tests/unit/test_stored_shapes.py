@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from spark_jobs.protocol.batch import Balance, Pause, WrittenFile
 from spark_jobs.protocol.kept_columns import KeptColumn
+from spark_jobs.protocol.kept_letters import KeptLetters
 from spark_jobs.protocol.offsets import NO_RANGES, OffsetRanges
 from spark_jobs.protocol.progress import (
     CommitRecord,
@@ -44,10 +45,11 @@ WRITTEN_FILE = WrittenFile(
 LOG_OBJECT = (
     '{"format":1,"phase":"ParquetWritten","table_uuid":"table","batch":{"pipeline":"t","table":"demo.t",'
     '"topic":"t","generation":0,"ranges":[[0,0,4]],"attempt":"attempt-a","ingested_at_us":1000,"kind":"drain",'
-    '"epoch":0,"cluster_id":null,"topic_id":null,"leader_epochs":{},"read_by":[],"shaped_by":""},"entry":{"data_files":['
+    '"epoch":0,"cluster_id":null,"topic_id":null,"leader_epochs":{},"read_by":[],"shaped_by":"","letters":null},'
+    '"entry":{"data_files":['
     + FILE
     + '],"dead_letter_files":[],"rows":3,"bytes_read":100,"file_bytes":900,"balances":{"0":{"rows":3,'
-    '"dead_letters":1,"tombstones":0,"gaps":0}},"summary":{"sluice.actor":"ada"}}}'
+    '"dead_letters":1,"tombstones":0,"gaps":0}},"summary":{"sluice.actor":"ada"},"routed_files":{}}}'
 )
 
 
@@ -60,7 +62,8 @@ def test_a_log_object_is_written_and_read_as_ever() -> None:
     assert entry_to_json(entry, batch, "table") == LOG_OBJECT
     attempt = fold("table", batch.attempt, {"4-ParquetWritten.json": LOG_OBJECT})
     assert (attempt.batch, attempt.entries) == (batch, (entry,))
-    earlier = fold("table", batch.attempt, {"4-ParquetWritten.json": LOG_OBJECT.replace(',"read_by":[]', "")})
+    before = LOG_OBJECT.replace(',"read_by":[]', "").replace(',"routed_files":{}', "")
+    earlier = fold("table", batch.attempt, {"4-ParquetWritten.json": before})
     assert (earlier.batch, earlier.entries) == (batch, (entry,))
     by_version = replace(batch, read_by=(SchemaKey.parse("7"), SchemaKey.parse("key/9")))
     assert '"read_by":["7","key/9"]' in entry_to_json(entry, by_version, "table")
@@ -87,10 +90,13 @@ def test_owed_dead_letters_are_written_and_read_as_ever() -> None:
         "ends": {"0": 1},
         "files": [json.loads(FILE)],
         "replaces": False,
+        "redriven": None,
+        "returned": [],
     }
     name = "sluice.pending-dead-letters"
     assert properties[name] == json.dumps(value, separators=(",", ":"), sort_keys=True)
-    del value["replaces"]
+    for later in ("replaces", "redriven", "returned"):
+        del value[later]
     value["added_later"] = 1
     read = progress_from_properties({**properties, name: json.dumps(value)}, table="a.b")
     assert read.pending_dead_letters == owed
@@ -149,6 +155,7 @@ def test_a_tables_progress_is_written_and_read_as_ever() -> None:
         "sluice.columns": '{"3.1":{"int":[4,7],"string":[9]},"key/":{"struct":[2]}}',
         "sluice.schema-spans": '[["7",{"2":0,"10":3}]]',
         "sluice.shaped-by": '[["ab",{"2":0}],["leaves-out:cd",{"2":5,"10":3}]]',
+        "sluice.redrives": "0",
     }
     assert progress.to_properties() == first | later
     assert progress_from_properties(first | later, table="a.b") == progress
@@ -173,10 +180,29 @@ def test_a_tables_progress_is_written_and_read_as_ever() -> None:
             ),
             "null",
         ),
-        **dict.fromkeys(("sluice.replay-epoch", "sluice.compacted-files", "sluice.rollbacks"), "0"),
+        **dict.fromkeys(
+            ("sluice.replay-epoch", "sluice.compacted-files", "sluice.rollbacks", "sluice.redrives"), "0"
+        ),
+    }
+    routing = Progress("t", 0, {0: 1}, routes=("a.b",)).owing_routes("a", ranges, {"a.b": (WRITTEN_FILE,)})
+    assert routing.to_properties() == Progress("t", 0, {0: 1}).to_properties() | {
+        "sluice.format-version": "3",
+        "sluice.routes": '["a.b"]',
+        "sluice.owed-routes": '{"attempt":"a","ends":{"2":9,"10":4},"files":{"a.b":['
+        + json.dumps(json.loads(FILE), separators=(",", ":"), sort_keys=True)
+        + ']},"replaces":false,"starts":{"2":5,"10":0}}',
     }
     by_place = Progress("t", 0, {0: 1}, schema_spans=progress.schema_spans)
     assert by_place.to_properties()["sluice.format-version"] == "2"
+    redriven = replace(
+        by_place,
+        redrives=1,
+        pending_dead_letters=PendingDeadLetters(
+            "a", NO_RANGES, (), redriven=KeptLetters("k", 2), returned=(KeptLetters("r", 1),)
+        ),
+    )
+    assert redriven.to_properties()["sluice.format-version"] == "3"
+    assert progress_from_properties(redriven.to_properties(), table="a.b") == redriven
     earlier = progress_from_properties(first, table="a.b")
     assert earlier == replace(
         Progress("t", 1, {10: 4, 2: 9}),

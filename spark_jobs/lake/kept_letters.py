@@ -1,0 +1,87 @@
+"""Files of whole dead letters under ``state:``: what a redrive took out, and what a rollback puts back.
+
+Never under a table's location, where orphan removal deletes what no snapshot names. A file is named after its
+attempt and the digest of what is in it, and never changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spark_jobs.lake.coordinates import Coordinates
+from spark_jobs.lake.tables import progress_of, summary_of
+from spark_jobs.protocol.errors import CorruptLog
+from spark_jobs.protocol.kept_letters import KeptLetters
+from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from spark_jobs.protocol.progress import PendingDeadLetters
+    from spark_jobs.storage.create_only import CreateOnlyStore
+    from spark_jobs.storage.file_listing import StoredFile
+
+FOLDER = "letters"
+_DIGITS = 32
+
+
+def keep_letters(state: CreateOnlyStore, table_uuid: str, attempt: str, letters: pa.Table) -> KeptLetters:
+    """Write the letters; the same ones again are the same file. Raises as the store does."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(letters, sink, compression="zstd")
+    content = sink.getvalue().to_pybytes()
+    digest = hashlib.sha256(content).hexdigest()[:_DIGITS]
+    name = f"{FOLDER}/{table_uuid}/{attempt}-{digest}.parquet"
+    state.create(name, content)
+    return KeptLetters(name, len(letters))
+
+
+def read_letters(state: CreateOnlyStore, kept: KeptLetters, columns: Sequence[str] | None = None) -> pa.Table:
+    """Return the letters, or these columns of them. Raises ``CorruptLog`` (``letters-lost``)."""
+    content = state.read_bytes(kept.name)
+    if content is None or hashlib.sha256(content).hexdigest()[:_DIGITS] != kept.digest:
+        raise CorruptLog(
+            "the dead letters of a redrive are not kept any more"
+            if content is None
+            else "the kept dead letters of a redrive are not what was written",
+            code="letters-lost",
+            hint="The table owes its dead letters what becomes of them: bring `state:` back from a backup.",
+            file=f"{state.root}/{kept.name}",
+        )
+    return pq.read_table(pa.BufferReader(content), columns=columns and list(columns))
+
+
+def leaving(state: CreateOnlyStore, owed: PendingDeadLetters) -> Coordinates:
+    """Return where the letters stand that a debt takes out. Raises as ``read_letters``."""
+    if owed.redriven is not None:  # it has no ranges
+        return kept_coordinates(state, owed.redriven)
+    return Coordinates.of(owed.ranges if owed.replaces else ())
+
+
+def kept_coordinates(state: CreateOnlyStore, kept: KeptLetters) -> Coordinates:
+    """Return where the letters stand. Raises as ``read_letters``."""
+    return Coordinates.of_rows(read_letters(state, kept, (PARTITION, OFFSET)))
+
+
+def kept_files(state: CreateOnlyStore, table_uuid: str) -> list[StoredFile]:
+    """Return every file that is kept of a table. Raises as the store does."""
+    return state.list(f"{FOLDER}/{table_uuid}")
+
+
+def is_needed(file: StoredFile, table: Table, unfinished: Collection[str]) -> bool:
+    """Whether anybody may ask for a kept file: a run under way, a debt, or a rollback to before its commit.
+
+    ``unfinished`` are attempts of the log, which was listed after the files and before the table was loaded.
+    """
+    attempt = file.name.rpartition("-")[0]
+    owed = progress_of(table).pending_dead_letters
+    named = (owed.redriven, *owed.returned) if owed else ()
+    if attempt in unfinished or any(kept and kept.name.endswith(f"/{file.name}") for kept in named):
+        return True
+    of_it = (s for s in table.metadata.snapshots if summary_of(s).attempt == attempt)
+    return any(table.metadata.snapshot_by_id(s.parent_snapshot_id or 0) is not None for s in of_it)

@@ -1,0 +1,159 @@
+"""Dead letters sent through today's configuration once more, without Kafka: rows with their own coordinates.
+
+A batch goes through the six phases of a drain. Its data commit adds the rows, fenced like a replay by the
+table's replay epoch; then exactly its letters leave the dead-letter table, and those that failed again come.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from spark_jobs.commit.batch_commit import overtaken
+from spark_jobs.commit.dead_letter_commit import pay_debts
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.connections.tables import load_drained
+from spark_jobs.drain.batch_plan import plan_of
+from spark_jobs.drain.batch_run import BatchResult, BatchRun, Tables
+from spark_jobs.drain.drain_batch import drain_batch
+from spark_jobs.drain.letter_source import LetterSource
+from spark_jobs.drain.planning import ONE_TASK_RECORDS
+from spark_jobs.drain.table_columns import ensure_tables
+from spark_jobs.lake.coordinates import Coordinates
+from spark_jobs.lake.evolution import evolve_table
+from spark_jobs.lake.kept_letters import keep_letters
+from spark_jobs.lake.letter_rows import files_of, letters_of
+from spark_jobs.lake.tables import dead_letters_of, progress_of
+from spark_jobs.notices.sender import NoticeSender
+from spark_jobs.protocol.batch import Balance, BatchKind, Split, total
+from spark_jobs.protocol.commit_summary import actor_summary
+from spark_jobs.protocol.progress import Progress
+from spark_jobs.protocol.source import SourceState, check_identity
+from spark_jobs.recovery.recovered import RecoveryResult
+from spark_jobs.replay.redrive_plan import BYTES, Wanted, plan_redrive
+from spark_jobs.replay.settle import settle_left_replays
+from spark_jobs.schema.metadata_columns import PAST_FAILURES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spark_jobs.connections.connect import Connections
+
+
+@dataclass(frozen=True, slots=True)
+class RedriveResult:
+    """What one redrive did, one commit a batch; ``left`` counts by reason the letters that it cannot send."""
+
+    pipeline: str
+    table: str
+    batches: tuple[BatchResult, ...]
+    left: dict[str, int]
+    recovery: RecoveryResult
+
+    @property
+    def balance(self) -> Balance:
+        """Sum over the batches: what the letters became."""
+        return total(batch.counts.balance for batch in self.batches)
+
+    @property
+    def dead_letter_phases(self) -> dict[str, int]:
+        """The letters that failed again, by the step that they did not pass."""
+        counted: Counter[str] = Counter()
+        for batch in self.batches:
+            counted.update(batch.counts.dead_letter_phases)
+        return dict(counted)
+
+
+def redrive(
+    pipeline: PipelineConfig,
+    connections: Connections,
+    wanted: Wanted,
+    *,
+    reason: str,
+    on_progress: Callable[[BatchResult, int, int], None] = lambda _batch, _done, _all: None,
+) -> RedriveResult:
+    """Make rows of the wanted dead letters where today's configuration can; the others say why once more.
+
+    ``on_progress`` gets each committed batch, the letters done and in all. Kafka is not asked. Safe beside
+    drains and upkeep, and to repeat: killed anywhere, what was committed stays, and a second run does the
+    rest. Raises what ``plan_redrive`` raises and every kind of ``SluiceError``; ``CommitConflict`` when a
+    replay, another redrive or a rollback of the table came first.
+    """
+    recovery = settle_left_replays(pipeline, connections)
+    tables = _tables(pipeline, connections)
+    plan = plan_redrive(pipeline, tables.data, tables.dead_letters, wanted)
+    batches: list[BatchResult] = []
+    done = 0
+    with NoticeSender(pipeline, connections) as notices:
+        for part in plan.batches(pipeline.max_batch_records):
+            if batches:
+                tables = _tables(pipeline, connections)
+            run = _plan_batch(pipeline, connections, tables, part, reason)
+            expected = batches[-1].batch.epoch + 1 if batches else run.batch.epoch
+            if run.batch.epoch != expected:
+                raise overtaken(replace(run.batch, epoch=expected), progress_of(tables.data))
+            batches.append(drain_batch(run)[0])
+            notices.tell()
+            done += len(part)
+            on_progress(batches[-1], done, len(plan.letters))
+    return RedriveResult(pipeline.name, pipeline.table, tuple(batches), plan.left, recovery)
+
+
+def _tables(pipeline: PipelineConfig, connections: Connections) -> Tables:
+    """The tables as they are now, the dead letters no older than the data, which owes nothing by then."""
+    source = _source(pipeline, progress_of(load_drained(pipeline, connections)))
+    tables = ensure_tables(pipeline, connections, source, BatchKind.REDRIVE)
+    if tables is None:
+        raise AssertionError("the table was there a moment ago")
+    progress = progress_of(tables.data)
+    check_identity(progress, source, table=pipeline.table)
+    who = actor_summary(connections.actor, connections.run_id)
+    pay_debts(connections, pipeline.table, progress, who)
+    columns = [((name,), kind) for name, kind, _ in PAST_FAILURES]
+    letters = evolve_table(connections.open_catalog, dead_letters_of(pipeline.table), columns)
+    return replace(tables, dead_letters=letters)
+
+
+def _source(pipeline: PipelineConfig, progress: Progress) -> SourceState:
+    """The topic as the table knows it."""
+    return SourceState(
+        pipeline.topic, progress.topic_id, progress.cluster_id, end=dict(progress.next_offsets)
+    )
+
+
+def _plan_batch(
+    pipeline: PipelineConfig, connections: Connections, tables: Tables, part: pa.Table, reason: str
+) -> BatchRun:
+    """One batch of these letters, which are kept whole before anything is done to them."""
+    progress, letters = progress_of(tables.data), tables.dead_letters
+    places = Coordinates.of_rows(part)
+    source = _source(pipeline, progress)
+    run = plan_of(pipeline, connections, tables, source, places.hull, kind=BatchKind.REDRIVE, reason=reason)
+    generation = progress.generation
+    files = files_of(letters, places, generation)
+    whole = letters_of(letters, places, generation)
+    kept = keep_letters(connections.state, run.table_uuid, run.batch.attempt, whole)
+    memory = connections.task_memory_bytes
+    return replace(
+        run,
+        batch=replace(run.batch, letters=kept),
+        splits=_splits(part, memory // 8, connections.parallelism),
+        letters=LetterSource(letters.io, letters.schema(), files, places, generation, memory),
+    )
+
+
+def _splits(part: pa.Table, max_bytes: int, parallelism: int) -> tuple[Split, ...]:
+    """Cut the letters into tasks of about equal bytes, each within what a task holds."""
+    weights = np.cumsum(part.column(BYTES).to_numpy() + 1)
+    count = -(-int(weights[-1]) // max(1, max_bytes))
+    if count > 1 or len(part) > ONE_TASK_RECORDS:
+        count = min(len(part), -(-count // max(1, parallelism)) * max(1, parallelism))
+    cuts = np.searchsorted(weights, weights[-1] * np.arange(1, count) / count, side="right")
+    bounds = np.unique([0, *cuts.tolist(), len(part)]).tolist()
+    pieces = (part.slice(first, end - first) for first, end in pairwise(bounds))
+    return tuple(Split(number, tuple(Coordinates.of_rows(piece).hull)) for number, piece in enumerate(pieces))
