@@ -56,6 +56,7 @@ def _figures(result: DrainResult) -> dict[str, Any]:
         "stopped": result.stopped,
         **({"dead_letter_phases": phases} if (phases := result.dead_letter_phases) else {}),
         **({"filtered_reasons": reasons} if (reasons := result.filtered_reasons) else {}),
+        **({"routed_tables": routed} if (routed := result.routed_tables) else {}),
         **({"ignored_fields": ignored} if (ignored := result.ignored) else {}),
         **({"held": result.held[0].tell(result.pipeline)} if result.held else {}),
         **_lag_or_pause(result),

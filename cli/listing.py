@@ -18,7 +18,8 @@ Use
   preview   Show the table a topic would become; writes nothing.
   up        Run what the configuration names until Ctrl-C.
   status    One word, lag and last commit per pipeline.
-  query     SQL over a table and its dead letters, now or as of then.
+  query     SQL over a table and its dead letters: now, then, or with Kafka.
+  lookup    The rows of a record key, the newest first.
 Operate
   validate  Check sluice.yaml: every mistake with line and key.
   check     Try every connection a pipeline needs; leaves nothing behind.

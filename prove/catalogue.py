@@ -35,6 +35,8 @@ QUICK = (
     "sqlite/held-drain/kill-drain.after-held",
     "sqlite/discard/kill-act.after-swap",
     "sqlite/rollback/kill-rollback.after-swap",
+    "sqlite/routed-drain/kill-routes.before-swap",
+    "sqlite/routed-replay/kill-routes.after-swap",
     "sqlite/retype/kill-retype.after-swap",
     "sqlite/new-schema/kill-commit.before-swap",
     "sqlite/new-columns/killed-after-commit",

@@ -60,9 +60,11 @@ def last_line(result: DrainResult) -> str:
         if not result.next_offsets:
             return f"nothing to do: the topic has no record yet, so there is no table {result.table} either"
         return f"nothing to do: {result.table} has everything up to the topic's last stable offsets; {lag}"
+    named = result.dead_letter_phases, result.filtered_reasons, result.routed_tables
+    told = output.counts(result.balance, *named)
     adopted = f"{output.count(len(result.recovery.adopted), 'batch', 'batches')} adopted, "
     return (
         f"{result.stopped}: {adopted if result.recovery.adopted else ''}"
         f"{output.count(len(result.batches), 'batch', 'batches')} drained "
-        f"({output.counts(result.balance, result.dead_letter_phases, result.filtered_reasons)}); {lag}"
+        f"({told}); {lag}"
     )

@@ -68,7 +68,9 @@ def _print(seen: Preview) -> None:
 
 def _filtered(seen: Preview) -> str:
     told = ", ".join(f"{number:,} {reason}" for reason, number in seen.filtered_reasons.items())
-    return f", {seen.balance.get('filtered', 0):,} filtered ({told})" if told else ""
+    filtered = f", {seen.balance.get('filtered', 0):,} filtered ({told})" if told else ""
+    routed = ", ".join(f"{number:,} {table}" for table, number in seen.routed_tables.items())
+    return filtered + (f", {seen.balance['routed']:,} routed ({routed})" if routed else "")
 
 
 def _print_columns(seen: Preview) -> None:

@@ -14,7 +14,9 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from cli.commands.config_template import render_config
+from spark_jobs.config.hot import HotSettings
 from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, UiSettings
+from spark_jobs.config.routes import RouteSettings
 from spark_jobs.config.settings import (
     DeadLetterSettings,
     NotifySettings,
@@ -47,7 +49,9 @@ _SECTION_KEYS = (
     "defaults",
     "pipelines",
 )
-_PIPELINE_SECTION_KEYS = ("value", "schema", "upkeep", "dead_letters", "quality", "checks", "notify")
+_PIPELINE_SECTION_KEYS = (
+    *("value", "route", "schema", "upkeep", "dead_letters", "quality", "checks", "notify", "hot"),
+)
 _SECTIONS_OF: dict[type[BaseModel], tuple[str, ...]] = {
     WrittenFile: _SECTION_KEYS,
     PipelineSettings: _PIPELINE_SECTION_KEYS,
@@ -91,12 +95,14 @@ def render_config_md() -> str:
         _section("registries", _REGISTRIES, RegistrySettings),
         _section("defaults", _DEFAULTS, PipelineSettings),
         _section("value", _VALUE, ValueSettings),
+        _section("route", RouteSettings.__doc__ or "", RouteSettings),
         _section("schema", SchemaSettings.__doc__ or "", SchemaSettings),
         _section("upkeep", UpkeepSettings.__doc__ or "", UpkeepSettings),
         _section("dead_letters", DeadLetterSettings.__doc__ or "", DeadLetterSettings),
         _section("quality", _QUALITY, Suite),
         _section("checks", _CHECKS, WrittenChecks),
         _section("notify", NotifySettings.__doc__ or "", NotifySettings),
+        _section("hot", HotSettings.__doc__ or "", HotSettings),
         _section("ui", UiSettings.__doc__ or "", UiSettings),
         _section("metrics", MetricsSettings.__doc__ or "", MetricsSettings),
         _section("catalog_server", CatalogServerSettings.__doc__ or "", CatalogServerSettings),

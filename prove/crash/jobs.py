@@ -20,10 +20,10 @@ class Job:
 
     ``outcome`` are the promises for what becomes of its commit; None when none meets that. ``swap`` is
     the fail points' name of the commit, ``commits_before`` how many of the same work come before it in its
-    table, ``target`` that: the pipeline's table, its ``dead-letters`` or its ``books``. ``settings`` are the
-    pipeline's; ``of_earlier`` as an audit takes it. ``done_already`` is the code with which an operator is
-    told that there is nothing left to do. ``dies_at`` is where a drain was killed before. ``look`` says in
-    words what else is wrong in the end.
+    table, ``target`` that: the pipeline's table, its ``dead-letters``, its ``books``, or one of its
+    ``routes``. ``settings`` are the pipeline's; ``of_earlier`` as an audit takes it. ``done_already`` is the
+    code with which an operator is told that there is nothing left to do. ``dies_at`` is where a drain was
+    killed before. ``look`` says in words what else is wrong in the end.
     """
 
     name: str
@@ -82,7 +82,7 @@ def at(promise: Promise, *points: str) -> dict[str, Promise]:
     return dict.fromkeys(points, promise)
 
 
-_DRAIN = {
+DRAINED = {
     **at(
         promises.AGAIN,
         "drain.after-offset-commit",
@@ -114,7 +114,7 @@ _SETTLING = {
     ),
     **at(promises.OVER, "recover.after-flush-complete"),
 }
-_REPLAY = {
+REPLAYING = {
     **at(
         promises.REPLAYED_ONCE,
         "replay.after-offset-commit",
@@ -136,11 +136,11 @@ _REPLAY = {
     **at(promises.REPLAY_OVER, "replay.after-flush-complete"),
 }
 
-DRAIN = Job("drain", "a drain", _DRAIN, promises.SETTLED)
+DRAIN = Job("drain", "a drain", DRAINED, promises.SETTLED)
 FIRST = Job(
     "first-batch",
     "a table's first batch",
-    {**at(promises.UNBEGUN, "drain.after-table-made"), **_DRAIN},
+    {**at(promises.UNBEGUN, "drain.after-table-made"), **DRAINED},
     promises.SETTLED,
     Workload.produce_batch,
 )
@@ -195,15 +195,15 @@ CHECKPOINT = Job(
     target="books",
 )
 # The next tick comes first, and neither finishes a replay nor disturbs it.
-_TICK_AND_REPLAY = ("drain", f"replay {REPLAYED}")
+TICK_AND_REPLAY = ("drain", f"replay {REPLAYED}")
 REPLAY = Job(
     "replay",
     "a replay",
-    _REPLAY,
+    REPLAYING,
     promises.REPLAY_SETTLED,
     prepare=drain_twice,
     work=f"replay {REPLAYED}",
-    again=_TICK_AND_REPLAY,
+    again=TICK_AND_REPLAY,
     swap="replay",
 )
 REPLAY_DEAD_LETTERS = Job(
@@ -213,7 +213,7 @@ REPLAY_DEAD_LETTERS = Job(
     promises.REPLAY_LANDED,
     prepare=drain_twice,
     work=f"replay {REPLAYED}",
-    again=_TICK_AND_REPLAY,
+    again=TICK_AND_REPLAY,
     swap="dead-letters",
     target="dead-letters",
 )
@@ -227,21 +227,22 @@ REPLAY_AFTER_DEAD = Job(
     },
     prepare=_replay_until_killed,
     work=f"replay {REPLAYED}",
-    again=_TICK_AND_REPLAY,
+    again=TICK_AND_REPLAY,
 )
+ROLLING_BACK = {
+    **at(promises.NOT_ROLLED_BACK, "act.after-offset-commit", "rollback.before-swap"),
+    **at(promises.ROLLED_BACK, "rollback.after-swap", "act.after-iceberg-snapshot-created"),
+    **at(
+        promises.ROLLBACK_OVER,
+        "act.after-flush-complete",
+        "dead-letters.before-swap",
+        "dead-letters.after-swap",
+    ),
+}
 ROLLBACK = Job(
     "rollback",
     "a rollback",
-    {
-        **at(promises.NOT_ROLLED_BACK, "act.after-offset-commit", "rollback.before-swap"),
-        **at(promises.ROLLED_BACK, "rollback.after-swap", "act.after-iceberg-snapshot-created"),
-        **at(
-            promises.ROLLBACK_OVER,
-            "act.after-flush-complete",
-            "dead-letters.before-swap",
-            "dead-letters.after-swap",
-        ),
-    },
+    ROLLING_BACK,
     promises.ROLLBACK_SETTLED,
     prepare=drain_twice,
     work="rollback",

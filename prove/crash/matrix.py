@@ -23,6 +23,7 @@ from prove.crash.nemeses import (
     SERVER_COMMIT_FAULTS,
     SQLITE_COMMIT_FAULTS,
     Kill,
+    KillAndChange,
     Nemesis,
     ServerCommitFault,
 )
@@ -31,13 +32,14 @@ from prove.crash.redrive_jobs import REDRIVE, REDRIVE_DEAD_LETTERS
 from prove.crash.removal import Removal, remove_left
 from prove.crash.replacement import arrival_times
 from prove.crash.restart import Restart
+from prove.crash.routed_jobs import ROUTED_CHANGES, ROUTED_JOBS
 from prove.crash.schema_jobs import NEW_COLUMNS, NEW_SCHEMA
 from prove.crash.upkeep_jobs import COMPACTION, EXPIRY, SPARK_JOBS, UNKNOWING_COMPACTION
 from prove.lab.fault_proxy import Fault
 from prove.scenario import Findings, Scenario, scenario_on
 from prove.workload import NESSIE, POSTGRES, REST, SQLITE, Testbed, Workload
 
-JOBS = (*DATA_JOBS, REDRIVE, PUBLISH, DISCARD, ACCEPT, RETYPE, NEW_SCHEMA, NEW_COLUMNS)
+JOBS = (*DATA_JOBS, *ROUTED_JOBS, REDRIVE, PUBLISH, DISCARD, ACCEPT, RETYPE, NEW_SCHEMA, NEW_COLUMNS)
 EXPORTS = (RENUMBERING_EXPORT, KEEPING_EXPORT)
 GATES = (GATED_DRAIN, HELD_DRAIN, REJECTING_DRAIN)
 # Of the commit that Iceberg's own code makes on the Spark server: it takes these for refusals, and deletes
@@ -100,7 +102,8 @@ class Cell:
             promise = self.nemesis.promise_after(workload, job, ending)
             restart.go_on(workload)
             removal = remove_left(workload, written) if promise.strays else Removal()
-            counts = check(workload, of_earlier=job.of_earlier)
+            is_of_rows = isinstance(self.nemesis, KillAndChange) and self.nemesis.is_of_rows
+            counts = check(workload, of_earlier=job.of_earlier, may_be_outdated=is_of_rows)
             wrong = tuple(job.look(workload))
         left = len(removal.left) + counts.orphans
         unkept = (*restart.unkept, *restart.find_deviations(promise), *removal.unkept, *wrong)
@@ -120,6 +123,8 @@ class Cell:
     def _promise(self) -> Promise | Outcomes:
         if isinstance(self.nemesis, Kill):
             return self.job.points[self.nemesis.point]
+        if isinstance(self.nemesis, KillAndChange):
+            return self.nemesis.promise
         assert self.job.outcome is not None
         return self.job.outcome
 
@@ -137,6 +142,7 @@ def crash_cells() -> Iterator[Cell]:
         *_on_rest(),
         *_on_nessie(),
         *_on_spark(),
+        *(Cell(job, change, catalog) for catalog in (SQLITE, REST) for job, change in ROUTED_CHANGES),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import count
@@ -87,6 +87,33 @@ class Kill(Nemesis):
 
     def promise_after(self, workload: Workload, job: Job, ending: Ending) -> Promise:  # noqa: ARG002
         return job.points[self.point]
+
+
+@dataclass(frozen=True, slots=True)
+class KillAndChange(Nemesis):
+    """kill -9 at a place, and then ``change``, which somebody makes before the next run."""
+
+    point: str
+    change: Callable[[Workload], None]
+    promise: Promise
+    is_of_rows: bool = False  # what was drained before is made of its records no more
+
+    @property
+    def name(self) -> str:
+        return f"{self.change.__name__.replace('_', '-')}-after-{self.point}"
+
+    @property
+    def title(self) -> str:
+        then = (self.change.__doc__ or "").rstrip(".")
+        return f"killed at {self.point}. {then}"
+
+    def inject(self, workload: Workload, job: Job) -> Ending:
+        workload.lab.kill_at(self.point, work=job.work)
+        self.change(workload)
+        return Ending("died")
+
+    def promise_after(self, workload: Workload, job: Job, ending: Ending) -> Promise:  # noqa: ARG002
+        return self.promise
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +228,9 @@ def _ended(answer: Answer) -> Ending:
 
 def _target_table(workload: Workload, job: Job) -> str:
     table, dead_letters = workload.lab.tables
-    return {"table": table, "dead-letters": dead_letters, "books": books_of(table)}[job.target]
+    routed = workload.lab.pipeline.routed_tables
+    others = {"dead-letters": dead_letters, "books": books_of(table), "routes": next(iter(routed), "")}
+    return others.get(job.target, table)
 
 
 def _is_commit(method: str, path: str, namespace: str, table: str) -> bool:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from prove.lab.pipeline_lab import by_offset, progress
 from prove.workload import Workload
-from spark_jobs.protocol.fences import still_owed
+from spark_jobs.protocol.fences import still_owed, still_owed_to
 from spark_jobs.replay.ranges import parse_range
 from spark_jobs.schema.metadata_columns import INGESTED_AT
 
@@ -16,17 +16,19 @@ ArrivalTimes = dict[tuple[int, int], datetime]
 
 def arrival_times(workload: Workload) -> ArrivalTimes:
     """When each row and dead letter came in, by partition and offset."""
-    rows, dead_letters = (by_offset(workload.lab, table) for table in workload.lab.tables)
-    assert not rows.keys() & dead_letters.keys(), "a record is both a row and a dead letter"
-    return {place: row[INGESTED_AT] for place, row in (rows | dead_letters).items()}
+    tables = [by_offset(workload.lab, table) for table in (*workload.lab.tables, *workload.lab.routed)]
+    every = {place: row for rows in tables for place, row in rows.items()}
+    assert len(every) == sum(map(len, tables)), "a record is in two tables"
+    return {place: row[INGESTED_AT] for place, row in every.items()}
 
 
 def places_owed(workload: Workload) -> set[tuple[int, int]]:
-    """Dead letters that a commit which landed a moment ago has yet to replace; the next run does."""
-    table, dead_letters = (progress(workload.lab, name) for name in workload.lab.tables)
-    if still_owed(table, dead_letters) is None:
-        return set()
-    return set(by_offset(workload.lab, workload.lab.tables[1]))
+    """What a commit which landed a moment ago has yet to replace elsewhere; the next run does."""
+    lab = workload.lab
+    table, dead_letters = (progress(lab, name) for name in lab.tables)
+    owed = [] if still_owed(table, dead_letters) is None else [lab.tables[1]]
+    owed += [name for name in lab.routed if still_owed_to(table, name, progress(lab, name))]
+    return {place for name in owed for place in by_offset(lab, name)}
 
 
 def is_replaced(

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from spark_jobs.books.entries import books_of
 from spark_jobs.config.file import load_config
 from spark_jobs.config.settings import PipelineConfig, SluiceConfig
 from spark_jobs.connections.connect import Connections
-from spark_jobs.connections.tables import load_fresh
+from spark_jobs.connections.tables import load_fresh, load_routed
 from spark_jobs.drain.drain import DrainResult, drain
 from spark_jobs.lake.tables import dead_letters_of, progress_of
 from spark_jobs.protocol.fail_points import FailPoints
@@ -139,6 +140,13 @@ class Lab:
         """Return the names of the table and of its dead-letter table."""
         return self.pipeline.table, dead_letters_of(self.pipeline.table)
 
+    @property
+    def routed(self) -> tuple[str, ...]:
+        """Return the names of the tables that rows were ever routed to, as far as they are there."""
+        with self.connections() as connections:
+            table = load_fresh(connections, self.pipeline.table)
+            return () if table is None else tuple(load_routed(partial(load_fresh, connections), table))
+
     def table(self, identifier: str = "") -> Table:
         """Return the pipeline's table, or another one, as it is now."""
         with self.connections() as connections:
@@ -157,8 +165,8 @@ class Lab:
         return self.table(identifier).scan().to_arrow()
 
     def stray_files(self) -> set[str]:
-        """Data files in the lake that no snapshot of the table or its dead-letter table names."""
-        return _unnamed([self.table(identifier) for identifier in self.tables])
+        """Data files in the lake that no snapshot of one of the tables names."""
+        return _unnamed([self.table(identifier) for identifier in (*self.tables, *self.routed)])
 
     def files(self) -> set[str]:
         """All files below the table's location, its metadata too; none before there is a table."""

@@ -19,14 +19,15 @@ from spark_jobs.acts.changes import follow_source
 from spark_jobs.audit.row_check import RowCheck, row_check
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.batch_commit import BatchIntent
-from spark_jobs.commit.dead_letter_commit import commit_dead_letters
+from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.commit.swap import stage_append
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.start import Start
-from spark_jobs.connections.tables import load_drained
-from spark_jobs.drain.batch_plan import cut_below
+from spark_jobs.connections.tables import load_drained, load_fresh, load_routed
 from spark_jobs.drain.planning import resolve_start
+from spark_jobs.kafka.log_cut import cut_below
 from spark_jobs.kafka.reader import RangeReader, open_reader
+from spark_jobs.lake.record_offsets import routed_rows
 from spark_jobs.lake.row_filters import rows_in
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import BatchKind
@@ -36,6 +37,7 @@ from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.skips import cut_at_skips, skipped_ranges
 from spark_jobs.protocol.source import SourceState, check_name, has_other_ids
+from spark_jobs.records.routing import PLACE, placed_rows
 from spark_jobs.schema.metadata_columns import OFFSET
 
 if TYPE_CHECKING:
@@ -85,7 +87,10 @@ def compare_source(pipeline: PipelineConfig, connections: Connections) -> Source
     progress = progress_of(table)
     source = connections.admin.source_state(pipeline.topic)
     check_name(progress, source, table=pipeline.table)
-    check = row_check(pipeline, connections, table)
+    check, routed = (
+        row_check(pipeline, connections, table),
+        load_routed(partial(load_fresh, connections), table),
+    )
     compared, same, objections = 0, 0, []
     with open_reader(connections.kafka, pipeline.topic) as reader:
         for partition, end in sorted(progress.next_offsets.items()):
@@ -93,7 +98,7 @@ def compare_source(pipeline: PipelineConfig, connections: Connections) -> Source
                 objections.append(objection)
                 continue
             for window in _last_drained(progress, source, partition, end):
-                rows, equal = _compare(check, table, reader, window)
+                rows, equal = _compare(check, table, routed, reader, window)
                 compared, same = compared + rows, same + equal
                 if equal < rows:
                     objections.append(f"{rows - equal} of {rows} rows of {window} are not in the topic so")
@@ -139,7 +144,7 @@ class _AcceptCommit(BatchIntent):
         self._refuse_moved(progress)
         check_anchor(table)
         # What the table owes is of the generation that ends here.
-        commit_dead_letters(connections, self.identifier, progress, self.summary)
+        pay_debts(connections, self.identifier, progress, self.summary)
         following = follow_source(progress, self.comparison.source, self.starts).recorded(self.attempt)
         return stage_append(table, (), following, {**self.summary, **batch_summary(self.batch)})
 
@@ -185,9 +190,12 @@ def _last_drained(progress: Progress, source: SourceState, partition: int, end: 
         yield from (piece for piece, is_skipped in pieces if not is_skipped)
 
 
-def _compare(check: RowCheck, table: Table, reader: RangeReader, window: OffsetRange) -> tuple[int, int]:
-    """Return how many rows the table has of the window, and how many of them the topic has so."""
-    rows = rows_in(table, window, progress_of(table).generation)
+def _compare(
+    check: RowCheck, table: Table, routed: Mapping[str, Table], reader: RangeReader, window: OffsetRange
+) -> tuple[int, int]:
+    """Return how many rows there are of the window, in any table, and how many the topic has so."""
+    own = rows_in(table, window, progress_of(table).generation)
+    rows = placed_rows(own, routed_rows(table, routed, window)).drop_columns(PLACE)
     offsets = rows.column(OFFSET).to_numpy()
     same = 0
     for chunk in reader.read(window):

@@ -35,6 +35,7 @@ def follow_source(progress: Progress, source: SourceState, starts: Mapping[int, 
         cluster_id=source.cluster_id or progress.cluster_id,
         topic_id=source.topic_id or progress.topic_id,
         pending_dead_letters=None,
+        owed_routes=None,
         # Another cluster counts its leaders anew, and what the same one lost has been accepted.
         leader_epochs={},
     )
@@ -121,10 +122,11 @@ def rewound(
     next_offsets = {**rewind.next_offsets, **rewind.lost.ends}
     kept = kept_below(progress.skipped, progress.generation, rewind.next_offsets)
     owed = PendingDeadLetters(attempt, rewind.undone, (), replaces=True, returned=returned)
-    return replace(
+    back = replace(
         progress,
         next_offsets=next_offsets,
         pending_dead_letters=owed if rewind.undone or returned else None,
+        owed_routes=None,
         # Without a drain to name there is none whose rows could be looked for.
         last_drain=last_drain or LastDrain("", 0, 0, 0, None),
         last_drain_offsets=last_drain_offsets,
@@ -135,3 +137,4 @@ def rewound(
         schema_spans=after_rollback(progress.schema_spans, rewind.next_offsets),
         shaped_by=shaped_spans.after_rollback(progress.shaped_by, rewind.next_offsets),
     )
+    return back.owing_routes(attempt, rewind.undone, {}, replaces=True) if rewind.undone else back

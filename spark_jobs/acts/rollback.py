@@ -16,7 +16,7 @@ from spark_jobs.acts.past_states import EarlierState, snapshot_at, state_at
 from spark_jobs.acts.returned_letters import letters_to_return
 from spark_jobs.commit.anchor import check_properties
 from spark_jobs.commit.batch_commit import BatchIntent
-from spark_jobs.commit.dead_letter_commit import commit_dead_letters
+from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.commit.swap import stage_rewind
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_drained
@@ -74,7 +74,7 @@ def rollback(
     intent = _RollbackCommit(batch, pipeline, to_snapshot, source, summary, reason, force)
     committed = land_act(connections, table, intent, reason)
     who = actor_summary(connections.actor, connections.run_id)
-    commit_dead_letters(connections, pipeline.table, committed.progress, who)
+    pay_debts(connections, pipeline.table, committed.progress, who)
     tell_at_once(pipeline, connections)
     undone = committed.progress.ranges_of(batch.attempt)
     next_offsets = committed.progress.next_offsets
@@ -97,7 +97,7 @@ class _RollbackCommit(BatchIntent):
         """Stage it on the table just loaded."""
         earlier, rewind = _plan(self.pipeline, table, self.to_snapshot, self.source, force=self.force)
         progress = progress_of(table)
-        commit_dead_letters(connections, self.identifier, progress, self.summary)
+        pay_debts(connections, self.identifier, progress, self.summary)
         # What a replay has made is as before again, and no snapshot says how that was made.
         shaped_by = after_replay(progress.shaped_by, UNKNOWN, earlier.replayed_since)
         progress = replace(progress, shaped_by=shaped_by)
@@ -125,6 +125,15 @@ def _plan(
             code="replayed-since",
             hint="Going back would bring their old rows and keep their new dead letters. Choose a later"
             " snapshot, or add --force and replay those ranges again.",
+            pipeline=pipeline.name,
+            table=pipeline.table,
+        )
+    if earlier.redrives_since and progress.routes:
+        raise ConfigError(
+            f"dead letters were redriven since, in {len(earlier.redrives_since)} commits",
+            code="redriven-since",
+            hint="Their rows may be in tables that go back by offsets alone. Choose a later snapshot, or"
+            f" replay the offsets instead: {mends.command('replay', pipeline.name)}.",
             pipeline=pipeline.name,
             table=pipeline.table,
         )

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_jobs.audit.findings import replay_command
 from spark_jobs.audit.removed import removed_by_others
 from spark_jobs.audit.rounded import RoundedColumn, merged
 from spark_jobs.audit.row_check import row_check
 from spark_jobs.connections.shape import shape_of
-from spark_jobs.connections.tables import both_tables
+from spark_jobs.connections.tables import PipelineTables, tables_as_one
 from spark_jobs.drain.planning import water_fill
 from spark_jobs.kafka.reader import RangeReader, open_reader
-from spark_jobs.lake.record_offsets import dead_letter_offsets
+from spark_jobs.lake.record_offsets import dead_letter_offsets, routed_rows
 from spark_jobs.lake.row_filters import rows_in
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol import mends
@@ -28,6 +29,7 @@ from spark_jobs.protocol.errors import RetryableError
 from spark_jobs.protocol.offsets import OffsetRange, merge
 from spark_jobs.protocol.shaped_spans import cut_at_shapes, is_outdated, may_leave_out
 from spark_jobs.protocol.skips import cut_at_skips, skipped_ranges
+from spark_jobs.records.routing import PLACE, placed_rows
 from spark_jobs.schema.metadata_columns import OFFSET
 
 if TYPE_CHECKING:
@@ -54,7 +56,8 @@ MAX_EXAMPLES = 20
 class AuditCounts:
     """What was found so far, in a window or in all of them.
 
-    ``records`` = rows + dead letters + tombstones + filtered; ``missing`` readable records that are none of
+    ``records`` = rows + routed + dead letters + tombstones + filtered; ``routed`` are rows in other
+    tables; ``missing`` readable records that are none of
     these;
     ``removed`` those of them that another writer took out, as the kept snapshots show;
     ``filtered`` those that the pipeline's filter leaves out, and that are neither;
@@ -68,6 +71,7 @@ class AuditCounts:
     """
 
     rows: int = 0
+    routed: int = 0
     dead_letters: int = 0
     tombstones: int = 0
     missing: int = 0
@@ -93,7 +97,7 @@ class AuditCounts:
     @property
     def records(self) -> int:
         """What the drained ranges came to."""
-        return self.rows + self.dead_letters + self.tombstones + self.filtered
+        return self.rows + self.routed + self.dead_letters + self.tombstones + self.filtered
 
     @property
     def is_clean(self) -> bool:
@@ -130,7 +134,10 @@ class _Stretch:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """What the table holds of one window: rows in offset order, and the offsets of its dead letters."""
+    """What the tables hold of one window: rows in offset order, and the offsets of dead letters.
+
+    Rows have the pipeline's columns and the name of the table that each is in.
+    """
 
     offsets: OffsetRange
     rows: pa.Table
@@ -146,8 +153,10 @@ class _Window:
         """What is there, whatever Kafka says."""
         every = self.every
         doubled = every[1:][np.diff(every) == 0]
+        routed = int(pc.sum(pc.is_valid(self.rows.column(PLACE))).as_py() or 0)
         return AuditCounts(
-            rows=self.rows.num_rows,
+            rows=self.rows.num_rows - routed,
+            routed=routed,
             dead_letters=len(self.dead_letter_offsets),
             duplicates=len(doubled),
             examples=_examples("doubled", self.offsets.partition, doubled),
@@ -169,10 +178,11 @@ def audit(
     yet has nothing to compare: every count is 0 and ``lag`` is the whole topic.
     """
     source = connections.admin.source_state(pipeline.topic)
-    table, dead_letters = both_tables(connections, pipeline.table)
+    tables = tables_as_one(connections, pipeline.table)
     name_it = partial(AuditResult, pipeline=pipeline.name, topic=pipeline.topic, table=pipeline.table)
-    if table is None:
+    if tables is None:
         return name_it(lag=source.lag({}))
+    table = tables.data
     progress = progress_of(table)
     stretches = list(_stretches(table, source, newest_offsets))
     total = sum(len(each.offsets) for each in stretches)
@@ -181,7 +191,7 @@ def audit(
     with open_reader(connections.kafka, pipeline.topic) as reader:
         for stretch in stretches:
             window = stretch.offsets
-            held = _held(pipeline, connections.state, table, dead_letters, window)
+            held = _held(pipeline, connections.state, tables, window)
             missing = NO_OFFSETS
             # Neither what has been skipped nor what Kafka no longer holds is compared with it.
             if stretch.is_skipped:
@@ -195,8 +205,7 @@ def audit(
             if len(missing) and may_leave_out(stretch.shape, today):
                 found += _left_out(window, missing)
             elif len(missing):
-                lakes = [table] if dead_letters is None else [table, dead_letters]
-                removed = removed_by_others(lakes, window, progress.generation, missing)
+                removed = removed_by_others(tables.every, window, progress.generation, missing)
                 found += _absent(window.partition, missing, removed)
             counts += found
             done += len(window)
@@ -245,16 +254,13 @@ def _left_out(window: OffsetRange, missing: Offsets) -> AuditCounts:
 
 
 def _held(
-    pipeline: PipelineConfig,
-    state: CreateOnlyStore,
-    table: Table,
-    dead_letters: Table | None,
-    window: OffsetRange,
+    pipeline: PipelineConfig, state: CreateOnlyStore, tables: PipelineTables, window: OffsetRange
 ) -> _Window:
-    generation = progress_of(table).generation
+    table, generation = tables.data, progress_of(tables.data).generation
     try:
-        dead = dead_letter_offsets(table, dead_letters, generation, window, state)
-        return _Window(window, rows_in(table, window, generation), dead)
+        dead = dead_letter_offsets(table, tables.dead_letters, generation, window, state)
+        routed = routed_rows(table, tables.routed, window)
+        return _Window(window, placed_rows(rows_in(table, window, generation), routed), dead)
     except (OSError, pa.ArrowException) as error:
         raise RetryableError(
             f"the rows of {window} cannot be read: {type(error).__name__}: {error}",

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from spark_jobs.audit.files import audit_files, audit_new_files
 from spark_jobs.audit.findings import Finding, MetadataAudit, log_findings, replay_command
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import load_fresh
+from spark_jobs.connections.tables import tables_as_one
 from spark_jobs.health.table_facts import main_history, table_facts
-from spark_jobs.lake.tables import dead_letters_of, progress_of, summary_of
+from spark_jobs.lake.tables import progress_of, summary_of
 from spark_jobs.protocol import mends
 from spark_jobs.txlog.entries import Attempt
 
@@ -96,10 +96,9 @@ def _commit_findings(pipeline: PipelineConfig, table: Table) -> Iterator[Finding
 
 
 def _load(pipeline: PipelineConfig, connections: Connections) -> list[Table]:
-    """Return the table and its dead-letter table; empty before the first drain."""
-    table = load_fresh(connections, pipeline.table)
-    dead_letters = load_fresh(connections, dead_letters_of(pipeline.table)) if table else None
-    return [each for each in (table, dead_letters) if each is not None]
+    """Return the table and all beside it; empty before the first drain."""
+    tables = tables_as_one(connections, pipeline.table)
+    return [] if tables is None else list(tables.every)
 
 
 def _places(tables: list[Table]) -> list[str]:

@@ -14,6 +14,7 @@ from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.kept_columns import kept_names
 from spark_jobs.records.decoder import Decoded, PlainDecoder, PlainRows
 from spark_jobs.records.formats import format_of
+from spark_jobs.records.routing import PLACE, places_of
 from spark_jobs.records.row_comparison import equal_values, without_field
 from spark_jobs.records.shape import Origin
 from spark_jobs.records.shaped_rows import checked_shaping, shaped
@@ -85,9 +86,10 @@ class RowCheck:
     def compare(self, chunk: Chunk, held_rows: pa.Table) -> Differences:
         """Return how rows differ from what the chunk's records say.
 
-        ``held_rows`` are in offset order, one an offset. A record that says what no column holds was drained
-        wrongly, or the column was dropped since: that is a difference in all of the chunk. So is the row of a
-        record that can be none, but for those with a value in a kept column.
+        ``held_rows`` are in offset order, one an offset; a ``PLACE`` that they have is compared as well. A
+        record that says what no column holds was drained wrongly, or the column was dropped since: that is a
+        difference in all of the chunk. So is the row of a record that can be none, but for those with a value
+        in a kept column.
         """
         held_offsets = held_rows.column(OFFSET).to_numpy()
         is_held = np.isin(chunk.offsets, held_offsets)
@@ -95,16 +97,19 @@ class RowCheck:
         plain = self._decoded(records)
         if plain.has_more and not self.ignores_more:
             return Differences(np.asarray(chunk.offsets))
-        rows = self._rows(records, plain).table
+        made = self._rows(records, plain)
+        rows = made.table
+        if PLACE in held_rows.column_names:
+            rows = rows.append_column(PLACE, places_of(made))
         offsets: NDArray[np.int64] = rows.column(OFFSET).to_numpy()
         baseless = np.setdiff1d(np.setdiff1d(records.offsets, offsets), self._keeping(held_rows))
         held_rows = held_rows.take(np.searchsorted(held_offsets, offsets))
         same = np.ones(len(offsets), dtype=bool)
         for name in (name for name in rows.column_names if name not in _NOT_COMPARED | self.kept):
-            held, made = held_rows.column(name), rows.column(name)
+            held, said = held_rows.column(name), rows.column(name)
             if plain.is_archive and name == KAFKA:
-                held, made = (without_field(each, INGEST_TIMESTAMP) for each in (held, made))
-            same &= equal_values(held, made)
+                held, said = (without_field(each, INGEST_TIMESTAMP) for each in (held, said))
+            same &= equal_values(held, said)
         unchanged = np.compress(same, offsets)
         rounded = {
             column: np.intersect1d(np.asarray(records.offsets)[rows_of], unchanged)

@@ -17,10 +17,10 @@ from spark_jobs.books.history import HistoryLine, State, line_of
 from spark_jobs.books.table import covering
 from spark_jobs.checks.facts import Removal
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import load_drained, load_fresh
+from spark_jobs.connections.tables import PipelineTables, load_fresh, no_table_yet, tables_as_one
 from spark_jobs.kafka.reader import open_reader
 from spark_jobs.lake.row_filters import equals, is_in_range
-from spark_jobs.lake.tables import dead_letters_of, progress_of
+from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.batch import Balance, BatchKind
 from spark_jobs.protocol.errors import ConfigError, SourceChanged
@@ -63,10 +63,14 @@ class _Facts:
     pipeline: PipelineConfig
     connections: Connections
     source: SourceState
-    table: Table
-    dead_letters: Table | None
+    tables: PipelineTables
     logged: tuple[HistoryLine, ...]
     books: Table | None
+
+    @property
+    def table(self) -> Table:
+        """The pipeline's own."""
+        return self.tables.data
 
 
 def trace(
@@ -100,23 +104,26 @@ def trace_key(
     facts = _gather(pipeline, connections)
     wanted = key.encode() if pipeline.key_is_binary else key
     spots = spots_of(facts.table, equals(KEY, wanted))
-    if facts.dead_letters is not None:
-        spots |= spots_of(facts.dead_letters, equals("key", key.encode()))
+    for routed in facts.tables.routed.values():
+        spots |= spots_of(routed, equals(KEY, wanted))
+    if facts.tables.dead_letters is not None:
+        spots |= spots_of(facts.tables.dead_letters, equals("key", key.encode()))
     newest = sorted(spots, key=lambda spot: (-spot.generation, -spot.offset, spot.partition))
     return tuple(_trace(facts, spot) for spot in newest[:limit])
 
 
 def _gather(pipeline: PipelineConfig, connections: Connections) -> _Facts:
     source = connections.admin.source_state(pipeline.topic)
-    table = load_drained(pipeline, connections)
+    tables = tables_as_one(connections, pipeline.table)
+    if tables is None:
+        raise no_table_yet(pipeline)
     # The log before the books: what a fold moves meanwhile is then seen in one of the two.
-    attempts = connections.txlog.attempts(str(table.metadata.table_uuid))
+    attempts = connections.txlog.attempts(str(tables.data.metadata.table_uuid))
     return _Facts(
         pipeline,
         connections,
         source,
-        table,
-        load_fresh(connections, dead_letters_of(pipeline.table)),
+        tables,
         tuple(line for line in map(line_of, attempts) if line is not None),
         load_fresh(connections, books_of(pipeline.table)),
     )
@@ -143,26 +150,29 @@ def _in_tables(facts: _Facts, unjudged: Trace, entries: list[BookEntry]) -> Trac
     """Return the trace of a record that has a row or a dead letter."""
     writing = [entry for entry in entries if entry.kind in _WRITING]
     newest = next(iter(writing), None)
-    place = find_row(facts.table, unjudged.spot)
-    if place is not None:
+    for name, table in {facts.pipeline.table: facts.table, **facts.tables.routed}.items():
+        place = find_row(table, unjudged.spot)
+        if place is None:
+            continue
         # Files are named after their attempt, until compaction rewrites them.
         entry = next((entry for entry in entries if entry.attempt in place.file), newest)
         return replace(
             unjudged,
             where=Where.ROW,
-            why=f"it is in {facts.pipeline.table}",
+            why=f"it is in {name}",
             entry=entry,
             place=place,
-            snapshot_id=facts.table.metadata.current_snapshot_id,
+            snapshot_id=table.metadata.current_snapshot_id,
         )
-    if facts.dead_letters is None:
+    dead_letters = facts.tables.dead_letters
+    if dead_letters is None:
         return None
-    dead = find_row(facts.dead_letters, unjudged.spot, ("phase", "field", "error"))
+    dead = find_row(dead_letters, unjudged.spot, ("phase", "field", "error"))
     if dead is None:
         return None
     field = f" of the field {dead.row['field']}" if dead.row["field"] else ""
     why = f"it did not pass the phase {dead.row['phase']}{field}: {dead.row['error']}"
-    at = facts.dead_letters.metadata.current_snapshot_id
+    at = dead_letters.metadata.current_snapshot_id
     entry = next((entry for entry in entries if entry.attempt in dead.file), newest)
     return replace(unjudged, where=Where.DEAD_LETTER, why=why, entry=entry, place=dead, snapshot_id=at)
 
@@ -197,9 +207,8 @@ def _trace_rowless(facts: _Facts, unjudged: Trace, entries: list[BookEntry]) -> 
     if passed_over is not None:
         return replace(unjudged, where=Where.SKIPPED, why=passed_over, entry=entry)
     drained = next((r for r in entry.ranges if r.partition == spot.partition), None) if entry else None
-    tables = [table for table in (facts.table, facts.dead_letters) if table is not None]
     inside = is_in_range(drained, spot.generation) if drained else None
-    there = sum(table.scan(inside).count() for table in tables) if inside is not None else 0
+    there = sum(table.scan(inside).count() for table in facts.tables.every) if inside is not None else 0
     booked = entry.counts.balances.get(spot.partition) if entry else None
     if booked is not None:
         sent = [each.counts.balances.get(spot.partition, Balance()).get("filtered", 0) for each in redrives]

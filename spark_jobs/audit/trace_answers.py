@@ -57,7 +57,7 @@ def judge_rowless(
     if left_out is not None:
         value = "null" if left_out == "missing" else "false"
         return Judgement(Where.FILTERED, f"the filter, as it is now, is {value} of the record ({left_out})")
-    removed = 0 if booked is None else booked.rows + booked.dead_letters - there
+    removed = 0 if booked is None else booked.kept - there
     if kafka is KafkaSays.TOMBSTONE:
         return Judgement(Where.TOMBSTONE, "Kafka still holds it: a record without a value")
     if kafka is KafkaSays.RECORD:
@@ -78,7 +78,7 @@ def _judge_by_balance(kafka: KafkaSays, booked: Balance, removed: int) -> Judgem
     )
     if kafka is KafkaSays.NOTHING and booked.gaps:
         return Judgement(Where.GAP, f"Kafka has no readable record there, and {counted}")
-    rowless = booked.offsets - booked.rows - booked.dead_letters
+    rowless = booked.offsets - booked.kept
     if removed > 0 and rowless == 0:
         return Judgement(Where.REMOVED, f"{_counted(removed)}, and {counted}")
     if removed > 0:

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 STARTED_AT = "started_at"
 PHASES = "dead_letter_phases"
 REASONS = "filtered_reasons"
-BY_NAME = (PHASES, REASONS)
+ROUTED = "routed_tables"
+BY_NAME = (PHASES, REASONS, ROUTED)
 PARTITION_BY = (f"month({STARTED_AT})",)
 _AS_IN_ENTRY = (
     *("pipeline", "table_uuid", "kind", "batch_id", "attempt", "topic", "generation"),
@@ -77,6 +78,11 @@ COLUMNS: tuple[tuple[str, IcebergType, str], ...] = (
         MapType(1310, StringType(), 1311, LongType(), value_required=False),
         "records that a filter left out, by reason",
     ),
+    (
+        ROUTED,
+        MapType(1320, StringType(), 1321, LongType(), value_required=False),
+        "rows by the table that they were routed to",
+    ),
     ("tombstones", LongType(), "records without a value"),
     ("gaps", LongType(), "offsets without a readable record"),
     ("skipped", LongType(), "offsets that an operator had passed over"),
@@ -114,8 +120,8 @@ def books_schema() -> Schema:
 def further_columns(entries: Iterable[BookEntry]) -> list[tuple[tuple[str, ...], IcebergType]]:
     """Return the columns that older books have from their first entry with a value for them on.
 
-    Columns of the dead letters' phases and the filter's reasons, and one below ``balance`` for each term
-    beside the four.
+    Columns of the dead letters' phases, the filter's reasons and the routed tables, and one below
+    ``balance`` for each term beside the four.
     """
     counts = [entry.counts for entry in entries]
     said = {name for name in BY_NAME if any(getattr(each, name) for each in counts)}
@@ -157,6 +163,7 @@ def entry_from_row(row: dict[str, Any]) -> BookEntry:
             **{name: row[name] for name in _COUNTED},
             dead_letter_phases=dict(row.get(PHASES) or ()),
             filtered_reasons=dict(row.get(REASONS) or ()),
+            routed_tables=dict(row.get(ROUTED) or ()),
         ),
         durations_ms=dict(row["durations_ms"] or ()),
         started_at_us=_microseconds(row[STARTED_AT]) or 0,

@@ -50,7 +50,7 @@ class Totals:
     """Landed commits by kind, attempts given up, and sums of ``balance`` and ``COUNTED`` over the landed.
 
     ``dead_letter_phases`` are the dead letters by phase, as far as they were counted so, ``filtered_reasons``
-    what filters left out.
+    what filters left out, ``routed_tables`` the rows that went to other tables.
     """
 
     landed: Counter[str] = field(default_factory=Counter)
@@ -59,6 +59,7 @@ class Totals:
     balance: Balance = field(default_factory=Balance)
     dead_letter_phases: Counter[str] = field(default_factory=Counter)
     filtered_reasons: Counter[str] = field(default_factory=Counter)
+    routed_tables: Counter[str] = field(default_factory=Counter)
     batches: Distribution = field(default_factory=lambda: Distribution(BATCH_BOUNDS))
     commits: Distribution = field(default_factory=lambda: Distribution(COMMIT_BOUNDS))
 

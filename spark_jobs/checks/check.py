@@ -52,6 +52,7 @@ class Case:
     dead_letters_stop_above: float | None
     limit: float | None
     due_ms: Callable[[int], int | None]
+    table: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,8 @@ class Check:
     """One built-in check.
 
     ``name`` is stable: alerts, dashboards and the runbook's anchors are made of it. ``place`` orders them for
-    people. ``meaning`` is one sentence: what holds while it passes. ``limit_text`` tells the default.
+    people. ``meaning`` is one sentence: what holds while it passes. ``limit_text`` tells the default. A
+    pipeline has the check ``only_with`` that key, if there is one.
     """
 
     name: str
@@ -82,6 +84,7 @@ class Check:
     judge: Callable[[Case], Verdict]
     limit_text: str
     limit: LimitKind | None = None
+    only_with: str = ""
 
     @property
     def runbook(self) -> str:

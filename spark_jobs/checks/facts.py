@@ -10,13 +10,17 @@ from spark_jobs.protocol.errors import SluiceError
 
 @dataclass(frozen=True, slots=True)
 class DrainedBatch:
-    """One drained batch as its snapshot tells it: ``offsets`` planned, ``added_rows`` as Iceberg counted."""
+    """One drained batch as its snapshot tells it: ``offsets`` planned, ``added_rows`` as Iceberg counted.
+
+    ``unlisted_values`` counts rows that stay for want of a table listed for their value.
+    """
 
     attempt: str
     committed_at_ms: int
     offsets: int
     balance: Balance
     added_rows: int
+    unlisted_values: dict[str, int] = field(default_factory=dict)
 
     @property
     def unaccounted(self) -> int:

@@ -132,12 +132,14 @@ def _has_traces_of_last_commit(table: Table, progress: Progress) -> bool:
     """True if the files' bounds prove that main has a row of the last commit, and none past the offsets.
 
     A commit is atomic: one of its rows shows that main has all of it. Commits without a row leave no
-    trace, so the answer may be a false alarm and never a false comfort. But in a dead-letter table hardly any
-    drain leaves one: there only the newest commit is looked for, and no drain goes on from its offsets.
+    trace, so the answer may be a false alarm and never a false comfort. But in a table that is owed its rows
+    not every drain leaves one: there only the newest commit is looked for, and no drain goes on from its
+    offsets.
     """
     starts = progress.last_drained().starts
     if not starts:
-        return table.name()[-1].endswith(DEAD_LETTERS_SUFFIX) or not _has_drained(progress)
+        is_owed = progress.routed_from is not None or table.name()[-1].endswith(DEAD_LETTERS_SUFFIX)
+        return is_owed or not _has_drained(progress)
     has_trace = False
     for bounds in _file_bounds(table, progress.generation):
         (first, last), (_, last_offset) = bounds.partition, bounds.offset

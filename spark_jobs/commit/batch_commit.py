@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from spark_jobs.commit.anchor import check_anchor
-from spark_jobs.commit.dead_letter_commit import commit_dead_letters
+from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.commit.replace import ReplacedOffsets, Rewriter, stage_replace
 from spark_jobs.commit.swap import stage_append
 from spark_jobs.lake.data_files import to_data_file
@@ -95,9 +95,9 @@ class FilesCommit(BatchIntent):
         """Return the files as this table names them."""
         return [to_data_file(file, table.metadata) for file in self.written.data_files]
 
-    def pay_dead_letters(self, progress: Progress, connections: CatalogAccess) -> None:
+    def pay_debts(self, progress: Progress, connections: CatalogAccess) -> None:
         """Commit what the table owes: what a run left unfinished would be forgotten with this commit."""
-        commit_dead_letters(connections, self.identifier, progress, self.written.summary)
+        pay_debts(connections, self.identifier, progress, self.written.summary)
 
     def require_same_table(self, table: Table) -> None:
         """Raise ``SourceChanged`` when the files were written for an earlier table of this name."""
@@ -124,7 +124,7 @@ class DrainCommit(FilesCommit):
         if not stands_at_starts(progress, self.batch):
             raise _offsets_moved(self.batch, progress)
         check_anchor(table)
-        self.pay_dead_letters(progress, connections)
+        self.pay_debts(progress, connections)
         last_drain = LastDrain(
             self.attempt,
             self.committed_at_ms,
@@ -134,6 +134,7 @@ class DrainCommit(FilesCommit):
         )
         owed = _owed(self.batch, self.written) if self.written.dead_letter_files else None
         advanced = progress.advanced(self.batch, owed, last_drain).read_by(self.schemas)
+        advanced = advanced.owing_routes(self.attempt, self.batch.ranges, self.written.routed_files)
         return stage_append(table, self.files(table), advanced, self.summary)
 
 
@@ -155,15 +156,17 @@ class ReplayCommit(FilesCommit):
         if not may_replay(progress, self.batch):
             raise overtaken(self.batch, progress)
         check_anchor(table)
-        self.pay_dead_letters(progress, connections)
+        self.pay_debts(progress, connections)
+        # What is elsewhere of the range goes with its rows: a replay always owes these commits.
+        replayed = progress.replayed(self.batch, _owed(self.batch, self.written, replaces=True))
+        owing = replayed.owing_routes(
+            self.attempt, self.batch.ranges, self.written.routed_files, replaces=True
+        )
         return stage_replace(
             table,
             ReplacedOffsets.of(self.batch.generation, self.batch.ranges),
             self.files(table),
-            # The dead letters of the range go with its rows: a replay always owes a commit there.
-            progress=progress.replayed(self.batch, _owed(self.batch, self.written, replaces=True)).read_by(
-                self.schemas
-            ),
+            progress=owing.read_by(self.schemas),
             summary=self.summary,
             rewriter=self.rewriter,
         )
@@ -187,11 +190,13 @@ class RedriveCommit(FilesCommit):
         if not may_replay(progress, self.batch) or self.batch.letters is None:
             raise overtaken(self.batch, progress)
         check_anchor(table)
-        self.pay_dead_letters(progress, connections)
+        self.pay_debts(progress, connections)
         places = kept_coordinates(connections.state, self.batch.letters)
         named = places.ranges if len(places) <= MOST_NAMED else None
         redriven = progress.redriven(self.batch, self.written.dead_letter_files, named)
-        return stage_append(table, self.files(table), redriven.read_by(self.schemas), self.summary)
+        # In the epoch that it raises, as its letters: so it owes every table that, with or without a row.
+        owing = redriven.owing_routes(self.attempt, NO_RANGES, self.written.routed_files, replaces=True)
+        return stage_append(table, self.files(table), owing.read_by(self.schemas), self.summary)
 
 
 def commit_of(

@@ -109,17 +109,6 @@ def create_dead_letter_table(
     name = dead_letters_of(identifier)
     table = load_table(catalog, name)
     if table is None:
-        # Epoch 0: of what the data table owes nothing can be in here yet.
-        unknowing = replace(
-            progress,
-            next_offsets={},
-            last_commits=(),
-            pending_dead_letters=None,
-            last_drain_offsets=None,
-            replay_epoch=0,
-            columns={},
-            layout=None,
-        )
         schema = assign_fresh_schema_ids(dead_letter_schema())
         table = give_birth(
             catalog,
@@ -132,10 +121,26 @@ def create_dead_letter_table(
                 COMMENT: f"Made by Sluice of records that could not become rows of {identifier}",
             },
             location=location,
-            progress=unknowing,
+            progress=unknowing(progress),
         )
     _refuse_older_dead_letters(catalog, table, identifier, progress)
     return table
+
+
+def unknowing(progress: Progress) -> Progress:
+    """Return the progress that a table is born with which is owed rows by one of this progress."""
+    return replace(
+        progress,
+        next_offsets={},
+        last_commits=(),
+        pending_dead_letters=None,
+        routes=(),
+        owed_routes=None,
+        last_drain_offsets=None,
+        replay_epoch=0,  # of what the data table owes nothing can be in here yet
+        columns={},
+        layout=None,
+    )
 
 
 def give_birth(

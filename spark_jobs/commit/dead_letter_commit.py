@@ -1,17 +1,21 @@
-"""The commit of the dead letters that a data table owes: under the batch's protocol, into their own table."""
+"""The commits of what a data table owes, dead letters and routed rows: each under the batch's protocol."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from functools import reduce
+from typing import TYPE_CHECKING
 
 from spark_jobs.commit.anchor import check_properties
 from spark_jobs.commit.birth import create_dead_letter_table
+from spark_jobs.commit.columns_commit import commit_columns
 from spark_jobs.commit.landing import Committed, land
 from spark_jobs.commit.moved_letters import returning
 from spark_jobs.commit.replace import ReplacedOffsets, Rewriter, kept_prefix, stage_replace
+from spark_jobs.commit.routed_birth import create_routed_table, refuse_other_origin
 from spark_jobs.commit.swap import stage_append
 from spark_jobs.commit.sweep import sweep_prefix
 from spark_jobs.lake.catalog import released
@@ -21,9 +25,11 @@ from spark_jobs.lake.locations import data_location
 from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
 from spark_jobs.protocol.batch import WrittenFile
 from spark_jobs.protocol.commit_summary import offsets_summary
-from spark_jobs.protocol.errors import CommitConflict
+from spark_jobs.protocol.errors import CommitConflict, ConfigError, CorruptLog, SourceChanged
 from spark_jobs.protocol.fences import is_stale, with_dead_letters
 from spark_jobs.protocol.progress import PendingDeadLetters, Progress
+from spark_jobs.schema.evolution import Evolution
+from spark_jobs.schema.routed_columns import lacking
 from spark_jobs.storage.paths import is_inside
 
 if TYPE_CHECKING:
@@ -34,28 +40,37 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+MOST_PAID_AT_ONCE = 4
+
 
 @dataclass(frozen=True)
-class _DeadLetterCommit:
-    """What the data table with ``progress`` owes."""
+class _DebtCommit:
+    """What the data table with ``progress`` owes one table; rows that are ``routed_from`` it, by its uuid."""
 
     identifier: str
     progress: Progress
     pending: PendingDeadLetters
     summary: Mapping[str, str]
     rewriter: Rewriter
-    fail_point: ClassVar[str] = "dead-letters"
+    routed_from: str | None = None
+
+    @property
+    def fail_point(self) -> str:
+        """What places on the commit's way are called by."""
+        return "dead-letters" if self.routed_from is None else "routes"
 
     @property
     def attempt(self) -> str:
-        """That of the batch whose dead letters they are."""
+        """That of the batch whose dead letters or rows they are."""
         return self.pending.attempt
 
     def stage(self, table: Table, connections: CatalogAccess) -> Swap:
         """Stage it on the table just loaded."""
         check_properties(table)
+        if self.routed_from is not None:
+            refuse_other_origin(table, self.routed_from)
         pending = self.pending
-        advanced = _advance_dead_letters(table, self.progress, pending)
+        advanced = _advanced(table, self.progress, pending)
         generation = self.progress.generation
         back = returning(connections, table, generation, pending, self.rewriter)
         files = [to_data_file(file, table.metadata) for file in (*self._owed(table), *back)]
@@ -68,39 +83,90 @@ class _DeadLetterCommit:
     def _owed(self, table: Table) -> Iterator[WrittenFile]:
         """Return what to name: files of the table's own, and copies of what is left of those that are not.
 
-        They were written for a dead-letter table that was dropped since, or for one that still has them
-        under the earlier name of a data table that was renamed. Either may purge them, and a table that names
-        a file which is gone is unreadable.
+        They were written for a table that was dropped since, or for one that still has them under another
+        name. Either may purge them, and a table that names a file which is gone is unreadable. One that was
+        partitioned anew since is given copies, too.
         """
         folder = data_location(table)
         for file in self.pending.files:
-            if is_inside(file.path, folder):
+            if is_inside(file.path, folder) and file.spec_id == table.metadata.default_spec_id:
                 yield file
             elif table.io.new_input(file.path).exists():
-                yield from self.rewriter.copy(table, file)
+                yield from self.rewriter.copy(table, file, by_name=self.routed_from is not None)
             else:
                 _log.warning(
-                    "the %d dead letters in %s of attempt %s were deleted together with the table they were"
+                    "the %d rows in %s of attempt %s were deleted together with the table they were"
                     " written for; %s is without them",
                     *(file.rows, file.path, self.attempt, self.identifier),
                 )
 
 
-def commit_dead_letters(
+def pay_debts(
     connections: CatalogAccess, data_table: str, progress: Progress, summary: Mapping[str, str]
 ) -> Committed | None:
-    """Bring what ``progress`` of the table ``data_table`` owes into its dead-letter table, once.
+    """Bring what ``progress`` of the table ``data_table`` owes into the tables it owes it to, once each.
 
-    Returns None when nothing is owed. Raises ``CommitConflict`` for a stale caller: the dead-letter table
-    is past the starts of what it owes, or in a later epoch; ``CorruptLog`` when somebody set that table's
-    properties by hand. The rest as ``land``.
+    Returns the commit of the dead letters, None when none are owed. Raises ``CommitConflict`` for a stale
+    caller: a table is past the starts of what it is owed, or in a later epoch; ``CorruptLog`` when somebody
+    set the dead-letter table's properties by hand; ``ConfigError`` (``route-stands-still``) for another table
+    that takes nothing. The rest as ``land``. What one does not take the others get all the same.
     """
+    routes = progress.owed_routes
+    if routes is None:
+        return _pay_dead_letters(connections, data_table, progress, summary)
+    with released(connections.open_catalog()) as catalog:
+        own = load_table(catalog, data_table)
+    if own is None:
+        raise _moved(data_table, progress.pending_dead_letters)
+    uuid = str(own.metadata.table_uuid)
+    intents = [
+        _DebtCommit(table, progress, pending, summary, Rewriter(pending.attempt), uuid)
+        for table, pending in sorted(routes.by_table.items())
+    ]
+    with ThreadPoolExecutor(MOST_PAID_AT_ONCE) as pool:
+        paid = [pool.submit(_pay_route, connections, own, intent) for intent in intents]
+        committed = _pay_dead_letters(connections, data_table, progress, summary)
+    for each in paid:
+        each.result()
+    return committed
+
+
+def _pay_dead_letters(
+    connections: CatalogAccess, data_table: str, progress: Progress, summary: Mapping[str, str]
+) -> Committed | None:
     pending = progress.pending_dead_letters
     if pending is None:
         return None
     identifier = dead_letters_of(data_table)
     _ensure_dead_letter_table(connections, data_table, progress)
-    intent = _DeadLetterCommit(identifier, progress, pending, summary, Rewriter(pending.attempt))
+    return _pay(connections, _DebtCommit(identifier, progress, pending, summary, Rewriter(pending.attempt)))
+
+
+def _pay_route(connections: CatalogAccess, own: Table, intent: _DebtCommit) -> None:
+    """Pay one routed table. Raises ``ConfigError`` (``route-stands-still``) with the way out."""
+    identifier = intent.identifier
+    try:
+        if not intent.pending.replaces and _has_landed(connections, intent):
+            return
+        if intent.pending.files:
+            _ensure_routed_table(connections, own, intent)
+        elif not _is_routed_from(connections, intent):
+            return  # it has no row that could have to go
+        _pay(connections, intent)
+    except (ConfigError, CorruptLog, SourceChanged) as error:
+        away = f"{identifier.rpartition('.')[2]}_old"
+        raise ConfigError(
+            f"{identifier} does not take the rows that it is owed: {error.message}",
+            code="route-stands-still",
+            hint=f"{error.hint} Or rename it away (ALTER TABLE {identifier} RENAME TO {away}): the next run"
+            " makes it anew with what is owed, and a replay of earlier offsets brings their rows.",
+            table=".".join(own.name()),
+            routed=identifier,
+            attempt=intent.attempt,
+        ) from error
+
+
+def _pay(connections: CatalogAccess, intent: _DebtCommit) -> Committed:
     try:
         committed = land(connections, intent)
     except CommitConflict:
@@ -110,7 +176,7 @@ def commit_dead_letters(
     return committed
 
 
-def _sweep_rewritten(connections: CatalogAccess, intent: _DeadLetterCommit) -> None:
+def _sweep_rewritten(connections: CatalogAccess, intent: _DebtCommit) -> None:
     """Delete what other runs wrote again of the same rows: now that one has landed, no other ever will."""
     if not (intent.pending.replaces or intent.rewriter.has_written):
         return
@@ -131,19 +197,56 @@ def _ensure_dead_letter_table(connections: CatalogAccess, data_table: str, progr
         create_dead_letter_table(catalog, data_table, {}, progress)
 
 
-def _advance_dead_letters(table: Table, progress: Progress, pending: PendingDeadLetters) -> Progress:
-    """Return the dead-letter table's progress after the commit."""
+def _has_landed(connections: CatalogAccess, intent: _DebtCommit) -> bool:
+    """Whether it is in, which each commit of the data table asks as long as the debt is named."""
+    with released(connections.open_catalog()) as catalog:
+        table = load_table(catalog, intent.identifier)
+    return table is not None and progress_of(table).has_landed(intent.attempt)
+
+
+def _is_routed_from(connections: CatalogAccess, intent: _DebtCommit) -> bool:
+    """Whether the name is that of a table with rows of ours: nothing of ours is in another's."""
+    with released(connections.open_catalog()) as catalog:
+        try:
+            table = load_table(catalog, intent.identifier)
+        except (ConfigError, SourceChanged):
+            return False
+        return table is not None and progress_of(table).routed_from == intent.routed_from
+
+
+def _ensure_routed_table(connections: CatalogAccess, own: Table, intent: _DebtCommit) -> None:
+    """Make the table where it is missing, for a caller that is not stale, as the dead letters'.
+
+    It gets every column if rows must be copied from an earlier one.
+    """
+    with released(connections.open_catalog()) as catalog:
+        is_current = progress_of(own).owed_routes == intent.progress.owed_routes
+        if not is_current and load_table(catalog, intent.identifier) is None:
+            raise _moved(intent.identifier, intent.pending)
+        table = create_routed_table(catalog, intent.identifier, own, properties={})
+    if all(is_inside(file.path, data_location(table)) for file in intent.pending.files):
+        return
+
+    def lacks(table: Table) -> Evolution:
+        every = (each for each in lacking(own.schema(), table.schema()).values() if each is not None)
+        return reduce(Evolution.then, every, Evolution())
+
+    commit_columns(connections.open_catalog, intent.identifier, lacks, connections.fail_points)
+
+
+def _advanced(table: Table, progress: Progress, pending: PendingDeadLetters) -> Progress:
+    """Return the progress of the table that is owed after the commit."""
     before = progress_of(table)
     if is_stale(before, progress, pending):
         raise _moved(".".join(table.name()), pending)
     return with_dead_letters(before, progress, pending)
 
 
-def _moved(dead_letters: str, pending: PendingDeadLetters | None) -> CommitConflict:
+def _moved(identifier: str, pending: PendingDeadLetters | None) -> CommitConflict:
     return CommitConflict(
-        "the dead-letter table is past the batch whose dead letters were to be added",
+        "the table is past the batch whose dead letters or routed rows were to be added",
         code="dead-letters-moved",
         hint="Another run committed them or went on; nothing was deleted. Run again.",
-        table=dead_letters,
+        table=identifier,
         attempt=pending and pending.attempt,
     )

@@ -19,8 +19,8 @@ from pyiceberg.table import FileScanTask
 
 from spark_jobs.commit.swap import stage
 from spark_jobs.lake.coordinates import Coordinates, of_generation
-from spark_jobs.lake.data_files import FileBounds, bounds_of, to_data_file
-from spark_jobs.lake.file_rows import rows_of_file
+from spark_jobs.lake.data_files import FileBounds, bounds_of, to_data_file, to_scanned_file
+from spark_jobs.lake.file_rows import rows_by_name, rows_of_file
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.lake.row_filters import is_in_span
 from spark_jobs.protocol.batch import WrittenFile
@@ -73,12 +73,20 @@ class Rewriter:
             self._done[key] = self._written(table, task, replaced)
         return self._done[key]
 
-    def copy(self, table: Table, file: WrittenFile) -> tuple[WrittenFile, ...]:
-        """Return files of the table's own with the rows of one that lies elsewhere. Raises as ``rewrite``."""
-        key, task = (file.path,), FileScanTask(to_data_file(file, table.metadata))
+    def copy(self, table: Table, file: WrittenFile, *, by_name: bool = False) -> tuple[WrittenFile, ...]:
+        """Return files of the table's own with the rows of one of another folder, or partitioned otherwise.
+
+        ``by_name``: it was written for a table whose fields may have other ids. Raises as ``rewrite``.
+        """
+        key = (file.path,)
         if key not in self._done:
             try:
-                self._done[key] = self._write(table, rows_of_file(table.io, task, table.schema()))
+                if by_name:
+                    rows = rows_by_name(table.io, file.path, table.schema())
+                else:
+                    task = FileScanTask(to_scanned_file(file))
+                    rows = rows_of_file(table.io, task, table.schema())
+                self._done[key] = self._write(table, rows)
             except OSError as error:
                 raise storage_error(error, "reading a data file", file=file.path) from error
         return self._done[key] or ()
@@ -103,8 +111,8 @@ class Rewriter:
             if not leaving:
                 return None
             rows = rows_of_file(table.io, task, table.schema())
-            left = (each.filter(pa.array(~replaced.holds(each))) for each in rows)
-            return self._write(table, left) if staying else ()
+            stays = (each.filter(pa.array(~replaced.holds(each))) for each in rows)
+            return self._write(table, stays) if staying else ()
         except OSError as error:
             raise storage_error(error, "reading a data file", file=task.file.file_path) from error
 

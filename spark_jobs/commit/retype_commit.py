@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.commit.batch_commit import BatchIntent, overtaken
-from spark_jobs.commit.dead_letter_commit import commit_dead_letters
+from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.commit.replace import MAX_OPEN_FILES, ROW_GROUP_BYTES, refuse_equality_deletes
 from spark_jobs.commit.swap import stage, stage_change
 from spark_jobs.lake.data_files import to_data_file
@@ -46,9 +46,9 @@ class TableChange(BatchIntent):
     def stage(self, table: Table, connections: CatalogAccess) -> Swap:
         """Stage it on the table just loaded."""
         check_anchor(table)
-        commit_dead_letters(connections, self.identifier, progress_of(table), self.summary)
+        pay_debts(connections, self.identifier, progress_of(table), self.summary)
         change, progress = self.change(table)
-        paid = replace(progress.fenced(), pending_dead_letters=None)
+        paid = replace(progress.fenced(), pending_dead_letters=None, owed_routes=None)
         summary = {**self.summary, **batch_summary(self.batch)}
         return stage_change(table, change, paid.recorded(self.attempt), summary)
 

@@ -56,7 +56,7 @@ def _files_of(attempt: Attempt, tables: Sequence[Table]) -> list[str]:
     """Return every file with the attempt's name, those of failed tries and killed writers included."""
     begun = attempt.entry(FlushStart)
     fragment = begun.file_prefix if begun else attempt.uuid
-    logged = {begun.data_location, begun.dead_letter_location} if begun else set()
+    logged = {begun.data_location, begun.dead_letter_location, *begun.routed_locations} if begun else set()
     locations = {data_location(table) for table in tables} | {place for place in logged if place}
     return _find(locations, fragment, tables[0])
 

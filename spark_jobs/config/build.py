@@ -8,8 +8,10 @@ from functools import reduce
 from typing import Any
 
 from spark_jobs.config.frozen import Frozen
+from spark_jobs.config.hot import check_hot
 from spark_jobs.config.kafka_keys import ALIASES
 from spark_jobs.config.problems import ConfigProblem, Document, Finding, Path, in_order
+from spark_jobs.config.routes import check_route, check_route_tables
 from spark_jobs.config.settings import (
     DEAD_LETTERS_SUFFIX,
     CatalogSettings,
@@ -19,10 +21,10 @@ from spark_jobs.config.settings import (
     SluiceConfig,
 )
 from spark_jobs.config.sort_terms import check_sort_by
-from spark_jobs.config.suites import OnFailure
-from spark_jobs.config.templates import first_clash, safe_name, table_of
+from spark_jobs.config.suites import OnFailure, When
+from spark_jobs.config.templates import first_clash, safe_name, settings_of, table_of
 from spark_jobs.config.validation import validate
-from spark_jobs.config.value_format import check_layout, check_place
+from spark_jobs.config.value_format import Layout, check_layout, check_place
 from spark_jobs.config.written import WrittenCatalog, WrittenFile, WrittenTeamFile
 from spark_jobs.storage.paths import is_inside
 
@@ -108,13 +110,14 @@ def _place(document: Document, written: WrittenTeamFile, outer: PipelineSettings
             yield _Placed(template, path, pipeline)
         for topic in pipeline.topics or () if pipeline.topic is None else (pipeline.topic,):
             own_name = safe_name(topic) if pipeline.topic is None else name
-            entry = PipelineConfig(name=own_name, topic=topic, table=table_of(table, topic), **settings)
+            own = settings_of(settings, topic)
+            entry = PipelineConfig(name=own_name, topic=topic, table=table_of(table, topic), **own)
             yield _Placed(entry, path, pipeline)
 
 
 def _overlay(below: Any, above: Any) -> Any:
     """Return ``below`` with what is written ``above`` on top; maps and sections merge key by key."""
-    if isinstance(above, Frozen):
+    if isinstance(above, Frozen) and isinstance(below, Frozen):
         keys = above.model_fields_set & type(below).model_fields.keys()
         return below.model_copy(
             update={key: _overlay(getattr(below, key), getattr(above, key)) for key in keys}
@@ -135,6 +138,8 @@ def _clashes(document: Document, placed: list[_Placed], before: list[_Placed]) -
         if isinstance(item.entry, PipelineTemplate):
             continue  # it clashes once it is expanded
         clash = first_clash(item.entry, seen)
+        if (own := _clash_with_itself(item.entry)) is not None:
+            findings.append(replace(own, path=(*item.path, *own.path)))
         seen.append(item.entry)
         if clash is not None and item.entry.name == clash.name:
             told = f"is a second pipeline named {clash.name}"
@@ -144,6 +149,12 @@ def _clashes(document: Document, placed: list[_Placed], before: list[_Placed]) -
             hint = f"One table, one pipeline; a table and its {DEAD_LETTERS_SUFFIX} both count."
             findings.append(Finding((*item.path, "table"), told, hint))
     return [document.locate(finding) for finding in findings]
+
+
+def _clash_with_itself(entry: PipelineConfig) -> Finding | None:
+    beside = {entry.table: "the pipeline's own table, written otherwise"}
+    beside |= {entry.dead_letter_table: "the table of its dead letters"}
+    return check_route_tables(entry.route, entry.table, {name.lower(): is_ for name, is_ in beside.items()})
 
 
 def _unreadable(
@@ -163,21 +174,33 @@ def _unreadable(
     }
     # Of the topics of one entry each has the same settings.
     of_entries = {each.path: each.entry for each in placed}.items()
-    judged = [(path, finding) for path, entry in of_entries for finding in judge(entry)]
+    judged = [
+        (path, finding)
+        for path, entry in of_entries
+        for finding in (
+            *check_route(entry.route, is_archive=entry.layout is Layout.ARCHIVE),
+            *judge(entry),
+        )
+    ]
     told = [*((path, finding) for path, finding in found.items() if finding is not None), *judged]
     return [document.locate(replace(finding, path=(*path, *finding.path))) for path, finding in told]
 
 
 def _check_layout(entry: PipelineSettings) -> Finding | None:
     rejecting = [suite.name for suite in entry.quality if suite.on_failure is OnFailure.DEAD_LETTERS]
-    return check_layout(
-        entry.layout,
-        entry.record_key,
-        columns=entry.columns,
-        partition_by=entry.partition_by,
-        sort_by=entry.sort_by,
-        rejecting=rejecting,
-    ) or check_sort_by(entry.sort_by, {name: each.type for name, each in entry.columns.items()})
+    gates = [suite.name for suite in entry.quality if suite.when is When.GATE]
+    return (
+        check_layout(
+            entry.layout,
+            entry.record_key,
+            columns=entry.columns,
+            partition_by=entry.partition_by,
+            sort_by=entry.sort_by,
+            rejecting=rejecting,
+        )
+        or check_sort_by(entry.sort_by, {name: each.type for name, each in entry.columns.items()})
+        or check_hot(entry.hot, entry.layout, gates)
+    )
 
 
 def _absolute(state: str, folder: str) -> str:

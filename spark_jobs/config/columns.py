@@ -102,6 +102,15 @@ class ColumnSettings(Frozen):
         return self
 
 
+class LetterColumn(Frozen):
+    """A column of the dead-letter table: its type, and the expression that gives it."""
+
+    type: TypeName = key(..., "Its Iceberg type.")
+    sql: Annotated[str, parsed(str)] = key(
+        ..., "A DuckDB expression over one dead letter that gives the column (docs/SHAPES.md)."
+    )
+
+
 def _read(value: object) -> object:
     if not isinstance(value, str):
         return value

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_jobs.config.columns import ColumnSettings, FieldForm, duckdb_type
+from spark_jobs.config.columns import ColumnSettings, FieldForm, LetterColumn, duckdb_type
+from spark_jobs.config.partition_terms import parse_partition_term
 from spark_jobs.config.problems import Finding
 from spark_jobs.config.settings import KeyFormat, PipelineSettings
 from spark_jobs.config.value_format import Layout, ValueFormat
@@ -14,12 +15,19 @@ from spark_jobs.config.value_format import Layout, ValueFormat
 if TYPE_CHECKING:
     from spark_jobs.expressions.judging import Expression
 
+# Columns of a dead-letter table that differ when a record is read again.
+_UNSPOKEN = ("batch_id", "_ingested_at", "first_failed_at", "failures")
 _DECLARE = "Declare it as a column: without one its type is not known."
 
 
 def judge_expressions(entry: PipelineSettings) -> Iterator[Finding]:
-    """Yield every mistake in the columns' and the filter's expressions; types where all of them are known."""
-    if entry.filter is None and not any(column.source for column in entry.columns.values()):
+    """Yield every mistake in the expressions of columns, filter and route; types where all are known.
+
+    Those of the dead-letter table's columns come first.
+    """
+    yield from judge_letter_columns(entry)
+    says_none = entry.filter is None and entry.route.by is None
+    if says_none and not any(column.source for column in entry.columns.values()):
         return
     from spark_jobs.expressions.judging import ExpressionError  # noqa: PLC0415  (DuckDB, only where it is used)
 
@@ -38,6 +46,55 @@ def judge_expressions(entry: PipelineSettings) -> Iterator[Finding]:
             judging.check_filter(entry.filter)
         except ExpressionError as error:
             yield Finding(("filter",), error.message, error.hint)
+    if entry.route.by is not None and entry.layout is not Layout.ARCHIVE:
+        try:
+            judging.check_route(entry.route.by)
+        except ExpressionError as error:
+            yield Finding(("route", "by"), error.message, error.hint)
+
+
+def judge_letter_columns(entry: PipelineSettings) -> Iterator[Finding]:
+    """Yield every mistake in the columns and partition fields of the dead-letter table."""
+    letters = entry.dead_letters
+    if not letters.columns and not letters.partition_by:
+        return
+    from spark_jobs.expressions.judging import LETTER_NAMES, ExpressionError  # noqa: PLC0415  (DuckDB)
+
+    own = {*LETTER_NAMES, *_UNSPOKEN}
+    for name, column in letters.columns.items():
+        path = ("dead_letters", "columns", name)
+        if name.lower() in own:
+            yield Finding(path, "is a column that every dead-letter table has", "Give it another name.")
+            continue
+        try:
+            _check_letter_column(column)
+        except ExpressionError as error:
+            yield Finding((*path, "sql"), error.message, error.hint)
+    for term in letters.partition_by:
+        column_name = parse_partition_term(term).column
+        if column_name not in own | letters.columns.keys():
+            told = f"there is no column {column_name}"
+            hint = "Name one of dead_letters.columns, or of those that every dead-letter table has."
+            yield Finding(("dead_letters", "partition_by"), told, hint)
+
+
+def _check_letter_column(column: LetterColumn) -> None:
+    from spark_jobs.expressions.judging import (  # noqa: PLC0415
+        LETTER_NAMES,
+        ExpressionError,
+        bound_type,
+        judge,
+    )
+    from spark_jobs.expressions.results import check_result, column_type  # noqa: PLC0415
+
+    expression = judge(column.sql)
+    for name in expression.names:
+        if name.lower() not in LETTER_NAMES:
+            raise ExpressionError(
+                f"speaks of {name}, which no dead letter has", f"There are {', '.join(LETTER_NAMES)}."
+            )
+    result = bound_type(expression, {name: LETTER_NAMES[name.lower()] for name in expression.names})
+    check_result(result, column_type(duckdb_type(column.type)), column.type)
 
 
 def _key(column: ColumnSettings) -> str:
@@ -89,6 +146,15 @@ class _Judging:
         result = self._bound(judge(text), None)
         if result is not None:
             check_condition(result)
+
+    def check_route(self, text: str) -> None:
+        """Raise ``ExpressionError`` for what names no value of a table's."""
+        from spark_jobs.expressions.judging import judge  # noqa: PLC0415
+        from spark_jobs.expressions.results import check_route_value  # noqa: PLC0415
+
+        result = self._bound(judge(text), None)
+        if result is not None:
+            check_route_value(result)
 
     def _bound(self, expression: Expression, own: str | None) -> object:
         """Return the Arrow type of the result, None while a column's type is known by records alone."""

@@ -15,19 +15,22 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from spark_jobs.config.clock import next_tick_ms
-from spark_jobs.config.columns import Columns
+from spark_jobs.config.columns import Columns, LetterColumn
 from spark_jobs.config.frozen import Frozen, key
+from spark_jobs.config.hot import Hot
 from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, UiSettings
 from spark_jobs.config.new_fields import Growth, Incompatible, NewFields
 from spark_jobs.config.parquet_codecs import Encoding
 from spark_jobs.config.problems import ConfigProblem
 from spark_jobs.config.redaction import redact_properties, redact_urls
+from spark_jobs.config.routes import RouteSettings
 from spark_jobs.config.start import StartText
 from spark_jobs.config.suites import Suite, Suites, When
 from spark_jobs.config.value_format import KeySettings, Layout, ValueFormat, ValueSettings
 from spark_jobs.config.values import (
     AbsolutePath,
     AwsRegion,
+    ColumnName,
     Command,
     ConnectUrl,
     Count,
@@ -192,7 +195,7 @@ class UpkeepSettings(Frozen):
 
 
 class DeadLetterSettings(Frozen):
-    """What happens when many records cannot become rows."""
+    """What happens when many records cannot become rows, and what their table has beside them."""
 
     # A share: 0.05 is 5 %.
     stop_above: Share | None = key(
@@ -200,6 +203,14 @@ class DeadLetterSettings(Frozen):
         "Stop, with nothing committed, when more than this share of a batch's records would be"
         " dead letters, e.g. `5%`: a changed format then waits for a person instead of filling the table.",
         shown="never",
+    )
+    columns: dict[ColumnName, LetterColumn] = Field(
+        default_factory=dict,
+        description="Columns of the dead-letter table by expressions:"
+        ' `{day: {type: date, sql: "CAST(_kafka_timestamp AS DATE)"}}` (docs/SHAPES.md).',
+    )
+    partition_by: OneOrMany[PartitionField] = key(
+        (), "Partition fields of the dead-letter table, as the pipeline's `partition_by`."
     )
 
 
@@ -313,6 +324,9 @@ class PipelineSettings(Frozen):
         " `filtered` (docs/SHAPES.md).",
         shown="every record is a row",
     )
+    route: RouteSettings = key(
+        RouteSettings(), "Which records become rows of other tables.", shown="every row is in the table"
+    )
     table_schema: SchemaSettings = key(
         SchemaSettings(), "How a table takes fields that it has no column for.", alias="schema"
     )
@@ -336,11 +350,17 @@ class PipelineSettings(Frozen):
     )
     upkeep: UpkeepSettings = key(UpkeepSettings(), "When the tables are tidied up.")
     dead_letters: DeadLetterSettings = key(
-        DeadLetterSettings(), "What happens when many records cannot become rows."
+        DeadLetterSettings(), "What happens when many records cannot become rows, and what is kept of them."
     )
     quality: Suites = key((), "Great Expectations suites: what rows must be like.")
     checks: WrittenChecks = key(WrittenChecks(), "How bad a failed check is, and its limit.")
     notify: NotifySettings = key(NotifySettings(), "Who is told of commits and of trouble.")
+    hot: Hot = key(
+        None,
+        "Whether queries may see what Kafka has beyond the table too (docs/SERVING.md): `true`, or a map."
+        " Not of an archive, nor beside a gate.",
+        shown="false",
+    )
 
     @property
     def declared(self) -> dict[str, str]:
@@ -380,6 +400,11 @@ class PipelineConfig(PipelineSettings):
     def key_is_binary(self) -> bool:
         """True if ``_kafka_key`` holds bytes, not text."""
         return self.is_archive or self.record_key.is_binary or self.key_format is KeyFormat.BINARY
+
+    @property
+    def routed_tables(self) -> tuple[str, ...]:
+        """Return the tables beside its own that rows are routed to."""
+        return tuple(sorted({*self.route.tables.values()} - {self.table}))
 
     @property
     def dead_letter_table(self) -> str:

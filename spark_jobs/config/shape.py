@@ -15,7 +15,7 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.protocol.shaped_spans import LEAVES_OUT
 
 # Neither order, place nor time of rows is a matter of these, nor who is told: a test names every other key.
-SHAPING = ("columns", "filter", "table_schema", "value", "layout", "record_key", "key_format")
+SHAPING = ("columns", "filter", "route", "table_schema", "value", "layout", "record_key", "key_format")
 # By which of them a record that could be a row may have none in the table.
 LEAVING_OUT = ("filter",)
 _HEX_DIGITS = 16

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from spark_jobs.config.problems import ConfigProblem
@@ -43,9 +43,20 @@ def expand(config: SluiceConfig, topics: Iterable[str]) -> SluiceConfig:
 
 def first_clash(pipeline: PipelineConfig, others: Iterable[PipelineConfig]) -> PipelineConfig | None:
     """Return a pipeline of the same name or that writes the same table."""
-    tables = tables_written(pipeline.table)
-    same = (other for other in others if other.name == pipeline.name or tables & tables_written(other.table))
+    tables = _every_table(pipeline)
+    same = (other for other in others if other.name == pipeline.name or tables & _every_table(other))
     return next(same, None)
+
+
+def _every_table(pipeline: PipelineConfig) -> set[str]:
+    return tables_written(pipeline.table).union(each.lower() for each in pipeline.routed_tables)
+
+
+def settings_of(settings: Mapping[str, Any], topic: str) -> dict[str, Any]:
+    """Return the settings of one of several topics: ``{topic}`` stands for it in routed tables too."""
+    route = settings["route"]
+    tables = {value: table_of(table, topic) for value, table in route.tables.items()}
+    return {**settings, "route": route.model_copy(update={"tables": tables})}
 
 
 def safe_name(topic: str) -> str:
@@ -65,7 +76,8 @@ def tables_written(table: str) -> set[str]:
 
 
 def _from_template(template: PipelineTemplate, topic: str) -> PipelineConfig:
-    settings: dict[str, Any] = {key: getattr(template, key) for key in PipelineSettings.model_fields}
+    every = {key: getattr(template, key) for key in PipelineSettings.model_fields}
+    settings = settings_of(every, topic)
     table = table_of(template.table, topic)
     return PipelineConfig(name=safe_name(topic), topic=topic, table=table, template=template.name, **settings)
 

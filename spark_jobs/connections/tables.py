@@ -1,14 +1,18 @@
-"""A pipeline's table, loaded fresh, with its dead letters, or with the check that it was drained at all."""
+"""A pipeline's tables, loaded fresh: all as one, or its own with the check that it was drained at all."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
 from spark_jobs.protocol import mends
-from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.errors import ConfigError, SourceChanged
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -22,19 +26,47 @@ def load_fresh(connections: Connections, identifier: str) -> Table | None:
         return load_table(catalog, identifier)
 
 
-def both_tables(connections: Connections, identifier: str) -> tuple[Table | None, Table | None]:
-    """Return a table and its dead letters as one: nothing that moves rows from one to the other came between.
+@dataclass(frozen=True, slots=True)
+class PipelineTables:
+    """A table, its dead letters, and those that it ever routed rows to, by name, as far as they are there."""
 
-    A drain may have: its dead letters are of offsets that this table has not reached.
+    data: Table
+    dead_letters: Table | None
+    routed: Mapping[str, Table] = field(default_factory=dict)
+
+    @property
+    def every(self) -> tuple[Table, ...]:
+        """All that have rows or letters, its own first."""
+        letters = () if self.dead_letters is None else (self.dead_letters,)
+        return (self.data, *letters, *self.routed.values())
+
+
+def tables_as_one(connections: Connections, identifier: str) -> PipelineTables | None:
+    """Return a pipeline's tables as one: nothing that moves rows from one to the other came between.
+
+    A drain may have: what it brought the others is of offsets that this table has not reached.
     """
     table = load_fresh(connections, identifier)
     while table is not None:
         dead_letters = load_fresh(connections, dead_letters_of(identifier))
+        beside = dead_letters, load_routed(partial(load_fresh, connections), table)
         now = load_fresh(connections, identifier)
         if now is None or _epoch(now) == _epoch(table):
-            return table, dead_letters
+            return PipelineTables(table, *beside)
         table = now
-    return None, None
+    return None
+
+
+def load_routed(load: Callable[[str], Table | None], table: Table) -> dict[str, Table]:
+    """Return the tables that rows of this one were ever routed to, without foreign ones of the name."""
+    uuid = str(table.metadata.table_uuid)
+    found: dict[str, Table] = {}
+    for name in progress_of(table).routes:
+        with suppress(ConfigError, SourceChanged):
+            there = load(name)
+            if there is not None and progress_of(there).routed_from == uuid:
+                found[name] = there
+    return found
 
 
 def _epoch(table: Table) -> tuple[object, ...]:

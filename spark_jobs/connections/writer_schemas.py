@@ -93,6 +93,14 @@ class RecordSchemas:
         for each in self._versions:
             each.ask(progress)
 
+    def planned(self, progress: Progress) -> Progress:
+        """Return the progress under which a batch that is planned now is read: by the versions of now.
+
+        Raises as ``ask_for_versions``.
+        """
+        self.ask_for_versions(progress)
+        return replace(progress, schema_spans=())
+
     def read_by(self, progress: Progress, *, is_replay: bool) -> tuple[SchemaKey, ...]:
         """Return by which versions a batch is read; a replay by none where the table knows what it was."""
         return tuple(each.key(progress) for each in self._versions if not (is_replay and each.kept(progress)))

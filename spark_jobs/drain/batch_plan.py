@@ -1,13 +1,8 @@
-"""A batch about to be read, on the table and topic as they are now: its ranges, its splits and its fence.
-
-A log that lost its end and grew past the table again looks as if only new records had come; ends alone cannot
-tell. Each leader of a partition has an epoch, and says where the log of an earlier one ends in its own
-history (KIP-101, KIP-320): ``cut_below`` asks it.
-"""
+"""A batch about to be read, on the table and topic as they are now: its ranges, its splits and its fence."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,14 +11,13 @@ from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.shape import shape_of
 from spark_jobs.drain.batch_run import BatchRun, Tables
 from spark_jobs.drain.planning import MAX_SPLIT_BYTES, bytes_per_record, plan_ranges, plan_splits, resumed
-from spark_jobs.kafka.reader import open_reader
+from spark_jobs.kafka.log_cut import cut_below
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import Batch, BatchKind
-from spark_jobs.protocol.errors import OffsetsUnavailable, RetryableError
-from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
+from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.schema_id import SchemaKey
-from spark_jobs.protocol.source import SourceState, drain_refusal, has_new_leader
+from spark_jobs.protocol.source import SourceState, drain_refusal
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
@@ -113,31 +107,3 @@ def _read_by(
 def _last_commit_us(progress: Progress) -> int:
     """Return a time that no row of the table was ingested after, so that clocks may be set back."""
     return progress.last_drain.committed_at_ms * 1000 if progress.last_drain else 0
-
-
-def cut_below(
-    kafka: Mapping[str, str], progress: Progress, source: SourceState, partition: int
-) -> OffsetsUnavailable | None:
-    """Return the error of a log that was cut below what the table has of the partition, or None.
-
-    ``kafka`` are resolved client properties. Asks nobody while the leader is the one that the last batch was
-    planned under, and where there is nothing to read yet. Raises what reading a record raises, but for what
-    says nothing about the log's end.
-    """
-    if not has_new_leader(progress, source, partition):
-        return None
-    last_end, epoch = progress.leader_epochs[partition]
-    # A skip moves the next offset on, over records of later epochs; a rollback moves it back.
-    start = min(last_end, progress.next_offsets[partition])
-    # A client of its own: librdkafka asks only for what is assigned before it knows the leader.
-    try:
-        with open_reader(kafka, source.topic, chunk_bytes=1 << 20) as reader:
-            list(reader.read(OffsetRange(partition, start, start + 1), leader_epoch=epoch))
-    except OffsetsUnavailable as error:
-        # Where retention has passed the place, the plan judges the next offset.
-        return None if error.code == "retention-passed" else error
-    except RetryableError as error:
-        # Its place is good: a record that an operator had skipped cannot be read now either.
-        if error.code != "records-damaged":
-            raise
-    return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -67,10 +67,11 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """A pipeline's data table and the table of its dead letters."""
+    """A pipeline's data table, the table of its dead letters, and those that it routes rows to by name."""
 
     data: Table
     dead_letters: Table
+    routed: Mapping[str, Table] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,14 @@ class DrainResult:
         return dict(counted)
 
     @property
+    def routed_tables(self) -> dict[str, int]:
+        """The rows that went to other tables, by table."""
+        counted: Counter[str] = Counter()
+        for batch in self.batches:
+            counted.update(batch.counts.routed_tables)
+        return dict(counted)
+
+    @property
     def ignored(self) -> dict[str, int]:
         """Values of fields without a column by name, over the run's batches."""
         counted: dict[str, int] = {}

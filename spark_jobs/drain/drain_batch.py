@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from spark_jobs import __version__
 from spark_jobs.commit.batch_commit import commit_of
-from spark_jobs.commit.dead_letter_commit import commit_dead_letters
+from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.commit.landing import land
 from spark_jobs.config.new_fields import Growth
-from spark_jobs.drain.batch_run import BatchResult, BatchRun
+from spark_jobs.drain.batch_run import BatchResult, BatchRun, Tables
 from spark_jobs.drain.gate import (
     GateVerdict,
     can_reject,
@@ -27,6 +27,7 @@ from spark_jobs.drain.gate import (
 )
 from spark_jobs.drain.progress_lines import planned_line, read_line
 from spark_jobs.drain.replay_loss import refuse_loss
+from spark_jobs.drain.routed_tables import add_routed_columns
 from spark_jobs.drain.split_task import SplitSource, SplitTask, run_split, table_target
 from spark_jobs.drain.table_columns import MAX_ROUNDS, add_observed_columns
 from spark_jobs.drain.written import add_up, summary_of, verify
@@ -87,7 +88,7 @@ def drain_batch(run: BatchRun) -> tuple[BatchResult, Committed]:
         committed = _commit(run, logged)
     with run.steps.step("dead-letters"):
         # The data commit has promised them: if this fails, recovery finishes it before any new batch.
-        owed = commit_dead_letters(run.connections, run.batch.table, committed.progress, logged.summary)
+        owed = pay_debts(run.connections, run.batch.table, committed.progress, logged.summary)
         run.reach("after-dead-letters")
     _warn_of_tombstones(run.batch, written.balance.tombstones)
     _warn_of_ignored(run, written.ignored)
@@ -174,7 +175,8 @@ def _log_intent(run: BatchRun) -> None:
             planned_bytes=batch.records * run.bytes_per_record,
         )
     )
-    run.log(FlushStart(batch.attempt, data_location(table), data_location(run.tables.dead_letters)))
+    routed = tuple(data_location(each) for each in run.tables.routed.values())
+    run.log(FlushStart(batch.attempt, data_location(table), data_location(run.tables.dead_letters), routed))
 
 
 def _read_and_write(run: BatchRun, rejected: Mapping[int, Mapping[int, str]] | None = None) -> Written:
@@ -182,13 +184,15 @@ def _read_and_write(run: BatchRun, rejected: Mapping[int, Mapping[int, str]] | N
 
     With ``rejected`` they are run a second time, and what the first time wrote is stray.
     """
-    table = run.tables.data
+    table, routed = run.tables.data, run.tables.routed
     waiting = {split.split_id: split for split in run.splits}
     done: list[SplitOutcome] = []
     has_strays = rejected is not None
     growth = run.pipeline.table_schema.growth
     for _ in range(MAX_ROUNDS):
-        work = partial(run_split, _task(run, table, growth, rejected or {}))
+        work = partial(
+            run_split, _task(run, replace(run.tables, data=table, routed=routed), growth, rejected or {})
+        )
         outcomes = run_on_spark(run.connections.spark(), work, list(waiting.values()), tag=run.batch.attempt)
         observed = [outcome for outcome in outcomes if outcome.kind is OutcomeKind.OBSERVED]
         done += [outcome for outcome in outcomes if outcome.kind is OutcomeKind.WRITTEN]
@@ -196,10 +200,12 @@ def _read_and_write(run: BatchRun, rejected: Mapping[int, Mapping[int, str]] | N
         if not observed:
             return add_up(done, has_strays=has_strays)
         waiting = {outcome.split_id: waiting[outcome.split_id] for outcome in observed}
+        seen = [outcome for outcome in observed if outcome.evidence is not None]
         before = table.schema().highest_field_id, _known(run, table).names
-        table = add_observed_columns(run.pipeline, run.connections, table, observed)
-        if (table.schema().highest_field_id, _known(run, table).names) == before:
+        table = add_observed_columns(run.pipeline, run.connections, table, seen) if seen else table
+        if seen and (table.schema().highest_field_id, _known(run, table).names) == before:
             growth = growth.ended()  # evidence has its limit: records may say, or name, more
+        routed = add_routed_columns(run.connections, table, routed, observed)
     raise ConfigError(
         f"the records still have new fields, or schemas, after {MAX_ROUNDS} rounds of adding columns",
         code="endless-fields",
@@ -233,9 +239,10 @@ def _through_gates(run: BatchRun, written: Written) -> tuple[Written, GateVerdic
 
 
 def _task(
-    run: BatchRun, table: Table, growth: Growth, rejected: Mapping[int, Mapping[int, str]]
+    run: BatchRun, tables: Tables, growth: Growth, rejected: Mapping[int, Mapping[int, str]]
 ) -> SplitTask:
-    batch, connections, dead_letters = run.batch, run.connections, run.tables.dead_letters
+    batch, connections = run.batch, run.connections
+    table, dead_letters = tables.data, tables.dead_letters
     progress = progress_of(table)
     read_as = format_of(run.pipeline, _known(run, table), table.schema(), progress.columns)
     decoder = read_as.decoder.under(growth)
@@ -249,12 +256,14 @@ def _task(
             arrow_schema(dead_letters.schema()),
             rejected,
             checked_shaping(run.pipeline, arrow_schema(table.schema())),
+            run.pipeline.dead_letters.columns,
         ),
         file_prefix=batch.attempt,
         data=table_target(table),
         dead_letters=table_target(dead_letters),
         fail_points=connections.fail_points,
         encoding=run.pipeline.encoding,
+        routed={name: table_target(each) for name, each in tables.routed.items()},
     )
 
 
@@ -276,9 +285,10 @@ def _log_written(run: BatchRun, written: Written, verdict: GateVerdict) -> Parqu
         dead_letter_files=written.dead_letter_files,
         rows=written.balance.rows,
         bytes_read=written.bytes_read,
-        file_bytes=sum(file.bytes for file in written.data_files + written.dead_letter_files),
+        file_bytes=sum(file.bytes for file in written.every_file),
         balances=written.balances,
         summary=summary,
+        routed_files=written.routed_files,
     )
     run.log(entry)
     if verdict.failed:

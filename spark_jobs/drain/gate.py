@@ -8,11 +8,12 @@ every record a dead letter, each is kept, and the table would stand still unnoti
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_jobs.config.suites import OnFailure, Suite
@@ -24,6 +25,7 @@ from spark_jobs.quality.judge import columns_of, judge
 from spark_jobs.quality.results import SuiteResult
 from spark_jobs.quality.rows import rows_of_files
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
+from spark_jobs.schema.routed_columns import fitted
 from spark_jobs.spark.outcomes import Written
 from spark_jobs.txlog.entries import Held
 
@@ -59,7 +61,7 @@ def judge_written(run: BatchRun, written: Written) -> GateVerdict:
     """
     suites = run.pipeline.gates
     table = _table_of(run)
-    rows = rows_of_files(table, written.data_files, columns_of(suites, table.schema()))
+    rows = _rows(run, table, written, columns_of(suites, table.schema()))
     failed = []
     rejected: defaultdict[int, dict[int, str]] = defaultdict(dict)
     for suite in suites:
@@ -114,6 +116,17 @@ def held_error(run: BatchRun, verdict: GateVerdict) -> BatchHeld:
         attempt=batch.attempt,
         ranges=batch.ranges,
     )
+
+
+def _rows(run: BatchRun, table: Table, written: Written, columns: Sequence[str]) -> pa.Table:
+    """The rows of all tables in the columns of the pipeline's own."""
+    rows = rows_of_files(table, written.data_files, columns)
+    parts = [rows]
+    for name, files in written.routed_files.items():
+        routed = load_fresh(run.connections, name) or run.tables.routed[name]
+        there = [column for column in columns if column in routed.schema().column_names]
+        parts.append(fitted(rows_of_files(routed, files, there), rows.schema))
+    return pa.concat_tables(parts)
 
 
 def _table_of(run: BatchRun) -> Table:

@@ -35,7 +35,8 @@ def read_line(written: Written, milliseconds: int) -> str:
 
 def committed_line(batch: BatchResult) -> str:
     """Return what became of a batch's records; the time is from its plan to its last commit."""
-    told = counts(batch.counts.balance, batch.counts.dead_letter_phases, batch.counts.filtered_reasons)
+    named = batch.counts.dead_letter_phases, batch.counts.filtered_reasons, batch.counts.routed_tables
+    told = counts(batch.counts.balance, *named)
     return (
         f"committed {told} in {seconds(sum(batch.durations_ms.values()))},"
         f" snapshot {batch.snapshot_id}: {_shown(batch.batch.ranges)}"

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spark_jobs.connections.tables import both_tables
+from spark_jobs.connections.tables import PipelineTables, tables_as_one
 from spark_jobs.drain.batch_run import BatchRun
-from spark_jobs.lake.record_offsets import dead_letter_offsets, offsets_in_files
+from spark_jobs.lake.record_offsets import dead_letter_offsets, offsets_in_files, routed_rows
 from spark_jobs.lake.row_filters import offsets_in
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import OffsetsUnavailable
 from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.schema.metadata_columns import OFFSET
 from spark_jobs.spark.outcomes import Written
 from spark_jobs.storage.errors import storage_error
 
@@ -33,26 +34,27 @@ def refuse_loss(run: BatchRun, written: Written) -> None:
     Where every offset of a partition's range holds a record, as in most topics, the tables are not asked.
     """
     gapped = [r for r in run.batch.ranges if written.balances[r.partition].gaps]
-    table, dead_letters = both_tables(run.connections, run.batch.table) if gapped else (None, None)
-    if table is None:
+    tables = tables_as_one(run.connections, run.batch.table) if gapped else None
+    if tables is None:
         return  # nothing can be lost, or the commit says that the table is gone
     try:
-        held = {r: _held(run, r, table, dead_letters) for r in gapped}
-        lost = {r: np.setdiff1d(held[r], _written(r, table, written)) for r in gapped}
+        held = {r: _held(run, r, tables) for r in gapped}
+        lost = {r: np.setdiff1d(held[r], _written(r, tables.data, written)) for r in gapped}
     except OSError as error:
         raise storage_error(error, "reading the offsets to replace", table=run.batch.table) from error
     if any(len(offsets) for offsets in lost.values()):
         raise _would_lose(run, held, {r: offsets for r, offsets in lost.items() if len(offsets)})
 
 
-def _held(run: BatchRun, r: OffsetRange, table: Table, dead_letters: Table | None) -> NDArray[np.int64]:
-    generation = run.batch.generation
-    letters = dead_letter_offsets(table, dead_letters, generation, r, run.connections.state)
-    return np.union1d(offsets_in(table, r, generation), letters)
+def _held(run: BatchRun, r: OffsetRange, tables: PipelineTables) -> NDArray[np.int64]:
+    table, generation = tables.data, run.batch.generation
+    letters = dead_letter_offsets(table, tables.dead_letters, generation, r, run.connections.state)
+    routed = (rows.column(OFFSET).to_numpy() for rows in routed_rows(table, tables.routed, r).values())
+    return np.unique(np.concatenate([offsets_in(table, r, generation), letters, *routed]))
 
 
 def _written(r: OffsetRange, table: Table, written: Written) -> NDArray[np.int64]:
-    return offsets_in_files(table.io, (*written.data_files, *written.dead_letter_files), r)
+    return offsets_in_files(table.io, written.every_file, r)
 
 
 def _would_lose(

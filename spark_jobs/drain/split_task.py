@@ -7,11 +7,12 @@ eighth a row group being gathered, a sixteenth a chunk; the rest is room for the
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from spark_jobs.drain.letter_source import LetterChunk, failed_again
+from spark_jobs.drain.routed_writing import ColumnsLacking, RoutedTable, RoutedWriters
 from spark_jobs.drain.tally import Tally
 from spark_jobs.kafka.reader import RangeReader, bundles
 from spark_jobs.lake.parquet_writer import SplitWriter
@@ -103,17 +104,36 @@ class SplitTask:
     dead_letters: TableTarget
     fail_points: FailPoints
     encoding: Encoding
+    routed: Mapping[str, TableTarget] = field(default_factory=dict)
 
-    def open_writer(self, target: TableTarget, file_prefix: str) -> SplitWriter:
-        """A writer that gathers at most an eighth of the task's memory before it writes a row group."""
+    def open_writer(self, target: TableTarget, file_prefix: str, beside: int = 1) -> SplitWriter:
+        """A writer that gathers at most an eighth of the task's memory before it writes a row group.
+
+        Of several ``beside`` each other each has its share.
+        """
         return SplitWriter(
             target.metadata,
             target.io,
             file_prefix=file_prefix,
-            row_group_bytes=self.source.task_memory_bytes // 8,
-            max_open_files=MAX_OPEN_FILES,
+            row_group_bytes=self.source.task_memory_bytes // 8 // beside,
+            max_open_files=max(1, MAX_OPEN_FILES // beside),
             encoding=self.encoding,
         )
+
+    def open_routed(self, file_prefix: str) -> RoutedWriters:
+        """Writers for the tables that rows are routed to, all of which share what one has."""
+        # Tables may share a folder.
+        prefixes = {name: f"{file_prefix}-to{number}" for number, name in enumerate(sorted(self.routed))}
+        return RoutedWriters(
+            self.routed_tables,
+            lambda name: self.open_writer(self.routed[name], prefixes[name], len(self.routed)),
+        )
+
+    @property
+    def routed_tables(self) -> dict[str, RoutedTable]:
+        """What tables take of the rows that are routed to them."""
+        own = self.data.metadata.schema()
+        return {name: RoutedTable.of(target.metadata, own) for name, target in self.routed.items()}
 
 
 def run_split(task: SplitTask, split: Split) -> SplitOutcome:
@@ -122,6 +142,8 @@ def run_split(task: SplitTask, split: Split) -> SplitOutcome:
         return _write_split(task, split)
     except NewFieldsSeen:
         return observe_split(task.source, task.rows.decoder, split)
+    except ColumnsLacking:
+        return _observe_routed(task, split)
     except SluiceError as error:
         return SplitOutcome(split.split_id, OutcomeKind.FAILED, error=error_to_json(error))
 
@@ -137,11 +159,28 @@ def observe_split(source: Source, decoder: Decoder, split: Split) -> SplitOutcom
     return SplitOutcome(split.split_id, OutcomeKind.OBSERVED, evidence=evidence.to_json())
 
 
+def _observe_routed(task: SplitTask, split: Split) -> SplitOutcome:
+    """Read one split for the columns that routed rows need; write nothing."""
+    tables = task.routed_tables
+    needed: dict[str, set[str]] = {name: set() for name in tables}
+    try:
+        for chunk in task.source.read(split, Tally()):
+            for name, rows in task.rows.make(chunk).routed.items():
+                needed[name] |= tables[name].lacks(rows)
+    except NewFieldsSeen:
+        return observe_split(task.source, task.rows.decoder, split)
+    except SluiceError as error:
+        return SplitOutcome(split.split_id, OutcomeKind.FAILED, error=error_to_json(error))
+    lacking = {name: tuple(sorted(columns)) for name, columns in needed.items() if columns}
+    return SplitOutcome(split.split_id, OutcomeKind.OBSERVED, lacking=lacking)
+
+
 def _write_split(task: SplitTask, split: Split) -> SplitOutcome:
     # A retried task writes under names of its own: only files that are returned are ever committed.
     prefix = f"{task.file_prefix}-{split.split_id:05d}-{uuid.uuid4().hex[:8]}"
     rows_out = task.open_writer(task.data, prefix)
     dead_letters_out = task.open_writer(task.dead_letters, prefix)
+    routed_out = task.open_routed(prefix)
     tally = Tally()
     try:
         for chunk in task.source.read(split, tally):
@@ -156,17 +195,21 @@ def _write_split(task: SplitTask, split: Split) -> SplitOutcome:
             tally.ignored = add_ignored(tally.ignored, made.ignored)
             tally.dead_letter_phases.update(made.dead_letter_phases)
             tally.filtered_reasons.update(made.filtered_reasons)
+            tally.unlisted = add_ignored(tally.unlisted, made.unlisted)
             with tally.step("write"):
                 rows_out.write(made.rows)
                 dead_letters_out.write(failed_again(made.dead_letters, chunk))
+                routed_out.write(made.routed)
             task.fail_points.reach("split.after-chunk")
         with tally.step("write"):
             data_files, dead_letter_files = rows_out.close(), dead_letters_out.close()
+            routed_files = routed_out.close()
     except BaseException:
         rows_out.abort()
         dead_letters_out.abort()
+        routed_out.abort()
         raise
-    written = tally.written(data_files, dead_letter_files)
+    written = tally.written(data_files, dead_letter_files, routed_files)
     return SplitOutcome(split.split_id, OutcomeKind.WRITTEN, written)
 
 

@@ -12,6 +12,7 @@ from pyiceberg.schema import Schema
 
 from spark_jobs.commit.birth import create_dead_letter_table, create_table
 from spark_jobs.commit.columns_commit import commit_columns
+from spark_jobs.commit.routed_birth import create_routed_table
 from spark_jobs.config.new_fields import Growth
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.start import StartKind
@@ -24,16 +25,22 @@ from spark_jobs.drain.planning import (
     plan_splits,
     resolve_start,
 )
+from spark_jobs.drain.routed_tables import remember_routes
 from spark_jobs.drain.split_task import SplitSource, observe_split
 from spark_jobs.lake.catalog import released
-from spark_jobs.lake.evolution import set_sort_order
+from spark_jobs.lake.evolution import evolve_table, set_partitioning, set_sort_order
 from spark_jobs.lake.tables import load_table, progress_of
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.offsets import OffsetRanges
 from spark_jobs.protocol.progress import Progress
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.formats import format_of
-from spark_jobs.schema.additions import check_declared, declared_evolution, table_notes
+from spark_jobs.schema.additions import (
+    check_declared,
+    declared_evolution,
+    letter_evolution,
+    table_notes,
+)
 from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.evolution import Evolution, evolved
 from spark_jobs.schema.iceberg_types import declared_fields
@@ -100,6 +107,7 @@ def ensure_tables(
                     topic_id=source.topic_id,
                     starts=starts,
                     layout=pipeline.layout.value if pipeline.is_archive else None,
+                    routes=pipeline.routed_tables,
                 ),
                 dead_letters=True,
                 key_is_binary=pipeline.key_is_binary,
@@ -115,7 +123,19 @@ def ensure_tables(
         dead_letters = create_dead_letter_table(
             catalog, pipeline.table, {}, progress_of(table), location=pipeline.location
         )
-        return Tables(table, dead_letters)
+        table = remember_routes(connections, table, pipeline.routed_tables)
+        made = partial(
+            create_routed_table,
+            catalog,
+            own=table,
+            properties=pipeline.table_properties,
+            location=pipeline.location,
+        )
+        routed = {
+            name: set_sort_order(connections.open_catalog, made(name), pipeline.sort_by)
+            for name in pipeline.routed_tables
+        }
+        return Tables(table, _with_declared_letters(pipeline, connections, dead_letters), routed)
 
 
 def add_observed_columns(
@@ -171,6 +191,14 @@ def _with_declared_columns(pipeline: PipelineConfig, connections: Connections, t
         lambda table: declared_evolution(pipeline, table.schema()),
         connections.fail_points,
     )
+
+
+def _with_declared_letters(pipeline: PipelineConfig, connections: Connections, letters: Table) -> Table:
+    """The dead-letter table with its declared columns and partition fields, whenever they were declared."""
+    if lacks := letter_evolution(pipeline, letters.schema()):
+        additions = [(path, kind) for path, kind, _ in lacks.additions]
+        letters = evolve_table(connections.open_catalog, pipeline.dead_letter_table, additions)
+    return set_partitioning(connections.open_catalog, letters, pipeline.dead_letters.partition_by)
 
 
 def _first_ranges(

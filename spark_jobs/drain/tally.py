@@ -30,6 +30,7 @@ class Tally:
         self.ignored: dict[str, int] = {}
         self.dead_letter_phases: Counter[str] = Counter()
         self.filtered_reasons: Counter[str] = Counter()
+        self.unlisted: dict[str, int] = {}
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -63,7 +64,12 @@ class Tally:
         """Add to a partition's balance."""
         self._balances[partition] += balance
 
-    def written(self, data_files: list[WrittenFile], dead_letter_files: list[WrittenFile]) -> Written:
+    def written(
+        self,
+        data_files: list[WrittenFile],
+        dead_letter_files: list[WrittenFile],
+        routed_files: dict[str, tuple[WrittenFile, ...]] | None = None,
+    ) -> Written:
         """Return the finished split's files with what was counted."""
         return Written(
             data_files=tuple(data_files),
@@ -76,6 +82,8 @@ class Tally:
             ignored=self.ignored,
             dead_letter_phases=dict(self.dead_letter_phases),
             filtered_reasons=dict(self.filtered_reasons),
+            routed_files=routed_files or {},
+            unlisted=self.unlisted,
             peak_task_rss_bytes=_peak_rss_bytes(),
         )
 

@@ -26,10 +26,15 @@ def add_up(outcomes: Sequence[SplitOutcome], *, has_strays: bool) -> Written:
     ignored: dict[str, int] = {}
     phases: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
+    routed: dict[str, tuple[WrittenFile, ...]] = {}
+    unlisted: dict[str, int] = {}
     for part in parts:
         ignored = add_ignored(ignored, part.ignored)
         phases.update(part.dead_letter_phases)
         reasons.update(part.filtered_reasons)
+        unlisted = add_ignored(unlisted, part.unlisted)
+        for table, files in part.routed_files.items():
+            routed[table] = (*routed.get(table, ()), *files)
         cpu_us.update(part.cpu_us)
         for partition, balance in part.balances.items():
             balances[partition] = balances.get(partition, Balance()) + balance
@@ -46,6 +51,8 @@ def add_up(outcomes: Sequence[SplitOutcome], *, has_strays: bool) -> Written:
         ignored=ignored,
         dead_letter_phases=dict(phases),
         filtered_reasons=dict(reasons),
+        routed_files=routed,
+        unlisted=unlisted,
         peak_task_rss_bytes=max(part.peak_task_rss_bytes for part in parts),
         has_strays=has_strays,
     )
@@ -55,11 +62,16 @@ def verify(run: BatchRun, written: Written) -> None:
     """Refuse a batch that does not account for every offset, or whose source changed while it was read."""
     batch, sums = run.batch, written.balance
     off = unbalanced(batch.ranges, written.balances) if batch.letters is None else _lost_letters(run, written)
-    in_files = (_rows(written.data_files), _rows(written.dead_letter_files))
-    if off or in_files != (sums.rows, sums.dead_letters):
+    counted = sums.rows, sums.dead_letters, sums.get("routed", 0)
+    in_files = (
+        _rows(written.data_files),
+        _rows(written.dead_letter_files),
+        sum(written.routed_rows.values()),
+    )
+    if off or in_files != counted:
         raise CorruptLog(
-            f"the batch does not balance: offsets unaccounted for {off}; counted {sums.rows} rows and"
-            f" {sums.dead_letters} dead letters, in the files are {in_files[0]} and {in_files[1]}",
+            f"the batch does not balance: offsets unaccounted for {off}; counted are {counted} rows, dead"
+            f" letters and routed rows, in the files {in_files}",
             code="unbalanced",
             hint="Nothing was committed. Run it again; if it stays, it is a defect of Sluice: report it.",
             batch=batch.batch_id,
@@ -89,6 +101,8 @@ def summary_of(run: BatchRun, written: Written) -> dict[str, str]:
             ignored=written.ignored,
             phases=written.dead_letter_phases,
             reasons=written.filtered_reasons,
+            routed=written.routed_rows,
+            unlisted=written.unlisted,
             valid_through_ms=_valid_through_ms(run, written.max_timestamp_ms),
         ),
         **schemas_summary(_new_schemas(run)),

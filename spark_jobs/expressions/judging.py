@@ -33,6 +33,12 @@ KAFKA_NAMES = {
     "_kafka_key": "VARCHAR",
     "_kafka_headers": 'STRUCT("key" VARCHAR, "value" BLOB)[]',
 }
+# A dead letter's, under the names of its table; what came as bytes is text where it is UTF-8, else null.
+LETTER_NAMES = {
+    **{name: kind for name, kind in KAFKA_NAMES.items() if name not in {"_kafka_key", "_kafka_headers"}},
+    **dict.fromkeys(("key", "value", "phase", "field", "error"), "VARCHAR"),
+    "headers": KAFKA_NAMES["_kafka_headers"],
+}
 _NODES = {
     *("COLUMN_REF", "CONSTANT", "FUNCTION", "OPERATOR", "COMPARISON", "CONJUNCTION", "BETWEEN", "CASE"),
     *("CAST", "COLLATE", "TYPE"),
@@ -75,6 +81,11 @@ class Expression:
 
     sql: str
     names: tuple[str, ...]
+
+    @property
+    def is_column(self) -> bool:
+        """True if it is a column as it is."""
+        return len(self.names) == 1 and self.sql in {self.names[0], quoted(self.names[0])}
 
 
 @lru_cache(1024)

@@ -56,6 +56,16 @@ def check_condition(result: pa.DataType) -> None:
         raise ExpressionError(f"gives {result}, and a filter is true or false", "Compare it: amount > 0.")
 
 
+def check_route_value(result: pa.DataType) -> None:
+    """Raise ``ExpressionError`` for what is not written in one way only."""
+    plain = (pa.types.is_string, pa.types.is_integer, pa.types.is_boolean, pa.types.is_null)
+    if not any(is_kind(result) for is_kind in plain):
+        raise ExpressionError(
+            f"gives {result}, and a route is by a text, a whole number or a boolean",
+            "Write CAST(... AS VARCHAR).",
+        )
+
+
 def can_take(column: pa.DataType, result: pa.DataType) -> bool:
     """True if a column can take values of the type, each of them exactly or not at all."""
     if pa.types.is_null(result) or column == result:

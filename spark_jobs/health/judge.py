@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from spark_jobs.checks.check import Case, Check, Severity, Verdict
 from spark_jobs.checks.facts import HealthFacts
 from spark_jobs.checks.registry import BY_NAME, CHECKS
-from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.config.settings import PipelineConfig, PipelineSettings
+
+_SAYS_NOTHING = PipelineSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +35,13 @@ class CheckResult:
 
 
 def checks_of(pipeline: PipelineConfig) -> tuple[Check, ...]:
-    """Return the checks that are not switched off."""
-    return tuple(check for check in CHECKS if pipeline.checks.severity_of(check) is not Severity.OFF)
+    """Return the checks that are not switched off, of a key only where that is written."""
+    on = (check for check in CHECKS if pipeline.checks.severity_of(check) is not Severity.OFF)
+    return tuple(check for check in on if not check.only_with or _says(pipeline, check.only_with))
+
+
+def _says(pipeline: PipelineConfig, key: str) -> bool:
+    return bool(getattr(pipeline, key) != getattr(_SAYS_NOTHING, key))
 
 
 def judge(pipeline: PipelineConfig, facts: HealthFacts) -> tuple[CheckResult, ...]:
@@ -62,5 +69,6 @@ def _verdict(pipeline: PipelineConfig, check: Check, facts: HealthFacts) -> Verd
         dead_letters_stop_above=pipeline.dead_letters.stop_above,
         limit=pipeline.checks.limit_of(check),
         due_ms=pipeline.due_ms,
+        table=pipeline.table,
     )
     return check.judge(case)

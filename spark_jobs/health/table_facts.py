@@ -84,6 +84,7 @@ def _batches(snapshots: Sequence[Snapshot]) -> Iterator[DrainedBatch]:
             offsets=summary.records,
             balance=total(summary.balances),
             added_rows=summary.count("added-records"),
+            unlisted_values=summary.unlisted_values,
         )
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Callable
+from threading import Lock
 
 from spark_jobs.kafka.errors import no_token
 from spark_jobs.protocol.errors import ConfigError
 
 _log = logging.getLogger(__name__)
+_ONE_AT_A_TIME = Lock()
 
 
 def msk_tokens(region: str) -> Callable[[str], tuple[str, float]]:
@@ -20,11 +23,18 @@ def msk_tokens(region: str) -> Callable[[str], tuple[str, float]]:
     waiting = [_token(region)]
 
     def next_token(_properties: str) -> tuple[str, float]:
-        try:
-            return waiting.pop() if waiting else _token(region)
-        except Exception as error:
-            _log.warning("the token for MSK was not renewed, librdkafka asks again: %s", error)
-            raise
+        # The thread is librdkafka's own: a client that nobody holds any more must not be collected in it, for
+        # one that ends there aborts the process. Paused at once, and again where nobody else may resume.
+        gc.disable()
+        with _ONE_AT_A_TIME:
+            gc.disable()
+            try:
+                return waiting.pop() if waiting else _token(region)
+            except Exception as error:
+                _log.warning("the token for MSK was not renewed, librdkafka asks again: %s", error)
+                raise
+            finally:
+                gc.enable()
 
     return next_token
 

@@ -101,6 +101,18 @@ def to_data_file(written: WrittenFile, metadata: TableMetadata) -> DataFile:
     return data_file
 
 
+def to_scanned_file(written: WrittenFile) -> DataFile:
+    """Return the data file as far as reading its rows takes, for whatever table it was written."""
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=written.path,
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        record_count=written.rows,
+        file_size_in_bytes=written.bytes,
+    )
+
+
 def partition_path(written: WrittenFile, metadata: TableMetadata) -> str:
     """Return the file's partition as ``field=value/...``; empty for a table without partitions."""
     spec = metadata.specs()[written.spec_id]

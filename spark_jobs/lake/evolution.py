@@ -1,4 +1,4 @@
-"""A table's new columns, when records carry fields it has none for, and its sort order."""
+"""A table's new columns, when records carry fields it has none for, its sort order and its partitioning."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from spark_jobs.lake.catalog import released
 from spark_jobs.lake.catalog_errors import catalog_error
 from spark_jobs.lake.tables import load_table
 from spark_jobs.protocol.errors import RetryableError, SourceChanged
+from spark_jobs.schema.partitioning import partition_spec, partition_terms
 from spark_jobs.schema.sort_order import order_to_set
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table, Transaction
     from pyiceberg.types import IcebergType
@@ -64,6 +66,40 @@ def set_sort_order(open_catalog: Callable[[], Catalog], table: Table, sort_by: S
     if staged(table) is None:
         return table
     return _changed(open_catalog, ".".join(table.name()), staged)
+
+
+def set_partitioning(open_catalog: Callable[[], Catalog], table: Table, partition_by: Sequence[str]) -> Table:
+    """Partition what is written to the table from now on; without terms it stays as it is.
+
+    Returns it as it is then. Raises as ``evolve_table``, and as ``partition_spec`` for terms that do not fit.
+    """
+
+    def staged(table: Table) -> Transaction | None:
+        schema, there = table.schema(), table.spec()
+        wanted = partition_spec(schema, partition_by)
+        if not wanted.fields or partition_terms(schema, wanted) == partition_terms(schema, there):
+            return None
+        transaction = table.transaction()
+        exchange_spec(schema, there, wanted, transaction)
+        return transaction
+
+    if staged(table) is None:
+        return table
+    return _changed(open_catalog, ".".join(table.name()), staged)
+
+
+def exchange_spec(
+    schema: Schema, there: PartitionSpec, wanted: PartitionSpec, transaction: Transaction
+) -> None:
+    """Put the terms of one spec in the place of another's."""
+    # Two updates: within one, PyIceberg still takes the name of a removed field for taken.
+    with transaction.update_spec() as update:
+        for field in there.fields:
+            update.remove_field(field.name)
+    with transaction.update_spec() as update:
+        for field in wanted.fields:
+            column = schema.find_column_name(field.source_id)
+            update.add_field(column or "", field.transform, field.name)
 
 
 def _changed(

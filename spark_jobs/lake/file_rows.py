@@ -24,10 +24,12 @@ import pyarrow.parquet as pq
 from pyiceberg.expressions import AlwaysTrue, And
 from pyiceberg.expressions.visitors import bind, extract_field_ids
 from pyiceberg.io.pyarrow import _read_all_delete_files, expression_to_pyarrow, schema_to_pyarrow
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, sanitize_column_names
 
+from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.schema.arrow_schema import arrow_schema
-from spark_jobs.schema.nested_arrays import items_of
+from spark_jobs.schema.projected import field_id, project, renamed
+from spark_jobs.schema.routed_columns import fitted
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
 
 ALWAYS_TRUE = AlwaysTrue()
 BATCH_ROWS = 16_384
-_FIELD_ID = b"PARQUET:field_id"
 _POSITION = "position in the row group"
 
 
@@ -51,8 +52,8 @@ def rows_of_file(
     condition = bind(schema, row_filter, case_sensitive=True)
     deleted = _deleted_positions(io, task)
     with io.new_input(task.file.file_path).open() as stream, pq.ParquetFile(stream) as file:
-        names = {_field_id(field): field.name for field in file.schema_arrow}
-        read = [names[_field_id(field)] for field in wanted if _field_id(field) in names]
+        names = {field_id(field): field.name for field in file.schema_arrow}
+        read = [names[field_id(field)] for field in wanted if field_id(field) in names]
         matching = None if row_filter is ALWAYS_TRUE else expression_to_pyarrow(condition)
         for group, first in _row_groups(stream, file, matching if read == wanted.names else None):
             rows = _RowGroup(file, group, first, wanted, extract_field_ids(condition))
@@ -62,6 +63,26 @@ def rows_of_file(
             if len(deleted):
                 kept = kept.filter(pa.array(np.isin(kept.column(_POSITION), deleted, invert=True)))
             yield from rows.whole(kept)
+
+
+def rows_by_name(io: FileIO, path: str, schema: Schema) -> Iterator[pa.Table]:
+    """The rows of a file of another table's; columns are found by the names that they have in files.
+
+    Raises ``ConfigError`` (``no-such-column``) for values that the schema has no column for, ``OSError``.
+    """
+    wanted, in_files = arrow_schema(schema), arrow_schema(sanitize_column_names(schema))
+    with io.new_input(path).open() as stream, pq.ParquetFile(stream) as file:
+        for batch in file.iter_batches(BATCH_ROWS):
+            rows = pa.Table.from_batches([batch])
+            for name in set(rows.column_names).difference(in_files.names):
+                if rows.column(name).null_count < len(rows):
+                    raise ConfigError(
+                        f"a file of another table has values in a column {name} that is not there",
+                        code="no-such-column",
+                        hint="Replay the offsets of its rows.",
+                        file=path,
+                    )
+            yield renamed(fitted(rows, in_files), wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +99,14 @@ class _RowGroup:
         """Return what judges the rows, beside their positions in the file."""
         count = self.file.metadata.row_group(self.number).num_rows
         positions = pa.array(np.arange(self.first, self.first + count))
-        judges = pa.schema([field for field in self.wanted if _field_id(field) in self.judges])
+        judges = pa.schema([field for field in self.wanted if field_id(field) in self.judges])
         if not len(judges):
             return pa.table({_POSITION: positions})
         return pa.concat_tables(self._read(judges, count)).append_column(_POSITION, positions)
 
     def whole(self, kept: pa.Table) -> Iterator[pa.Table]:
         """The rows of ``kept``, some of what ``judged`` returns, with all columns."""
-        others = pa.schema([field for field in self.wanted if _field_id(field) not in self.judges])
+        others = pa.schema([field for field in self.wanted if field_id(field) not in self.judges])
         if not len(others):
             yield kept.select(self.wanted.names)
             return
@@ -172,9 +193,9 @@ def _row_groups(
 
 def _paths(there: Iterable[pa.Field], wanted: Iterable[pa.Field]) -> Iterator[str]:
     """Yield what is to be read of a file for these fields: of structs no more than is wanted of them."""
-    by_id = {_field_id(field): field for field in there}
+    by_id = {field_id(field): field for field in there}
     for field in wanted:
-        found = by_id.get(_field_id(field))
+        found = by_id.get(field_id(field))
         if found is None:
             continue
         inside = [*_paths(found.type, field.type)] if pa.types.is_struct(found.type) else []
@@ -188,49 +209,5 @@ def _deleted_positions(io: FileIO, task: FileScanTask) -> np.ndarray:
 
 
 def _projected(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.Table:
-    struct = _project(batch.to_struct_array(), pa.struct(list(wanted)))
+    struct = project(batch.to_struct_array(), pa.struct(list(wanted)))
     return pa.Table.from_arrays(struct.flatten(), schema=wanted)
-
-
-def _project(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """The same values as ``wanted``: fields found by id, those that are not there null, null kept null."""
-    if pa.types.is_struct(wanted):
-        return _project_struct(array, wanted)
-    if pa.types.is_map(wanted):
-        entries = items_of(_as_list(array))
-        keys = _project(entries.field(0), wanted.key_type)
-        items = _project(entries.field(1), wanted.item_type)
-        return pa.MapArray.from_arrays(_offsets(array), keys, items, type=wanted)
-    if pa.types.is_list(wanted):
-        values = _project(items_of(array), wanted.value_type)
-        return pa.ListArray.from_arrays(_offsets(array), values, type=wanted)
-    return array.cast(wanted)
-
-
-def _project_struct(array: pa.StructArray, wanted: pa.StructType) -> pa.StructArray:
-    there = {_field_id(array.type.field(i)): i for i in range(array.type.num_fields)}
-    children = [
-        _project(array.field(there[_field_id(field)]), field.type)
-        if _field_id(field) in there
-        else pa.nulls(len(array), field.type)
-        for field in wanted
-    ]
-    return pa.StructArray.from_arrays(children, fields=list(wanted), mask=array.is_null())
-
-
-def _offsets(array: pa.ListArray) -> pa.Array:
-    """Where each list begins among the flattened values, null for a null list, and where the last ends."""
-    lengths = pc.fill_null(pc.list_value_length(_as_list(array)), 0).to_numpy()
-    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    is_null = np.concatenate([array.is_null().to_numpy(zero_copy_only=False), [False]])
-    return pa.array(ends, pa.int32(), mask=is_null)
-
-
-def _as_list(array: pa.Array) -> pa.Array:
-    if not pa.types.is_map(array.type):
-        return array
-    return array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
-
-
-def _field_id(field: pa.Field) -> int:
-    return int((field.metadata or {}).get(_FIELD_ID, -1))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def named_of(table: Table, paths: frozenset[str]) -> frozenset[str]:
     """Return those of ``paths``, in the spelling of ``normalise_path``, that the loaded metadata names.
 
-    As metadata, manifest, statistics or data of any snapshot, or as owed to the dead-letter table. Raises as
+    As metadata, manifest, statistics or data of any snapshot, or as owed to another table. Raises as
     ``manifests_readable`` when a manifest cannot be read: then nothing is known.
     """
     if not paths:
@@ -32,8 +32,8 @@ def _all_paths(table: Table) -> Iterator[str]:
     yield table.metadata_location
     yield from (entry.metadata_file for entry in metadata.metadata_log)
     yield from (file.statistics_path for file in (*metadata.statistics, *metadata.partition_statistics))
-    if has_progress(metadata.properties) and (owed := progress_of(table).pending_dead_letters) is not None:
-        yield from (file.path for file in owed.files)
+    if has_progress(metadata.properties):
+        yield from (file.path for file in progress_of(table).owed_files)
     yield from (snapshot.manifest_list for snapshot in metadata.snapshots)
     for manifest in _manifests(table):
         yield manifest.manifest_path

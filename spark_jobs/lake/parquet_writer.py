@@ -24,6 +24,7 @@ from spark_jobs.lake.partition_fan_out import fan_out
 from spark_jobs.lake.sorted_rows import sorted_rows
 from spark_jobs.protocol.batch import WrittenFile
 from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.projected import renamed
 from spark_jobs.schema.sort_order import sorted_by
 from spark_jobs.storage.errors import storage_error
 
@@ -151,7 +152,7 @@ class SplitWriter:
 
     def _write_out(self, part: _Part) -> None:
         gathered = sorted_rows(pa.concat_tables(part.waiting), self._sorted_by)
-        rows = _rename(gathered, self._file_arrow_schema)
+        rows = renamed(gathered, self._file_arrow_schema)
         if part.file is None:
             part.file = self._begin(part.key, rows)
         part.file.writer.write(rows)
@@ -195,13 +196,3 @@ class SplitWriter:
         )
         data_file.spec_id = self._metadata.default_spec_id
         self._closed.append(to_written_file(data_file, self._metadata))
-
-
-def _rename(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the same values under other names, inside structs too; nothing is copied."""
-    columns = []
-    for column, wanted in zip(rows.columns, schema, strict=True):
-        is_same = column.type == wanted.type
-        chunks = column.chunks if is_same else [chunk.view(wanted.type) for chunk in column.chunks]
-        columns.append(pa.chunked_array(chunks, wanted.type))
-    return pa.Table.from_arrays(columns, schema=schema)

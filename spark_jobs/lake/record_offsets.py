@@ -1,24 +1,31 @@
-"""Offsets of records: of files that no snapshot names yet, and of dead letters, wherever they are.
+"""Offsets of records, and rows that go to other tables: of files that no snapshot names yet, too.
 
-A data commit lands before that of its dead letters. Who looks in between, or after a run that died there,
-would miss records that nobody lost.
+A data commit lands before those of its dead letters and routed rows. Who looks in between, or after a run
+that died there, would miss records that nobody lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow.parquet as pq
+from pyiceberg.expressions import Not
+from pyiceberg.table import FileScanTask
 
+from spark_jobs.lake.coordinates import Coordinates
+from spark_jobs.lake.data_files import to_data_file
+from spark_jobs.lake.file_rows import NOTHING_OWED, Owed, stream
 from spark_jobs.lake.kept_letters import leaving, read_letters
-from spark_jobs.lake.row_filters import offsets_in
+from spark_jobs.lake.locations import data_location
+from spark_jobs.lake.row_filters import is_at, is_in_range, offsets_in
 from spark_jobs.lake.tables import progress_of
-from spark_jobs.protocol.fences import still_owed
+from spark_jobs.protocol.fences import still_owed, still_owed_to
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
+from spark_jobs.storage.paths import is_inside
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,6 +63,45 @@ def owed_by(table: Table, dead_letters: Table | None) -> PendingDeadLetters | No
     if owed is None:
         return None
     return replace(owed, files=tuple(file for file in owed.files if table.io.new_input(file.path).exists()))
+
+
+def owed_to(table: Table, name: str, routed: Table) -> PendingDeadLetters | None:
+    """Return what the table owes the one that it routes rows to until it is in, as ``owed_by`` does.
+
+    A file that was written for an earlier table of the name is left out: it is copied before it counts.
+    """
+    owed = still_owed_to(progress_of(table), name, progress_of(routed))
+    if owed is None:
+        return None
+    folder = data_location(routed)
+    there = (each for each in owed.files if is_inside(each.path, folder))
+    return replace(owed, files=tuple(each for each in there if table.io.new_input(each.path).exists()))
+
+
+def as_read(
+    owed: PendingDeadLetters | None, table: Table, generation: int, gone: Iterable[OffsetRange]
+) -> Owed:
+    """Return what is owed to a table as its readers take it; what it has at places that are ``gone`` goes."""
+    places = Coordinates.of(gone)
+    if owed is None and not places.ranges:
+        return NOTHING_OWED
+    files = () if owed is None else owed.files
+    return Owed(
+        Not(is_at(places, generation)),
+        tuple(FileScanTask(to_data_file(file, table.metadata)) for file in files),
+    )
+
+
+def routed_rows(table: Table, routed: Mapping[str, Table], window: OffsetRange) -> dict[str, pa.Table]:
+    """Return a window's rows by the table they are routed to, in its columns; those that are owed as well."""
+    generation = progress_of(table).generation
+    inside = is_in_range(window, generation)
+    found = {}
+    for name, each in routed.items():
+        owed = owed_to(table, name, each)
+        gone = owed.ranges if owed is not None and owed.replaces else ()
+        found[name] = stream(each.scan(inside), as_read(owed, each, generation, gone)).read_all()
+    return found
 
 
 def offsets_in_files(io: FileIO, files: Iterable[WrittenFile], window: OffsetRange) -> NDArray[np.int64]:

@@ -44,6 +44,11 @@ def is_among(column: str, values: Iterable[Any]) -> BooleanExpression:
     return In(**wanted)
 
 
+def is_below(column: str, end: Any) -> BooleanExpression:
+    """Return rows whose column is less than ``end``."""
+    return LessThan(**_of(column, end))
+
+
 def is_between(column: str, start: Any, end: Any) -> BooleanExpression:
     """Return rows whose column is in ``[start, end)``."""
     return And(GreaterThanOrEqual(**_of(column, start)), LessThan(**_of(column, end)))

@@ -58,6 +58,12 @@ FAMILIES = {
             f"Records that a filter left out, `missing` or `excluded`, {_SINCE_BIRTH}.",
             ("reason",),
         ),
+        Family(
+            "sluice_routed_rows_total",
+            COUNTER,
+            f"Rows by the table that they were routed to, {_SINCE_BIRTH}.",
+            ("table",),
+        ),
         Family("sluice_tombstones_total", COUNTER, f"Records without a value {_SINCE_BIRTH}."),
         Family("sluice_offsets_total", COUNTER, f"What became of offsets, {_SINCE_BIRTH}.", ("term",)),
         Family("sluice_read_bytes_total", COUNTER, f"Bytes of keys and values read {_SINCE_BIRTH}."),

@@ -167,6 +167,8 @@ def _add_totals(families: dict[str, Any], name: str, found: TableTotals) -> None
         families["sluice_dead_letters_by_phase_total"].add_metric([name, phase], letters)
     for reason, records in totals.filtered_reasons.items():
         families["sluice_filtered_total"].add_metric([name, reason], records)
+    for table, rows in totals.routed_tables.items():
+        families["sluice_routed_rows_total"].add_metric([name, table], rows)
     counters = {
         "sluice_attempts_given_up_total": totals.given_up,
         "sluice_rows_written_total": totals.balance.rows,

@@ -104,6 +104,9 @@ class Surveyor:
             uuid = str(data.metadata.table_uuid)
             beside = (pipeline.dead_letter_table, books_of(pipeline.table))
             tables = {pipeline.table: data} | {name: _beside(data, name) for name in beside}
+            from spark_jobs.connections.tables import load_routed  # noqa: PLC0415  (pyiceberg, never at import)
+
+            tables |= load_routed(partial(_beside, data), data)
             without_notice, oldest_owed = _owed_notices(store, pipeline, uuid)
             return UpkeepState(
                 pipeline,
@@ -141,7 +144,7 @@ class Surveyor:
 
         Reads at most one record of each partition that waits.
         """
-        from spark_jobs.drain.batch_plan import cut_below  # noqa: PLC0415  (librdkafka, never at import)
+        from spark_jobs.kafka.log_cut import cut_below  # noqa: PLC0415  (librdkafka, never at import)
 
         if look.table is None:
             return None

@@ -18,20 +18,25 @@ from pyiceberg.schema import Schema
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.start import StartKind
 from spark_jobs.connections.tables import load_fresh
-from spark_jobs.connections.writer_schemas import RecordSchemas
 from spark_jobs.drain.first_batch import is_unreadable
 from spark_jobs.drain.planning import resolve_start, water_fill
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.preview.sample import look_at, read_sample, values_of
 from spark_jobs.protocol.batch import Balance, total
-from spark_jobs.protocol.progress import ColumnMap, Progress
+from spark_jobs.protocol.progress import ColumnMap
 from spark_jobs.protocol.source import SourceState
 from spark_jobs.records.appearance import first_batch_unreadable
 from spark_jobs.records.formats import format_of
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
 from spark_jobs.records.shaped_rows import checked_shaping
-from spark_jobs.schema.additions import check_declared, declared_evolution, sort_note, table_notes
+from spark_jobs.schema.additions import (
+    check_declared,
+    declared_evolution,
+    letter_evolution,
+    sort_note,
+    table_notes,
+)
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.column_source import ColumnSource
 from spark_jobs.schema.evidence import Evidence
@@ -55,7 +60,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.protocol.progress import Progress
 
 KEY_ADVICE = " (key_format: binary keeps it as it is)"
 
@@ -87,7 +91,7 @@ class Preview:
     field; ``notes`` say where few values decided a column's type, or lost to it, and what values look like
     of which none can be read. ``proposals`` are what is worth declaring while there is no table. ``sources``
     say where a column's values come from when it is not a field as it is, ``filtered_reasons`` which records
-    the filter leaves out.
+    the filter leaves out, ``routed_tables`` how many rows go to others.
     """
 
     topic: str
@@ -105,11 +109,13 @@ class Preview:
     is_archive: bool = False
     sources: Mapping[str, str] = field(default_factory=dict)
     filtered_reasons: Mapping[str, int] = field(default_factory=dict)
+    routed_tables: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def is_unreadable(self) -> bool:
         """Whether a first batch of these records would be refused: none of them becomes a row."""
-        return self.is_new and bool(self.dead_letters) and not self.balance.rows
+        rows = self.balance.kept - self.balance.dead_letters
+        return self.is_new and bool(self.dead_letters) and not rows
 
 
 def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: int) -> Preview:
@@ -125,7 +131,7 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
     starts = _starts(pipeline, connections, source, table, max_records)
     chunks = read_sample(connections.kafka, source, starts, max_records=max_records)
     schemas = connections.schemas(pipeline)
-    progress = _planned(schemas, table)
+    progress = None if table is None else schemas.planned(progress_of(table))
     found, evidence = look_at(pipeline, schemas, chunks, progress)
     schema, bound, added, notes = _schema(pipeline, found.columns, table, evidence)
     decoder = format_of(pipeline, schemas.known(progress), schema, bound).decoder
@@ -142,8 +148,9 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
         Origin(pipeline.topic, 1, 0),
         "",
         arrow_schema(schema),
-        arrow_schema(dead_letter_schema()),
+        arrow_schema(_letters(pipeline)),
         shaping=checked_shaping(pipeline, arrow_schema(schema)),
+        letter_columns=pipeline.dead_letters.columns,
     )
     made = [maker.make(chunk) for chunk in chunks]
     spec = partition_spec(schema, pipeline.table_partition_by) if table is None else table.spec()
@@ -163,15 +170,8 @@ def preview(pipeline: PipelineConfig, connections: Connections, *, max_records: 
         is_archive=pipeline.is_archive,
         sources={name: column.source for name, column in pipeline.columns.items() if column.source},
         filtered_reasons=sum((Counter(each.filtered_reasons) for each in made), Counter()),
+        routed_tables=sum((Counter(each.routed_rows) for each in made), Counter()),
     )
-
-
-def _planned(schemas: RecordSchemas, table: Table | None) -> Progress | None:
-    """Return the progress under which the next batch would be read, all of it by the versions of now."""
-    if table is None:
-        return None
-    schemas.ask_for_versions(progress_of(table))
-    return replace(progress_of(table), schema_spans=())
 
 
 def _starts(
@@ -215,6 +215,12 @@ def new_table(
     schema = with_metadata_columns(evolved(Schema(), lacks), key_is_binary=pipeline.key_is_binary)
     note = sort_note(pipeline, schema)
     return schema, bind({}, lacks.bindings, schema), (*notes, note) if note else notes
+
+
+def _letters(pipeline: PipelineConfig) -> Schema:
+    """Return the dead-letter table's schema as a batch would leave it."""
+    own = dead_letter_schema()
+    return evolved(own, letter_evolution(pipeline, own))
 
 
 def _proposals(pipeline: PipelineConfig, columns: Sequence[Field], evidence: Evidence) -> Proposals:

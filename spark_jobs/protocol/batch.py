@@ -160,6 +160,11 @@ class Balance(dict[str, int]):
         return self["gaps"]
 
     @property
+    def kept(self) -> int:
+        """Records that are in one of the tables."""
+        return self.rows + self.dead_letters + self.get("routed", 0)
+
+    @property
     def further(self) -> dict[str, int]:
         """The terms that are not among the four."""
         return {name: offsets for name, offsets in self.items() if name not in TERMS}
@@ -191,7 +196,7 @@ class BatchCounts:
     """What a batch came to: where its offsets went by partition, bytes of keys and values read, its files.
 
     ``dead_letter_phases`` say which step its dead letters did not pass; empty where a version before wrote.
-    ``filtered_reasons`` say why a filter left records out.
+    ``filtered_reasons`` say why a filter left records out, ``routed_tables`` where routed rows go.
     """
 
     balances: dict[int, Balance] = field(default_factory=dict)
@@ -201,6 +206,7 @@ class BatchCounts:
     dead_letter_files: int = 0
     dead_letter_phases: dict[str, int] = field(default_factory=dict)
     filtered_reasons: dict[str, int] = field(default_factory=dict)
+    routed_tables: dict[str, int] = field(default_factory=dict)
 
     @property
     def balance(self) -> Balance:
@@ -216,6 +222,7 @@ class BatchCounts:
             "balance": self.balance,
             "dead_letter_phases": self.dead_letter_phases,
             "filtered_reasons": self.filtered_reasons,
+            "routed_tables": self.routed_tables,
             "file_bytes": self.file_bytes,
         }
 

@@ -30,6 +30,8 @@ _BALANCE = "sluice.balance"
 _BALANCE_TERMS = "sluice.balance-terms"
 _PHASES = "sluice.dead-letter-phases"
 _REASONS = "sluice.filtered-reasons"
+_ROUTED = "sluice.routed-tables"
+_UNLISTED = "sluice.unlisted-values"
 _RECORDS = "sluice.records"
 _BYTES_READ = "sluice.bytes-read"
 _VALID_THROUGH = "sluice.valid-through"
@@ -103,12 +105,15 @@ def counts_summary(
     ignored: Mapping[str, int] | None = None,
     phases: Mapping[str, int] | None = None,
     reasons: Mapping[str, int] | None = None,
+    routed: Mapping[str, int] | None = None,
+    unlisted: Mapping[str, int] | None = None,
     valid_through_ms: int | None,
 ) -> dict[str, str]:
     """Return what became of the batch's offsets, by partition, and what the consumers counted.
 
     ``ignored`` are values without a column by the name of their field, ``phases`` dead letters by theirs,
-    ``reasons`` records that a filter left out.
+    ``reasons`` records that a filter left out, ``routed`` rows by the table they go to, ``unlisted`` those
+    that stay for want of a table listed for their value.
     """
     four = {p: [balance[term] for term in TERMS] for p, balance in sorted(balances.items())}
     further = {p: balance.further for p, balance in sorted(balances.items()) if balance.further}
@@ -117,6 +122,8 @@ def counts_summary(
         **({_BALANCE_TERMS: json.dumps(further, separators=(",", ":"))} if further else {}),
         **({_PHASES: json.dumps(phases, separators=(",", ":"), sort_keys=True)} if phases else {}),
         **({_REASONS: json.dumps(reasons, separators=(",", ":"), sort_keys=True)} if reasons else {}),
+        **({_ROUTED: _compact(routed)} if routed else {}),
+        **({_UNLISTED: _compact(unlisted)} if unlisted else {}),
         _RECORDS: str(batch.records),
         _BYTES_READ: str(bytes_read),
         _KAFKA: json.dumps(kafka, separators=(",", ":")),
@@ -238,6 +245,16 @@ class CommitSummary:
     def filtered_reasons(self) -> dict[str, int]:
         """Records that a filter left out, by reason."""
         return _COUNTS.from_json(self.words.get(_REASONS, "{}"))
+
+    @property
+    def routed_tables(self) -> dict[str, int]:
+        """Rows by the table that they are routed to."""
+        return _COUNTS.from_json(self.words.get(_ROUTED, "{}"))
+
+    @property
+    def unlisted_values(self) -> dict[str, int]:
+        """Rows that stay for want of a table listed for their value, by value."""
+        return _COUNTS.from_json(self.words.get(_UNLISTED, "{}"))
 
     @property
     def records(self) -> int:

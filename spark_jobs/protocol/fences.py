@@ -1,6 +1,7 @@
 """What still fences a batch that has not landed: offsets, source, replay epoch, rollbacks. Pure.
 
-The dead-letter table has a progress of its own: what a data table owes comes in once, and never late.
+The dead-letter table, and each that rows are routed to, has a progress of its own: what a data table owes
+comes in once, and never late. What is said of dead letters here holds for routed rows.
 """
 
 from __future__ import annotations
@@ -87,6 +88,12 @@ def still_owed(progress: Progress, letters: Progress | None) -> PendingDeadLette
     return None if pending is None or (letters and letters.has_landed(pending.attempt)) else pending
 
 
+def still_owed_to(progress: Progress, table: str, routed: Progress) -> PendingDeadLetters | None:
+    """Return what the data table owes the one that it routes rows to, of that progress, until it is in."""
+    owed = progress.owed_routes.by_table.get(table) if progress.owed_routes else None
+    return None if owed is None or routed.has_landed(owed.attempt) else owed
+
+
 def is_stale(letters: Progress, progress: Progress, pending: PendingDeadLetters) -> bool:
     """True if the dead letters came in long ago and the data table's ``progress`` is from before that.
 
@@ -124,6 +131,9 @@ def with_dead_letters(letters: Progress, progress: Progress, pending: PendingDea
         earlier=letters.earlier if is_same else {**letters.earlier, letters.generation: letters.next_offsets},
         last_commits=letters.last_commits,
         pending_dead_letters=None,
+        routes=(),
+        owed_routes=None,
+        routed_from=letters.routed_from,
         last_drain_offsets=None,  # a drain without dead letters leaves none here
     )
     return advanced.recorded(pending.attempt, pending.ranges)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
+from itertools import chain
 from typing import Any, TypeAlias, get_type_hints
 
 from spark_jobs.protocol import shaped_spans
@@ -26,7 +27,7 @@ PROPERTY_FORMAT_VERSION = "sluice.format-version"
 PROPERTY_OFFSETS = "sluice.offsets"
 PROPERTY_ANCHOR = "sluice.anchor"
 # Every other field of a progress has a property of its own name; these are text, left out when None.
-_IDS = ("cluster_id", "topic_id", "anchor", "layout")
+_IDS = ("cluster_id", "topic_id", "anchor", "layout", "routed_from")
 _NOT_BY_NAME = {"topic", "generation", "next_offsets", "earlier", *_IDS}
 # The first version wrote them; a table that was last committed to before there were the others has none.
 _ALWAYS = ("last_commits", "pending_dead_letters")
@@ -91,6 +92,43 @@ class PendingDeadLetters:
 
 
 @dataclass(frozen=True, slots=True)
+class _StoredRoutes:
+    attempt: str
+    starts: dict[int, int]
+    ends: dict[int, int]
+    files: dict[str, tuple[WrittenFile, ...]]
+    replaces: bool = False
+
+
+@stored_as(
+    _StoredRoutes,
+    write=lambda o: _StoredRoutes(o.attempt, o.ranges.starts, o.ranges.ends, o.files, o.replaces),
+    read=lambda stored: OwedRoutes(
+        stored.attempt, OffsetRanges.between(stored.starts, stored.ends), stored.files, stored.replaces
+    ),
+)
+@dataclass(frozen=True, slots=True)
+class OwedRoutes:
+    """Files a landed data commit owes to the tables that it routes rows to, by table.
+
+    With ``replaces`` the rows that are there of the offsets ``ranges`` go in the same commit.
+    """
+
+    attempt: str
+    ranges: OffsetRanges
+    files: dict[str, tuple[WrittenFile, ...]]
+    replaces: bool = False
+
+    @property
+    def by_table(self) -> dict[str, PendingDeadLetters]:
+        """What is owed to each table, as dead letters are to theirs."""
+        return {
+            table: PendingDeadLetters(self.attempt, self.ranges, files, self.replaces)
+            for table, files in self.files.items()
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class LastDrain:
     """What the last drained batch was like, whatever upkeep and replays did to the table since.
 
@@ -122,7 +160,9 @@ class Progress(ActState):
     ``columns`` say by a schema's field's identity and kind of type which columns, by their ids, take it.
     ``layout`` is what rows are of records, None of the values' fields as columns. ``schema_spans`` say which
     of the schemas reads records that name none, of the current generation; ``shaped_by`` by which
-    configuration its rows were made. ``redrives`` counts the commits that took dead letters out as rows.
+    configuration its rows were made. ``routes`` are all tables that rows were ever routed to, each of which
+    is ``routed_from`` this one, by its uuid. ``redrives`` counts the commits that took dead letters out as
+    rows.
     """
 
     topic: str
@@ -145,11 +185,20 @@ class Progress(ActState):
     layout: str | None = None
     schema_spans: Spans = ()
     shaped_by: ShapedSpans = ()
+    routes: tuple[str, ...] = ()
+    owed_routes: OwedRoutes | None = None
+    routed_from: str | None = None
     redrives: int = 0
 
     def has_landed(self, attempt: str) -> bool:
         """True if this attempt's commit is among the last ones of the table."""
         return any(commit.attempt == attempt for commit in self.last_commits)
+
+    @property
+    def owed_files(self) -> tuple[WrittenFile, ...]:
+        """The files that are owed to other tables, or were until they came in."""
+        letters = self.pending_dead_letters.files if self.pending_dead_letters else ()
+        return (*letters, *chain(*(self.owed_routes.files.values() if self.owed_routes else ())))
 
     def ranges_of(self, attempt: str) -> OffsetRanges:
         """Return the offsets that one of the last commits brought; none for an older one."""
@@ -194,6 +243,7 @@ class Progress(ActState):
             schema_spans=self.spans_with(batch),
             shaped_by=shaped_spans.after_drain(self.shaped_by, batch.shaped_by, starts),
             pending_dead_letters=dead_letters,
+            owed_routes=None,
             last_drain=last_drain or self.last_drain,
             last_drain_offsets=(
                 CommitRecord(last_drain.attempt, batch.ranges) if last_drain else self.last_drain_offsets
@@ -206,9 +256,29 @@ class Progress(ActState):
             self.recorded(batch.attempt, batch.ranges),
             replay_epoch=self.replay_epoch + 1,
             pending_dead_letters=dead_letters,
+            owed_routes=None,
             schema_spans=self.spans_with(batch),
             shaped_by=shaped_spans.after_replay(self.shaped_by, batch.shaped_by, batch.ranges),
             kept_columns=tuple(each.replayed(batch.generation, batch.ranges) for each in self.kept_columns),
+        )
+
+    def owing_routes(
+        self,
+        attempt: str,
+        ranges: OffsetRanges,
+        files: Mapping[str, tuple[WrittenFile, ...]],
+        *,
+        replaces: bool = False,
+    ) -> Progress:
+        """Return the same owing files to the tables that rows are routed to.
+
+        What ``replaces`` the rows of the ranges does so in every table that there may be any in.
+        """
+        every = {**(dict.fromkeys(self.routes, ()) if replaces else {}), **files}
+        return replace(
+            self,
+            routes=tuple(sorted({*self.routes, *files})),
+            owed_routes=OwedRoutes(attempt, ranges, every, replaces) if every else None,
         )
 
     def redriven(
@@ -248,21 +318,25 @@ class Progress(ActState):
     def format_version(self) -> int:
         """Return the oldest format that can say it.
 
-        A version before the second would forget which columns are whose, one before the third would go back
-        past a redrive without its letters.
+        A version before the second would forget which columns are whose; one before the third what it owes
+        the tables that rows are routed to, and it would go back past a redrive without its letters.
         """
-        if self.redrives:
+        if self.routes or self.routed_from is not None or self.redrives:
             return 3
         return 2 if self.columns or self.schema_spans or self.layout is not None else 1
 
     def to_properties(self) -> dict[str, str]:
-        """Return the table properties; every key is written every time, but for ids that are None."""
+        """Return the table properties; every key is written every time, but for ids and routes of none."""
         generations = {**self.earlier, self.generation: self.next_offsets}
         properties = {
             PROPERTY_FORMAT_VERSION: str(self.format_version),
             PROPERTY_OFFSETS: _dumps({self.topic: generations}),
         }
+        # Who routes nothing has no word of it; once a table is named here, one always is.
+        unsaid = () if self.routes or self.owed_routes else ("routes", "owed_routes")
         for name, codec in _codecs().items():
+            if name in unsaid:
+                continue
             properties[_property(name)] = _dumps(codec.to_plain(getattr(self, name)))
         ids = {_property(name): getattr(self, name) for name in _IDS}
         return properties | {name: str(value) for name, value in ids.items() if value is not None}
@@ -312,6 +386,7 @@ def _parse(properties: Mapping[str, str]) -> Progress:
         cluster_id=texts["cluster_id"],
         topic_id=texts["topic_id"],
         layout=texts["layout"],
+        routed_from=texts["routed_from"],
         anchor=None if texts["anchor"] is None else int(texts["anchor"]),
         **{name: _codecs()[name].from_json(text) for name, text in there.items()},
     )

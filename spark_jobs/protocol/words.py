@@ -18,16 +18,17 @@ def counts(
     balance: Balance,
     phases: Mapping[str, int] | None = None,
     reasons: Mapping[str, int] | None = None,
+    tables: Mapping[str, int] | None = None,
 ) -> str:
     """Return what became of records: ``2 rows, 1 dead letter, 0 tombstones``; a further term by its name.
 
     With ``phases`` dead letters are told apart: ``3 dead letters (2 decode, 1 key)``; with ``reasons`` those
-    that a filter left out.
+    that a filter left out, with ``tables`` those that are routed to others.
     """
+    named = {"filtered": reasons, "routed": tables}
     letters = count(balance.dead_letters, "dead letter") + _told_apart(phases)
     further = "".join(
-        f", {offsets:,} {term}{_told_apart(reasons if term == 'filtered' else None)}"
-        for term, offsets in balance.further.items()
+        f", {offsets:,} {term}{_told_apart(named.get(term))}" for term, offsets in balance.further.items()
     )
     return f"{count(balance.rows, 'row')}, {letters}, {count(balance.tombstones, 'tombstone')}{further}"
 

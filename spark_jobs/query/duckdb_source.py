@@ -2,7 +2,7 @@
 
 DuckDB tells a source which columns a query touches and offers it conditions. Those that Iceberg evaluates
 alike become the scan's row filter, which leaves out partitions and files by their statistics; the others
-DuckDB evaluates itself.
+DuckDB evaluates itself. Hot rows follow those of the files, by the same conditions.
 
 DuckDB asks for the first column when it wants none, as ``count(*)`` does. So the source's first column is one
 that holds nothing, and that queries do not see: they read a view without it.
@@ -12,18 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from duckdb._sources.arrow import ArrowScanSource
+from pyiceberg.expressions import AlwaysTrue, And
 
 from spark_jobs.expressions.quoting import quoted
 from spark_jobs.lake.file_rows import NOTHING_OWED, Owed, row_counts, scan_schema, stream
 from spark_jobs.query.duckdb_filter import row_filter
+from spark_jobs.query.hot_rows import HotRows
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from duckdb._sources.nodes import Node
+    from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import DataScan
 
 
@@ -31,14 +35,20 @@ _NOTHING = pa.field("nothing", pa.null())
 
 
 class TableSource(ArrowScanSource):
-    """One table, as it is once what it is ``owed`` is in; ``open_scan`` gives the scan of all rows, once."""
+    """One table, as it is once what it is ``owed`` is in; ``open_scan`` gives the scan of all rows, once.
+
+    ``hot`` are rows beside those of the scan.
+    """
 
     schema_is_stable = True
 
-    def __init__(self, open_scan: Callable[[], DataScan], owed: Owed = NOTHING_OWED) -> None:
+    def __init__(
+        self, open_scan: Callable[[], DataScan], owed: Owed = NOTHING_OWED, hot: Sequence[pa.Table] = ()
+    ) -> None:
         super().__init__(self)
         self._owed = owed
         self._open_scan = open_scan
+        self._hot = HotRows(hot)
 
     def register(self, connection: DuckDBPyConnection, name: str) -> None:
         """Let the connection's queries read the table as ``name``."""
@@ -57,25 +67,28 @@ class TableSource(ArrowScanSource):
 
     def stream(self, columns: Sequence[int] | None, filters: Sequence[Node]) -> tuple[object, bool]:
         """The rows that meet the accepted conditions, with the asked columns in the order asked for."""
-        scan = self._scan
-        for predicate in filters:
-            accepted = row_filter(predicate, self._columns)
-            if accepted is None:
+        accepted = [row_filter(predicate, self._columns) for predicate in filters]
+        condition: BooleanExpression = AlwaysTrue()
+        for each in accepted:
+            if each is None:
                 raise AssertionError("only accepted conditions are handed over")
-            scan = scan.filter(accepted)
+            condition = And(condition, each)
         if columns == [0]:
-            return self._nothings(scan).__arrow_c_stream__(), True
+            return self._nothings(condition).__arrow_c_stream__(), True
         indexes = range(1, len(self._schema) + 1) if columns is None else columns
         names = [self._schema.names[index - 1] for index in indexes]
-        batches = stream(scan.select(*names), self._owed)
         in_order = pa.schema([self._schema.field(name) for name in names])
-        ordered = pa.RecordBatchReader.from_batches(in_order, (batch.select(names) for batch in batches))
+        in_files = stream(self._scan.filter(condition).select(*names), self._owed)
+        hot = self._hot.stream(in_order, condition, self._scan.projection())
+        batches = chain((batch.select(names) for batch in in_files), hot)
+        ordered = pa.RecordBatchReader.from_batches(in_order, batches)
         return ordered.__arrow_c_stream__(), columns is not None
 
-    def _nothings(self, scan: DataScan) -> pa.RecordBatchReader:
-        """As many rows of nothing as the scan has."""
+    def _nothings(self, condition: BooleanExpression) -> pa.RecordBatchReader:
+        """As many rows of nothing as meet the condition."""
         schema = pa.schema([_NOTHING])
-        counts = row_counts(scan, self._owed)
+        in_files = row_counts(self._scan.filter(condition), self._owed)
+        counts = chain(in_files, self._hot.counts(condition, self._scan.projection()))
         batches = (pa.record_batch([pa.nulls(count)], schema=schema) for count in counts)
         return pa.RecordBatchReader.from_batches(schema, batches)
 

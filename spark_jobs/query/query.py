@@ -1,5 +1,8 @@
 """SQL over a pipeline's table and its dead letters: planned by PyIceberg, streamed into DuckDB.
 
+What Kafka has beyond the table is in the same two relations, for who hands it over as a prefix; a third says
+which records these are.
+
 The DuckDB is empty and shut in: it opens no file and no connection and loads no extension. What it needs
 beyond its memory lies in a temporary folder until the query is over.
 """
@@ -7,41 +10,38 @@ beyond its memory lies in a temporary folder until the query is over.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
-from pyiceberg.expressions import Not
-from pyiceberg.table import FileScanTask
+from pyiceberg.expressions import AlwaysTrue
 
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import both_tables, no_table_yet
 from spark_jobs.expressions.quoting import quoted
+from spark_jobs.hot.seam import load_seam
 from spark_jobs.lake.as_of import snapshot_at
-from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.file_rows import Owed
-from spark_jobs.lake.kept_letters import leaving
 from spark_jobs.lake.moments import Moment
-from spark_jobs.lake.record_offsets import owed_by
-from spark_jobs.lake.row_filters import is_at
-from spark_jobs.lake.tables import progress_of, snapshot_of, summary_of
+from spark_jobs.lake.tables import snapshot_of, summary_of
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.query.duckdb_source import TableSource
 from spark_jobs.query.returned import returned_files
+from spark_jobs.schema.metadata_columns import GENERATION, KEY, OFFSET, TIMESTAMP
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+    from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import DataScan, Table
 
     from spark_jobs.connections.connect import Connections
-    from spark_jobs.storage.create_only import CreateOnlyStore
+    from spark_jobs.hot.prefix import Prefix
 
-DEAD_LETTERS = "dead_letters"
+DEAD_LETTERS, WATERMARK = "dead_letters", "sluice_watermark"
 MEMORY_LIMIT = "1GB"
 ROWS_A_BATCH = 10_000
 # What DuckDB says when a table's own stream raised.
@@ -58,29 +58,52 @@ class Answer:
 
 @contextmanager
 def query(
-    pipeline: PipelineConfig, connections: Connections, sql: str, *, as_of: Moment | None = None
+    pipeline: PipelineConfig,
+    connections: Connections,
+    sql: str,
+    *,
+    as_of: Moment | None = None,
+    prefix: Prefix | None = None,
 ) -> Iterator[Answer]:
-    """Run SQL over the table, by its own name, and ``dead_letters``: now, or both as of a moment.
+    """Run SQL over the table and those it routes rows to, by name, and ``dead_letters``: now, or at a moment.
 
+    With a ``prefix`` it is over what that holds, lake and hot, and ``sluice_watermark`` says what that is.
     Raises, also while rows are taken: ``ConfigError`` (``query-refused`` for what DuckDB does not run,
     ``no-table-yet``, ``no-history``, ``no-such-snapshot``), ``RetryableError`` when catalog or storage are
     away.
     """
-    table, dead_letters = both_tables(connections, pipeline.table)
-    if table is None:
-        raise no_table_yet(pipeline)
-    scan = table.scan(snapshot_id=snapshot_at(table, as_of).snapshot_id if as_of else None)
+    seam = load_seam(pipeline, connections) if prefix is None else prefix.seam
+    within = AlwaysTrue() if prefix is None else prefix.lake_filter
+    table = seam.table
+    scan = table.scan(within, snapshot_id=snapshot_at(table, as_of).snapshot_id if as_of else None)
     with (
         tempfile.TemporaryDirectory(prefix="sluice-query-") as folder,
         duckdb.connect(config=_shut_in(folder)) as engine,
     ):
-        if dead_letters is not None:
-            _dead_letters(connections.state, table, dead_letters, scan, folder).register(engine, DEAD_LETTERS)
-        _register_by_name(engine, TableSource(lambda: scan), pipeline.table)
+        if seam.dead_letters is not None:
+            hot = prefix.dead_letters if prefix else ()
+            owed = replace(seam.owed, files=(*seam.owed.files, *returned_files(seam, folder)))
+            letters = _beside(table, seam.dead_letters, scan, within, owed, hot=hot)
+            letters.register(engine, DEAD_LETTERS)
+        for name, routed in seam.routed.items():
+            _register_by_name(engine, _beside(table, routed, scan, within, seam.owed_to(name)), name)
+        rows = TableSource(lambda: scan, hot=prefix.rows if prefix else ())
+        _register_by_name(engine, rows, pipeline.table)
+        if prefix is not None:
+            engine.register(WATERMARK, prefix.as_table())
         engine.execute("SET TimeZone = 'UTC'; SET python_enable_replacements = false")
         engine.execute("SET lock_configuration = true")
         with _begun(engine, sql, pipeline) as answer:
             yield Answer(answer.schema, _translating(answer, pipeline))
+
+
+def newest_of_key(pipeline: PipelineConfig, key: str) -> str:
+    """Return the SQL for the rows of a record key, the newest first."""
+    text = "'" + key.replace("'", "''") + "'"
+    wanted = f"encode({text})" if pipeline.key_is_binary else text
+    name = quoted(pipeline.table.rpartition(".")[2])
+    order = f"{GENERATION} DESC, {TIMESTAMP} DESC NULLS LAST, {OFFSET} DESC"
+    return f"FROM {name} WHERE {KEY} = {wanted} ORDER BY {order}"
 
 
 def _shut_in(folder: str) -> dict[str, str | bool | int | float | list[str]]:
@@ -103,23 +126,23 @@ def _register_by_name(engine: DuckDBPyConnection, source: TableSource, identifie
         engine.execute(f"CREATE VIEW {schema}.{view} AS FROM temp.{view}")
 
 
-def _dead_letters(
-    state: CreateOnlyStore, table: Table, dead_letters: Table, scan: DataScan, folder: str
+def _beside(
+    table: Table,
+    other: Table,
+    scan: DataScan,
+    within: BooleanExpression,
+    owed: Owed,
+    *,
+    hot: Sequence[pa.Table] = (),
 ) -> TableSource:
-    """Return the dead letters that belong to the rows of the scan: each record is in one of the two."""
+    """Return what belongs to the rows of the scan: each record is in one of the tables."""
     if scan.snapshot_id not in {None, table.metadata.current_snapshot_id}:
-        return TableSource(partial(_dead_letters_then, dead_letters, scan))
-    owed = owed_by(table, dead_letters)
-    if owed is None:
-        return TableSource(dead_letters.scan)
-    files = tuple(FileScanTask(to_data_file(file, dead_letters.metadata)) for file in owed.files)
-    files = (*files, *returned_files(state, dead_letters, owed, folder))
-    gone = is_at(leaving(state, owed), progress_of(table).generation)
-    return TableSource(dead_letters.scan, Owed(Not(gone), files))
+        return TableSource(partial(_beside_then, other, scan))
+    return TableSource(partial(other.scan, within), owed, hot)
 
 
-def _dead_letters_then(dead_letters: Table, scan: DataScan) -> DataScan:
-    """Return those of an earlier moment.
+def _beside_then(other: Table, scan: DataScan) -> DataScan:
+    """Return that of an earlier moment.
 
     A batch's own are committed after its rows, so time alone would leave them out.
     """
@@ -129,9 +152,9 @@ def _dead_letters_then(dead_letters: Table, scan: DataScan) -> DataScan:
     if data is None:
         raise AssertionError("the scan is of a snapshot the table has")
     attempt = summary_of(data).attempt
-    own = snapshot_of(dead_letters, attempt) if attempt else None
+    own = snapshot_of(other, attempt) if attempt else None
     by_time = Moment(at_ms=data.timestamp_ms)
-    return dead_letters.scan(snapshot_id=own or snapshot_at(dead_letters, by_time).snapshot_id)
+    return other.scan(snapshot_id=own or snapshot_at(other, by_time).snapshot_id)
 
 
 def _begun(engine: DuckDBPyConnection, sql: str, pipeline: PipelineConfig) -> pa.RecordBatchReader:
@@ -155,7 +178,8 @@ def _translated(pipeline: PipelineConfig) -> Iterator[None]:
     except (duckdb.IOException, OSError) as error:
         raise _files_away(error, pipeline) from error
     except (duckdb.Error, pa.ArrowException) as error:
-        ours = f"{pipeline.table.rpartition('.')[2]} and {DEAD_LETTERS}"
+        every = (pipeline.table, *pipeline.routed_tables)
+        ours = f"{', '.join(name.rpartition('.')[2] for name in every)} and {DEAD_LETTERS}"
         if _READ_FAILED in str(error):
             raise _files_away(error, pipeline) from error
         raise ConfigError(

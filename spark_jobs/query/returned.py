@@ -19,19 +19,17 @@ from spark_jobs.lake.kept_letters import read_letters
 from spark_jobs.lake.tables import progress_of
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
-
-    from spark_jobs.protocol.progress import PendingDeadLetters
-    from spark_jobs.storage.create_only import CreateOnlyStore
+    from spark_jobs.hot.seam import Seam
 
 
-def returned_files(
-    state: CreateOnlyStore, dead_letters: Table, owed: PendingDeadLetters, folder: str
-) -> Iterator[FileScanTask]:
+def returned_files(seam: Seam, folder: str) -> Iterator[FileScanTask]:
     """Write the letters that will come back into the folder. Raises ``CorruptLog`` (``letters-lost``)."""
+    owed, dead_letters = seam.pending, seam.dead_letters
+    if owed is None or dead_letters is None:
+        return
     generation = progress_of(dead_letters).generation
     for number, kept in enumerate(owed.returned):
-        letters = read_letters(state, kept)
+        letters = read_letters(seam.state, kept)
         there = rows_at(dead_letters, ReplacedOffsets(generation, Coordinates.of_rows(letters)))
         letters = letters.filter(pa.array(~Coordinates.of_rows(there).holds(letters)))
         path = Path(folder) / f"returned-{number}.parquet"

@@ -13,6 +13,9 @@ from spark_jobs.config.new_fields import Growth
 from spark_jobs.schema.evidence import Evidence
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from spark_jobs.kafka.chunks import Chunk
     from spark_jobs.protocol.kept_columns import KeptColumn
 
@@ -39,6 +42,18 @@ class BadValue:
 
 
 @dataclass(frozen=True, slots=True)
+class Routes:
+    """Which of ``tables`` the row of each record goes to, by the record's index; -1: it stays.
+
+    ``unlisted`` counts rows that stay since no table is listed for their value.
+    """
+
+    tables: tuple[str, ...]
+    places: NDArray[np.int16]
+    unlisted: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Decoded:
     """A chunk's rows in the order of its records, and the records that are none.
 
@@ -46,8 +61,8 @@ class Decoded:
     records' order. With ``new_fields`` the chunk has fields that columns can be added for, or names schemas
     that are not known yet: ``table`` is empty, decode again with them. ``ignored`` fields have no column and
     are in no row: by dotted name, how many values they have. ``left_out`` are the indices of records that a
-    filter keeps from being rows, by reason. Rows of an archive (``is_archive``) are to get
-    what Kafka says of each record.
+    filter keeps from being rows, by reason. ``routes`` say where rows go. Rows of an archive
+    (``is_archive``) are to get what Kafka says of each record.
     """
 
     table: pa.Table
@@ -57,6 +72,7 @@ class Decoded:
     ignored: Mapping[str, int] = field(default_factory=dict)
     left_out: Mapping[str, Sequence[int]] = field(default_factory=dict)
     is_archive: bool = False
+    routes: Routes | None = None
 
     @property
     def indices(self) -> Sequence[int]:

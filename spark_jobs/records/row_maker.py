@@ -9,15 +9,18 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from spark_jobs.protocol.batch import Balance
 from spark_jobs.records.decoder import BadValue, Decoder, Phase
+from spark_jobs.records.routing import RoutedRows, by_table
 from spark_jobs.records.shape import Origin, dead_letter_table, shape
 from spark_jobs.records.shaping import NO_SHAPING, Shaping
 from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS
 
 if TYPE_CHECKING:
+    from spark_jobs.config.columns import LetterColumn
     from spark_jobs.kafka.reader import Chunk
     from spark_jobs.records.decoder import Decoded
 
@@ -31,7 +34,8 @@ class ChunkRows:
     """What a chunk came to; ``balances`` count its records by partition, not the gaps between them.
 
     ``ignored`` counts values of fields that have no column, by dotted name. ``left_out`` are the
-    offsets of records that a filter left out, by reason.
+    offsets of records that a filter left out, by reason. ``routed`` are rows, in the columns of ``rows``,
+    that go to other tables; ``unlisted`` counts those that stay for want of a table listed for their value.
     """
 
     rows: pa.Table
@@ -40,11 +44,18 @@ class ChunkRows:
     ignored: Mapping[str, int] = field(default_factory=dict)
     dead_letter_phases: Mapping[str, int] = field(default_factory=dict)
     left_out: Mapping[str, list[int]] = field(default_factory=dict)
+    routed: Mapping[str, pa.Table] = field(default_factory=dict)
+    unlisted: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def filtered_reasons(self) -> dict[str, int]:
         """How many records a filter left out, by reason."""
         return {reason: len(offsets) for reason, offsets in self.left_out.items()}
+
+    @property
+    def routed_rows(self) -> dict[str, int]:
+        """How many rows go to which other table."""
+        return {table: len(rows) for table, rows in self.routed.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +63,17 @@ class RowMaker:
     """Makes rows of ``schema`` (the table's whole Arrow schema) and of ``dead_letter_schema``.
 
     ``rejected`` says by partition and offset why a record that could be a row is to be a dead letter.
+    ``batch_id`` is None of records that are in no batch yet.
     """
 
     decoder: Decoder
     origin: Origin
-    batch_id: str
+    batch_id: str | None
     schema: pa.Schema
     dead_letter_schema: pa.Schema
     rejected: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
     shaping: Shaping = NO_SHAPING
+    letter_columns: Mapping[str, LetterColumn] = field(default_factory=dict)
 
     def make(
         self, chunk: Chunk, step: Callable[[str], AbstractContextManager[None]] = lambda _name: nullcontext()
@@ -86,10 +99,25 @@ class RowMaker:
             dead_letters = dead_letter_table(
                 shaped.bad, records, self.origin, self.batch_id, self.dead_letter_schema
             )
-        balances = _balances(chunk, records, shaped)
+            if self.letter_columns and shaped.bad:
+                # DuckDB, as below.
+                from spark_jobs.records.letter_columns import with_columns  # noqa: PLC0415
+
+                dead_letters = with_columns(dead_letters, self.letter_columns)
+        rows, routed = by_table(shaped)
+        balances = _balances(chunk, records, shaped, routed)
         phases = Counter(bad.phase.value for bad in shaped.bad)
         left_out = {reason: [records.offsets[i] for i in which] for reason, which in shaped.left_out.items()}
-        return ChunkRows(shaped.table, dead_letters, balances, decoded.ignored, phases, left_out)
+        return ChunkRows(
+            rows,
+            dead_letters,
+            balances,
+            decoded.ignored,
+            phases,
+            left_out,
+            {table: each.rows for table, each in routed.items()},
+            shaped.routes.unlisted if shaped.routes else {},
+        )
 
     def _shaped(self, decoded: Decoded, records: Chunk) -> Decoded:
         if self.shaping.is_nothing:
@@ -104,17 +132,25 @@ def _with_values(chunk: Chunk) -> Chunk:
     return chunk.take([i for i, value in enumerate(chunk.values) if value is not None])
 
 
-def _balances(chunk: Chunk, records: Chunk, shaped: Decoded) -> dict[int, Balance]:
+def _balances(
+    chunk: Chunk, records: Chunk, shaped: Decoded, routed: Mapping[str, RoutedRows]
+) -> dict[int, Balance]:
     """Return what became of the chunk, of whose ``records`` with a value these are the rows."""
     there = records.counts
     bad = Counter(records.partitions[[value.index for value in shaped.bad]].tolist())
     left_out = Counter(records.partitions[[*chain(*shaped.left_out.values())]].tolist())
+    gone = Counter[int]()
+    if routed:
+        rows = np.concatenate([each.indices for each in routed.values()])
+        found, counts = np.unique(records.partitions[rows], return_counts=True)
+        gone.update(dict(zip(found.tolist(), counts.tolist(), strict=True)))
     return {
         partition: Balance(
-            rows=there.get(partition, 0) - bad[partition] - left_out[partition],
+            rows=there.get(partition, 0) - bad[partition] - left_out[partition] - gone[partition],
             dead_letters=bad[partition],
             tombstones=count - there.get(partition, 0),
             **({"filtered": left_out[partition]} if left_out[partition] else {}),
+            **({"routed": gone[partition]} if gone[partition] else {}),
         )
         for partition, count in chunk.counts.items()
     }

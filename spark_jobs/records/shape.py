@@ -36,11 +36,11 @@ _TIMESTAMP_TYPES = {TIMESTAMP_CREATE_TIME: "create", TIMESTAMP_LOG_APPEND_TIME: 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What all records of a batch share."""
+    """What all records of a batch share; ``ingested_at_us`` is None of those that are in no batch yet."""
 
     topic: str
     generation: int
-    ingested_at_us: int
+    ingested_at_us: int | None
 
 
 def shape(decoded: Decoded, records: Chunk, origin: Origin, schema: pa.Schema) -> Decoded:
@@ -95,11 +95,12 @@ def _is_text(key: bytes | None) -> bool:
 
 
 def dead_letter_table(
-    bad: Sequence[BadValue], records: Chunk, origin: Origin, batch_id: str, schema: pa.Schema
+    bad: Sequence[BadValue], records: Chunk, origin: Origin, batch_id: str | None, schema: pa.Schema
 ) -> pa.Table:
     """Return one row for each bad value, columns found by name in the dead-letter table's ``schema``.
 
-    A Kafka timestamp that no table can hold is null here and stands in ``error``.
+    A Kafka timestamp that no table can hold is null here and stands in ``error``. Columns that are no part of
+    every dead-letter table are null.
     """
     if not bad:
         return schema.empty_table()
@@ -112,11 +113,12 @@ def dead_letter_table(
         "phase": pa.array([value.phase.value for value in bad], pa.string()),
         "field": pa.array([value.field for value in bad], pa.string()),
         "error": pa.array([value.error for value in bad], pa.string()),
-        "batch_id": pa.repeat(pa.scalar(batch_id), len(bad)),
+        "batch_id": pa.repeat(pa.scalar(batch_id, pa.string()), len(bad)),
         FIRST_FAILED_AT: columns[INGESTED_AT],
         FAILURES: pa.repeat(pa.scalar(1, pa.int32()), len(bad)),
     }
-    return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+    made = [columns.get(field.name, pa.nulls(len(bad), field.type)) for field in schema]
+    return pa.Table.from_arrays(made, schema=schema)
 
 
 def origin_columns(records: Chunk, rows: Sequence[int] | None, origin: Origin) -> dict[str, pa.Array]:

@@ -1,4 +1,4 @@
-"""One chunk's rows on their way: converted, computed, filtered, in the order of their records."""
+"""One chunk's rows on their way: converted, computed, filtered, routed, in the order of their records."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ import pyarrow as pa
 
 from spark_jobs.expressions.evaluating import Evaluated, evaluate
 from spark_jobs.expressions.judging import Expression, ExpressionError, first_line, type_hint
-from spark_jobs.expressions.results import check_condition, check_result
+from spark_jobs.expressions.results import check_condition, check_result, check_route_value
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.records.decoder import BadValue, Decoded, Phase
 from spark_jobs.records.documents import along, from_field, texts
 from spark_jobs.records.exact import Misfits, from_epoch, placed
+from spark_jobs.records.routing import routes_of
 from spark_jobs.records.shape import Origin, origin_columns, pick, shape
-from spark_jobs.records.shaping import FILTER, Shaping, shaping_of
+from spark_jobs.records.shaping import FILTER, ROUTE, Shaping, shaping_of
 from spark_jobs.schema.arrow_schema import no_rows
 from spark_jobs.schema.metadata_columns import INGESTED_AT, ORIGIN_COLUMNS
 
@@ -46,15 +47,16 @@ def checked_shaping(pipeline: PipelineConfig, schema: pa.Schema) -> Shaping:
     shaping = shaping_of(pipeline)
     of_values = pa.schema([each for each in schema if each.name not in ORIGIN_COLUMNS])
     rows = _Rows(shaping, Decoded(no_rows(shaping.decoded(of_values))), Chunk(0), Origin("", 0, 0), schema)
-    for name, expression in (shaping.expressions | shaping.condition_alone).items():
-        where = f"columns.{name}.sql" if name else "filter"
+    checks = {FILTER: ("filter", check_condition), ROUTE: ("route.by", check_route_value)}
+    for name, expression in (shaping.expressions | shaping.of_rows).items():
+        where, check = checks.get(name, (f"columns.{name}.sql", None))
         try:
             _check_names(shaping, expression, schema)
             result = rows.result_type(name)
-            if name:
+            if check is None:
                 check_result(result, schema.field(name).type, shaping.columns[name].type)
             else:
-                check_condition(result)
+                check(result)
         except ExpressionError as error:
             raise _refused(where, error, pipeline) from error
         except duckdb.Error as error:
@@ -96,25 +98,32 @@ class _Rows:
         results = self._evaluated(self.shaping.first_pass, fields)
         made = fields | paths
         for name, result in results.items():
-            if name:
+            if name not in self.shaping.of_rows:
                 self._note(name, result.errors)
                 made[name] = self._placed(name, result.values)
-        kept = results.get(FILTER)
-        if self.shaping.filter is not None and kept is None:
-            kept = self._evaluated({FILTER: self.shaping.filter}, made)[FILTER]
+        later = {name: each for name, each in self.shaping.of_rows.items() if name not in results}
+        results |= self._evaluated(later, made) if later else {}
         self._refuse_nulls(made)
+        kept, route = results.get(FILTER), results.get(ROUTE)
         if kept is not None:
             self._note(None, kept.errors)
+        if route is not None:
+            self._note_unroutable(route, kept)
         columns = pa.schema([column for column in self.schema if column.name not in ORIGIN_COLUMNS])
-        return self._rest(self.decoded.beside(made, columns), kept and kept.values)
+        rest = self._rest(self.decoded.beside(made, columns), kept and kept.values)
+        if route is None:
+            return rest
+        values = route.values if rest.rows is None else self._values_of(rest.rows, route.values)
+        return replace(rest, routes=routes_of(self.shaping, values, rest.rows, len(self.records.offsets)))
 
     def result_type(self, name: str) -> pa.DataType:
         """Return the type of an expression's result. Raises ``duckdb.Error`` where it has none."""
         fields, paths = self._of_fields()
-        if name:
+        if name not in self.shaping.of_rows:
             return self._evaluated({name: self.shaping.expressions[name]}, fields)[name].values.type
         sql = {each: pa.nulls(0, self.schema.field(each).type) for each in self.shaping.expressions}
-        return self._evaluated(self.shaping.condition_alone, fields | paths | sql)[FILTER].values.type
+        alone = {name: self.shaping.of_rows[name]}
+        return self._evaluated(alone, fields | paths | sql)[name].values.type
 
     def _of_fields(self) -> tuple[dict[str, pa.Array], dict[str, pa.Array]]:
         """Return the columns that are fields in another form, and those that paths lead to."""
@@ -143,6 +152,11 @@ class _Rows:
     ) -> dict[str, Evaluated]:
         names = {name for each in expressions.values() for name in each.names}
         chunk = self._inputs(names, made)
+        route = expressions.get(ROUTE)
+        if route is not None and route.is_column and pa.types.is_string(chunk.column(route.names[0]).type):
+            # What most routes are needs no query.
+            others = {name: each for name, each in expressions.items() if name != ROUTE}
+            return self._evaluated(others, made) | {ROUTE: Evaluated(chunk.column(route.names[0]))}
         return evaluate({name: each.sql for name, each in expressions.items()}, chunk)
 
     def _inputs(self, names: Iterable[str], made: Mapping[str, pa.Array]) -> pa.Table:
@@ -179,6 +193,21 @@ class _Rows:
         """Keep why rows are none: the first reason of each."""
         for row, why in misfits.items():
             self._bad.setdefault(row, (name, why))
+
+    def _note_unroutable(self, route: Evaluated, kept: Evaluated | None) -> None:
+        """Keep why rows have no place; one that is left out needs none."""
+        is_true = None if kept is None else kept.values.cast(pa.bool_())
+        self._note(
+            None,
+            {row: why for row, why in route.errors.items() if is_true is None or is_true[row].as_py()},
+        )
+
+    def _values_of(self, rows: Sequence[int], values: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Return the values of the rows that are left, by the indices of their records."""
+        before = self.decoded.rows
+        if before is None:
+            return values.take(pa.array(rows, pa.int64()))
+        return values.filter(pa.array(np.isin(before, rows)))
 
     def _rest(self, decoded: Decoded, condition: pa.ChunkedArray | None) -> Decoded:
         """Return what neither is bad nor left out."""

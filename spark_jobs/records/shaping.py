@@ -1,4 +1,4 @@
-"""What a pipeline's rows are beside their fields: converted ones, columns by expressions, a filter.
+"""What a pipeline's rows are beside their fields: converted ones, columns by expressions, a filter, a route.
 
 What a record becomes depends on the record, the configuration and the table's columns, never on the records
 beside it. Drain, preview, audit and replay all make their rows here.
@@ -20,14 +20,17 @@ if TYPE_CHECKING:
     from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.expressions.judging import Expression
 
-FILTER = ""  # its name among columns, none of which is empty
+# Their names among columns, none of which is called so.
+FILTER = ""
+ROUTE = "\0"
 
 
 @dataclass(frozen=True)
 class Shaping:
     """What is done to decoded records; it travels to tasks with their work.
 
-    ``columns`` are those that a field as it is does not fill. Where the table ``ignores`` fields, a name that
+    ``columns`` are those that a field as it is does not fill; ``by`` gives the value that ``routes`` has a
+    table for, None the pipeline's own. Where the table ``ignores`` fields, a name that
     is no column is one of them, of JSON its text; else it is a column that no record had a value for yet.
     """
 
@@ -35,6 +38,8 @@ class Shaping:
     condition: str | None = None
     is_json: bool = True
     ignores: bool = False
+    by: str | None = None
+    routes: Mapping[str, str | None] = field(default_factory=dict)
 
     @cached_property
     def computed(self) -> frozenset[str]:
@@ -54,11 +59,7 @@ class Shaping:
     @cached_property
     def elsewhere(self) -> frozenset[str]:
         """The fields of JSON that a decoder passes over, with a column or without: they are read here."""
-        used = {
-            name
-            for each in (*self.first_pass.values(), *self.condition_alone.values())
-            for name in each.names
-        }
+        used = {name for each in (*self.first_pass.values(), *self.of_rows.values()) for name in each.names}
         return self.computed | (used if self.ignores else set())
 
     @cached_property
@@ -71,17 +72,21 @@ class Shaping:
         """The one that is true of records that are rows."""
         return None if self.condition is None else _judged(self.condition)
 
-    @property
-    def condition_alone(self) -> dict[str, Expression]:
-        """The filter, by the name that it has among columns."""
-        return {} if self.filter is None else {FILTER: self.filter}
+    @cached_property
+    def of_rows(self) -> dict[str, Expression]:
+        """The filter and the route, by the names that they have among columns."""
+        route = {} if self.by is None else {ROUTE: _judged(self.by)}
+        return route if self.filter is None else {FILTER: self.filter, **route}
 
     @cached_property
     def first_pass(self) -> dict[str, Expression]:
-        """The columns' expressions, and the filter unless it speaks of a column that is made by one."""
+        """The columns' expressions, and what is said of rows without a column that is made by one."""
         made = {name.lower() for name, column in self.columns.items() if column.is_computed}
-        later = self.filter is not None and any(name.lower() in made for name in self.filter.names)
-        return self.expressions | ({} if later else self.condition_alone)
+        return self.expressions | {
+            name: each
+            for name, each in self.of_rows.items()
+            if not any(used.lower() in made for used in each.names)
+        }
 
     def is_text(self, name: str) -> bool:
         """Return whether a name that is no column in an expression is a field's text."""
@@ -104,7 +109,7 @@ class Shaping:
     @property
     def is_nothing(self) -> bool:
         """True if records are rows as they are decoded."""
-        return not self.columns and self.condition is None
+        return not self.columns and self.condition is None and self.by is None
 
 
 NO_SHAPING = Shaping()
@@ -117,6 +122,8 @@ def shaping_of(pipeline: PipelineConfig) -> Shaping:
         pipeline.filter,
         pipeline.value.format is ValueFormat.JSON,
         pipeline.table_schema.growth.ignores,
+        pipeline.route.by,
+        {value: None if table == pipeline.table else table for value, table in pipeline.route.tables.items()},
     )
 
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.commit.anchor import check_anchor, check_properties
 from spark_jobs.commit.batch_commit import commit_of
-from spark_jobs.commit.dead_letter_commit import commit_dead_letters
+from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.commit.landing import land
 from spark_jobs.commit.sweep import sweep_files
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import load_fresh
+from spark_jobs.connections.tables import load_fresh, load_routed
 from spark_jobs.lake.locations import data_location
 from spark_jobs.lake.named_files import named_of
 from spark_jobs.lake.tables import dead_letters_of, progress_of, snapshot_of
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 
 def recover(pipeline: PipelineConfig, connections: Connections) -> RecoveryResult:
-    """Settle every unfinished attempt of the pipeline's table and the dead letters it owes.
+    """Settle every unfinished attempt of the pipeline's table and what it owes other tables.
 
     Raises ``RetryableError`` and ``CommitStateUnknown`` when a part is away: run it again. ``ConfigError``
     when the log lies under the table, ``CorruptLog`` for objects of a newer version and
@@ -69,7 +69,7 @@ def recover(pipeline: PipelineConfig, connections: Connections) -> RecoveryResul
         return RecoveryResult()
     connections.txlog.refuse_location(pipeline.table, table.location(), data_location(table))
     check_properties(table)
-    recovery.finish_dead_letters(progress_of(table))
+    recovery.pay_debts(progress_of(table))
     unfinished = connections.txlog.unfinished(str(table.metadata.table_uuid), now_us=connections.now_us())
     # A replay or retype may be alive beside this; the next one settles it, and no drain waits for it.
     attempts = [a for a in unfinished if a.batch is None or not a.batch.kind.is_fenced_by_epoch]
@@ -84,7 +84,7 @@ def settle_replays(
     if (table := recovery.load(pipeline.table)) is None:
         return RecoveryResult()
     check_properties(table)
-    recovery.finish_dead_letters(progress_of(table))
+    recovery.pay_debts(progress_of(table))
     return recovery.settle_all(attempts)
 
 
@@ -118,12 +118,12 @@ class _Recovery:
             self._connections.interrupt(begun.spark_tag if begun else attempt.uuid)
             self._reach("after-interrupt")
 
-    def finish_dead_letters(self, progress: Progress) -> int | None:
-        """Append what the data table owes to its dead-letter table; the snapshot's id when it owes."""
+    def pay_debts(self, progress: Progress) -> int | None:
+        """Bring in what the data table owes; the id of the dead letters' snapshot when it owes them."""
         connections = self._connections
         summary = actor_summary(connections.actor, connections.run_id)
         try:
-            committed = commit_dead_letters(connections, self._pipeline.table, progress, summary)
+            committed = pay_debts(connections, self._pipeline.table, progress, summary)
         except CommitConflict:
             return None  # another run finished them and went on: what was loaded here is old
         self._reach("after-dead-letters")
@@ -153,7 +153,7 @@ class _Recovery:
         return act[verdict.decision](attempt, batch, table)
 
     def _mark(self, attempt: Attempt, batch: Batch, table: Table) -> RecoveryResult:
-        dead_letters = self.finish_dead_letters(progress_of(table))
+        dead_letters = self.pay_debts(progress_of(table))
         deleted = self.delete_strays(attempt, table)
         self._log_landed(attempt, batch, snapshot_of(table, attempt.uuid), dead_letters)
         return RecoveryResult(marked=(attempt.uuid,), swept_files=deleted)
@@ -178,7 +178,7 @@ class _Recovery:
             # Neither is final here: the next recovery marks or sweeps it, the drain reports a changed source.
             return _left(attempt, f"adoption was refused: {error.message}")
         self._reach("after-adoption")
-        dead_letters = self.finish_dead_letters(committed.progress)
+        dead_letters = self.pay_debts(committed.progress)
         landed = self.load(self._pipeline.table)
         deleted = self.delete_strays(attempt, landed) if landed is not None else 0
         self._log_landed(attempt, batch, committed.snapshot_id, dead_letters)
@@ -187,7 +187,7 @@ class _Recovery:
 
     def _sweep(self, attempt: Attempt, batch: Batch, table: Table) -> RecoveryResult:
         connections = self._connections
-        deleted = self._delete_unnamed(attempt, table, self.load(dead_letters_of(self._pipeline.table)))
+        deleted = self._delete_unnamed(attempt, [table, *self._owed_tables(table).values()])
         now_us = connections.now_us()
         mark = Closed if now_us - batch.ingested_at_us >= CLOSING_AFTER_US else Swept
         entry = mark(deleted, connections.run_id, now_us)
@@ -195,23 +195,36 @@ class _Recovery:
         return RecoveryResult(swept=(attempt.uuid,), swept_files=deleted)
 
     def delete_strays(self, attempt: Attempt, table: Table) -> int:
-        """Delete what failed tries of a landed attempt left; dead letters that may come late stay.
+        """Delete what failed tries of a landed attempt left; what is owed and may come in late stays.
 
-        Should they never come, they are orphans.
+        Should it never come, its files are orphans.
         """
-        dead_letters = self.load(dead_letters_of(self._pipeline.table))
-        known = None if dead_letters is None else progress_of(dead_letters)
-        may_come = _owed_letters(attempt) and may_come_late(known, attempt.uuid)
-        spared = _letter_folders(attempt, dead_letters) if may_come else frozenset[str]()
-        return self._delete_unnamed(attempt, table, dead_letters, spared)
+        tables = self._owed_tables(table)
+        waiting = [
+            name
+            for name in _owed_by(attempt, self._pipeline.table, progress_of(table).routes)
+            if may_come_late(progress_of(tables[name]) if name in tables else None, attempt.uuid)
+        ]
+        spared = {data_location(tables[name]) for name in waiting if name in tables}
+        begun = attempt.entry(FlushStart)
+        if begun is not None and waiting:
+            # Of which table each was is not logged; one is spared for another's sake once.
+            spared |= {*begun.routed_locations, *filter(None, [begun.dead_letter_location])}
+        return self._delete_unnamed(attempt, [table, *tables.values()], frozenset(spared))
+
+    def _owed_tables(self, table: Table) -> dict[str, Table]:
+        """Return the tables that this one may owe something, as far as they are there, loaded after it."""
+        name = dead_letters_of(self._pipeline.table)
+        letters = self.load(name)
+        return ({} if letters is None else {name: letters}) | load_routed(self.load, table)
 
     def _delete_unnamed(
-        self, attempt: Attempt, table: Table, dead_letters: Table | None, spared: frozenset[str] = frozenset()
+        self, attempt: Attempt, tables: Sequence[Table], spared: frozenset[str] = frozenset()
     ) -> int:
         """Delete the attempt's files that nothing names; the table's offsets have passed its starts."""
         deleted = sweep_files(
             attempt,
-            [table] if dead_letters is None else [table, dead_letters],
+            tables,
             before_delete=lambda: self._reach("before-delete"),
             spared=spared,
         )
@@ -238,23 +251,18 @@ def _left(attempt: Attempt, reason: str) -> RecoveryResult:
     return RecoveryResult(left=(LeftAttempt(attempt.uuid, reason, ranges),))
 
 
-def _owed_letters(attempt: Attempt) -> bool:
-    """True if the attempt's commit owed something to the dead-letter table: rows of it, or their removal."""
+def _owed_by(attempt: Attempt, data_table: str, routes: Sequence[str]) -> list[str]:
+    """Return the tables that the attempt's commit owed something: rows of theirs, or their removal."""
     written, batch = attempt.entry(ParquetWritten), attempt.batch
-    is_replacing = batch is not None and batch.kind.is_fenced_by_epoch
-    return written is None or bool(written.dead_letter_files) or is_replacing
-
-
-def _letter_folders(attempt: Attempt, dead_letters: Table | None) -> frozenset[str]:
-    begun = attempt.entry(FlushStart)
-    logged = begun.dead_letter_location if begun else None
-    return frozenset(filter(None, [logged, None if dead_letters is None else data_location(dead_letters)]))
+    if written is None or (batch is not None and batch.kind.is_fenced_by_epoch):
+        return [dead_letters_of(data_table), *routes]
+    return [*([dead_letters_of(data_table)] if written.dead_letter_files else ()), *written.routed_files]
 
 
 def _decide(attempt: Attempt, table: Table) -> Verdict:
     written = attempt.entry(ParquetWritten)
     data_files = written.data_files if written else ()
-    files = (*data_files, *(written.dead_letter_files if written else ()))
+    files = written.every_file if written else ()
     paths = frozenset(normalise_path(file.path) for file in data_files)
     return decide(
         attempt,

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.connections.tables import load_fresh
+from spark_jobs.connections.tables import PipelineTables, load_fresh, load_routed
 from spark_jobs.kafka.reader import RangeReader, open_reader
+from spark_jobs.lake.record_offsets import routed_rows
 from spark_jobs.lake.row_filters import offsets_in, rows_in
 from spark_jobs.lake.tables import dead_letters_of, progress_of
 from spark_jobs.protocol.kept_columns import kept_names
+from spark_jobs.records.routing import placed_rows
 from spark_jobs.records.row_comparison import equal_values
 from spark_jobs.replay.trial_rows import TrialRows
 from spark_jobs.schema.additions import check_declared
@@ -32,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
-    from pyiceberg.table import Table
 
     from spark_jobs.config.settings import PipelineConfig
     from spark_jobs.connections.connect import Connections
@@ -63,7 +65,8 @@ class ReplayDiff:
 
     ``records_gone`` are rows and dead letters whose records Kafka no longer holds.
     ``filtered`` are records that the filter leaves out. ``columns_added`` are columns the table would get, as
-    ``name: type``. Dead letters are compared by offset.
+    ``name: type``. Dead letters are compared by offset. A row that would be in another table has changed in
+    ``(table)``.
     """
 
     rows_same: int = 0
@@ -93,7 +96,8 @@ def diff_replay(
     """
     check_declared(pipeline, plan.table)
     dead_letters = load_fresh(connections, dead_letters_of(pipeline.table))
-    differ = _Differ(pipeline, connections, plan.table, dead_letters)
+    routed = load_routed(partial(load_fresh, connections), plan.table)
+    differ = _Differ(pipeline, connections, PipelineTables(plan.table, dead_letters, routed))
     done = 0
     with open_reader(connections.kafka, pipeline.topic) as reader:
         for window in (window for r in plan.ranges for window in r.cut(WINDOW_OFFSETS)):
@@ -106,13 +110,10 @@ def diff_replay(
 class _Differ:
     """The comparison under way; its schema gets the columns that the replay would add."""
 
-    def __init__(
-        self, pipeline: PipelineConfig, connections: Connections, table: Table, dead_letters: Table | None
-    ) -> None:
+    def __init__(self, pipeline: PipelineConfig, connections: Connections, tables: PipelineTables) -> None:
+        self._tables, self._table = tables, (table := tables.data)
         self._rows = TrialRows(pipeline, connections, table)
         self.found = ReplayDiff(columns_added=self._rows.columns_added)
-        self._table = table
-        self._dead_letters = dead_letters
         self._not_compared = _NOT_COMPARED | kept_names(progress_of(table).kept_columns)
         # It has the time of ingestion, and coordinates that stand beside it.
         self._not_compared |= {KAFKA} if pipeline.is_archive else set()
@@ -123,11 +124,12 @@ class _Differ:
         new_rows, new_dead, left_out = [_no_offsets()], [_no_offsets()], [_no_offsets()]
         for chunk in reader.read(window):
             made = self._rows.make(chunk)
-            new_rows.append(_offsets(made.rows))
+            made_rows = placed_rows(made.rows, made.routed)
+            new_rows.append(_offsets(made_rows))
             new_dead.append(_offsets(made.dead_letters))
             left_out += [np.asarray(offsets, np.int64) for offsets in made.left_out.values()]
             self.found.filtered += sum(made.filtered_reasons.values())
-            self._compare_rows(rows, made.rows)
+            self._compare_rows(rows, made_rows)
         before, after = _offsets(rows), np.concatenate(new_rows)
         dead_after = np.concatenate(new_dead)
         self.found.rows_added += len(np.setdiff1d(after, before))
@@ -140,10 +142,11 @@ class _Differ:
     def _held(self, window: OffsetRange) -> tuple[pa.Table, Offsets]:
         """The table's rows of the window in offset order, and the offsets of its dead letters."""
         generation = progress_of(self._table).generation
-        rows = rows_in(self._table, window, generation)
-        if self._dead_letters is None:
+        routed = routed_rows(self._table, self._tables.routed, window)
+        rows = placed_rows(rows_in(self._table, window, generation), routed)
+        if self._tables.dead_letters is None:
             return rows, _no_offsets()
-        return rows, offsets_in(self._dead_letters, window, generation)
+        return rows, offsets_in(self._tables.dead_letters, window, generation)
 
     def _compare_rows(self, held: pa.Table, made: pa.Table) -> None:
         before, after = _offsets(held), _offsets(made)

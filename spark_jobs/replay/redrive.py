@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from spark_jobs.commit.batch_commit import overtaken
-from spark_jobs.commit.dead_letter_commit import commit_dead_letters
+from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.drain.batch_plan import plan_of
@@ -113,11 +113,10 @@ def _tables(pipeline: PipelineConfig, connections: Connections) -> Tables:
     progress = progress_of(tables.data)
     check_identity(progress, source, table=pipeline.table)
     who = actor_summary(connections.actor, connections.run_id)
-    commit_dead_letters(connections, pipeline.table, progress, who)
+    pay_debts(connections, pipeline.table, progress, who)
     columns = [((name,), kind) for name, kind, _ in PAST_FAILURES]
-    return Tables(
-        tables.data, evolve_table(connections.open_catalog, dead_letters_of(pipeline.table), columns)
-    )
+    letters = evolve_table(connections.open_catalog, dead_letters_of(pipeline.table), columns)
+    return replace(tables, dead_letters=letters)
 
 
 def _source(pipeline: PipelineConfig, progress: Progress) -> SourceState:

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from spark_jobs.connections.tables import both_tables, no_table_yet
+from spark_jobs.connections.tables import no_table_yet, tables_as_one
 from spark_jobs.drain.letter_source import CHUNK_LETTERS, chunk_of_letters
 from spark_jobs.lake.coordinates import Coordinates
 from spark_jobs.lake.letter_rows import letters_of
@@ -51,9 +51,10 @@ class RedriveTrial:
 
 def try_redrive(pipeline: PipelineConfig, connections: Connections, wanted: Wanted) -> RedriveTrial:
     """Make rows of the wanted letters in this process, batch by batch. Raises as ``plan_redrive``."""
-    table, dead_letters = both_tables(connections, pipeline.table)
-    if table is None:
+    tables = tables_as_one(connections, pipeline.table)
+    if tables is None:
         raise no_table_yet(pipeline)
+    table, dead_letters = tables.data, tables.dead_letters
     check_declared(pipeline, table)
     if dead_letters is None:
         return RedriveTrial()

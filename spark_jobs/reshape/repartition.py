@@ -11,6 +11,7 @@ from spark_jobs.acts.settle import settle
 from spark_jobs.commit.retype_commit import TableChange
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_drained
+from spark_jobs.lake.evolution import exchange_spec
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import ConfigError
@@ -18,9 +19,7 @@ from spark_jobs.replay.settle import settle_left_replays
 from spark_jobs.schema.partitioning import partition_spec, partition_terms
 
 if TYPE_CHECKING:
-    from pyiceberg.partitioning import PartitionSpec
-    from pyiceberg.schema import Schema
-    from pyiceberg.table import Table, Transaction
+    from pyiceberg.table import Table
 
     from spark_jobs.commit.swap import Change
     from spark_jobs.connections.connect import Connections
@@ -50,22 +49,11 @@ def repartition(pipeline: PipelineConfig, connections: Connections, *, reason: s
     def change(table: Table) -> tuple[Change, Progress]:
         _terms(pipeline, table)
         wanted = partition_spec(table.schema(), pipeline.table_partition_by)
-        return partial(_exchange, table.schema(), table.spec(), wanted), progress_of(table)
+        return partial(exchange_spec, table.schema(), table.spec(), wanted), progress_of(table)
 
     batch = batch_of_act(pipeline.name, table, connections, BatchKind.REPARTITION)
     intent = TableChange(batch, change, summary_of_act(connections, reason))
     return Repartitioned(before, after, land_act(connections, table, intent, reason).snapshot_id)
-
-
-def _exchange(schema: Schema, there: PartitionSpec, wanted: PartitionSpec, transaction: Transaction) -> None:
-    # Two updates: within one, PyIceberg still takes the name of a removed field for taken.
-    with transaction.update_spec() as update:
-        for field in there.fields:
-            update.remove_field(field.name)
-    with transaction.update_spec() as update:
-        for field in wanted.fields:
-            column = schema.find_column_name(field.source_id)
-            update.add_field(column or "", field.transform, field.name)
 
 
 def _terms(pipeline: PipelineConfig, table: Table) -> tuple[tuple[str, ...], tuple[str, ...]]:

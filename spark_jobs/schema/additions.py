@@ -77,6 +77,28 @@ def declared_evolution(pipeline: PipelineConfig, schema: Schema) -> Evolution:
     return Evolution([((field.name,), iceberg_type(field.type), None) for field in missing], widenings)
 
 
+def letter_evolution(pipeline: PipelineConfig, schema: Schema) -> Evolution:
+    """Return the columns that the dead-letter table is to have and lacks.
+
+    Raises ``ConfigError`` (``column-clash``) for one that it has in another type.
+    """
+    missing = []
+    for name, column in pipeline.dead_letters.columns.items():
+        there = schema.find_field(name).field_type if name in schema.column_names else None
+        kind = declared_type(column.type)
+        if there is None:
+            missing.append(((name,), kind, None))
+        elif type_text(there) != type_text(kind):
+            raise ConfigError(
+                f"column {name} of the dead-letter table is {type_text(there)}, not {type_text(kind)}",
+                code="column-clash",
+                hint=f"Declare it as {type_text(there)}, or under another name in dead_letters.columns.",
+                pipeline=pipeline.name,
+                table=pipeline.dead_letter_table,
+            )
+    return Evolution(missing)
+
+
 def table_notes(pipeline: PipelineConfig, table: Table, progress: Progress) -> tuple[str, ...]:
     """Return sentences for a person: partitioned otherwise than was declared, a type half changed.
 

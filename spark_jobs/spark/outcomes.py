@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 from typing import Any
 
 from spark_jobs.protocol.batch import Balance, WrittenFile, total
@@ -27,7 +28,8 @@ class Written:
     had one); ``cpu_us`` CPU microseconds by step (fetch, decode, shape, write; threads: librdkafka's);
     ``kafka`` what librdkafka tells of its consumer; ``ignored`` values by the dotted name of their field;
     ``dead_letter_phases`` those by the step that they did not pass; ``filtered_reasons`` records that a
-    filter left out.
+    filter left out; ``routed_files`` by the table they are for; ``unlisted`` rows that stay for want of a
+    table listed for their value.
     With ``has_strays`` tries that came to nothing may have left files behind.
     """
 
@@ -41,6 +43,8 @@ class Written:
     ignored: dict[str, int] = field(default_factory=dict)
     dead_letter_phases: dict[str, int] = field(default_factory=dict)
     filtered_reasons: dict[str, int] = field(default_factory=dict)
+    routed_files: dict[str, tuple[WrittenFile, ...]] = field(default_factory=dict)
+    unlisted: dict[str, int] = field(default_factory=dict)
     peak_task_rss_bytes: int = 0
     has_strays: bool = False
 
@@ -49,8 +53,18 @@ class Written:
         """Sum over the partitions."""
         return total(self.balances.values())
 
+    @property
+    def every_file(self) -> tuple[WrittenFile, ...]:
+        """The files of all tables."""
+        return (*self.data_files, *self.dead_letter_files, *chain(*self.routed_files.values()))
 
-MAX_IGNORED_NAMES = 100
+    @property
+    def routed_rows(self) -> dict[str, int]:
+        """How many rows each table gets that they are routed to."""
+        return {table: sum(file.rows for file in files) for table, files in self.routed_files.items()}
+
+
+MAX_IGNORED_NAMES = 100  # of values no table is listed for, too
 OTHERS = "(others)"
 _NAME_CHARACTERS = 100
 
@@ -70,6 +84,7 @@ class SplitOutcome:
     """One split's result.
 
     ``written`` with WRITTEN only, ``evidence`` (JSON of ``spark_jobs.schema.evidence``) with OBSERVED only,
+    or ``lacking``, the columns that tables need for rows routed to them,
     ``error`` (see ``spark_jobs.protocol.errors.error_to_json``) with FAILED only. ``failed_tries`` of the
     same task may have left files behind.
     """
@@ -78,6 +93,7 @@ class SplitOutcome:
     kind: OutcomeKind
     written: Written = Written()
     evidence: str | None = None
+    lacking: dict[str, tuple[str, ...]] = field(default_factory=dict)
     error: dict[str, Any] | None = None
     failed_tries: int = 0
 

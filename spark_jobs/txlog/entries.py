@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain
 from typing import Any, ClassVar, Generic, TypeVar, get_args
 
 from spark_jobs.protocol.batch import Balance, Batch, BatchCounts, WrittenFile
@@ -61,13 +62,15 @@ class FlushStart:
     file_prefix: str
     data_location: str
     dead_letter_location: str | None
+    routed_locations: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetWritten:
     """All that a commit needs, so that another run can commit these files without reading Kafka.
 
-    ``balances`` by partition; ``bytes_read`` are Kafka values and keys, ``file_bytes`` what was written.
+    ``balances`` by partition; ``bytes_read`` are Kafka values and keys, ``file_bytes`` what was written;
+    ``routed_files`` by the table that rows of theirs are routed to.
     """
 
     phase: ClassVar[Phase] = Phase.PARQUET_WRITTEN
@@ -78,13 +81,19 @@ class ParquetWritten:
     file_bytes: int
     balances: dict[int, Balance]
     summary: dict[str, str]
+    routed_files: dict[str, tuple[WrittenFile, ...]] = field(default_factory=dict)
+
+    @property
+    def every_file(self) -> tuple[WrittenFile, ...]:
+        """The files of all tables."""
+        return (*self.data_files, *self.dead_letter_files, *chain(*self.routed_files.values()))
 
     @property
     def counts(self) -> BatchCounts:
         """What it says of the batch without naming a file."""
         files = len(self.data_files), len(self.dead_letter_files)
         summary = CommitSummary(self.summary)
-        by_name = summary.dead_letter_phases, summary.filtered_reasons
+        by_name = summary.dead_letter_phases, summary.filtered_reasons, summary.routed_tables
         return BatchCounts(self.balances, self.bytes_read, self.file_bytes, *files, *by_name)
 
 

@@ -24,9 +24,9 @@ def upkeep_due(
 
     ``seconds_since`` is as for ``due_upkeep``; without it what goes by the clock is due.
     """
-    tables = [table for name in tables_of(pipeline) if (table := load_fresh(connections, name)) is not None]
+    found = (load_fresh(connections, name) for name in tables_of(pipeline, connections))
     return due_upkeep(
-        [table_figures(table) for table in tables],
+        [table_figures(table) for table in found if table is not None],
         pipeline.upkeep,
         now_ms=connections.now_us() // 1000,
         seconds_since=seconds_since or {},

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_jobs.books.entries import books_of
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.connections.tables import load_fresh
+from spark_jobs.connections.tables import load_fresh, load_routed
 from spark_jobs.lake.tables import dead_letters_of
 from spark_jobs.protocol.errors import RetryableError
 from spark_jobs.upkeep.figures import TableFigures
@@ -35,7 +36,7 @@ class TableUpkeep:
 
 @dataclass(frozen=True, slots=True)
 class UpkeepResult:
-    """One kind of upkeep of a pipeline: its table, dead letters and books, as far as they exist."""
+    """One kind of upkeep of a pipeline: all of its tables and the books, as far as they exist."""
 
     kind: str
     tables: tuple[TableUpkeep, ...]
@@ -62,7 +63,7 @@ def run_upkeep(
     """
     done: list[TableUpkeep] = []
     failed: list[RetryableError] = []
-    names = tables_of(pipeline)
+    names = tables_of(pipeline, connections)
     for identifier in names:
         began = time.monotonic()
         table = load_fresh(connections, identifier)
@@ -88,6 +89,8 @@ def run_upkeep(
     return UpkeepResult(kind.name, tuple(done))
 
 
-def tables_of(pipeline: PipelineConfig) -> tuple[str, str, str]:
-    """Return the pipeline's table, its dead letters, and the books, which its namespace shares."""
-    return (pipeline.table, dead_letters_of(pipeline.table), books_of(pipeline.table))
+def tables_of(pipeline: PipelineConfig, connections: Connections) -> tuple[str, ...]:
+    """Return the pipeline's table, its dead letters, what it routes to, and the books of its namespace."""
+    table = load_fresh(connections, pipeline.table)
+    routed = load_routed(partial(load_fresh, connections), table) if table is not None else ()
+    return (pipeline.table, dead_letters_of(pipeline.table), *routed, books_of(pipeline.table))

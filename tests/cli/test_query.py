@@ -72,6 +72,17 @@ def test_what_is_not_run_is_one_line(sluice: Sluice, config: str) -> None:
     assert "#unknown-moment" in refused.stderr
 
 
+def test_what_is_asked_of_kafka_is_one_moment(sluice: Sluice, config: str) -> None:
+    """Of a pipeline that says so; nobody connects before that is clear."""
+    for options, code, told in (
+        (("--fresh",), 78, "#hot-not-configured"),
+        (("--at", "yesterday"), 78, "#unreadable-watermark"),
+        (("--at", "1.0/0:5", "--after", "0:5"), 2, "three moments"),
+    ):
+        refused = sluice("query", "flights", "FROM t", *options, SLUICE_CONFIG=config)
+        assert (refused.returncode, told in refused.stderr) == (code, True), refused.stderr
+
+
 def test_a_reader_that_leaves_ends_it_quietly(config: str, tmp_path: Path) -> None:
     """As with `head`: no traceback, nothing on standard error."""
     command = [sys.executable, "-m", "cli", "--config", config, "query", "flights", "FROM t, t AS u", "--csv"]

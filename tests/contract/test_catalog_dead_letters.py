@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_jobs.commit.birth import create_dead_letter_table
-from spark_jobs.commit.dead_letter_commit import commit_dead_letters
+from spark_jobs.commit.dead_letter_commit import pay_debts
+from spark_jobs.lake.evolution import set_partitioning
 from spark_jobs.lake.locations import data_location
 from spark_jobs.lake.tables import dead_letters_of, progress_of
 from spark_jobs.protocol.errors import CommitConflict
@@ -25,7 +26,7 @@ DEAD = "t_dead_letters"
 
 
 def _bring(lake: Lake, progress: object) -> object:
-    return commit_dead_letters(lake.access(), lake.name(), progress, {})  # type: ignore[arg-type]
+    return pay_debts(lake.access(), lake.name(), progress, {})  # type: ignore[arg-type]
 
 
 def test_nothing_owed_is_nothing_done(sqlite_lake: Lake) -> None:
@@ -88,6 +89,18 @@ def test_a_dropped_dead_letter_table_is_made_again(sqlite_lake: Lake) -> None:
     assert lake.offsets(DEAD) == [3]
 
 
+def test_what_is_owed_to_a_table_that_is_partitioned_otherwise_by_now_comes_in(lake: Lake) -> None:
+    """Its files were written for the partitioning of before: the rows are copied into the one of now."""
+    lake.make_table()
+    progress = lake.drain(0, 10, dead_letters=[3, 4]).progress
+    before = set_partitioning(lake.open, lake.load(DEAD), ["phase"])
+    assert [field.name for field in before.spec().fields] == ["phase"]
+    _bring(lake, progress)
+    _bring(lake, progress)
+    assert lake.offsets(DEAD) == [3, 4]
+    assert {task.file.spec_id for task in lake.load(DEAD).scan().plan_files()} == {before.spec().spec_id}
+
+
 def test_files_that_were_purged_with_their_table_are_not_named_again(
     sqlite_lake: Lake, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -116,8 +129,8 @@ def test_a_data_table_renamed_alone_shares_no_file_with_the_dead_letters_it_left
     if is_first_copy_lost:
         died = lake.access(FailAt("dead-letters.before-swap"))
         with pytest.raises(Killed):
-            commit_dead_letters(died, lake.name("u"), progress, {})
-    commit_dead_letters(lake.access(), lake.name("u"), progress, {})
+            pay_debts(died, lake.name("u"), progress, {})
+    pay_debts(lake.access(), lake.name("u"), progress, {})
     new = lake.load(dead_letters_of("u"))
     assert lake.offsets(DEAD) == lake.offsets(dead_letters_of("u")) == [3]
     (copied,) = (task.file.file_path for task in new.scan().plan_files())

@@ -9,14 +9,16 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.expressions import AlwaysFalse
 
 from spark_jobs.commit.batch_commit import commit_of
-from spark_jobs.commit.dead_letter_commit import commit_dead_letters
+from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.commit.landing import land
 from spark_jobs.lake.moments import Moment
 from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.query.duckdb_source import TableSource
 from spark_jobs.query.query import query
 from tests.support.recovery_scene import Scene, make_scene
 
@@ -107,7 +109,7 @@ def test_each_record_is_in_one_of_the_tables_at_every_moment(scene: Scene) -> No
 
 
 def _bring(scene: Scene) -> None:
-    commit_dead_letters(scene.lake.access(), scene.pipeline.table, progress_of(scene.lake.load()), {})
+    pay_debts(scene.lake.access(), scene.pipeline.table, progress_of(scene.lake.load()), {})
 
 
 def _replay(scene: Scene, *, dead_letters: list[int]) -> None:
@@ -132,6 +134,23 @@ def _landing_between(scene: Scene) -> Callable[[], Catalog]:
     return open_catalog
 
 
+def test_dead_letters_that_are_ahead_of_the_table_are_left_out(embedded: Scene) -> None:
+    """Of a batch that lands while the tables are being loaded there is all in the answer, or nothing."""
+    opened: list[int] = []
+
+    def open_catalog() -> Catalog:
+        opened.append(1)
+        if len(opened) == 2:
+            embedded.lake.drain(30, 40, dead_letters=[35])
+        return embedded.lake.open()
+
+    asked = replace(embedded, connections=replace(embedded.connections, open_catalog=open_catalog))
+    newest = "SELECT max(_kafka_offset) FROM"
+    places = f"SELECT ({newest} t) AS rows, ({newest} dead_letters) AS dead"
+    assert _ask(asked, places) == [{"rows": 29, "dead": 12}]
+    assert _ask(asked, places) == [{"rows": 39, "dead": 35}]
+
+
 def test_conditions_keep_the_rows_a_full_read_would(embedded: Scene) -> None:
     """Whether Iceberg's scan applies them or DuckDB does."""
     rows = embedded.lake.load().scan().to_arrow()
@@ -142,6 +161,23 @@ def test_conditions_keep_the_rows_a_full_read_would(embedded: Scene) -> None:
             sql = f"FROM t SELECT id WHERE {condition} ORDER BY id"
             expected = [row[0] for row in plain.execute(sql).fetchall()]
             assert [row["id"] for row in _ask(embedded, sql)] == expected, condition
+
+
+def test_conditions_keep_the_same_rows_of_those_that_are_in_no_file(embedded: Scene) -> None:
+    """Whoever applies them; counted too."""
+    table = embedded.lake.load()
+    rows = table.scan().to_arrow()
+    hot = TableSource(lambda: table.scan(AlwaysFalse()), hot=[rows.slice(0, 11), rows.slice(11)])
+    with duckdb.connect() as plain:
+        plain.register("t", rows)
+        hot.register(plain, "hot")
+        plain.execute("SET TimeZone = 'UTC'")
+        for condition in CONDITIONS:
+            for asked in ("id", "count(*)", "name, _kafka_headers, id"):
+                sql = f"SELECT {asked} FROM {{}} WHERE {condition} ORDER BY ALL"  # noqa: S608
+                there = [plain.execute(sql.format(name)).fetchall() for name in ("t", "hot")]
+                assert there[0] == there[1], (asked, condition)
+        assert plain.execute("SELECT count(*) FROM hot").fetchall() == [(29,)]
 
 
 def test_no_rows_are_an_answer(embedded: Scene) -> None:

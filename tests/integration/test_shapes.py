@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 NOON_MS = 1_767_268_800_123
+DAY = date(2026, 1, 1)
 COLUMNS: dict[str, Any] = {
     "amount": "decimal(12,2)",
     "quantity": "long",
@@ -154,3 +156,31 @@ def test_avro_is_shaped_by_its_columns(new_lab: NewLab) -> None:
     audited = lab.audit()
     assert audited.is_clean
     assert audited.filtered == 2
+
+
+def test_dead_letters_have_columns_and_partitions_of_their_own(new_lab: NewLab) -> None:
+    """From their birth, and as they are declared later; what lands before keeps null and its place."""
+    day = {"type": "date", "sql": "CAST(_kafka_timestamp AS DATE)"}
+    records = [Record(b"kind=refund", timestamp_ms=NOON_MS), Record(b"\xff", timestamp_ms=NOON_MS)]
+    lab = new_lab(
+        [*records, *as_json({"id": 1})], dead_letters={"columns": {"day": day}, "partition_by": ["day"]}
+    )
+    lab = replace(lab, is_here=True)
+    lab.drain()
+    table = lab.table(DEAD_LETTERS)
+    (field,) = table.spec().fields
+    assert (field.name, [row["day"] for row in by_offset(lab, DEAD_LETTERS).values()]) == ("day", [DAY, DAY])
+    assert [task.file.partition[0] for task in table.scan().plan_files()] == [(DAY - date(1970, 1, 1)).days]
+    kind = {"type": "string", "sql": "regexp_extract(value, 'kind=(.*)', 1)"}
+    letters = {"columns": {"kind": kind}, "partition_by": ["phase"]}
+    configure(lab, f"pipelines/{lab.pipeline.name}", {"dead_letters": letters})
+    new_lab.produce(lab, [Record(b"kind=void", timestamp_ms=NOON_MS)])
+    lab.drain()
+    rows = by_offset(lab, DEAD_LETTERS)
+    there = [(rows[0, offset]["day"], rows[0, offset]["kind"]) for offset in (0, 1, 3)]
+    assert there == [(DAY, None), (DAY, None), (None, "void")]
+    assert [field.name for field in lab.table(DEAD_LETTERS).spec().fields] == ["phase"]
+    assert lab.audit().is_clean
+    lab.replay(OffsetRange(0, 0, 4))
+    rows = by_offset(lab, DEAD_LETTERS)
+    assert [rows[0, offset]["kind"] for offset in (0, 1, 3)] == ["refund", None, "void"]

@@ -15,6 +15,7 @@ from spark_jobs.audit.row_check import RowCheck
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.records.formats import format_of
+from spark_jobs.records.routing import placed_rows
 from spark_jobs.records.row_maker import RowMaker
 from spark_jobs.records.shape import Origin
 from spark_jobs.records.shaped_rows import checked_shaping
@@ -76,8 +77,9 @@ class Shaped:
         chunk = chunk_of(values)
         made = self.maker.make(chunk)
         every = np.asarray(chunk.offsets)
-        assert not len(self.check.compare(chunk, made.rows).differing)
-        gone = np.setdiff1d(every, made.rows.column("_kafka_offset").to_numpy())
+        placed = placed_rows(made.rows, made.routed)
+        assert not len(self.check.compare(chunk, placed).differing)
+        gone = np.setdiff1d(every, placed.column("_kafka_offset").to_numpy())
         audited = {reason: each.tolist() for reason, each in self.check.left_out(chunk, gone).items()}
         assert audited == made.left_out
         return made

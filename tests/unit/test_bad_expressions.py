@@ -155,6 +155,34 @@ def test_what_is_for_json_alone_says_so() -> None:
 
 
 @pytest.mark.parametrize(
+    ("settings", "key", "reason"),
+    [
+        ({"route": {"by": "n + now()", "tables": {"a": "l.a"}}}, "route.by", "does not give the same"),
+        ({"route": {"by": "n * 0.5", "tables": {"a": "l.a"}}}, "route.by", "gives decimal128"),
+        ({"route": {"by": "n"}}, "route", "has no tables"),
+        ({"route": {"tables": {"1": "l.a"}}}, "route", "has no by"),
+        ({"route": {"by": "n", "tables": {"1": "nowhere"}}}, "route.tables.1", "is not a table name"),
+        ({"route": {"by": "n", "tables": {"1": "lake.T"}}}, "route.tables.1", "is the pipeline's own"),
+        (
+            {"route": {"by": "n", "tables": {"1": "l.a", "2": "lake.t_dead_letters"}}},
+            "route.tables.2",
+            "is the table of its dead letters",
+        ),
+        (
+            {"layout": "archive", "columns": {}, "route": {"by": "_kafka_partition", "tables": {"1": "l.a"}}},
+            "route",
+            "is not said of an archive",
+        ),
+    ],
+)
+def test_a_route_that_leads_nowhere_is_refused(settings: dict[str, Any], key: str, reason: str) -> None:
+    """By its expression, its tables, and what it is said of."""
+    problems, _ = _problems({"columns": {"n": "long"}, **settings})
+    assert [problem.key for problem in problems] == [f"pipelines.p.{key}"]
+    assert reason in problems[0].message
+
+
+@pytest.mark.parametrize(
     "sql",
     ["FROM read_csv('/etc/passwd')", "INSTALL httpfs", "SET TimeZone = 'Asia/Tokyo'", "ATTACH '/tmp/x.db'"],
 )

@@ -56,6 +56,40 @@ def test_mistakes_in_sections_are_named_with_their_key(section, key, told) -> No
     assert told in problem.hint
 
 
+@pytest.mark.parametrize(
+    ("defaults", "own", "memory_bytes"),
+    [
+        ({}, {}, None),
+        ({}, {"hot": "true"}, 500_000_000),
+        ({"hot": "true"}, {}, 500_000_000),
+        ({"hot": {"memory": "1MB"}}, {"hot": "true"}, 1_000_000),
+        ({"hot": "true"}, {"hot": {"memory": "2MB"}}, 2_000_000),
+        ({"hot": {"memory": "1MB"}}, {"hot": "false"}, None),
+    ],
+)
+def test_what_is_shown_early_is_one_word_or_a_map(defaults, own, memory_bytes) -> None:
+    """A pipeline may switch off what the defaults say, and keeps what it does not say otherwise."""
+    built = _build(defaults, own)
+    assert not built.problems
+    assert built.config is not None
+    hot = built.config.pipelines[0].hot
+    assert (hot and hot.memory_bytes) == memory_bytes
+
+
+def test_what_nobody_has_judged_is_not_shown_early() -> None:
+    """A gate's pipeline is refused, and an archive; the hint works as it is written."""
+    expect = {"expectations": [{"expect_column_to_exist": {"column": "id"}}]}
+    for settings in (
+        {"quality": [{"name": "strict", "when": "gate", **expect}]},
+        {"layout": "archive"},
+    ):
+        (problem,) = _build({}, {"hot": "true", **settings}).problems
+        assert (problem.key, "hot: false" in problem.hint) == ("pipelines.orders.hot", True)
+        assert not _build({}, {"hot": "false", **settings}).problems
+    after = [{"name": "later", **expect}]
+    assert not _build({}, {"hot": "true", "quality": after}).problems
+
+
 def test_a_webhook_is_a_url_that_is_shown_nowhere() -> None:
     """Not even in the mistake of one that is no URL."""
     built = _build({"notify": {"webhook": "https://hooks.example/T0/s3cr3t"}}, {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -98,6 +99,45 @@ def test_the_missing_library_is_named_with_what_brings_it(monkeypatch: pytest.Mo
         msk_tokens(REGION)
     assert raised.value.code == "extra-missing"
     assert "extras: [msk]" in raised.value.hint
+
+
+# A client that only a circle holds, and tokens that last a second, made of as many objects as AWS's SDK
+# makes.
+_DROPPED_CLIENT = """
+import gc, time
+from aws_msk_iam_sasl_signer import MSKAuthTokenProvider
+from confluent_kafka.admin import AdminClient
+from spark_jobs.config.kafka_keys import AWS_MSK_IAM_REGION
+from spark_jobs.kafka.client_properties import admin_properties, new_client
+from spark_jobs.kafka.errors import ClientTroubles
+
+made = []
+
+def stand_in(region):
+    made.append([[] for _ in range(100_000)])
+    return "token", int((time.time() + 1) * 1000)
+
+MSKAuthTokenProvider.generate_auth_token = stand_in
+gc.disable()
+properties = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_SSL"}
+properties |= {"sasl.mechanisms": "OAUTHBEARER", AWS_MSK_IAM_REGION: "eu-central-1"}
+circle = [new_client(AdminClient, admin_properties(properties), ClientTroubles())]
+circle.append(circle)
+del circle
+gc.enable()
+ends = time.monotonic() + 30
+while len(made) < 4 and time.monotonic() < ends:
+    time.sleep(0.1)
+print(len(made))
+"""
+
+
+def test_no_client_is_collected_by_the_thread_that_asks_for_its_token() -> None:
+    """It is librdkafka's own, in which a client must not end: the whole process would be aborted."""
+    done = subprocess.run(
+        [sys.executable, "-c", _DROPPED_CLIENT], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert (done.returncode, done.stdout.strip() >= "4") == (0, True), done.stderr
 
 
 def test_a_token_that_is_not_renewed_is_logged(

@@ -46,6 +46,7 @@ assert "odd counts rows, log folds" in command.help
 assert command.params[1].type.choices[-2:] == ("odd", "log"), command.params[1].type.choices
 
 upkeep.load_fresh = lambda connections, name: SimpleNamespace(name=name) if name == "lake.orders" else None
+upkeep.load_routed = lambda load, table: {}
 upkeep.check_anchor = lambda table: None
 upkeep.table_figures = lambda table: TableFigures()
 upkeep.TableWork.read_figures = lambda work: TableFigures()

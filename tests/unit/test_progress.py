@@ -21,6 +21,7 @@ from spark_jobs.protocol.progress import (
     PROPERTY_OFFSETS,
     CommitRecord,
     LastDrain,
+    OwedRoutes,
     PendingDeadLetters,
     Progress,
     has_progress,
@@ -55,6 +56,10 @@ PROGRESS = st.builds(
     leader_epochs=st.dictionaries(
         st.integers(0, 500), st.tuples(st.integers(0, 2**62), st.integers(0, 2**31)), max_size=3
     ),
+    routes=st.lists(NAMES, max_size=3).map(tuple),
+    owed_routes=st.none()
+    | st.builds(OwedRoutes, NAMES, RANGES, st.dictionaries(NAMES, FILES, max_size=2), st.booleans()),
+    routed_from=st.none() | NAMES,
 )
 
 

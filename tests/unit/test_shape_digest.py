@@ -17,7 +17,7 @@ PLAIN = PipelineConfig(name="a", topic="t", table="l.a")
 NOT_SHAPING = {
     *("start", "freshness_seconds", "schedule", "timezone", "max_batch_records", "max_batch_bytes"),
     *("partition_by", "sort_by", "location", "table_properties", "encoding", "upkeep"),
-    *("owners", "checks", "notify", "name", "topic", "table", "template"),
+    *("owners", "checks", "notify", "hot", "name", "topic", "table", "template"),
     # Of what they stop or take out an audit counts rows and dead letters alike.
     *("dead_letters", "quality"),
 }

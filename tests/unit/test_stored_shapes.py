@@ -49,7 +49,7 @@ LOG_OBJECT = (
     '"entry":{"data_files":['
     + FILE
     + '],"dead_letter_files":[],"rows":3,"bytes_read":100,"file_bytes":900,"balances":{"0":{"rows":3,'
-    '"dead_letters":1,"tombstones":0,"gaps":0}},"summary":{"sluice.actor":"ada"}}}'
+    '"dead_letters":1,"tombstones":0,"gaps":0}},"summary":{"sluice.actor":"ada"},"routed_files":{}}}'
 )
 
 
@@ -62,7 +62,8 @@ def test_a_log_object_is_written_and_read_as_ever() -> None:
     assert entry_to_json(entry, batch, "table") == LOG_OBJECT
     attempt = fold("table", batch.attempt, {"4-ParquetWritten.json": LOG_OBJECT})
     assert (attempt.batch, attempt.entries) == (batch, (entry,))
-    earlier = fold("table", batch.attempt, {"4-ParquetWritten.json": LOG_OBJECT.replace(',"read_by":[]', "")})
+    before = LOG_OBJECT.replace(',"read_by":[]', "").replace(',"routed_files":{}', "")
+    earlier = fold("table", batch.attempt, {"4-ParquetWritten.json": before})
     assert (earlier.batch, earlier.entries) == (batch, (entry,))
     by_version = replace(batch, read_by=(SchemaKey.parse("7"), SchemaKey.parse("key/9")))
     assert '"read_by":["7","key/9"]' in entry_to_json(entry, by_version, "table")
@@ -182,6 +183,14 @@ def test_a_tables_progress_is_written_and_read_as_ever() -> None:
         **dict.fromkeys(
             ("sluice.replay-epoch", "sluice.compacted-files", "sluice.rollbacks", "sluice.redrives"), "0"
         ),
+    }
+    routing = Progress("t", 0, {0: 1}, routes=("a.b",)).owing_routes("a", ranges, {"a.b": (WRITTEN_FILE,)})
+    assert routing.to_properties() == Progress("t", 0, {0: 1}).to_properties() | {
+        "sluice.format-version": "3",
+        "sluice.routes": '["a.b"]',
+        "sluice.owed-routes": '{"attempt":"a","ends":{"2":9,"10":4},"files":{"a.b":['
+        + json.dumps(json.loads(FILE), separators=(",", ":"), sort_keys=True)
+        + ']},"replaces":false,"starts":{"2":5,"10":0}}',
     }
     by_place = Progress("t", 0, {0: 1}, schema_spans=progress.schema_spans)
     assert by_place.to_properties()["sluice.format-version"] == "2"

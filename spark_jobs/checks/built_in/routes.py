@@ -1,0 +1,55 @@
+"""``routes``: whether every value of a day's rows has a table listed under ``route.tables``. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+
+from spark_jobs.checks.check import LATELY_SECONDS, Case, Check, Severity, Verdict, no_table
+
+MOST_SHOWN = 10
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_NOT_TEXT = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
+
+
+def judge(case: Case) -> Verdict:
+    """Judge the values of the last day's batches: what is not listed stays in the pipeline's own table."""
+    facts = case.facts
+    if facts.table is None:
+        return no_table()
+    since_ms = facts.now_ms - LATELY_SECONDS * 1000
+    counted: Counter[str] = Counter()
+    for batch in facts.table.batches:
+        if batch.committed_at_ms >= since_ms:
+            counted.update(batch.unlisted_values)
+    rows = counted.total()
+    if not rows:
+        return Verdict(passed=True, fact="every value has a table", numbers={"unlisted_rows": 0.0})
+    newest = counted.most_common(MOST_SHOWN)
+    told = ", ".join(f"{value!r} {number:,}" for value, number in newest)
+    more = f" and {len(counted) - len(newest):,} others" if len(counted) > len(newest) else ""
+    lines = ", ".join(f"{_written(value)}: {case.table}" for value, _ in newest)
+    return Verdict(
+        passed=False,
+        fact=f"{rows:,} rows of values without a table stay in {case.table}: {told}{more}",
+        numbers={"unlisted_rows": float(rows)},
+        mend=f"list them, there or with another table: route: {{tables: {{{lines}}}}}",
+    )
+
+
+def _written(value: str) -> str:
+    """Return the value as a key of YAML."""
+    is_plain = _PLAIN.fullmatch(value) and value.lower() not in _NOT_TEXT
+    return value if is_plain else json.dumps(value)
+
+
+CHECK = Check(
+    "routes",
+    place=8,
+    meaning="Every value of the lately drained rows has a table under `route.tables`.",
+    severity=Severity.WARN,
+    judge=judge,
+    limit_text="A day's batches are looked at.",
+    only_with="route",
+)

@@ -1,0 +1,161 @@
+"""One look beyond the table: everything from its offsets to where Kafka ends, read once by whoever asks.
+
+Nothing is kept and nothing written: no consumer group, no offset. The next one who asks reads it again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from spark_jobs.commit.anchor import check_anchor
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.hot.made import SegmentMaker
+from spark_jobs.hot.prefix import Prefix, prefix_of
+from spark_jobs.hot.seam import Seam, load_seam
+from spark_jobs.hot.segment import Segment
+from spark_jobs.hot.tail import Tail
+from spark_jobs.hot.watermark import Epoch, Watermark
+from spark_jobs.kafka.log_cut import cut_below
+from spark_jobs.kafka.reader import bundles, open_reader
+from spark_jobs.protocol import mends
+from spark_jobs.protocol.errors import ConfigError, RetryableError, SourceChanged
+from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.source import SourceState, check_identity, drain_refusal
+
+if TYPE_CHECKING:
+    from spark_jobs.connections.connect import Connections
+
+PATIENCE_SECONDS = 10.0
+_POLL_SECONDS = 0.1
+
+
+def read_fresh(
+    pipeline: PipelineConfig,
+    connections: Connections,
+    *,
+    after: Mapping[int, int] | None = None,
+    at: Watermark | None = None,
+    patience_seconds: float = PATIENCE_SECONDS,
+) -> Prefix:
+    """Return the table with all that Kafka has beyond it, as of one moment not before this call.
+
+    ``after`` are offsets by partition that it waits for; or ``at`` is an earlier answer's watermark, whose
+    records it is to hold and no others. Raises ``ConfigError`` (``hot-not-configured``, ``no-table-yet``,
+    ``hot-needs-topic-ids``), ``SourceChanged`` (``other-epoch``, and as a drain does), ``RetryableError``
+    (``not-yet``, ``too-far-behind``), and whatever reading raises.
+    """
+    if pipeline.hot is None:
+        raise _not_configured(pipeline)
+    wanted = at.ends if at else {p: offset + 1 for p, offset in (after or {}).items()}
+    deadline = time.monotonic() + patience_seconds
+    while True:
+        seam, epoch, source = _look(pipeline, connections)
+        asked_at = time.monotonic()
+        if at is not None and not at.is_of(epoch):
+            raise _other_epoch(pipeline, at, Watermark(epoch.generation, epoch.rollbacks, source.end))
+        reached = Watermark(epoch.generation, epoch.rollbacks, source.end)
+        if reached.reaches(wanted):
+            break
+        if time.monotonic() > deadline:
+            raise _not_yet(pipeline, wanted, reached)
+        time.sleep(_POLL_SECONDS)
+    seams = source.positions(seam.progress.next_offsets)
+    ends = {p: min(end, at.ends.get(p, 0)) if at else end for p, end in source.end.items()}
+    tails = {p: Tail.at(epoch, p, offset) for p, offset in seams.items()}
+    maker = SegmentMaker(pipeline, connections.schemas(pipeline), seam, epoch)
+    ranges = [OffsetRange(p, tail.end, ends[p]) for p, tail in sorted(tails.items()) if tail.end < ends[p]]
+    taken = 0
+    for segment in _segments(connections.kafka, pipeline.topic, maker, ranges):
+        tails[segment.partition] = tails[segment.partition].append(segment)
+        taken += segment.size_bytes
+        if taken > pipeline.hot.memory_bytes:
+            raise _too_far_behind(pipeline, pipeline.hot.memory_bytes, sum(map(len, ranges)))
+    tails = {p: tail.up_to(ends[p]) for p, tail in tails.items()}
+    # A topic that was made again gives its new records at the old offsets, without an error.
+    check_identity(seam.progress, connections.admin.source_state(pipeline.topic), table=pipeline.table)
+    age_ms = int((time.monotonic() - asked_at) * 1000)
+    return prefix_of(seam, epoch, tails, seams=seams, age_ms=age_ms, at=at)
+
+
+def _look(pipeline: PipelineConfig, connections: Connections) -> tuple[Seam, Epoch, SourceState]:
+    """Return the lake and then the topic, which a drain would go on from there."""
+    seam = load_seam(pipeline, connections)
+    check_anchor(seam.table)
+    progress, source = seam.progress, connections.admin.source_state(pipeline.topic)
+    ask_leader = partial(cut_below, connections.kafka, progress, source)
+    refusal = drain_refusal(progress, source, table=pipeline.table, ask_leader=ask_leader)
+    if refusal is not None:
+        raise refusal
+    if source.topic_id is None or progress.topic_id is None:
+        raise _needs_ids(pipeline)
+    uuid = str(seam.table.metadata.table_uuid)
+    return seam, Epoch(uuid, source.topic_id, progress.generation, progress.rollbacks), source
+
+
+def _segments(
+    kafka: Mapping[str, str], topic: str, maker: SegmentMaker, ranges: Sequence[OffsetRange]
+) -> Iterator[Segment]:
+    """Read the ranges, each whole; between its last segment and its end there is no readable record."""
+    positions = {each.partition: each.start for each in ranges}
+    with open_reader(kafka, topic) as reader:
+        for together in bundles(ranges):
+            for chunk in reader.read_together(together):
+                for segment in maker.segments(chunk, positions):
+                    positions[segment.partition] = segment.end
+                    yield segment
+
+
+def _not_configured(pipeline: PipelineConfig) -> ConfigError:
+    return ConfigError(
+        "the pipeline's records are not shown before they are in the table",
+        code="hot-not-configured",
+        hint="Write `hot: true` under it, or leave out --fresh, --after and --at.",
+        pipeline=pipeline.name,
+    )
+
+
+def _needs_ids(pipeline: PipelineConfig) -> ConfigError:
+    return ConfigError(
+        "without the topic's id nobody would notice that it was made again, with other records",
+        code="hot-needs-topic-ids",
+        hint="Brokers have them from 2.8 on, and a table from its next drain on:"
+        f" {mends.command('drain', pipeline.name)}.",
+        pipeline=pipeline.name,
+        topic=pipeline.topic,
+    )
+
+
+def _other_epoch(pipeline: PipelineConfig, at: Watermark, now: Watermark) -> SourceChanged:
+    return SourceChanged(
+        f"the watermark {at} is of generation {at.generation} and rollback {at.rollbacks}, the table of"
+        f" {now.generation} and {now.rollbacks}",
+        code="other-epoch",
+        hint="The table was rolled back, or took in another source, since: those records can be other ones"
+        f" now. Ask again without --at; the watermark is {now}.",
+        pipeline=pipeline.name,
+        table=pipeline.table,
+    )
+
+
+def _not_yet(pipeline: PipelineConfig, wanted: Mapping[int, int], reached: Watermark) -> RetryableError:
+    missing = ", ".join(f"{p}:{end - 1}" for p, end in sorted(wanted.items()) if reached.ends.get(p, 0) < end)
+    return RetryableError(
+        f"the records {missing} (partition:offset) cannot be read yet; the watermark is {reached}",
+        code="not-yet",
+        hint="Ask again: a transaction may still be open, or they were not produced here.",
+        pipeline=pipeline.name,
+        topic=pipeline.topic,
+    )
+
+
+def _too_far_behind(pipeline: PipelineConfig, memory_bytes: int, waiting: int) -> RetryableError:
+    return RetryableError(
+        f"the {waiting:,} offsets that Kafka has beyond the table take more than {memory_bytes:,} bytes",
+        code="too-far-behind",
+        hint=f"Drain first: {mends.command('drain', pipeline.name)}; or raise `hot: {{memory: 500MB}}`.",
+        pipeline=pipeline.name,
+        table=pipeline.table,
+    )

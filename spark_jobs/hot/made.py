@@ -1,0 +1,105 @@
+"""Chunks of records as segments, by the drain's own decoding and shaping.
+
+A row that fits the columns the table has is the row that a drain writes, but for ``_ingested_at`` and, of a
+dead letter, ``batch_id``: both are null until it is in the lake. Of a field that has no column yet a row has
+nothing; what the drain then makes a dead letter of, for the type of such a field, moves there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.config.new_fields import NewFields
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.connections.tables import no_table_yet
+from spark_jobs.hot.seam import Seam
+from spark_jobs.hot.segment import Segment
+from spark_jobs.hot.watermark import Epoch
+from spark_jobs.records.formats import format_of
+from spark_jobs.records.row_maker import NewFieldsSeen, RowMaker
+from spark_jobs.records.shape import Origin
+from spark_jobs.records.shaped_rows import checked_shaping
+from spark_jobs.schema.additions import check_declared, declared_evolution
+from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.evolution import evolved
+from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
+
+if TYPE_CHECKING:
+    from spark_jobs.connections.writer_schemas import RecordSchemas
+    from spark_jobs.kafka.chunks import Chunk
+    from spark_jobs.records.row_maker import ChunkRows
+
+
+class SegmentMaker:
+    """Makes the segments of one epoch, with the columns that the table has at the seam."""
+
+    def __init__(self, pipeline: PipelineConfig, schemas: RecordSchemas, seam: Seam, epoch: Epoch) -> None:
+        """Raises ``ConfigError`` as planning a drain does, and what asking for schemas raises."""
+        if seam.dead_letters is None:  # dropped: the next drain makes it again
+            raise no_table_yet(pipeline)
+        check_declared(pipeline, seam.table)
+        self._pipeline, self._schemas, self._epoch = pipeline, schemas, epoch
+        self._progress = schemas.planned(seam.progress) if pipeline.has_schemas else seam.progress
+        self._columns = seam.table.schema()
+        self._letters = arrow_schema(seam.dead_letters.schema())
+        self._maker = self._with_known()
+
+    def segments(self, chunk: Chunk, starts: Mapping[int, int]) -> Iterator[Segment]:
+        """Return a segment for each of the chunk's partitions, beginning where ``starts`` says.
+
+        It ends behind the last record. Raises what asking for schemas raises.
+        """
+        made = self._made(chunk)
+        rows = made.rows.select([field.name for field in self._columns.fields])
+        for part in chunk.parts():
+            offsets = np.asarray(part.offsets, np.int64)
+            is_tombstone = np.fromiter((value is None for value in part.values), bool, len(offsets))
+            own, letters = _of(part.partition, rows), _of(part.partition, made.dead_letters)
+            there = np.concatenate([own.column(OFFSET).to_numpy(), letters.column(OFFSET).to_numpy()])
+            tombstones = offsets[is_tombstone]
+            filtered = np.setdiff1d(offsets[~is_tombstone], there, assume_unique=True)
+            counted = made.balances[part.partition]
+            if (len(tombstones), len(filtered)) != (counted.tombstones, counted.get("filtered", 0)):
+                raise AssertionError(f"a record of partition {part.partition} is neither a row nor counted")
+            start, end = starts[part.partition], part.offsets[-1] + 1
+            yield Segment(self._epoch, part.partition, start, end, own, letters, tombstones, filtered)
+
+    def _made(self, chunk: Chunk) -> ChunkRows:
+        while True:
+            decoder = self._maker.decoder
+            try:
+                return self._maker.make(chunk)
+            except NewFieldsSeen:
+                if not (named := decoder.observe(chunk).schemas):
+                    break
+            self._schemas.learn(named, self._progress)
+            self._maker = self._with_known()
+        passing = decoder.under(replace(decoder.growth, new_fields=NewFields.IGNORE).ended())
+        return replace(self._maker, decoder=passing).make(chunk)
+
+    def _with_known(self) -> RowMaker:
+        """Return what makes rows by the schemas that are known now."""
+        pipeline, progress = self._pipeline, self._progress
+        # Columns that were declared since are made, as expressions may speak of them, and left out again.
+        missing = replace(declared_evolution(pipeline, self._columns), widenings={})
+        schema = arrow_schema(evolved(self._columns, missing))
+        known = self._schemas.known(progress)
+        decoder = format_of(pipeline, known, self._columns, progress.columns).decoder
+        return RowMaker(
+            decoder.keeping(progress.kept_columns, progress.generation),
+            Origin(pipeline.topic, progress.generation, ingested_at_us=None),
+            None,
+            schema,
+            self._letters,
+            shaping=checked_shaping(pipeline, schema),
+        )
+
+
+def _of(partition: int, table: pa.Table) -> pa.Table:
+    return table.filter(pc.equal(table.column(PARTITION), partition))

@@ -1,0 +1,85 @@
+"""Where the lake ends and Kafka goes on: one loaded table, its offsets and what is beside it as one state.
+
+Any state that the table ever had does: rows of its snapshot lie below its offsets, hot ones at or past them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.connections.tables import no_table_yet, tables_as_one
+from spark_jobs.lake.file_rows import NOTHING_OWED, Owed
+from spark_jobs.lake.kept_letters import leaving
+from spark_jobs.lake.record_offsets import as_read, owed_by, owed_to
+from spark_jobs.lake.tables import progress_of
+from spark_jobs.protocol.offsets import OffsetRange
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.protocol.progress import PendingDeadLetters, Progress
+    from spark_jobs.storage.create_only import CreateOnlyStore
+
+_NO_END = (1 << 63) - 1  # past every offset
+
+
+@dataclass(frozen=True)
+class Seam:
+    """A table, its dead letters and those it routes rows to, by name.
+
+    The others may be some commits ahead, never a replay or a rollback.
+    """
+
+    table: Table
+    dead_letters: Table | None
+    state: CreateOnlyStore
+    routed: Mapping[str, Table] = field(default_factory=dict)
+
+    @cached_property
+    def progress(self) -> Progress:
+        """What the table says of itself; its ``next_offsets`` are the seam."""
+        return progress_of(self.table)
+
+    @cached_property
+    def owed(self) -> Owed:
+        """What makes the dead-letter table that of this very state.
+
+        What the table owes it counts as come in, and what a debt replaces as gone; what is ahead is left out.
+        """
+        if self.dead_letters is None:
+            return NOTHING_OWED
+        return self._owed(self.pending, self.dead_letters)
+
+    @cached_property
+    def pending(self) -> PendingDeadLetters | None:
+        """What the dead-letter table is owed until it is in."""
+        return owed_by(self.table, self.dead_letters)
+
+    def owed_to(self, name: str) -> Owed:
+        """What makes a routed table that of this very state."""
+        return self._owed(owed_to(self.table, name, self.routed[name]), self.routed[name])
+
+    def _owed(self, pending: PendingDeadLetters | None, other: Table) -> Owed:
+        replaced = () if pending is None else leaving(self.state, pending).ranges
+        gone = (*replaced, *self._ahead(progress_of(other)))
+        return as_read(pending, other, self.progress.generation, gone)
+
+    def _ahead(self, other: Progress) -> Iterator[OffsetRange]:
+        if other.generation != self.progress.generation:
+            return
+        for partition, offset in other.next_offsets.items():
+            if offset > (seam := self.progress.next_offsets.get(partition, 0)):
+                yield OffsetRange(partition, seam, _NO_END)
+
+
+def load_seam(pipeline: PipelineConfig, connections: Connections) -> Seam:
+    """Load all tables as one state. Raises ``ConfigError`` (``no-table-yet``) and as ``load_table``."""
+    tables = tables_as_one(connections, pipeline.table)
+    if tables is None:
+        raise no_table_yet(pipeline)
+    return Seam(tables.data, tables.dead_letters, connections.state, tables.routed)

@@ -1,0 +1,71 @@
+"""A watermark: which records an answer holds, by their offsets. Pure.
+
+Of each partition an answer has every readable record below an end and none at or past it. Within one epoch,
+the same generation and rollbacks, offsets mean the same records for ever.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from spark_jobs.protocol.errors import ConfigError
+
+_TEXT = re.compile(r"(\d+)\.(\d+)/(.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """What must be the same for offsets to mean the same records."""
+
+    table_uuid: str
+    topic_id: str
+    generation: int
+    rollbacks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """Ends (exclusive) by partition, in an epoch of the table; its text is ``1.0/0:1234,1:88``."""
+
+    generation: int
+    rollbacks: int
+    ends: Mapping[int, int]
+
+    def __str__(self) -> str:
+        ends = ",".join(f"{partition}:{end}" for partition, end in sorted(self.ends.items()))
+        return f"{self.generation}.{self.rollbacks}/{ends}"
+
+    def is_of(self, other: Epoch | Watermark) -> bool:
+        """True if both are of one epoch: only then do their offsets compare."""
+        return (self.generation, self.rollbacks) == (other.generation, other.rollbacks)
+
+    def reaches(self, ends: Mapping[int, int]) -> bool:
+        """True if every record below these ends is below this watermark's."""
+        return all(self.ends.get(partition, 0) >= end for partition, end in ends.items())
+
+
+def parse_watermark(text: str) -> Watermark:
+    """Read a watermark's text. Raises ``ConfigError`` (``unreadable-watermark``)."""
+    found = _TEXT.fullmatch(text)
+    if found is None:
+        raise _unreadable(text)
+    return Watermark(int(found[1]), int(found[2]), parse_offsets(found[3]))
+
+
+def parse_offsets(text: str) -> dict[int, int]:
+    """Read offsets by partition, ``0:1234,1:88``. Raises ``ConfigError`` (``unreadable-watermark``)."""
+    pairs = [pair.partition(":") for pair in text.split(",") if text]
+    if not all(p.isdecimal() and o.isdecimal() for p, _, o in pairs):
+        raise _unreadable(text)
+    return {int(partition): int(offset) for partition, _, offset in pairs}
+
+
+def _unreadable(text: str) -> ConfigError:
+    return ConfigError(
+        f"{text!r} are no offsets",
+        code="unreadable-watermark",
+        hint="Write --after 0:1234,1:88, each the offset of a record, or --at with a watermark as a query"
+        " with --fresh tells it, 1.0/0:1235,1:89.",
+    )

@@ -1,0 +1,56 @@
+"""Columns of dead letters that expressions give: what fails there is null and told, and no letter is lost."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+
+from spark_jobs.config.columns import LetterColumn
+from spark_jobs.expressions.evaluating import evaluate
+from spark_jobs.expressions.judging import Expression, judge
+from spark_jobs.records.exact import placed
+
+_ERROR = "error"
+_BYTES = ("key", "value")
+
+
+def with_columns(letters: pa.Table, columns: Mapping[str, LetterColumn]) -> pa.Table:
+    """Return the letters, at least one, with what the expressions come to; ``error`` says where one fails."""
+    expressions = {name: judge(column.sql) for name, column in columns.items()}
+    rows = _inputs(letters, expressions)
+    told: defaultdict[int, list[str]] = defaultdict(list)
+    made = {}
+    for name, result in evaluate({name: each.sql for name, each in expressions.items()}, rows).items():
+        made[name], misfits = placed(result.values.combine_chunks(), letters.schema.field(name).type)
+        for row, why in {**misfits, **result.errors}.items():
+            told[row].append(f"dead_letters.columns.{name}: {why}")
+    if told:
+        errors = enumerate(letters.column(_ERROR).to_pylist())
+        made[_ERROR] = pa.array(["; ".join([error, *told[row]]) for row, error in errors], pa.string())
+    return pa.Table.from_arrays(
+        [made.get(name, letters.column(name)) for name in letters.column_names], schema=letters.schema
+    )
+
+
+def _inputs(letters: pa.Table, expressions: Mapping[str, Expression]) -> pa.Table:
+    """Return the columns that expressions speak of; to them upper and lower case are one."""
+    names = dict.fromkeys(name.lower() for each in expressions.values() for name in each.names)
+    columns = {
+        name: _texts(letters.column(name).to_pylist()) if name in _BYTES else letters.column(name)
+        for name in names
+    }
+    return pa.table(columns or {"": pa.nulls(len(letters))})
+
+
+def _texts(values: Iterable[bytes | None]) -> pa.Array:
+    """Return what is UTF-8 as text; the rest, and nothing, is null."""
+    return pa.array([_text(value) for value in values], pa.string())
+
+
+def _text(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None
