@@ -24,6 +24,7 @@ balances = st.builds(
     tombstones=integers,
     gaps=integers,
 )
+files = st.lists(st.builds(WrittenFile), max_size=2).map(tuple)
 json_objects = st.dictionaries(texts, st.none() | st.booleans() | integers | texts, max_size=3)
 
 
@@ -40,7 +41,8 @@ VALUES = {
     "int": integers,
     "int | None": st.none() | integers,
     "tuple[str, ...]": st.lists(texts, max_size=3).map(tuple),
-    "tuple[WrittenFile, ...]": st.lists(st.builds(WrittenFile), max_size=2).map(tuple),
+    "tuple[WrittenFile, ...]": files,
+    "dict[str, tuple[WrittenFile, ...]]": st.dictionaries(texts, files, max_size=2),
     "tuple[dict[str, Any], ...]": st.lists(json_objects, max_size=3).map(tuple),
     "dict[str, str]": st.dictionaries(texts, texts, max_size=3),
     "dict[str, int]": st.dictionaries(texts, integers, max_size=3),
