@@ -14,7 +14,7 @@ import yaml
 from prove.lab.pipeline_lab import Lab, by_offset, configure, progress
 from spark_jobs.acts.rollback import rollback
 from spark_jobs.books.fold import checkpoint
-from spark_jobs.commit.dead_letter_commit import commit_dead_letters
+from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.commit.swap import send, stage_append
 from spark_jobs.lake.catalog import released
 from spark_jobs.lake.data_files import to_data_file
@@ -100,7 +100,7 @@ def _drain(lab: Lab, first: int, letters: Mapping[int, bytes]) -> None:
     files = tuple(write_letters(table, 0, letters, request.attempt))
     request = replace(request, written=replace(request.written, dead_letter_files=files))
     with lab.connections() as connections:
-        commit_dead_letters(connections, "lab.orders", lake.commit(request).progress, {})
+        pay_debts(connections, "lab.orders", lake.commit(request).progress, {})
 
 
 def _places(lab: Lab) -> dict[int, str]:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.protocol.batch import Balance, Batch, BatchKind, WrittenFile
+from spark_jobs.protocol.kept_letters import KeptLetters
 from spark_jobs.protocol.offsets import OffsetRange, OffsetRanges
 from spark_jobs.protocol.schema_id import SchemaId, SchemaKey
 from spark_jobs.txlog.entries import _ENTRY_TYPES, entry_to_json, fold
@@ -23,6 +24,7 @@ balances = st.builds(
     tombstones=integers,
     gaps=integers,
 )
+files = st.lists(st.builds(WrittenFile), max_size=2).map(tuple)
 json_objects = st.dictionaries(texts, st.none() | st.booleans() | integers | texts, max_size=3)
 
 
@@ -39,7 +41,8 @@ VALUES = {
     "int": integers,
     "int | None": st.none() | integers,
     "tuple[str, ...]": st.lists(texts, max_size=3).map(tuple),
-    "tuple[WrittenFile, ...]": st.lists(st.builds(WrittenFile), max_size=2).map(tuple),
+    "tuple[WrittenFile, ...]": files,
+    "dict[str, tuple[WrittenFile, ...]]": st.dictionaries(texts, files, max_size=2),
     "tuple[dict[str, Any], ...]": st.lists(json_objects, max_size=3).map(tuple),
     "dict[str, str]": st.dictionaries(texts, texts, max_size=3),
     "dict[str, int]": st.dictionaries(texts, integers, max_size=3),
@@ -48,6 +51,7 @@ VALUES = {
     "tuple[SchemaKey, ...]": st.lists(st.builds(SchemaKey, st.builds(SchemaId, st.integers(0, 99)))).map(
         tuple
     ),
+    "KeptLetters | None": st.none() | st.builds(KeptLetters),
     "OffsetRanges": offset_ranges(),
     "BatchKind": st.sampled_from(BatchKind),
 }
