@@ -199,7 +199,7 @@ def _check_layout(entry: PipelineSettings) -> Finding | None:
             rejecting=rejecting,
         )
         or check_sort_by(entry.sort_by, {name: each.type for name, each in entry.columns.items()})
-        or check_hot(entry.hot, entry.layout, gates)
+        or check_hot(entry.hot, entry.layout, gates, entry.route)
     )
 
 

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator
 
 from spark_jobs.config.frozen import Frozen, key
 from spark_jobs.config.problems import Finding
+from spark_jobs.config.routes import RouteSettings
 from spark_jobs.config.value_format import Layout
 from spark_jobs.config.values import Size
 
@@ -31,7 +32,9 @@ def _read(value: object) -> object:
 Hot = Annotated[HotSettings | None, BeforeValidator(_read, json_schema_input_type=bool | HotSettings | None)]
 
 
-def check_hot(hot: HotSettings | None, layout: Layout, gates: Collection[str]) -> Finding | None:
+def check_hot(
+    hot: HotSettings | None, layout: Layout, gates: Collection[str], route: RouteSettings
+) -> Finding | None:
     """Return why a pipeline's records cannot be shown before they are drained; ``gates`` are its suites."""
     if hot is None:
         return None
@@ -41,4 +44,7 @@ def check_hot(hot: HotSettings | None, layout: Layout, gates: Collection[str]) -
     if layout is Layout.ARCHIVE:
         hint = "Write hot: false: an archive says of each row when it came in, which nobody knows yet."
         return Finding(("hot",), "is said of an archive", hint)
+    if route != RouteSettings():
+        hint = "Write hot: false: an answer is over one table, and its records become rows of several."
+        return Finding(("hot",), "is said beside route", hint)
     return None

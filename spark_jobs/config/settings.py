@@ -358,7 +358,7 @@ class PipelineSettings(Frozen):
     hot: Hot = key(
         None,
         "Whether queries may see what Kafka has beyond the table too (docs/SERVING.md): `true`, or a map."
-        " Not of an archive, nor beside a gate.",
+        " Not of an archive, nor beside a gate or `route`.",
         shown="false",
     )
 

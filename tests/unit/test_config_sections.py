@@ -77,11 +77,12 @@ def test_what_is_shown_early_is_one_word_or_a_map(defaults, own, memory_bytes) -
 
 
 def test_what_nobody_has_judged_is_not_shown_early() -> None:
-    """A gate's pipeline is refused, and an archive; the hint works as it is written."""
+    """A gate's pipeline is refused, an archive, and routes; the hint works as it is written."""
     expect = {"expectations": [{"expect_column_to_exist": {"column": "id"}}]}
     for settings in (
         {"quality": [{"name": "strict", "when": "gate", **expect}]},
         {"layout": "archive"},
+        {"route": {"by": "kind", "tables": {"refund": "lake.refunds"}}},
     ):
         (problem,) = _build({}, {"hot": "true", **settings}).problems
         assert (problem.key, "hot: false" in problem.hint) == ("pipelines.orders.hot", True)
