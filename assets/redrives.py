@@ -73,6 +73,7 @@ def redrive_metadata(result: RedriveResult) -> dict[str, Any]:
         "rows": balance.rows,
         "failed_again": balance.dead_letters,
         "filtered": balance.get("filtered", 0),
+        "routed": balance.get("routed", 0),
         "left_as_they_are": sum(result.left.values()),
         "commits": len(result.batches),
         "ms": sum(sum(batch.durations_ms.values()) for batch in result.batches),

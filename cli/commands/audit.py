@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from spark_jobs.audit.findings import MetadataAudit
 
 NUMBERS = (
-    *("records", "rows", "dead_letters", "tombstones", "filtered", "missing", "removed"),
+    *("records", "rows", "routed", "dead_letters", "tombstones", "filtered", "missing", "removed"),
     *("skipped", "duplicates", "differing", "outdated", "rounded", "snapshots", "lag"),
 )
 

@@ -78,7 +78,7 @@ def _print_decided(
     if as_json:
         output.json_line({"pipeline": pipeline, decided: batch.shown()})
         return
-    rows = output.count(batch.counts.balance.rows, "row")
+    rows = output.count(batch.counts.balance.all_rows, "row")
     output.say(f"{pipeline}: {decided} {rows} of {batch.batch.ranges}{what_now}")
 
 
@@ -89,7 +89,7 @@ def _print(pipeline: str, held: tuple[HeldBatch, ...]) -> None:
             (
                 each.batch.attempt,
                 str(each.batch.ranges),
-                each.counts.balance.rows,
+                each.counts.balance.all_rows,
                 each.counts.balance.dead_letters,
                 output.when(each.held_at_us),
                 each.suites,

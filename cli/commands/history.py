@@ -80,7 +80,7 @@ def _print(lines: tuple[HistoryLine, ...]) -> None:
                 if line.phase is None or line.entry.is_landed
                 else f"{line.state.value} ({line.phase})",
                 _ranges(line),
-                line.entry.counts.balance.rows,
+                line.entry.counts.balance.all_rows,
                 line.entry.counts.balance.dead_letters,
                 line.entry.counts.file_bytes,
                 line.entry.counts.data_files + line.entry.counts.dead_letter_files,

@@ -16,7 +16,8 @@ from cli.work import opened
 def command(pipeline: str, key: str, *, fresh: bool, as_json: bool, as_csv: bool) -> None:
     """Print the rows whose record key (`_kafka_key`) is KEY, the newest first. Reads only.
 
-    Newest by the time that Kafka has of them, then by offset. With --fresh records that are not drained yet
+    Newest by generation, the time that Kafka has of them, and offset. Rows that are routed to other tables
+    are not looked for: `query` is. With --fresh records that are not drained yet
     are among them (docs/SERVING.md); the last line on standard error says up to which offsets. Dead letters
     and tombstones are not rows: `trace PIPELINE --key KEY` finds every record of a key.
     """

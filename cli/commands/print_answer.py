@@ -41,7 +41,7 @@ def check_outputs(*, as_json: bool, as_csv: bool) -> None:
 def print_answer(answer: Answer, prefix: Prefix | None, *, as_json: bool, as_csv: bool) -> None:
     """Print the rows as they come; on standard error which records they are of, where Kafka was asked."""
     if as_json:
-        _print_json(answer)
+        _print_json(answer, prefix)
     elif as_csv:
         _print_csv(answer)
     else:
@@ -57,7 +57,7 @@ def _rows(answer: Answer) -> Iterator[list[Any]]:
         yield from (list(values) for values in zip(*columns, strict=True))
 
 
-def _print_json(answer: Answer) -> None:
+def _print_json(answer: Answer, prefix: Prefix | None) -> None:
     """Write one object on one line, as the rows come."""
     out = sys.stdout
     columns = [{"name": field.name, "type": str(field.type)} for field in answer.schema]
@@ -65,7 +65,7 @@ def _print_json(answer: Answer) -> None:
     for number, row in enumerate(_rows(answer)):
         text = json.dumps([_plain(value) for value in row], separators=(",", ":"))
         out.write(f",{text}" if number else text)
-    out.write("]}\n")
+    out.write("]}\n" if prefix is None else f'],"watermark":"{prefix.watermark}"}}\n')
 
 
 def _print_csv(answer: Answer) -> None:

@@ -31,10 +31,10 @@ def command(
     """Run SQL over PIPELINE's table and its dead letters. Reads only.
 
     The table lake.orders is `orders` or `lake.orders` in the SQL (where the namespace has several parts only
-    `orders`), its dead letters are `dead_letters`.
+    `orders`), its dead letters are `dead_letters`. Tables that rows are routed to have their own names.
 
     With --fresh both hold what Kafka has beyond the table too (docs/SERVING.md), and `sluice_watermark` says
-    up to which offsets. So does the last line, on standard error: it is what --at takes.
+    up to which offsets. So does the last line, on standard error, and `watermark` in --json: --at takes it.
 
     The rows are streamed, so memory stays bounded; plain output shows the first 200. It is DuckDB's SQL
     without files, network and extensions; times are shown in UTC.
@@ -42,7 +42,9 @@ def command(
     check_outputs(as_json=as_json, as_csv=as_csv)
     is_fresh = fresh or after is not None or at is not None
     if (after is not None and at is not None) or (as_of is not None and is_fresh):
-        raise click.UsageError("--as-of, --after and --at are three moments: choose one")
+        raise click.UsageError(
+            "--as-of is of the lake alone: leave out --fresh, --after, --at; of those two choose one"
+        )
     with opened(pipeline, "query", needs_kafka=is_fresh) as (chosen, connections):
         from spark_jobs.query.query import query
 

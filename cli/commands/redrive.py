@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import click
 from cli import output
 from cli.work import opened, tell_dagster
 from spark_jobs.drain.batch_run import BatchResult
+from spark_jobs.records.decoder import Phase
 from spark_jobs.replay.ranges import parse_range
 
 if TYPE_CHECKING:
@@ -20,8 +22,16 @@ if TYPE_CHECKING:
 
 @click.command("redrive")
 @click.argument("pipeline")
-@click.option("--phase", "phases", multiple=True, help="Those that did not pass this phase; repeatable.")
-@click.option("--field", "fields", multiple=True, help="Those of which this field did not fit; repeatable.")
+@click.option(
+    "--phase",
+    "phases",
+    multiple=True,
+    type=click.Choice([each.value for each in Phase]),
+    help="Only those that did not pass this phase; repeatable. With --field and --offsets all must hold.",
+)
+@click.option(
+    "--field", "fields", multiple=True, help="Only those of which this field did not fit; repeatable."
+)
 @click.option(
     "--offsets", "ranges", multiple=True, metavar="P:START-END", help="Offsets of a partition; repeatable."
 )
@@ -49,7 +59,7 @@ def command(
     if not (reason or dry_run):
         raise click.UsageError("--reason is needed: say why the dead letters are sent again.")
     offsets = tuple(map(parse_range, ranges))
-    with opened(pipeline, "redrive", needs_kafka=False) as (chosen, connections):
+    with opened(pipeline, "query" if dry_run else "redrive", needs_kafka=False) as (chosen, connections):
         from spark_jobs.replay.redrive_plan import Wanted
 
         wanted = Wanted(phases, fields, offsets, limit)
@@ -94,10 +104,12 @@ def _run(pipeline: PipelineConfig, connections: Connections, wanted: Wanted, rea
 
     result = redrive(pipeline, connections, wanted, reason=reason, on_progress=progress)
     again = result.dead_letter_phases
+    filtered = sum((Counter(each.counts.filtered_reasons) for each in result.batches), Counter[str]())
     output.say(
         f"sent {output.count(result.balance.offsets, 'dead letter')} again in"
         f" {output.count(len(result.batches), 'commit')}: rows {result.balance.rows:,}, failed again"
-        f" {result.balance.dead_letters:,}{_reasons(again)}, filtered {result.balance.get('filtered', 0):,}"
+        f" {result.balance.dead_letters:,}{_reasons(again)}, filtered {result.balance.get('filtered', 0):,},"
+        f" routed {result.balance.get('routed', 0):,}"
     )
     _print_left(result.left)
     tell_dagster(pipeline, result)
@@ -105,7 +117,8 @@ def _run(pipeline: PipelineConfig, connections: Connections, wanted: Wanted, rea
         "batches": [batch.shown() for batch in result.batches],
         "rows": result.balance.rows,
         "failing": again,
-        "filtered": result.balance.get("filtered", 0),
+        "filtered": dict(filtered),
+        "routed": result.balance.get("routed", 0),
         "left": result.left,
     }
 

@@ -50,7 +50,15 @@ _SECTION_KEYS = (
     "pipelines",
 )
 _PIPELINE_SECTION_KEYS = (
-    *("value", "route", "schema", "upkeep", "dead_letters", "quality", "checks", "notify", "hot"),
+    "value",
+    "route",
+    "schema",
+    "upkeep",
+    "dead_letters",
+    "quality",
+    "checks",
+    "notify",
+    "hot",
 )
 _SECTIONS_OF: dict[type[BaseModel], tuple[str, ...]] = {
     WrittenFile: _SECTION_KEYS,

@@ -133,7 +133,7 @@ def _plan(
             f"dead letters were redriven since, in {len(earlier.redrives_since)} commits",
             code="redriven-since",
             hint="Their rows may be in tables that go back by offsets alone. Choose a later snapshot, or"
-            f" replay the offsets instead: {mends.command('replay', pipeline.name)}.",
+            f" replay the offsets: {mends.act('replay', pipeline.name, '--range PARTITION:START-END')}.",
             pipeline=pipeline.name,
             table=pipeline.table,
         )

@@ -65,7 +65,11 @@ COLUMNS: tuple[tuple[str, IcebergType, str], ...] = (
     ("ranges", _list_of_structs(1000, "partition", "start", "end"), "offsets by partition, ends exclusive"),
     ("balance", _list_of_structs(1100, "partition", *TERMS), "what became of the offsets, by partition"),
     ("landed", BooleanType(), "whether its commit is in the table; false for one that was given up"),
-    ("offsets", LongType(), "offsets covered: rows + dead_letters + tombstones + gaps + skipped when landed"),
+    (
+        "offsets",
+        LongType(),
+        "offsets covered; when landed what became of them adds up to it",
+    ),
     ("rows", LongType(), "rows written"),
     ("dead_letters", LongType(), "records that became dead letters"),
     (

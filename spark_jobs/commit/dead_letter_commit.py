@@ -163,11 +163,14 @@ def _pay_route(connections: CatalogAccess, own: Table, intent: _RouteCommit) -> 
         _pay(connections, intent)
     except (ConfigError, CorruptLog, SourceChanged) as error:
         away = f"{identifier.rpartition('.')[2]}_old"
+        # What is owed names the table: another one in the file would not pay it.
+        mend = "" if error.code == "not-routed-from" else f"{error.hint} Or "
         raise ConfigError(
             f"{identifier} does not take the rows that it is owed: {error.message}",
             code="route-stands-still",
-            hint=f"{error.hint} Or rename it away (ALTER TABLE {identifier} RENAME TO {away}): the next run"
-            " makes it anew with what is owed, and a replay of earlier offsets brings their rows.",
+            hint=f"{mend}{'r' if mend else 'R'}ename it away (ALTER TABLE {identifier} RENAME TO {away}):"
+            " the next run makes it anew with what is owed, and a replay of earlier offsets brings"
+            " their rows.",
             table=".".join(own.name()),
             routed=identifier,
             attempt=intent.attempt,

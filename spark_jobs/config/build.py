@@ -22,7 +22,14 @@ from spark_jobs.config.settings import (
 )
 from spark_jobs.config.sort_terms import check_sort_by
 from spark_jobs.config.suites import OnFailure, When
-from spark_jobs.config.templates import first_clash, safe_name, settings_of, table_of
+from spark_jobs.config.templates import (
+    every_table,
+    first_clash,
+    safe_name,
+    settings_of,
+    table_of,
+    tables_written,
+)
 from spark_jobs.config.validation import validate
 from spark_jobs.config.value_format import Layout, check_layout, check_place
 from spark_jobs.config.written import WrittenCatalog, WrittenFile, WrittenTeamFile
@@ -145,9 +152,14 @@ def _clashes(document: Document, placed: list[_Placed], before: list[_Placed]) -
             told = f"is a second pipeline named {clash.name}"
             findings.append(Finding(item.path, told, "Names are unique over all files."))
         elif clash is not None:
-            told = f"{item.entry.table} is written by the pipeline {clash.name} too"
-            hint = f"One table, one pipeline; a table and its {DEAD_LETTERS_SUFFIX} both count."
-            findings.append(Finding((*item.path, "table"), told, hint))
+            shared = min(every_table(item.entry) & every_table(clash))
+            told = f"{shared} is written by the pipeline {clash.name} too"
+            if shared in tables_written(item.entry.table):
+                hint = f"One table, one pipeline; a table and its {DEAD_LETTERS_SUFFIX} both count."
+                findings.append(Finding((*item.path, "table"), told, hint))
+            else:
+                hint = "Write {topic} into its name, or route to tables of its own."
+                findings.append(Finding((*item.path, "route", "tables"), told, hint))
     return [document.locate(finding) for finding in findings]
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import BeforeValidator
 
 from spark_jobs.config.frozen import Frozen, key
-from spark_jobs.config.problems import Finding
+from spark_jobs.config.problems import Finding, UnreadableValueError
 from spark_jobs.config.routes import RouteSettings
 from spark_jobs.config.value_format import Layout
 from spark_jobs.config.values import Size
@@ -19,14 +19,18 @@ class HotSettings(Frozen):
 
     memory_bytes: Size = key(
         "500MB",
-        "Most bytes that records beyond the table may take once they are rows; behind it a query is"
+        "Most bytes that records beyond the table may take once they are rows; beyond it a query is"
         " refused (`too-far-behind`).",
         alias="memory",
     )
 
 
 def _read(value: object) -> object:
-    return {"true": {}, "false": None}.get(value, value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    if value not in {"true", "false"}:
+        raise UnreadableValueError(f"{value!r} is neither true nor false", "Write hot: true, or a map.")
+    return {} if value == "true" else None
 
 
 Hot = Annotated[HotSettings | None, BeforeValidator(_read, json_schema_input_type=bool | HotSettings | None)]

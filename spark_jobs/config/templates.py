@@ -43,12 +43,13 @@ def expand(config: SluiceConfig, topics: Iterable[str]) -> SluiceConfig:
 
 def first_clash(pipeline: PipelineConfig, others: Iterable[PipelineConfig]) -> PipelineConfig | None:
     """Return a pipeline of the same name or that writes the same table."""
-    tables = _every_table(pipeline)
-    same = (other for other in others if other.name == pipeline.name or tables & _every_table(other))
+    tables = every_table(pipeline)
+    same = (other for other in others if other.name == pipeline.name or tables & every_table(other))
     return next(same, None)
 
 
-def _every_table(pipeline: PipelineConfig) -> set[str]:
+def every_table(pipeline: PipelineConfig) -> set[str]:
+    """Return the tables of a pipeline and those that it routes rows to, in lower case."""
     return tables_written(pipeline.table).union(each.lower() for each in pipeline.routed_tables)
 
 

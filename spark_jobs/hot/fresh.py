@@ -133,8 +133,8 @@ def _other_epoch(pipeline: PipelineConfig, at: Watermark, now: Watermark) -> Sou
         f"the watermark {at} is of generation {at.generation} and rollback {at.rollbacks}, the table of"
         f" {now.generation} and {now.rollbacks}",
         code="other-epoch",
-        hint="The table was rolled back, or took in another source, since: those records can be other ones"
-        f" now. Ask again without --at; the watermark is {now}.",
+        hint="The table was rolled back, retyped or partitioned otherwise, or took in another source, since:"
+        f" those records can be other ones now. Ask again without --at; the watermark is {now}.",
         pipeline=pipeline.name,
         table=pipeline.table,
     )
@@ -155,7 +155,7 @@ def _too_far_behind(pipeline: PipelineConfig, memory_bytes: int, waiting: int) -
     return RetryableError(
         f"the {waiting:,} offsets that Kafka has beyond the table take more than {memory_bytes:,} bytes",
         code="too-far-behind",
-        hint=f"Drain first: {mends.command('drain', pipeline.name)}; or raise `hot: {{memory: 500MB}}`.",
+        hint=f"Drain first: {mends.command('drain', pipeline.name)}; or raise `hot.memory`.",
         pipeline=pipeline.name,
         table=pipeline.table,
     )

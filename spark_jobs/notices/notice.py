@@ -61,7 +61,7 @@ def notice_of(attempt: Attempt, partition_paths: Iterable[str]) -> dict[str, Any
         "topic": batch.topic,
         "generation": batch.generation,
         "offsets": {str(each.partition): [each.start, each.end] for each in batch.ranges},
-        "rows": balance.rows if balance else None,
+        "rows": balance.all_rows if balance else None,
         "dead_letters": balance.dead_letters if balance else None,
         "partitions": _touched(batch.kind, set(partition_paths)),
     }

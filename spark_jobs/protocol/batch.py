@@ -160,9 +160,14 @@ class Balance(dict[str, int]):
         return self["gaps"]
 
     @property
+    def all_rows(self) -> int:
+        """Records that became rows of any table."""
+        return self.rows + self.get("routed", 0)
+
+    @property
     def kept(self) -> int:
         """Records that are in one of the tables."""
-        return self.rows + self.dead_letters + self.get("routed", 0)
+        return self.all_rows + self.dead_letters
 
     @property
     def further(self) -> dict[str, int]:

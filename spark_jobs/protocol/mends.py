@@ -13,6 +13,7 @@ CommandName = Literal[
     "preview",
     "query",
     "recover",
+    "redrive",
     "repartition",
     "replay",
     "resume",

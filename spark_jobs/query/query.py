@@ -85,10 +85,12 @@ def query(
             owed = replace(seam.owed, files=(*seam.owed.files, *returned_files(seam, folder)))
             letters = _beside(table, seam.dead_letters, scan, within, owed, hot=hot)
             letters.register(engine, DEAD_LETTERS)
-        for name, routed in seam.routed.items():
-            _register_by_name(engine, _beside(table, routed, scan, within, seam.owed_to(name)), name)
+        taken = {DEAD_LETTERS, WATERMARK}
         rows = TableSource(lambda: scan, hot=prefix.rows if prefix else ())
-        _register_by_name(engine, rows, pipeline.table)
+        _register_by_name(engine, rows, pipeline.table, taken)
+        for name, routed in seam.routed.items():
+            source = _beside(table, routed, scan, within, seam.owed_to(name))
+            _register_by_name(engine, source, name, taken)
         if prefix is not None:
             engine.register(WATERMARK, prefix.as_table())
         engine.execute("SET TimeZone = 'UTC'; SET python_enable_replacements = false")
@@ -116,14 +118,20 @@ def _shut_in(folder: str) -> dict[str, str | bool | int | float | list[str]]:
     }
 
 
-def _register_by_name(engine: DuckDBPyConnection, source: TableSource, identifier: str) -> None:
-    """Under the last part of its name, and under its whole name where that has two parts."""
+def _register_by_name(
+    engine: DuckDBPyConnection, source: TableSource, identifier: str, taken: set[str]
+) -> None:
+    """Under its whole name, and under the last part of it unless another has that."""
     *namespace, name = identifier.split(".")
-    source.register(engine, name)
+    source.register(engine, identifier)
+    whole = f"FROM temp.{quoted(identifier)}"
+    if name.lower() not in taken:
+        taken.add(name.lower())
+        engine.execute(f"CREATE TEMP VIEW {quoted(name)} AS {whole}")
     if len(namespace) == 1:
-        schema, view = quoted(*namespace), quoted(name)
+        schema = quoted(*namespace)
         engine.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-        engine.execute(f"CREATE VIEW {schema}.{view} AS FROM temp.{view}")
+        engine.execute(f"CREATE VIEW {schema}.{quoted(name)} AS {whole}")
 
 
 def _beside(

@@ -27,7 +27,7 @@ MAX_EXAMPLES = 20
 
 @dataclass(slots=True)
 class RedriveTrial:
-    """How many letters would become rows, be ``filtered`` by reason, or fail again, by phase.
+    """How many letters would become rows of any table, be ``filtered`` by reason, or fail again, by phase.
 
     ``examples`` say of some that would fail where they stand and why; ``left`` counts by reason the letters
     that cannot be sent. ``columns_added`` are columns the table would get, as ``name: type``.
@@ -65,7 +65,8 @@ def try_redrive(pipeline: PipelineConfig, connections: Connections, wanted: Want
         letters = letters_of(dead_letters, Coordinates.of_rows(part), progress_of(table).generation)
         for first in range(0, len(letters), CHUNK_LETTERS):
             made = rows.make(chunk_of_letters(letters.slice(first, CHUNK_LETTERS)))
-            found.add(made.rows.num_rows, made.dead_letters)
+            routed = sum(rows.num_rows for rows in made.routed.values())
+            found.add(made.rows.num_rows + routed, made.dead_letters)
             found.filtered.update(made.filtered_reasons)
             found.failing.update(made.dead_letter_phases)
     return found

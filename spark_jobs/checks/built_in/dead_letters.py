@@ -35,7 +35,8 @@ def judge(case: Case) -> Verdict:
     fact = (
         f"{sums.dead_letters:,} of the {records:,} records drained {when} ({share:.2%}) (limit {limit:.2%})"
     )
-    mend = mends.command("query", case.pipeline, "'SELECT * FROM dead_letters'")
+    look = mends.command("query", case.pipeline, "'SELECT * FROM dead_letters'")
+    mend = f"{look}; once mended: {mends.act('redrive', case.pipeline)}"
     return Verdict(share <= limit, fact, numbers, mend)
 
 

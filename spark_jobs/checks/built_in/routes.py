@@ -26,22 +26,22 @@ def judge(case: Case) -> Verdict:
     rows = counted.total()
     if not rows:
         return Verdict(passed=True, fact="every value has a table", numbers={"unlisted_rows": 0.0})
-    newest = counted.most_common(MOST_SHOWN)
-    told = ", ".join(f"{value!r} {number:,}" for value, number in newest)
-    more = f" and {len(counted) - len(newest):,} others" if len(counted) > len(newest) else ""
-    lines = ", ".join(f"{_written(value)}: {case.table}" for value, _ in newest)
+    commonest = counted.most_common(MOST_SHOWN)
+    told = ", ".join(f"{value!r} {number:,}" for value, number in commonest)
+    more = f" and {len(counted) - len(commonest):,} others" if len(counted) > len(commonest) else ""
+    lines = ", ".join(f"{_written(value)}: {case.table}" for value, _ in commonest)
     return Verdict(
         passed=False,
-        fact=f"{rows:,} rows of values without a table stay in {case.table}: {told}{more}",
+        fact=f"{rows:,} rows or more of values without a table stay in {case.table}: {told}{more}",
         numbers={"unlisted_rows": float(rows)},
-        mend=f"list them, there or with another table: route: {{tables: {{{lines}}}}}",
+        mend=f"list them under route.tables, there or with another table: {lines}",
     )
 
 
 def _written(value: str) -> str:
     """Return the value as a key of YAML."""
     is_plain = _PLAIN.fullmatch(value) and value.lower() not in _NOT_TEXT
-    return value if is_plain else json.dumps(value)
+    return value if is_plain else json.dumps(value, ensure_ascii=False)
 
 
 CHECK = Check(
