@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, ClassVar
 
+from pyiceberg.table.snapshots import ancestors_of
+
 from spark_jobs.commit.anchor import check_properties
-from spark_jobs.commit.birth import create_dead_letter_table
+from spark_jobs.commit.birth import COMMENT, create_dead_letter_table
 from spark_jobs.commit.columns_commit import commit_columns
 from spark_jobs.commit.landing import Committed, land
 from spark_jobs.commit.moved_letters import returning
@@ -22,12 +24,12 @@ from spark_jobs.lake.catalog import released
 from spark_jobs.lake.data_files import to_data_file
 from spark_jobs.lake.kept_letters import leaving
 from spark_jobs.lake.locations import data_location
-from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
+from spark_jobs.lake.tables import dead_letters_of, is_no_table_of_ours, load_table, progress_of
 from spark_jobs.protocol.batch import WrittenFile
 from spark_jobs.protocol.commit_summary import offsets_summary
 from spark_jobs.protocol.errors import CommitConflict, ConfigError, CorruptLog, SourceChanged
 from spark_jobs.protocol.fences import is_stale, with_dead_letters
-from spark_jobs.protocol.progress import PendingDeadLetters, Progress
+from spark_jobs.protocol.progress import PREFIX, PendingDeadLetters, Progress
 from spark_jobs.schema.evolution import Evolution
 from spark_jobs.schema.routed_columns import lacking
 from spark_jobs.storage.paths import is_inside
@@ -53,7 +55,6 @@ class _DebtCommit:
     summary: Mapping[str, str]
     rewriter: Rewriter
     fail_point: ClassVar[str] = "dead-letters"
-    by_name: ClassVar[bool] = False  # columns of a file of an earlier table are found so
 
     @property
     def attempt(self) -> str:
@@ -86,7 +87,7 @@ class _DebtCommit:
             if is_inside(file.path, folder) and file.spec_id == table.metadata.default_spec_id:
                 yield file
             elif table.io.new_input(file.path).exists():
-                yield from self.rewriter.copy(table, file, by_name=self.by_name)
+                yield from self.rewriter.copy(table, file)
             else:
                 _log.warning(
                     "the %d rows in %s of attempt %s were deleted together with the table they were"
@@ -101,12 +102,26 @@ class _RouteCommit(_DebtCommit):
 
     routed_from: str
     fail_point: ClassVar[str] = "routes"
-    by_name: ClassVar[bool] = True
 
     def stage(self, table: Table, connections: CatalogAccess) -> Swap:
         """Stage it on the table just loaded, if that is the one that rows are routed to."""
         refuse_other_origin(table, self.routed_from)
+        _refuse_rolled_back(table)
         return super().stage(table, connections)
+
+
+def _refuse_rolled_back(table: Table) -> None:
+    """Raise ``SourceChanged`` where main was set back and the last commit is kept: its rows would be lost."""
+    anchor = progress_of(table).anchor
+    main = ancestors_of(table.metadata.current_snapshot(), table.metadata)
+    is_kept = anchor is not None and table.metadata.snapshot_by_id(anchor) is not None
+    if is_kept and all(snapshot.snapshot_id != anchor for snapshot in main):
+        raise SourceChanged(
+            "its main branch was set back to before its last commit",
+            code="table-rolled-back",
+            hint=f"Set its main to snapshot {anchor} again.",
+            table=".".join(table.name()),
+        )
 
 
 def pay_debts(
@@ -194,7 +209,7 @@ def _sweep_rewritten(connections: CatalogAccess, intent: _DebtCommit) -> None:
     with released(connections.open_catalog()) as catalog:
         table = load_table(catalog, intent.identifier)
         if table is not None:
-            sweep_prefix(table, kept_prefix(intent.attempt))
+            sweep_prefix(table, kept_prefix(intent.attempt, table))
 
 
 def _ensure_dead_letter_table(connections: CatalogAccess, data_table: str, progress: Progress) -> None:
@@ -220,7 +235,9 @@ def _is_routed_from(connections: CatalogAccess, intent: _RouteCommit) -> bool:
     with released(connections.open_catalog()) as catalog:
         try:
             table = load_table(catalog, intent.identifier)
-        except (ConfigError, SourceChanged):
+        except (ConfigError, SourceChanged) as error:
+            if not is_no_table_of_ours(error):
+                raise
             return False
         return table is not None and progress_of(table).routed_from == intent.routed_from
 
@@ -234,7 +251,8 @@ def _ensure_routed_table(connections: CatalogAccess, own: Table, intent: _RouteC
         is_current = progress_of(own).owed_routes == intent.progress.owed_routes
         if not is_current and load_table(catalog, intent.identifier) is None:
             raise _moved(intent.identifier, intent.pending)
-        table = create_routed_table(catalog, intent.identifier, own, properties={})
+        as_own = {n: each for n, each in own.properties.items() if not n.startswith(PREFIX) and n != COMMENT}
+        table = create_routed_table(catalog, intent.identifier, own, properties=as_own)
     if all(is_inside(file.path, data_location(table)) for file in intent.pending.files):
         return
 

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyiceberg.manifest import DataFileContent, ManifestContent
-from pyiceberg.table import FileScanTask
 
 from spark_jobs.commit.swap import stage
 from spark_jobs.lake.coordinates import Coordinates, of_generation
-from spark_jobs.lake.data_files import FileBounds, bounds_of, to_data_file, to_scanned_file
+from spark_jobs.lake.data_files import FileBounds, bounds_of, to_data_file
 from spark_jobs.lake.file_rows import rows_by_name, rows_of_file
 from spark_jobs.lake.parquet_writer import SplitWriter
 from spark_jobs.lake.row_filters import is_in_span
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from pyiceberg.manifest import DataFile
-    from pyiceberg.table import Table
+    from pyiceberg.table import FileScanTask, Table
     from pyiceberg.table.update.snapshot import UpdateSnapshot
 
     from spark_jobs.commit.swap import Swap
@@ -43,9 +42,12 @@ ROW_GROUP_BYTES = 32 * 1024 * 1024
 MAX_OPEN_FILES = 16
 
 
-def kept_prefix(attempt: str) -> str:
-    """Return how the names of files begin that an attempt's replacing wrote again, whoever did it."""
-    return f"{attempt}-kept-"
+def kept_prefix(attempt: str, table: Table) -> str:
+    """Return how the names of files begin that an attempt's replacing wrote again, whoever did it.
+
+    The table is part of it: one sweeps its own, and several may share a folder.
+    """
+    return f"{attempt}-kept-{str(table.metadata.table_uuid)[:8]}-"
 
 
 @dataclass(slots=True)
@@ -73,20 +75,15 @@ class Rewriter:
             self._done[key] = self._written(table, task, replaced)
         return self._done[key]
 
-    def copy(self, table: Table, file: WrittenFile, *, by_name: bool = False) -> tuple[WrittenFile, ...]:
+    def copy(self, table: Table, file: WrittenFile) -> tuple[WrittenFile, ...]:
         """Return files of the table's own with the rows of one of another folder, or partitioned otherwise.
 
-        ``by_name``: it was written for a table whose fields may have other ids. Raises as ``rewrite``.
+        Columns are found by name, since an earlier table's had other ids. Raises as ``rewrite``.
         """
         key = (file.path,)
         if key not in self._done:
             try:
-                if by_name:
-                    rows = rows_by_name(table.io, file.path, table.schema())
-                else:
-                    task = FileScanTask(to_scanned_file(file))
-                    rows = rows_of_file(table.io, task, table.schema())
-                self._done[key] = self._write(table, rows)
+                self._done[key] = self._write(table, rows_by_name(table.io, file.path, table.schema()))
             except OSError as error:
                 raise storage_error(error, "reading a data file", file=file.path) from error
         return self._done[key] or ()
@@ -120,7 +117,7 @@ class Rewriter:
         writer = SplitWriter(
             table.metadata,
             table.io,
-            file_prefix=f"{kept_prefix(self.attempt)}{uuid.uuid4().hex[:8]}",
+            file_prefix=f"{kept_prefix(self.attempt, table)}{uuid.uuid4().hex[:8]}",
             row_group_bytes=ROW_GROUP_BYTES,
             max_open_files=MAX_OPEN_FILES,
         )

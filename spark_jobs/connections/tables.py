@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.lake.catalog import released
-from spark_jobs.lake.tables import dead_letters_of, load_table, progress_of
+from spark_jobs.lake.tables import dead_letters_of, is_no_table_of_ours, load_table, progress_of
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError, SourceChanged
 
@@ -62,10 +61,14 @@ def load_routed(load: Callable[[str], Table | None], table: Table) -> dict[str, 
     uuid = str(table.metadata.table_uuid)
     found: dict[str, Table] = {}
     for name in progress_of(table).routes:
-        with suppress(ConfigError, SourceChanged):
+        try:
             there = load(name)
-            if there is not None and progress_of(there).routed_from == uuid:
-                found[name] = there
+        except (ConfigError, SourceChanged) as error:
+            if not is_no_table_of_ours(error):
+                raise
+            continue
+        if there is not None and progress_of(there).routed_from == uuid:
+            found[name] = there
     return found
 
 

@@ -179,7 +179,7 @@ def _write_split(task: SplitTask, split: Split) -> SplitOutcome:
     # A retried task writes under names of its own: only files that are returned are ever committed.
     prefix = f"{task.file_prefix}-{split.split_id:05d}-{uuid.uuid4().hex[:8]}"
     rows_out = task.open_writer(task.data, prefix)
-    dead_letters_out = task.open_writer(task.dead_letters, prefix)
+    dead_letters_out = task.open_writer(task.dead_letters, f"{prefix}-letters")  # they may share a folder
     routed_out = task.open_routed(prefix)
     tally = Tally()
     try:

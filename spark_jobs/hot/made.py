@@ -98,6 +98,11 @@ class SegmentMaker:
             schema,
             self._letters,
             shaping=checked_shaping(pipeline, schema),
+            letter_columns={
+                name: column
+                for name, column in pipeline.dead_letters.columns.items()
+                if name in self._letters.names
+            },
         )
 
 

@@ -67,7 +67,7 @@ class Seam:
     def _owed(self, pending: PendingDeadLetters | None, other: Table) -> Owed:
         replaced = () if pending is None else leaving(self.state, pending).ranges
         gone = (*replaced, *self._ahead(progress_of(other)))
-        return as_read(pending, other, self.progress.generation, gone)
+        return as_read(pending, self.progress.generation, gone)
 
     def _ahead(self, other: Progress) -> Iterator[OffsetRange]:
         if other.generation != self.progress.generation:

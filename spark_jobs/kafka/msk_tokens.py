@@ -5,13 +5,50 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Callable
-from threading import Lock
+from threading import Lock, Timer
 
 from spark_jobs.kafka.errors import no_token
 from spark_jobs.protocol.errors import ConfigError
 
 _log = logging.getLogger(__name__)
-_ONE_AT_A_TIME = Lock()
+_PAUSE_SECONDS = 1.0
+
+
+class _NoCollection:
+    """No garbage is collected while librdkafka asks for tokens: the thread is its own.
+
+    A client that nobody holds any more would end in it, and a client that ends there aborts the process. What
+    was allocated meanwhile has the next allocation collect: that is another thread's, a second later.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._asking = 0
+
+    def begin(self) -> None:
+        """Pause; before anything is allocated, and again where nobody else may go on."""
+        gc.disable()
+        with self._lock:
+            self._asking += 1
+            gc.disable()
+
+    def end_soon(self) -> None:
+        """Go on in a second, once nobody asks any more."""
+        later = Timer(_PAUSE_SECONDS, self._end)
+        later.daemon = True
+        later.start()
+
+    def _end(self) -> None:
+        with self._lock:
+            self._asking -= 1
+        # Without the lock: a client that ends here waits for its thread, which may be waiting for that.
+        if not self._asking:
+            gc.enable()
+        if self._asking:
+            gc.disable()
+
+
+_NO_COLLECTION = _NoCollection()
 
 
 def msk_tokens(region: str) -> Callable[[str], tuple[str, float]]:
@@ -23,18 +60,14 @@ def msk_tokens(region: str) -> Callable[[str], tuple[str, float]]:
     waiting = [_token(region)]
 
     def next_token(_properties: str) -> tuple[str, float]:
-        # The thread is librdkafka's own: a client that nobody holds any more must not be collected in it, for
-        # one that ends there aborts the process. Paused at once, and again where nobody else may resume.
-        gc.disable()
-        with _ONE_AT_A_TIME:
-            gc.disable()
-            try:
-                return waiting.pop() if waiting else _token(region)
-            except Exception as error:
-                _log.warning("the token for MSK was not renewed, librdkafka asks again: %s", error)
-                raise
-            finally:
-                gc.enable()
+        _NO_COLLECTION.begin()
+        try:
+            return waiting.pop() if waiting else _token(region)
+        except Exception as error:
+            _log.warning("the token for MSK was not renewed, librdkafka asks again: %s", error)
+            raise
+        finally:
+            _NO_COLLECTION.end_soon()
 
     return next_token
 

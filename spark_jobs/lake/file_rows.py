@@ -10,6 +10,7 @@ keeps what it decoded until somebody takes it, which for a slow taker is the who
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -26,7 +27,6 @@ from pyiceberg.expressions.visitors import bind, extract_field_ids
 from pyiceberg.io.pyarrow import _read_all_delete_files, expression_to_pyarrow, schema_to_pyarrow
 from pyiceberg.schema import Schema, sanitize_column_names
 
-from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.schema.arrow_schema import arrow_schema
 from spark_jobs.schema.projected import field_id, project, renamed
 from spark_jobs.schema.routed_columns import fitted
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.io import FileIO
     from pyiceberg.table import DataScan, FileScanTask
+
+_log = logging.getLogger(__name__)
 
 ALWAYS_TRUE = AlwaysTrue()
 BATCH_ROWS = 16_384
@@ -68,21 +70,14 @@ def rows_of_file(
 def rows_by_name(io: FileIO, path: str, schema: Schema) -> Iterator[pa.Table]:
     """The rows of a file of another table's; columns are found by the names that they have in files.
 
-    Raises ``ConfigError`` (``no-such-column``) for values that the schema has no column for, ``OSError``.
+    Values that the schema has no column for are left out, with a warning. Raises ``OSError``.
     """
     wanted, in_files = arrow_schema(schema), arrow_schema(sanitize_column_names(schema))
     with io.new_input(path).open() as stream, pq.ParquetFile(stream) as file:
+        for name in sorted(set(file.schema_arrow.names).difference(in_files.names)):
+            _log.warning("of %s the column %s is left out: the table has none of the name", path, name)
         for batch in file.iter_batches(BATCH_ROWS):
-            rows = pa.Table.from_batches([batch])
-            for name in set(rows.column_names).difference(in_files.names):
-                if rows.column(name).null_count < len(rows):
-                    raise ConfigError(
-                        f"a file of another table has values in a column {name} that is not there",
-                        code="no-such-column",
-                        hint="Replay the offsets of its rows.",
-                        file=path,
-                    )
-            yield renamed(fitted(rows, in_files), wanted)
+            yield renamed(fitted(pa.Table.from_batches([batch]), in_files), wanted)
 
 
 @dataclass(frozen=True, slots=True)

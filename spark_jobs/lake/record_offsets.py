@@ -16,7 +16,7 @@ from pyiceberg.expressions import Not
 from pyiceberg.table import FileScanTask
 
 from spark_jobs.lake.coordinates import Coordinates
-from spark_jobs.lake.data_files import to_data_file
+from spark_jobs.lake.data_files import to_scanned_file
 from spark_jobs.lake.file_rows import NOTHING_OWED, Owed, stream
 from spark_jobs.lake.kept_letters import leaving, read_letters
 from spark_jobs.lake.locations import data_location
@@ -78,18 +78,13 @@ def owed_to(table: Table, name: str, routed: Table) -> PendingDeadLetters | None
     return replace(owed, files=tuple(each for each in there if table.io.new_input(each.path).exists()))
 
 
-def as_read(
-    owed: PendingDeadLetters | None, table: Table, generation: int, gone: Iterable[OffsetRange]
-) -> Owed:
+def as_read(owed: PendingDeadLetters | None, generation: int, gone: Iterable[OffsetRange]) -> Owed:
     """Return what is owed to a table as its readers take it; what it has at places that are ``gone`` goes."""
     places = Coordinates.of(gone)
     if owed is None and not places.ranges:
         return NOTHING_OWED
     files = () if owed is None else owed.files
-    return Owed(
-        Not(is_at(places, generation)),
-        tuple(FileScanTask(to_data_file(file, table.metadata)) for file in files),
-    )
+    return Owed(Not(is_at(places, generation)), tuple(FileScanTask(to_scanned_file(file)) for file in files))
 
 
 def routed_rows(table: Table, routed: Mapping[str, Table], window: OffsetRange) -> dict[str, pa.Table]:
@@ -100,7 +95,7 @@ def routed_rows(table: Table, routed: Mapping[str, Table], window: OffsetRange) 
     for name, each in routed.items():
         owed = owed_to(table, name, each)
         gone = owed.ranges if owed is not None and owed.replaces else ()
-        found[name] = stream(each.scan(inside), as_read(owed, each, generation, gone)).read_all()
+        found[name] = stream(each.scan(inside), as_read(owed, generation, gone)).read_all()
     return found
 
 

@@ -9,7 +9,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from spark_jobs.config.settings import DEAD_LETTERS_SUFFIX
 from spark_jobs.lake.catalog_errors import catalog_error, refuse_remote_signing
 from spark_jobs.protocol.commit_summary import CommitSummary
-from spark_jobs.protocol.errors import ConfigError, SourceChanged
+from spark_jobs.protocol.errors import ConfigError, SluiceError, SourceChanged
 from spark_jobs.protocol.progress import Progress, has_progress, progress_from_properties
 
 if TYPE_CHECKING:
@@ -41,6 +41,11 @@ def load_table(catalog: Catalog, identifier: str) -> Table | None:
         raise no_snapshot(table)
     refuse_remote_signing(table.io.properties, table=identifier)  # a REST server says it with each table
     return table
+
+
+def is_no_table_of_ours(error: SluiceError) -> bool:
+    """True if the name is another's, or of a table without a row: not if it could not be looked at."""
+    return error.code in {"foreign-table", "no-snapshot"}
 
 
 def dead_letters_of(identifier: str) -> str:

@@ -83,14 +83,16 @@ def query(
         if seam.dead_letters is not None:
             hot = prefix.dead_letters if prefix else ()
             owed = replace(seam.owed, files=(*seam.owed.files, *returned_files(seam, folder)))
-            letters = _beside(table, seam.dead_letters, scan, within, owed, hot=hot)
-            letters.register(engine, DEAD_LETTERS)
+            with _if_there_then():
+                letters = _beside(table, seam.dead_letters, scan, within, owed, hot=hot)
+                letters.register(engine, DEAD_LETTERS)
         taken = {DEAD_LETTERS, WATERMARK}
         rows = TableSource(lambda: scan, hot=prefix.rows if prefix else ())
         _register_by_name(engine, rows, pipeline.table, taken)
         for name, routed in seam.routed.items():
-            source = _beside(table, routed, scan, within, seam.owed_to(name))
-            _register_by_name(engine, source, name, taken)
+            with _if_there_then():
+                source = _beside(table, routed, scan, within, seam.owed_to(name))
+                _register_by_name(engine, source, name, taken)
         if prefix is not None:
             engine.register(WATERMARK, prefix.as_table())
         engine.execute("SET TimeZone = 'UTC'; SET python_enable_replacements = false")
@@ -145,8 +147,19 @@ def _beside(
 ) -> TableSource:
     """Return what belongs to the rows of the scan: each record is in one of the tables."""
     if scan.snapshot_id not in {None, table.metadata.current_snapshot_id}:
-        return TableSource(partial(_beside_then, other, scan))
+        then = _beside_then(other, scan)
+        return TableSource(lambda: then)
     return TableSource(partial(other.scan, within), owed, hot)
+
+
+@contextmanager
+def _if_there_then() -> Iterator[None]:
+    """Leave out a table without a snapshot of the moment: it was not there yet, or that has expired."""
+    try:
+        yield
+    except ConfigError as error:
+        if error.code not in {"no-such-snapshot", "no-history"}:
+            raise
 
 
 def _beside_then(other: Table, scan: DataScan) -> DataScan:

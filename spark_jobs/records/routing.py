@@ -49,9 +49,20 @@ def placed_rows(own: pa.Table, routed: Mapping[str, pa.Table]) -> pa.Table:
         return own.append_column(PLACE, pa.nulls(len(own), pa.string()))
     tables = [
         each.append_column(PLACE, pa.repeat(pa.scalar(name, pa.string()), len(each)))
-        for name, each in [(None, own), *((name, fitted(rows, own.schema)) for name, rows in routed.items())]
+        for name, each in [(None, own), *((name, _as_own(rows, own.schema)) for name, rows in routed.items())]
     ]
     return pa.concat_tables(tables).sort_by(OFFSET)
+
+
+def _as_own(rows: pa.Table, columns: pa.Schema) -> pa.Table:
+    """Return a routed table's rows in these columns; what an own column's newer type cannot hold is null."""
+    found = []
+    for column in columns:
+        try:
+            found.append(fitted(rows, pa.schema([column])).column(0))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            found.append(pa.chunked_array([pa.nulls(len(rows), column.type)]))
+    return pa.Table.from_arrays(found, schema=columns)
 
 
 def places_of(shaped: Decoded) -> pa.Array:

@@ -268,7 +268,7 @@ def _decide(attempt: Attempt, table: Table) -> Verdict:
         attempt,
         progress_of(table),
         has_all_files=lambda: all(_is_whole(table, file) for file in files),
-        names_its_files=lambda: bool(named_of(table, paths)),
+        names_its_files=lambda: bool(named_of(table, paths)) or snapshot_of(table, attempt.uuid) is not None,
     )
 
 

@@ -107,6 +107,7 @@ def test_what_was_answered_hot_is_what_the_drain_then_writes(new_lab: NewLab) ->
         hot=True,
         columns={"total": {"type": "decimal(12,2)", "sql": "CAST(price * 2 AS DECIMAL(12,2))"}},
         filter="id % 3 <> 1",
+        dead_letters={"columns": {"raw": {"type": "string", "sql": "upper(value)"}}},
     )
     lab.drain()
     new_lab.produce(lab, [*_records(5, 30), Record(b'{"id": "x"}', key=b"\xff"), Record(b"[1]")])

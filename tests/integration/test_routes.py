@@ -17,6 +17,8 @@ from spark_jobs.acts.rollback import rollback
 from spark_jobs.audit.metadata import audit_metadata
 from spark_jobs.audit.trace import trace
 from spark_jobs.audit.trace_answers import Where
+from spark_jobs.connections.tables import load_routed
+from spark_jobs.lake.moments import Moment
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.query.query import query
@@ -26,6 +28,8 @@ from tests.support.recovery_scene import FailAt, Killed
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pyiceberg.table import Table
 
     from prove.lab.kafka_server import KafkaBroker
     from prove.lab.pipeline_lab import Lab
@@ -254,3 +258,71 @@ def test_a_dead_letter_that_goes_through_again_goes_where_its_record_would(new_l
     (refused,) = (each.snapshot_id for each in lab.table().metadata.snapshots[:1])
     with lab.connections() as connections, pytest.raises(ConfigError, match="redriven since"):
         rollback(lab.pipeline, connections, to_snapshot=refused, reason="test", force=True)
+
+
+def test_tables_may_share_a_folder_and_the_last_part_of_their_names(
+    new_lab_here: NewLab, tmp_path: Path
+) -> None:
+    """What a replay wrote again of one is not swept with another's; a query knows each by its whole name."""
+    shared = {"write.data.path": f"file://{tmp_path}/shared"}
+    route = {"by": "kind", "tables": {"refund": "other.orders"}}
+    lab = new_lab_here(as_json(*FIRST), columns={"n": "long"}, route=route, table_properties=shared)
+    lab.drain()
+    before = lab.table().metadata.current_snapshot_id
+    lab.replay(OffsetRange(0, 1, 3))
+    assert sorted(offset for _, offset in by_offset(lab)) == [0, 2, 5]
+    assert sorted(offset for _, offset in by_offset(lab, "other.orders")) == [1, 4]
+    assert lab.audit().is_clean
+    counts = "SELECT (SELECT count(*) FROM orders) AS own, (SELECT count(*) FROM other.orders) AS others"
+    assert _ask(lab, counts) == [{"own": 3, "others": 2}]
+    first = lab.table().metadata.snapshots[0]
+    assert first.snapshot_id != before
+    assert _ask(lab, "SELECT count(*) AS own FROM orders", Moment(snapshot_id=first.snapshot_id)) == [
+        {"own": 0}
+    ]
+
+
+def test_a_routed_table_that_cannot_be_looked_at_is_not_passed_over(lab: Lab) -> None:
+    """Who may not read it would find each of its records missing, or leave rows there that have to go."""
+
+    def refuse(name: str) -> Table | None:
+        raise ConfigError(f"no rights on {name}", code="catalog-refused", hint="Grant them.")
+
+    lab.drain()
+    with pytest.raises(ConfigError, match="no rights on sales"):
+        load_routed(refuse, lab.table())
+
+
+def test_a_routed_table_that_was_set_back_takes_nothing_until_it_is_right_again(
+    lab: Lab, new_lab_here: NewLab
+) -> None:
+    """The rows of the commits between would be gone, and its next commit would hide it."""
+    lab.drain()
+    refunds = lab.table(REFUNDS)
+    whole = refunds.metadata.current_snapshot_id
+    assert whole is not None
+    _set_main(refunds, refunds.metadata.snapshots[0].snapshot_id)
+    new_lab_here.produce(lab, as_json({"kind": "refund", "n": 7}))
+    with pytest.raises(ConfigError) as raised:
+        lab.drain()
+    assert (raised.value.code, f"Set its main to snapshot {whole} again" in raised.value.hint) == (
+        "route-stands-still",
+        True,
+    )
+    _set_main(lab.table(REFUNDS), whole)
+    lab.drain()
+    assert places(lab)[REFUNDS] == [1, 4, 6]
+    assert lab.audit().is_clean
+
+
+def _set_main(table: Table, snapshot_id: int) -> None:
+    with table.manage_snapshots() as change:
+        change.set_current_snapshot(snapshot_id)
+
+
+def _ask(lab: Lab, sql: str, as_of: Moment | None = None) -> list[dict[str, Any]]:
+    with (
+        lab.connections() as connections,
+        query(lab.pipeline, connections, sql, as_of=as_of) as answer,
+    ):
+        return [row for batch in answer.batches for row in batch.to_pylist()]

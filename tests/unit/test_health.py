@@ -205,7 +205,7 @@ def test_values_without_a_table_come_with_the_line_that_lists_them() -> None:
     told = look(replace(WELL, table=replace(TABLE, batches=(batch, batch))), "routes", routing)
     assert not told.passed
     assert told.numbers == {"unlisted_rows": 8}
-    assert told.mend.endswith(f'{{tables: {{gift: {PIPELINE.table}, "no": {PIPELINE.table}}}}}')
+    assert told.mend.endswith(f'table: gift: {PIPELINE.table}, "no": {PIPELINE.table}')
     assert look(WELL, "routes", routing).passed
     assert "routes" not in {check.name for check in checks_of(PIPELINE)}
 
