@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from dagster import materialize
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from assets.tables import table_asset
@@ -340,6 +341,7 @@ def test_a_jvm_that_ends_while_starting_is_told_with_its_last_words_and_its_log(
 ) -> None:
     """What it printed went to that file alone."""
     monkeypatch.setenv("JAVA_HOME", "/no/such/java")
+    monkeypatch.setattr(SparkContext, "_gateway", None)  # another test of the process may have one
     log_path = tmp_path / "logs" / "spark-local.log"
     with pytest.raises(RetryableError, match=r"ended while starting.*spark-class") as raised:
         _launch({}, log_path)
