@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -104,7 +103,6 @@ def _run(pipeline: PipelineConfig, connections: Connections, wanted: Wanted, rea
 
     result = redrive(pipeline, connections, wanted, reason=reason, on_progress=progress)
     again = result.dead_letter_phases
-    filtered = sum((Counter(each.counts.filtered_reasons) for each in result.batches), Counter[str]())
     output.say(
         f"sent {output.count(result.balance.offsets, 'dead letter')} again in"
         f" {output.count(len(result.batches), 'commit')}: rows {result.balance.rows:,}, failed again"
@@ -117,7 +115,7 @@ def _run(pipeline: PipelineConfig, connections: Connections, wanted: Wanted, rea
         "batches": [batch.shown() for batch in result.batches],
         "rows": result.balance.rows,
         "failing": again,
-        "filtered": dict(filtered),
+        "filtered": result.filtered_reasons,
         "routed": result.balance.get("routed", 0),
         "left": result.left,
     }

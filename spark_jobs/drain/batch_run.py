@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,14 @@ class BatchResult:
             "peak_task_rss_bytes": self.peak_task_rss_bytes,
             "ignored": self.ignored,
         }
+
+
+def added_up(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return the sums of what several batches counted, by name."""
+    summed: Counter[str] = Counter()
+    for each in counts:
+        summed.update(each)
+    return dict(summed)
 
 
 class Steps:

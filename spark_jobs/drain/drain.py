@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh
 from spark_jobs.drain.batch_plan import plan_batch
-from spark_jobs.drain.batch_run import BatchResult, BatchRun, Tables
+from spark_jobs.drain.batch_run import BatchResult, BatchRun, Tables, added_up
 from spark_jobs.drain.halving import drain_whole_or_halved
 from spark_jobs.drain.table_columns import ensure_tables
 from spark_jobs.lake.tables import progress_of
@@ -68,26 +67,17 @@ class DrainResult:
     @property
     def dead_letter_phases(self) -> dict[str, int]:
         """Its dead letters by the step that they did not pass."""
-        counted: Counter[str] = Counter()
-        for batch in self.batches:
-            counted.update(batch.counts.dead_letter_phases)
-        return dict(counted)
+        return added_up(batch.counts.dead_letter_phases for batch in self.batches)
 
     @property
     def filtered_reasons(self) -> dict[str, int]:
         """The records that a filter left out, by reason."""
-        counted: Counter[str] = Counter()
-        for batch in self.batches:
-            counted.update(batch.counts.filtered_reasons)
-        return dict(counted)
+        return added_up(batch.counts.filtered_reasons for batch in self.batches)
 
     @property
     def routed_tables(self) -> dict[str, int]:
         """The rows that went to other tables, by table."""
-        counted: Counter[str] = Counter()
-        for batch in self.batches:
-            counted.update(batch.counts.routed_tables)
-        return dict(counted)
+        return added_up(batch.counts.routed_tables for batch in self.batches)
 
     @property
     def ignored(self) -> dict[str, int]:

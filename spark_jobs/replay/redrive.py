@@ -6,7 +6,6 @@ table's replay epoch; then exactly its letters leave the dead-letter table, and 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -19,7 +18,7 @@ from spark_jobs.commit.dead_letter_commit import pay_debts
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_drained
 from spark_jobs.drain.batch_plan import plan_of
-from spark_jobs.drain.batch_run import BatchResult, BatchRun, Tables
+from spark_jobs.drain.batch_run import BatchResult, BatchRun, Tables, added_up
 from spark_jobs.drain.drain_batch import drain_batch
 from spark_jobs.drain.letter_source import LetterSource
 from spark_jobs.drain.planning import ONE_TASK_RECORDS
@@ -63,10 +62,12 @@ class RedriveResult:
     @property
     def dead_letter_phases(self) -> dict[str, int]:
         """The letters that failed again, by the step that they did not pass."""
-        counted: Counter[str] = Counter()
-        for batch in self.batches:
-            counted.update(batch.counts.dead_letter_phases)
-        return dict(counted)
+        return added_up(batch.counts.dead_letter_phases for batch in self.batches)
+
+    @property
+    def filtered_reasons(self) -> dict[str, int]:
+        """The letters that a filter left out, by reason."""
+        return added_up(batch.counts.filtered_reasons for batch in self.batches)
 
 
 def redrive(
