@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import ctypes
 import gc
 import logging
 from collections.abc import Callable
 from threading import Lock, Timer
+
+from confluent_kafka.cimpl import Consumer, Producer, _AdminClientImpl
 
 from spark_jobs.kafka.errors import no_token
 from spark_jobs.protocol.errors import ConfigError
@@ -51,6 +55,17 @@ class _NoCollection:
 _NO_COLLECTION = _NoCollection()
 
 
+def _leave_clients_to_the_system() -> None:
+    """Keep what clients are left from ending while Python does.
+
+    Ending waits for the client's thread. One that asks for a token then is given no turn by Python any more:
+    the process would never end.
+    """
+    for client in gc.get_objects():
+        if isinstance(client, (Consumer, Producer, _AdminClientImpl)):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(client))
+
+
 def msk_tokens(region: str) -> Callable[[str], tuple[str, float]]:
     """Return what librdkafka asks for a token, and when that ends, in seconds; it asks well before the end.
 
@@ -58,6 +73,8 @@ def msk_tokens(region: str) -> Callable[[str], tuple[str, float]]:
     (``extra-missing``), and ``RetryableError`` (``no-token``) without credentials.
     """
     waiting = [_token(region)]
+    atexit.unregister(_leave_clients_to_the_system)
+    atexit.register(_leave_clients_to_the_system)
 
     def next_token(_properties: str) -> tuple[str, float]:
         _NO_COLLECTION.begin()
