@@ -31,4 +31,4 @@ def command(pipeline: str, key: str, *, fresh: bool, as_json: bool, as_csv: bool
 
             prefix = read_fresh(chosen, connections)
         with query(chosen, connections, newest_of_key(chosen, key), prefix=prefix) as answer:
-            print_answer(answer, prefix, as_json=as_json, as_csv=as_csv)
+            print_answer(answer, str(prefix.watermark) if prefix else None, as_json=as_json, as_csv=as_csv)

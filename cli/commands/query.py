@@ -58,4 +58,4 @@ def command(
             marked = parse_watermark(at) if at is not None else None
             prefix = read_fresh(chosen, connections, after=offsets, at=marked)
         with query(chosen, connections, sql, as_of=moment, prefix=prefix) as answer:
-            print_answer(answer, prefix, as_json=as_json, as_csv=as_csv)
+            print_answer(answer, str(prefix.watermark) if prefix else None, as_json=as_json, as_csv=as_csv)
