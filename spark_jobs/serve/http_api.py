@@ -5,7 +5,7 @@ An answer that breaks off after its first rows ends its connection, so that no c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 WATERMARK_HEADER = "Sluice-Watermark"
 LAKE_HEADER = "Sluice-Lake"
+_ASK = {"WWW-Authenticate": 'Basic realm="Sluice", charset="UTF-8"'}
 _NOT_KEPT = {"Cache-Control": "no-store"}
 _TYPES = {
     Format.JSON: "application/json",
@@ -131,7 +132,8 @@ class _AnswerResponse(StreamingResponse):
     def __init__(
         self, stack: ExitStack, parts: Iterator[Any], seconds: float, headers: dict[str, str], kind: str
     ) -> None:
-        super().__init__(_within(stack, parts), headers=headers, media_type=kind)
+        self._sent = _within(stack, parts)
+        super().__init__(self._sent, headers=headers, media_type=kind)
         self._stack = stack
         self._seconds = seconds + _SEND_SECONDS
 
@@ -141,10 +143,14 @@ class _AnswerResponse(StreamingResponse):
                 await super().__call__(scope, receive, send)
         finally:
             with anyio.CancelScope(shield=True):
-                await run_sync(self._stack.close)
+                await run_sync(self._close)
+
+    def _close(self) -> None:
+        self._sent.close()  # in it the query learns that nobody took the rest
+        self._stack.close()  # for what was never begun
 
 
-def _within(stack: ExitStack, parts: Iterator[Any]) -> Iterator[bytes]:
+def _within(stack: ExitStack, parts: Iterator[Any]) -> Generator[bytes]:
     """Gather small parts; an error ends the query as what it is."""
     with stack:
         gathered = bytearray()
@@ -209,7 +215,7 @@ async def _refused(_request: Request, error: Exception) -> Response:
 async def _no_such_address(_request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
-    return refusal_body(error.status_code, error.detail, dict(error.headers or {}))
+    return refusal_body(error.status_code, error.detail, error.headers)
 
 
 async def _unexpected(_request: Request, error: Exception) -> Response:
@@ -217,7 +223,8 @@ async def _unexpected(_request: Request, error: Exception) -> Response:
     return refusal_body(HTTPStatus.INTERNAL_SERVER_ERROR, told)
 
 
-def refusal_body(status: int, reason: str, headers: dict[str, str] | None = None) -> Response:
-    """Return what is no error of ours in the form of one."""
-    body = {"code": f"http-{int(status)}", "message": reason, "hint": "docs/SERVING.md#over-http"}
-    return JSONResponse(body, int(status), headers={**_NOT_KEPT, **(headers or {})})
+def refusal_body(status: int, reason: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return what is no error of ours in the form of one; browsers ask their users for a token."""
+    body = {"code": f"http-{int(status)}", "message": reason, "hint": "See docs/SERVING.md#over-http."}
+    asks = _ASK if status == HTTPStatus.UNAUTHORIZED else {}
+    return JSONResponse(body, int(status), headers={**_NOT_KEPT, **asks, **(headers or {})})
