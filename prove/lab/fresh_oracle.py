@@ -7,7 +7,7 @@ plain consumer, which shares nothing with Sluice, reads the topic up to where th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,9 @@ from spark_jobs.query.query import query
 
 if TYPE_CHECKING:
     from prove.lab.pipeline_lab import Lab
+    from spark_jobs.hot.prefix import Prefix
+
+    Pin = Callable[..., Prefix]
 
 _SUMS = (
     "count(*) AS n, sum(_kafka_offset)::BIGINT AS o, sum(_kafka_offset * (_kafka_offset + 7))::BIGINT AS oo"
@@ -60,10 +63,10 @@ class _Expected:
     ids: int = 0
 
 
-def ask(lab: Lab, sql: str, **how: Any) -> list[dict[str, Any]]:
-    """Ask with what Kafka has beyond the table."""
+def ask(lab: Lab, sql: str, *, pin: Pin | None = None, **how: Any) -> list[dict[str, Any]]:
+    """Ask with what Kafka has beyond the table: what is read now, or what a follower pins."""
     with lab.connections() as connections:
-        prefix = read_fresh(lab.pipeline, connections, **how)
+        prefix = pin(**how) if pin else read_fresh(lab.pipeline, connections, **how)
         with query(lab.pipeline, connections, sql, prefix=prefix) as answer:
             return [row for batch in answer.batches for row in batch.to_pylist()]
 
@@ -90,9 +93,9 @@ def checked(lab: Lab, **how: Any) -> Watermark:
     return Watermark(answer[0]["generation"], answer[0]["rollbacks"], ends)
 
 
-def hot_rows(lab: Lab) -> int:
+def hot_rows(lab: Lab, **how: Any) -> int:
     """How many rows of an answer are not in the lake yet."""
-    (row,) = ask(lab, "SELECT sum(hot_rows)::BIGINT AS n FROM sluice_watermark")
+    (row,) = ask(lab, "SELECT sum(hot_rows)::BIGINT AS n FROM sluice_watermark", **how)
     return int(row["n"])
 
 
