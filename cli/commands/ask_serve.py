@@ -122,7 +122,7 @@ def _url(config: SluiceConfig) -> str | None:
     return url_of(config.serve, config.serve.listen) if config.serve.listen else None
 
 
-def _pinned(config: SluiceConfig) -> dict[str, str]:
+def _pinned(config: SluiceConfig) -> dict[str, Any]:
     """Have TLS show the very certificate that is configured, under whatever name it is asked here."""
     from servers.certificates import fingerprint
 

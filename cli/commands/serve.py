@@ -48,7 +48,7 @@ def command(pipelines: tuple[str, ...], port: int | None, *, insecure: bool) -> 
     chosen = _followed(config, pipelines)
     listen = config.serve.listen or DEFAULT_SERVE
     with connections_for(config, chosen[0], "query") as connections:
-        follower = Follower(chosen, connections)
+        follower = Follower(chosen, connections, memory_bytes=config.serve.memory_bytes)
         service = QueryService(chosen, connections, follower, config.serve)
         follower.start()
         with closing(follower), _telling(follower):
@@ -73,7 +73,7 @@ def _followed(config: SluiceConfig, names: Sequence[str]) -> list[PipelineConfig
             code="hot-not-configured",
             hint="Write `hot: true` under the pipeline, or under `defaults` for all of them.",
         )
-    return list(dict.fromkeys(chosen))
+    return list({pipeline.name: pipeline for pipeline in chosen}.values())
 
 
 @contextmanager

@@ -11,23 +11,17 @@ from spark_jobs.config.frozen import Frozen, key
 from spark_jobs.config.problems import Finding, UnreadableValueError
 from spark_jobs.config.routes import RouteSettings
 from spark_jobs.config.value_format import Layout
-from spark_jobs.config.values import Duration, Size
+from spark_jobs.config.values import Size
 
 
 class HotSettings(Frozen):
     """What of Kafka queries with `--fresh` see; `hot: true` is the section with its defaults."""
 
-    ttl_seconds: Duration = key(
-        "60s", "How long `serve` keeps rows in memory after they are in the table.", alias="ttl"
-    )
     memory_bytes: Size = key(
         "500MB",
         "Most bytes that records beyond the table may take once they are rows; beyond it a query that reads"
         " them itself is refused (`too-far-behind`), and `serve` takes in no more until some are drained.",
         alias="memory",
-    )
-    evict_every_seconds: Duration = key(
-        "5s", "How often `serve` looks for rows that it need not keep any more.", alias="evict_every"
     )
 
 

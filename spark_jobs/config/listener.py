@@ -149,7 +149,8 @@ class ServeSettings(ListenerSettings):
     )
     memory_bytes: Size = key(
         "2GB",
-        "Most that may be promised of memory: the `hot.memory` of all pipelines and `query_memory` together.",
+        "Most memory of the whole process, `hot.memory` of all pipelines and `query_memory` in it: beyond it"
+        " nothing more is read from Kafka until drains have taken some.",
         alias="memory",
     )
     query_memory_bytes: Size = key(

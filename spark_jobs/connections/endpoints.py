@@ -19,7 +19,8 @@ from spark_jobs.storage.state_files import write_whole
 class Endpoints:
     """``kafka_bootstrap_servers`` is ``host:port``, ``spark_remote`` ``sc://host:port/;token=…``; None: down.
 
-    ``serve`` is the address of what answers queries beside Dagster. ``kafka_login`` are the properties that a client of ours has to say beside the address.
+    ``serve`` is the address of what answers queries beside Dagster. ``kafka_login`` are the properties that a
+    client of ours has to say beside the broker's address.
     Written when our servers are up, removed when they stop.
     """
 

@@ -5,8 +5,8 @@ An answer that breaks off after its first rows ends its connection, so that no c
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +67,7 @@ class HttpApi:
     def app(self) -> Starlette:
         """Return it for a server."""
         return Starlette(
+            lifespan=self._until_told,
             routes=[
                 Route("/", self._page),
                 Route("/v1/query", self._query, methods=["POST"]),
@@ -82,6 +83,11 @@ class HttpApi:
                 Exception: _unexpected,
             },
         )
+
+    @asynccontextmanager
+    async def _until_told(self, _app: Starlette) -> AsyncIterator[None]:
+        yield
+        await run_sync(self._service.close)
 
     async def _query(self, request: Request) -> Response:
         if request.headers.get(LAKE_HEADER, self._lake) != self._lake:

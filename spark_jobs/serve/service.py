@@ -14,7 +14,6 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from spark_jobs.config.listener import ServeSettings
-from spark_jobs.config.quantities import format_size
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.hot.fresh import PATIENCE_SECONDS
 from spark_jobs.protocol.errors import ConfigError, RetryableError
@@ -62,8 +61,6 @@ class QueryService:
         tails: Tails,
         settings: ServeSettings,
     ) -> None:
-        """Raises ``ConfigError`` (``more-than-memory``)."""
-        _check_memory(pipelines, settings)
         self.tails = tails
         self.metrics = ServeMetrics(tails)
         self._pipelines = {pipeline.name: pipeline for pipeline in pipelines}
@@ -121,8 +118,9 @@ class QueryService:
             yield Answered(answer, prefix.watermark)
 
     def close(self) -> None:
-        """End every query that is under way."""
+        """End every query that is under way, and those that wait; nothing is followed any more."""
         self._limits.end_all()
+        self.tails.close()
 
     def _pinned(self, pipeline: PipelineConfig, question: Question, until: float) -> Prefix:
         patience = max(0.0, min(PATIENCE_SECONDS, until - time.monotonic()))
@@ -157,16 +155,3 @@ class QueryService:
             yield
         finally:
             self._slots.release()
-
-
-def _check_memory(pipelines: Sequence[PipelineConfig], settings: ServeSettings) -> None:
-    rows = sum(pipeline.hot.memory_bytes for pipeline in pipelines if pipeline.hot)
-    promised = rows + settings.query_memory_bytes
-    if promised > settings.memory_bytes:
-        raise ConfigError(
-            f"{len(pipelines)} pipelines may take {format_size(rows)} of memory and queries"
-            f" {format_size(settings.query_memory_bytes)}: more than {format_size(settings.memory_bytes)}",
-            code="more-than-memory",
-            hint="Raise `serve.memory` to what the machine can spare, or lower `hot.memory` or"
-            " `serve.query_memory`.",
-        )

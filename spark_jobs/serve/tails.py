@@ -24,5 +24,8 @@ class Tails(Protocol):
     ) -> Prefix:
         """Return what to answer from; raises as ``read_fresh``, and the pipeline's reason where it failed."""
 
+    def close(self) -> None:
+        """Follow nothing any more, and let nobody wait; what was pinned stays good."""
+
     def statuses(self) -> list[TailStatus]:
         """Return how far each pipeline is, in one order."""

@@ -159,12 +159,9 @@ def test_more_queries_than_may_run_are_refused_and_none_holds_its_place(tails: D
 
 
 def test_a_query_has_its_part_of_memory(tails: Drained) -> None:
-    """What does not go into it, nor into a folder, is refused by name; what was promised must be there."""
+    """What does not go into it, nor into a folder, is refused by name."""
     with asking(tails, query_memory_bytes=80_000_000, max_queries=4) as client:
         assert refusal(client.post("/v1/query", json={"sql": LARGE})) == (400, "query-too-large")
-    with pytest.raises(ConfigError) as refused, asking(tails, memory_bytes=999_999_999):
-        pass
-    assert refused.value.code == "more-than-memory"
 
 
 def test_a_snapshot_that_expired_under_a_query_is_pinned_again_once(tails: Drained) -> None:

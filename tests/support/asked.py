@@ -45,6 +45,9 @@ class Drained:
         epoch = Epoch(str(seam.table.metadata.table_uuid), "t", seam.progress.generation, 0)
         return prefix_of(seam, epoch, {}, seams=seam.progress.next_offsets, age_ms=0, at=how.get("at"))
 
+    def close(self) -> None:
+        pass
+
     def statuses(self) -> list[TailStatus]:
         live = {name: TailStatus(name, State.LIVE, is_ready=True) for name in self.pipelines}
         return list((live | self.states).values())
@@ -67,6 +70,5 @@ def answering(service: QueryService, **guard: Any) -> Iterator[httpx.Client]:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as client:
             yield client
     finally:
-        service.close()
         server.should_exit = True
         thread.join()
