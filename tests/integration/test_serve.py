@@ -111,9 +111,12 @@ def test_a_record_is_there_before_its_drain_and_after_it_once(new_lab: NewLab, k
         assert asked(at="1.0/0:5")["rows"] == [[5, 5, 4]]
         found = sluice(lab, "lookup", "orders", "k2", "--fresh", "--json")
         assert [row[0] for row in json.loads(found.stdout)["rows"]] == [5]
-        late = sluice(lab, "query", "orders", COUNT, "--after", "0:99")
-        assert (late.returncode, late.stdout) == (75, "")
-        assert "#not-yet" in late.stderr
+        other = sluice(lab, "query", "orders", COUNT, "--at", "1.9/0:5")
+        assert (other.returncode, other.stdout, "#other-epoch" in other.stderr) == (65, "", True), (
+            other.stderr
+        )
+        late = client.post("/v1/query", json={"sql": COUNT, "after": {"0": 99}, "timeout_ms": 100})
+        assert (late.status_code, late.json()["code"]) == (504, "not-yet")
         seen = json.loads(sluice(lab, "status", "--json").stdout)["followed"]
         assert [(each["pipeline"], each["state"], each["watermark"]) for each in seen] == [
             ("orders", "live", "1.0/0:6")
