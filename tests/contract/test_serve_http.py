@@ -7,7 +7,7 @@ import io
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from spark_jobs.config.listener import ServeSettings
 from spark_jobs.hot.status import State, TailStatus
 from spark_jobs.hot.watermark import Watermark
 from spark_jobs.protocol.errors import ConfigError, RetryableError, SourceChanged
+from spark_jobs.serve import http_api
 from spark_jobs.serve.service import QueryService
 from tests.support.asked import LAKE_ID, Drained, answering
 from tests.support.lake import Lake
@@ -32,6 +33,7 @@ ROWS = 30
 TOKEN = "hunter2-Tr0ub4dor-and-3"
 ENDLESS = "SELECT sum(a.i * b.i) FROM range(10000000) a(i), range(10000000) b(i)"
 LARGE = "SELECT list(i) FROM range(100000000) AS a(i)"
+LONG = "FROM range(10000000000)"
 EVERY = "SELECT id, name FROM t ORDER BY id"
 
 
@@ -137,14 +139,17 @@ def test_a_query_is_ended_when_its_time_is_over(tails: Drained) -> None:
         assert refusal(client.post("/v1/query", json={"sql": ENDLESS, "timeout_ms": 600_000}))[0] == 504
         for written in ("json", "csv", "arrow"):
             with pytest.raises(httpx.RemoteProtocolError, match="incomplete"):
-                client.post("/v1/query", json={"sql": "FROM range(10000000000)", "format": written})
+                client.post("/v1/query", json={"sql": LONG, "format": written})
         told = client.get("/metrics").text
         assert 'sluice_queries_total{outcome="query-timeout",pipeline="one"} 5.0' in told
 
 
-def test_more_queries_than_may_run_are_refused_and_none_holds_its_place(tails: Drained) -> None:
-    """After a short wait; clients that went away without taking their answers hold none."""
-    with asking(tails, query_timeout_seconds=3, max_queries=2) as client, ThreadPoolExecutor(3) as pool:
+def test_more_queries_than_may_run_are_refused_and_none_holds_its_place(
+    tails: Drained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a short wait; clients that went away, or take nothing of their answers, hold none for long."""
+    monkeypatch.setattr(http_api, "_SEND_SECONDS", 0.1)
+    with asking(tails, query_timeout_seconds=2, max_queries=2) as client, ThreadPoolExecutor(3) as pool:
 
         def ask(_: int) -> tuple[int, str]:
             return refusal(client.post("/v1/query", json={"sql": ENDLESS}))
@@ -152,10 +157,29 @@ def test_more_queries_than_may_run_are_refused_and_none_holds_its_place(tails: D
         answers = sorted(pool.map(ask, range(3)))
         assert answers == [(429, "too-many-queries"), (504, "query-timeout"), (504, "query-timeout")]
         for _ in range(4):
-            with client.stream("POST", "/v1/query", json={"sql": "FROM range(10000000000)"}) as answer:
+            with client.stream("POST", "/v1/query", json={"sql": LONG}) as answer:
                 assert answer.status_code == 200
-        assert client.post("/v1/query", json={"sql": EVERY}).status_code == 200
-        assert 'sluice_queries_total{outcome="left",pipeline="one"}' in client.get("/metrics").text
+        with ExitStack() as stack:
+            for _ in range(2):
+                body = {"sql": LONG, "format": "arrow"}
+                stack.enter_context(client.stream("POST", "/v1/query", json=body))
+            assert client.post("/v1/query", json={"sql": EVERY}).status_code == 429
+            time.sleep(2)
+            assert client.post("/v1/query", json={"sql": EVERY}).status_code == 200
+        assert 'sluice_queries_total{outcome="left",pipeline="one"} 6.0' in client.get("/metrics").text
+
+
+def test_a_server_that_stops_waits_for_no_query(tails: Drained) -> None:
+    """It is ended, and who asked sees that it is."""
+    with ThreadPoolExecutor(1) as pool:
+        with asking(tails) as client:
+            asked = pool.submit(client.post, "/v1/query", json={"sql": ENDLESS})
+            while not tails.pinned:
+                time.sleep(0.01)
+            time.sleep(0.2)
+            began = time.monotonic()
+        assert time.monotonic() - began < 10
+        assert asked.exception() is not None or refusal(asked.result()) == (504, "query-timeout")
 
 
 def test_a_query_has_its_part_of_memory(tails: Drained) -> None:
