@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _STATE = Family("sluice_hot_state", GAUGE, "1 for the state a followed pipeline is in, else 0.", ("state",))
 _ROWS = Family("sluice_hot_rows", GAUGE, "Rows in memory that the table lacks.")
 _BYTES = Family("sluice_hot_bytes", GAUGE, "Bytes of memory that a pipeline's rows take.")
-_AGE = Family("sluice_hot_age_seconds", GAUGE, "Since when all that Kafka had then is shown.")
+_AGE = Family("sluice_hot_age_seconds", GAUGE, "How long ago Kafka had nothing beyond what is shown.")
 _QUERIES = Family(
     "sluice_queries_total",
     COUNTER,
