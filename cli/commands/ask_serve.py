@@ -64,15 +64,24 @@ def _streamed(answered: BaseHTTPResponse) -> Answer:
 
     from spark_jobs.query.query import Answer
 
-    reader = pa.ipc.open_stream(answered)
-
     def batches() -> Iterator[pa.RecordBatch]:
-        try:
+        with _whole():
             yield from reader
-        except (OSError, pa.ArrowException) as error:
-            raise _away(f"its answer broke off: {error}") from error
 
+    with _whole():
+        reader = pa.ipc.open_stream(answered)
     return Answer(reader.schema, batches())
+
+
+@contextmanager
+def _whole() -> Iterator[None]:
+    import pyarrow as pa
+    import urllib3
+
+    try:
+        yield
+    except (OSError, pa.ArrowException, urllib3.exceptions.HTTPError) as error:
+        raise _away(f"its answer broke off: {error}") from error
 
 
 def _asked(

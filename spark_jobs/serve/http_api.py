@@ -90,8 +90,7 @@ class HttpApi:
         await run_sync(self._service.close)
 
     async def _query(self, request: Request) -> Response:
-        if request.headers.get(LAKE_HEADER, self._lake) != self._lake:
-            raise _of_another_lake()
+        self._check_lake(request)
         asked = read_query(await _body(request))
         pipeline = self._service.pipeline(asked.pipeline)
         return await self._answered(pipeline, asked.question(), asked.format)
@@ -111,10 +110,21 @@ class HttpApi:
         parts = _parts(answered, written, watermark)
         return _AnswerResponse(stack, parts, self._service.query_seconds, headers, _TYPES[written])
 
-    async def _pipelines(self, _request: Request) -> Response:
+    async def _pipelines(self, request: Request) -> Response:
+        self._check_lake(request)
         statuses = await run_sync(self._service.tails.statuses)
         shown = [_shown(status, self._service.pipelines[status.pipeline]) for status in statuses]
         return JSONResponse({"pipelines": shown}, headers=_NOT_KEPT)
+
+    def _check_lake(self, request: Request) -> None:
+        """Refuse who says that it means another catalog or broker, as commands do."""
+        if request.headers.get(LAKE_HEADER, self._lake) == self._lake:
+            return
+        raise ConfigError(
+            "another Sluice answers here: its catalog or broker is not that of who asks",
+            code="not-served",
+            hint="Write `serve.listen` in both configurations, each an address of its own.",
+        )
 
     async def _readyz(self, _request: Request) -> Response:
         statuses = await run_sync(self._service.tails.statuses)
@@ -176,14 +186,6 @@ def _parts(answered: Answered, written: Format, watermark: str) -> Iterator[Any]
             return csv_parts(answered.answer)
         case Format.ARROW:
             return arrow_parts(answered.answer)
-
-
-def _of_another_lake() -> ConfigError:
-    return ConfigError(
-        "another Sluice answers here: its catalog or broker is not that of who asks",
-        code="not-served",
-        hint="Write `serve.listen` in both configurations, each an address of its own.",
-    )
 
 
 async def _body(request: Request) -> bytes:

@@ -54,10 +54,10 @@ class Drained:
 
 
 @contextmanager
-def answering(service: QueryService, **guard: Any) -> Iterator[httpx.Client]:
+def answering(service: QueryService, lake: str = LAKE_ID, **guard: Any) -> Iterator[httpx.Client]:
     """A client of the service's real server."""
     app = BrowserGuard(
-        HttpApi(service, LAKE_ID).app(), refused=lambda why: refusal_body(why.status, why.reason), **guard
+        HttpApi(service, lake).app(), refused=lambda why: refusal_body(why.status, why.reason), **guard
     )
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run)
