@@ -1,6 +1,7 @@
 """A process that drains configurations one after another and measures itself.
 
-``python -m bench.drain_process ASKED_AT SPARK_PID ANSWER IS_WARM FILE...`` pickles a ``DrainProcess`` into ANSWER.
+``python -m bench.drain_process ASKED_AT SPARK_PID ANSWER IS_WARM FILE...`` pickles a
+``DrainProcess`` into ANSWER.
 """
 
 from __future__ import annotations
