@@ -228,7 +228,9 @@ def _written(schema: pa.Schema) -> bytes:
     return written
 
 
-def _reads_only(what: str) -> NotImplementedError:
-    return NotImplementedError(
-        f"{what or 'this'} is not done here: queries are answered, nothing is changed."
+def _reads_only(what: str) -> ConfigError:
+    return ConfigError(
+        f"{what or 'what was asked'} is not done here: queries are answered, nothing is changed",
+        code="query-refused",
+        hint="Ask with SELECT.",
     )

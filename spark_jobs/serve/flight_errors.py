@@ -6,11 +6,10 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
-import pyarrow as pa
 from pyarrow import flight
 
 from spark_jobs.config.secrets import scrub
-from spark_jobs.protocol.errors import ConfigError, RetryableError, SluiceError
+from spark_jobs.protocol.errors import RetryableError, SluiceError
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 _OVER_TIME = {"query-timeout", "not-yet"}
@@ -31,13 +30,11 @@ def told(method: _Method) -> _Method:
 
 def flight_error(error: BaseException) -> Exception:
     """Return an error for the client: whose matter it is by its status, and whether asking again helps."""
-    if isinstance(error, flight.FlightError | NotImplementedError):
+    if isinstance(error, flight.FlightError):
         return error
     if not isinstance(error, SluiceError):
         return flight.FlightInternalError(scrub(f"unexpected {type(error).__name__}: {error}"))
     text = scrub(f"{error.message} [{error.code}] {error.hint}")
-    if isinstance(error, ConfigError):
-        return pa.ArrowInvalid(text)
     if not isinstance(error, RetryableError):
         return flight.FlightServerError(text)
     return (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from importlib.metadata import version
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,69 +17,84 @@ _KINDS = (
     pa.field("string_list", pa.list_(pa.field("string_data", pa.string()))),
     pa.field("int32_to_int32_list_map", pa.map_(pa.int32(), pa.list_(pa.field("$data$", pa.int32())))),
 )
-_TEXT, _TRUTH, _NUMBER, _TEXTS = 0, 1, 3, 4
+_TEXT, _TRUTH, _LONG, _NUMBER, _TEXTS, _MAP = range(len(_KINDS))
 # One that differs by a name is not read by every driver; Go's panics over it.
 INFO_SCHEMA = pa.schema(
     [pa.field("info_name", pa.uint32(), nullable=False), pa.field("value", pa.dense_union(_KINDS))]
 )
 
 
-class _Fact(NamedTuple):
-    number: int  # of the enumeration SqlInfo
-    kind: int
-    value: Any
-
-
-_NO, _YES = False, True
-_IS_CASE_INSENSITIVE, _NULLS_LAST, _ALL_OUTER_JOINS = 1, 3, 2
-_FACTS = (
-    _Fact(0, _TEXT, "Sluice"),
-    _Fact(1, _TEXT, version("sluice")),
-    _Fact(2, _TEXT, pa.__version__),
-    _Fact(3, _TRUTH, _YES),  # read only
-    _Fact(4, _TRUTH, _YES),  # SQL
-    _Fact(5, _TRUTH, _NO),  # Substrait
-    _Fact(8, _NUMBER, 0),  # transactions
-    _Fact(9, _TRUTH, _NO),  # cancelling
-    _Fact(500, _TRUTH, _NO),  # catalogs that are made or dropped, schemas, tables
-    _Fact(501, _TRUTH, _NO),
-    _Fact(502, _TRUTH, _NO),
-    _Fact(503, _NUMBER, _IS_CASE_INSENSITIVE),
-    _Fact(504, _TEXT, '"'),
-    _Fact(505, _NUMBER, _IS_CASE_INSENSITIVE),
-    _Fact(506, _TRUTH, _YES),  # who sees a table may select from it
-    _Fact(507, _NUMBER, _NULLS_LAST),
-    *(_Fact(number, _TEXTS, []) for number in range(508, 513)),  # keywords and functions: none are told
-    _Fact(513, _TEXT, "\\"),
-    _Fact(514, _TEXT, ""),
-    _Fact(515, _TRUTH, _YES),  # aliases of columns
-    _Fact(516, _TRUTH, _YES),
-    _Fact(518, _TRUTH, _YES),  # names for tables
-    _Fact(519, _TRUTH, _NO),
-    _Fact(520, _TRUTH, _YES),
-    _Fact(521, _TRUTH, _YES),
-    _Fact(528, _NUMBER, _ALL_OUTER_JOINS),
-    _Fact(529, _TEXT, "schema"),
-    _Fact(531, _TEXT, "catalog"),
-    _Fact(532, _TRUTH, _YES),
+# By the numbers of the enumeration SqlInfo; drivers fall over one that is lacking. Of many, zero says that a
+# thing is not there, or that nothing bounds it.
+_NUMBERS: dict[int, Collection[int]] = {
+    _TRUTH: (
+        *(*range(3, 6), 9, *range(500, 503), 506, 515, 516, *range(518, 522), 523, 524, 527, 532),
+        *(536, 537, 539, 556, 563, 565, 566, *range(572, 577)),
+    ),
+    _NUMBER: (
+        *(8, 100, 101, 503, 505, 507, 522, 525, 526, 528, *range(533, 536), 538, 540, 564, *range(567, 572)),
+    ),
+    # JDBC's driver takes the last, how transactions are isolated, in no other form.
+    _LONG: (*range(541, 556), *range(557, 562), 562),
+    _TEXT: (0, 1, 2, 504, 513, 514, 529, 530, 531),
+    _TEXTS: range(508, 513),
+    _MAP: (517,),
+}
+_NOTHING: dict[int, Any] = {_TRUTH: False, _NUMBER: 0, _LONG: 0, _TEXT: "", _TEXTS: [], _MAP: []}
+# It only reads; whoever sees a table may select from it; names are found whatever their case; nulls are last.
+_TRUE = (3, 4, 506, 515, 516, 518, 520, 521, 523, 532, 539)
+_INSENSITIVE, _AT_END, _BOTH_GROUP_BYS, _ENTRY, _FULL_JOINS, _EVERY_SUBQUERY, _BOTH_UNIONS = (
+    1,
+    3,
+    3,
+    1,
+    2,
+    15,
+    3,
 )
+_VALUES: dict[int, Any] = {
+    **dict.fromkeys(_TRUE, True),
+    0: "Sluice",
+    1: version("sluice"),
+    2: pa.__version__,
+    504: '"',
+    513: "\\",
+    529: "schema",
+    531: "catalog",
+    503: _INSENSITIVE,
+    505: _INSENSITIVE,
+    507: _AT_END,
+    522: _BOTH_GROUP_BYS,
+    525: _ENTRY,
+    526: _ENTRY,
+    528: _FULL_JOINS,
+    538: _EVERY_SUBQUERY,
+    540: _BOTH_UNIONS,
+    567: 1 << 1,
+    569: 1 << 1,
+}
+_FACTS = [
+    (number, kind, _VALUES.get(number, _NOTHING[kind]))
+    for kind, numbers in _NUMBERS.items()
+    for number in numbers
+]
 
 
 def facts(numbers: Collection[int]) -> pa.Table:
     """Return the facts of these numbers, all for none; what is not known is left out."""
-    chosen = [fact for fact in _FACTS if not numbers or fact.number in numbers]
+    chosen = [fact for fact in _FACTS if not numbers or fact[0] in numbers]
     held: list[list[Any]] = [[] for _ in _KINDS]
     places = []
-    for fact in chosen:
-        places.append(len(held[fact.kind]))
-        held[fact.kind].append(fact.value)
+    for _, kind, value in chosen:
+        places.append(len(held[kind]))
+        held[kind].append(value)
     values = pa.UnionArray.from_dense(
-        pa.array([fact.kind for fact in chosen], pa.int8()),
+        pa.array([kind for _, kind, _ in chosen], pa.int8()),
         pa.array(places, pa.int32()),
         [pa.array(each, kind.type) for each, kind in zip(held, _KINDS, strict=True)],
         [kind.name for kind in _KINDS],
     )
-    named = pa.array([fact.number for fact in chosen], pa.uint32())
+    named = pa.array([number for number, _, _ in chosen], pa.uint32())
     return pa.Table.from_arrays([named, values], schema=INFO_SCHEMA)
 
 
