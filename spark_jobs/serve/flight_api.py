@@ -54,7 +54,7 @@ _NO_ROWS = {
 _CREATE, _CLOSE = "CreatePreparedStatement", "ClosePreparedStatement"
 
 
-class FlightApi(flight.FlightServerBase):
+class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
     """Listens from the beginning on; ``shutdown`` ends it."""
 
     def __init__(
@@ -103,10 +103,10 @@ class FlightApi(flight.FlightServerBase):
         command = read_command(ticket.ticket)
         if command.name == "TicketStatementQuery":
             statement = read_statement(command.fields["statement_handle"] or b"")
-            stack = ExitStack()
-            answered = stack.enter_context(self._service.ask(*self._question(context, statement)))
-            context.add_header(WATERMARK_HEADER, str(answered.watermark))
-            rows = Rows(stack, answered.answer.batches, self._service.query_seconds)
+            with ExitStack() as stack:
+                answered = stack.enter_context(self._service.ask(*self._question(context, statement)))
+                context.add_header(WATERMARK_HEADER, str(answered.watermark))
+                rows = Rows(stack.pop_all(), answered.answer.batches, self._service.query_seconds)
             return flight.GeneratorStream(answered.answer.schema, rows)
         return flight.RecordBatchStream(self._told_of(context, command))
 
