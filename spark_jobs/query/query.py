@@ -10,6 +10,7 @@ beyond its memory lies in a temporary folder until the query is over.
 from __future__ import annotations
 
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -30,6 +31,7 @@ from spark_jobs.lake.tables import snapshot_of, summary_of
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.query.duckdb_source import TableSource
+from spark_jobs.query.limits import Limits
 from spark_jobs.query.returned import returned_files
 from spark_jobs.schema.metadata_columns import GENERATION, KEY, OFFSET, TIMESTAMP
 
@@ -42,9 +44,9 @@ if TYPE_CHECKING:
     from spark_jobs.hot.prefix import Prefix
 
 DEAD_LETTERS, WATERMARK = "dead_letters", "sluice_watermark"
-MEMORY_LIMIT = "1GB"
 ROWS_A_BATCH = 10_000
-# What DuckDB says when a table's own stream raised.
+# What DuckDB says when memory does not do, and when a table's own stream raised.
+_OUT_OF_MEMORY = "Out of Memory Error"
 _READ_FAILED = "reading the stream registered as"
 
 
@@ -64,21 +66,26 @@ def query(
     *,
     as_of: Moment | None = None,
     prefix: Prefix | None = None,
+    limits: Limits | None = None,
+    seconds: float | None = None,
 ) -> Iterator[Answer]:
     """Run SQL over the table and those it routes rows to, by name, and ``dead_letters``: now, or at a moment.
 
     With a ``prefix`` it is over what that holds, lake and hot, and ``sluice_watermark`` says what that is.
+    ``seconds`` is for all of it, until its last row is taken.
     Raises, also while rows are taken: ``ConfigError`` (``query-refused`` for what DuckDB does not run,
-    ``no-table-yet``, ``no-history``, ``no-such-snapshot``), ``RetryableError`` when catalog or storage are
-    away.
+    ``query-too-large``, ``no-table-yet``, ``no-history``, ``no-such-snapshot``), ``RetryableError`` when
+    catalog or storage are away, and ``query-timeout``.
     """
+    limits = limits or Limits()
     seam = load_seam(pipeline, connections) if prefix is None else prefix.seam
     within = AlwaysTrue() if prefix is None else prefix.lake_filter
     table = seam.table
     scan = table.scan(within, snapshot_id=snapshot_at(table, as_of).snapshot_id if as_of else None)
     with (
         tempfile.TemporaryDirectory(prefix="sluice-query-") as folder,
-        duckdb.connect(config=_shut_in(folder)) as engine,
+        duckdb.connect(config=_shut_in(folder, limits.memory_bytes)) as engine,
+        limits.kept(engine, seconds) as is_over,
     ):
         if seam.dead_letters is not None:
             hot = prefix.dead_letters if prefix else ()
@@ -97,8 +104,8 @@ def query(
             engine.register(WATERMARK, prefix.as_table())
         engine.execute("SET TimeZone = 'UTC'; SET python_enable_replacements = false")
         engine.execute("SET lock_configuration = true")
-        with _begun(engine, sql, pipeline) as answer:
-            yield Answer(answer.schema, _translating(answer, pipeline))
+        with _begun(engine, sql, pipeline, is_over) as answer:
+            yield Answer(answer.schema, _translating(answer, pipeline, is_over))
 
 
 def newest_of_key(pipeline: PipelineConfig, key: str) -> str:
@@ -110,12 +117,12 @@ def newest_of_key(pipeline: PipelineConfig, key: str) -> str:
     return f"FROM {name} WHERE {KEY} = {wanted} ORDER BY {order}"
 
 
-def _shut_in(folder: str) -> dict[str, str | bool | int | float | list[str]]:
+def _shut_in(folder: str, memory_bytes: int) -> dict[str, str | bool | int | float | list[str]]:
     return {
         "enable_external_access": "false",
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
-        "memory_limit": MEMORY_LIMIT,
+        "memory_limit": f"{memory_bytes}B",
         "temp_directory": folder,
     }
 
@@ -178,36 +185,62 @@ def _beside_then(other: Table, scan: DataScan) -> DataScan:
     return other.scan(snapshot_id=own or snapshot_at(other, by_time).snapshot_id)
 
 
-def _begun(engine: DuckDBPyConnection, sql: str, pipeline: PipelineConfig) -> pa.RecordBatchReader:
-    with _translated(pipeline):
+def _begun(
+    engine: DuckDBPyConnection, sql: str, pipeline: PipelineConfig, is_over: threading.Event
+) -> pa.RecordBatchReader:
+    with _translated(pipeline, is_over):
         relation = engine.sql(sql)
         if relation is None:  # an empty text is no error to DuckDB, and nothing else gives no relation
             relation = engine.sql("SELECT")
         return relation.to_arrow_reader(ROWS_A_BATCH)
 
 
-def _translating(batches: pa.RecordBatchReader, pipeline: PipelineConfig) -> Iterator[pa.RecordBatch]:
-    with _translated(pipeline):
+def _translating(
+    batches: pa.RecordBatchReader, pipeline: PipelineConfig, is_over: threading.Event
+) -> Iterator[pa.RecordBatch]:
+    with _translated(pipeline, is_over):
         yield from batches
 
 
 @contextmanager
-def _translated(pipeline: PipelineConfig) -> Iterator[None]:
+def _translated(pipeline: PipelineConfig, is_over: threading.Event) -> Iterator[None]:
     """Errors of DuckDB, of Arrow's stream and of the files behind it, as ours."""
     try:
         yield
-    except (duckdb.IOException, OSError) as error:
-        raise _files_away(error, pipeline) from error
-    except (duckdb.Error, pa.ArrowException) as error:
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
+        if is_over.is_set():
+            raise _out_of_time(pipeline) from error
+        if _OUT_OF_MEMORY in str(error):
+            raise _out_of_memory(error, pipeline) from error
+        if isinstance(error, duckdb.IOException | OSError) or _READ_FAILED in str(error):
+            raise _files_away(error, pipeline) from error
         every = (pipeline.table, *pipeline.routed_tables)
         ours = f"{', '.join(name.rpartition('.')[2] for name in every)} and {DEAD_LETTERS}"
-        if _READ_FAILED in str(error):
-            raise _files_away(error, pipeline) from error
         raise ConfigError(
             f"the query was not run: {_first_line(error)}",
             code="query-refused",
             hint=f"The tables are {ours}; it is DuckDB's SQL without files, network and extensions.",
         ) from error
+
+
+def _out_of_time(pipeline: PipelineConfig) -> RetryableError:
+    return RetryableError(
+        "the query was ended: it took longer than it may",
+        code="query-timeout",
+        hint="Ask for less at once, as by a condition on a partitioned column, or raise"
+        " `serve.query_timeout` and what the request allows.",
+        pipeline=pipeline.name,
+    )
+
+
+def _out_of_memory(error: Exception, pipeline: PipelineConfig) -> ConfigError:
+    return ConfigError(
+        f"the query was ended: {_first_line(error)}",
+        code="query-too-large",
+        hint="Ask for less at once; where `serve` answers, each query has `serve.query_memory` divided by"
+        " `serve.max_queries`.",
+        pipeline=pipeline.name,
+    )
 
 
 def _files_away(error: Exception, pipeline: PipelineConfig) -> RetryableError:
