@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from io import FileIO
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,12 +43,12 @@ class DecodingNotes:
     def __init__(self, folder: Path, pipeline: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._file = _first_free(folder / pipeline)
-        noted = [_Noted(**each) for each in json.loads(os.pread(self._file, 1 << 20, 0) or b"[]")]
+        noted = [_Noted(**each) for each in json.loads(self._file.read() or b"[]")]
         self._died = [_Noted(**{**asdict(each), "deaths": each.deaths + 1}) for each in noted]
 
     def close(self) -> None:
-        """Let the next process have the file."""
-        os.close(self._file)
+        """Let the next process have the file; once is enough."""
+        self._file.close()
 
     @property
     def someone_died(self) -> bool:
@@ -84,8 +85,9 @@ class DecodingNotes:
     def _write(self, noted: list[_Noted]) -> None:
         # Not synced: it is to survive the process, and a machine that stops kills no decoder.
         told = json.dumps([asdict(each) for each in noted]).encode() if noted else b""
-        os.pwrite(self._file, told, 0)
-        os.ftruncate(self._file, len(told))
+        self._file.seek(0)
+        self._file.write(told)
+        self._file.truncate()
 
 
 def _meet(one: _Noted, other: _Noted) -> bool:
@@ -93,14 +95,14 @@ def _meet(one: _Noted, other: _Noted) -> bool:
     return is_same and one.start < other.end and other.start < one.end
 
 
-def _first_free(path: Path) -> int:
+def _first_free(path: Path) -> FileIO:
     """Open the first of the pipeline's files that no living process has."""
     for number in count():
-        file = os.open(f"{path}.{number}", os.O_RDWR | os.O_CREAT, 0o600)
+        file = FileIO(os.open(f"{path}.{number}", os.O_RDWR | os.O_CREAT, 0o600), "r+")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            os.close(file)
+            file.close()
             continue
         return file
     raise AssertionError("numbers have no end")
