@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -49,7 +50,8 @@ def command(pipelines: tuple[str, ...], port: int | None, *, insecure: bool) -> 
     chosen = _followed(config, pipelines)
     listen = config.serve.listen or DEFAULT_SERVE
     with connections_for(config, chosen[0], "query") as connections:
-        follower = Follower(chosen, connections, memory_bytes=config.serve.memory_bytes)
+        noted, memory_bytes = Path(config.home) / "serve", config.serve.memory_bytes
+        follower = Follower(chosen, connections, folder=noted, memory_bytes=memory_bytes)
         service = QueryService(chosen, connections, follower, config.serve)
         follower.start()
         with (

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh, no_table_yet
+from spark_jobs.hot.decoding_notes import DecodingNotes
 from spark_jobs.hot.pipeline_follower import PATIENCE_SECONDS, Looked, PipelineFollower
 from spark_jobs.hot.seam import Seam, load_seam
 from spark_jobs.hot.told import set_back
@@ -39,11 +40,16 @@ class Follower:
     """A thread for each pipeline, and one that looks at all their tables and topics.
 
     ``memory_bytes`` is the most that the whole process may take (where the system tells): beyond it nothing
-    more is read until drains have taken some of it.
+    more is read until drains have taken some of it. What is being decoded is noted in ``folder``.
     """
 
     def __init__(
-        self, pipelines: Sequence[PipelineConfig], connections: Connections, *, memory_bytes: int
+        self,
+        pipelines: Sequence[PipelineConfig],
+        connections: Connections,
+        *,
+        folder: Path,
+        memory_bytes: int,
     ) -> None:
         self._connections = connections
         self._memory_bytes = memory_bytes
@@ -51,7 +57,10 @@ class Follower:
         self._set_back_since: dict[str, float] = {}
         self._closed = Event()
         self._followers = {
-            each.name: PipelineFollower(each, connections, lambda: self._is_tight) for each in pipelines
+            each.name: PipelineFollower(
+                each, connections, DecodingNotes(folder, each.name), lambda: self._is_tight
+            )
+            for each in pipelines
         }
         self._thread = Thread(target=self._run, name="look", daemon=True)
 

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from threading import Condition, Event, Thread
 from typing import TYPE_CHECKING
 
 from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.hot.decoding_notes import DecodingNotes
 from spark_jobs.hot.held import Held
 from spark_jobs.hot.look import look
 from spark_jobs.hot.made import SegmentMaker
 from spark_jobs.hot.status import State, TailStatus
-from spark_jobs.hot.told import not_started, not_yet, other_epoch, set_back, stopped
+from spark_jobs.hot.told import decoder_died, not_started, not_yet, other_epoch, set_back, stopped
 from spark_jobs.kafka.tail_reader import Taken, open_tail
 from spark_jobs.protocol.errors import CorruptLog, SluiceError, SourceChanged
+from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.protocol.source import SourceState, check_identity
 
 if TYPE_CHECKING:
@@ -28,13 +30,15 @@ if TYPE_CHECKING:
     from spark_jobs.hot.prefix import Prefix
     from spark_jobs.hot.seam import Seam
     from spark_jobs.hot.watermark import Watermark
+    from spark_jobs.kafka.chunks import Chunk
     from spark_jobs.kafka.tail_reader import TailReader
 
 PATIENCE_SECONDS = 10.0
 _log = logging.getLogger(__name__)
 _TAKE_SECONDS = 0.05
-# Records come at once where nothing else does; under load this is a batch of them, which costs less.
-_TICK_SECONDS = 0.02
+# A tick costs the same for few records as for hundreds: who rests between two takes more of them at once. It
+# rests four times as long as it worked, at most these milliseconds.
+_TICK_SECONDS, _REST = 0.02, 4
 _AGAIN_SECONDS = 1.0
 _LIVE_MS = 5_000
 # Errors of Kafka's after which what was read behind the table is not what Kafka has any more.
@@ -51,17 +55,23 @@ class Looked:
 
 
 class PipelineFollower:
-    """``is_tight`` says that the process may take no more memory."""
+    """``is_tight`` says that the process may take no more memory; ``notes`` end with it."""
 
     def __init__(
-        self, pipeline: PipelineConfig, connections: Connections, is_tight: Callable[[], bool]
+        self,
+        pipeline: PipelineConfig,
+        connections: Connections,
+        notes: DecodingNotes,
+        is_tight: Callable[[], bool],
     ) -> None:
         self.pipeline = pipeline
         self._connections = connections
+        self._notes = notes
         self._is_tight = is_tight
         self._held: Held | None = None  # what answers are made of; replaced, never changed
         self._newest: Seam | None = None  # the latest state of the table that was ever seen
         self._reason: SluiceError | None = None
+        self._deadly: SluiceError | None = None  # why partitions end where records killed a decoder
         self._complete_at: dict[int, float] = {}
         self._is_full = self._is_ready = False
         self._looked: Looked | None = None
@@ -79,6 +89,7 @@ class PipelineFollower:
         with self._moved:
             self._moved.notify_all()
         self._thread.join()
+        self._notes.close()
 
     @property
     def held(self) -> Held | None:
@@ -117,7 +128,7 @@ class PipelineFollower:
 
     def status(self) -> TailStatus:
         """Return how far it is."""
-        held, reason, age_ms = self._held, self._reason, self._age_ms()
+        held, reason, age_ms = self._held, self._reason or self._deadly, self._age_ms()
         if held is None:
             is_waiting = reason is None or reason.is_retryable or reason.code == "no-table-yet"
             state = State.STARTING if is_waiting else State.FAILED
@@ -153,17 +164,22 @@ class PipelineFollower:
         if self._newest is not None and seam.is_before(self._newest):
             raise set_back(pipeline)
         self._newest = seam
-        held = Held.at(seam, epoch, source.positions(seam.progress.next_offsets))
+        positions = source.positions(seam.progress.next_offsets)
+        held = Held.at(seam, epoch, positions)
+        deadly = self._notes.deadly(epoch, positions)
+        self._deadly = decoder_died(pipeline, [*deadly.values()]) if deadly else None
         maker = SegmentMaker(pipeline, connections.schemas(pipeline), seam, epoch)
         self._looked = None
         self._show(held)
         with open_tail(connections.kafka, pipeline.topic, held.ends) as reader:
             while not self._closed.is_set():
-                began = time.monotonic()
+                asked = time.monotonic()
                 taken = reader.take(_TAKE_SECONDS)
+                began = time.monotonic()
                 if taken:
+                    taken = taken.before(deadly)
                     held = self._with_taken(held, maker, taken)
-                    self._show(held, complete=dict.fromkeys(taken.ends, began))
+                    self._show(held, complete=dict.fromkeys(taken.ends, asked))
                 looked, self._looked = self._looked, None
                 if looked is not None:
                     newer = self._under(held, reader, looked)
@@ -171,15 +187,20 @@ class PipelineFollower:
                         return
                     held = newer
                 self._bound(held, reader)
-                self._closed.wait(max(0.0, began + _TICK_SECONDS - time.monotonic()) if taken else 0)
+                if taken:
+                    self._closed.wait(min(_TICK_SECONDS, _REST * (time.monotonic() - began)))
 
     def _with_taken(self, held: Held, maker: SegmentMaker, taken: Taken) -> Held:
         positions = {p: tail.end for p, tail in held.tails.items()}
         segments = []
-        for chunk in taken.chunks:
-            for segment in maker.segments(chunk, positions):
-                positions[segment.partition] = segment.end
-                segments.append(segment)
+        chunks = taken.chunks
+        if self._notes.someone_died:  # over which partition's records, one by one tells
+            chunks = [part for chunk in chunks for part in chunk.parts()]
+        for chunk in chunks:
+            with self._notes.decoding(held.epoch, _ranges(chunk)):
+                made = list(maker.segments(chunk, positions))
+            positions |= {segment.partition: segment.end for segment in made}
+            segments += made
         # After they came: a topic that was made again gives its new records at the old offsets, silently.
         now = self._connections.admin.identity(self.pipeline.topic)
         check_identity(held.seam.progress, now, table=self.pipeline.table)
@@ -197,7 +218,7 @@ class PipelineFollower:
         reader.follow({p: at for p, at in positions.items() if p not in held.tails})
         held = held.with_partitions(positions)
         if seam is not None:
-            if not held.goes_on_under(seam):
+            if self._deadly is not None or not held.goes_on_under(seam):
                 return None
             self._newest, held = seam, held.under(seam)
         ends = source.end
@@ -239,3 +260,12 @@ class PipelineFollower:
         if held is None or not held.tails.keys() <= complete.keys():
             return None
         return int((time.monotonic() - min(complete[p] for p in held.tails)) * 1000)
+
+
+def _ranges(chunk: Chunk) -> Iterator[OffsetRange]:
+    """Where each partition's records of a chunk begin and end."""
+    first = 0
+    for partition, records in chunk.counts.items():
+        last = first + records - 1
+        yield OffsetRange(partition, chunk.offsets[first], chunk.offsets[last] + 1)
+        first += records

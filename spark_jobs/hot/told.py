@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.protocol.errors import RetryableError, SourceChanged
+from spark_jobs.protocol import mends
+from spark_jobs.protocol.errors import BadRecord, RetryableError, SourceChanged
 
 if TYPE_CHECKING:
     from spark_jobs.hot.watermark import Watermark
+    from spark_jobs.protocol.offsets import OffsetRange
 
 
 def other_epoch(pipeline: PipelineConfig, at: Watermark, now: Watermark) -> SourceChanged:
@@ -54,6 +56,19 @@ def stopped(pipeline: PipelineConfig, error: Exception) -> RetryableError:
         f"following the topic stopped: {type(error).__name__}: {error}",
         code="following-stopped",
         hint="It begins again by itself, and the log says more. Queries of the lake alone are not concerned.",
+        pipeline=pipeline.name,
+        topic=pipeline.topic,
+    )
+
+
+def decoder_died(pipeline: PipelineConfig, records: Sequence[OffsetRange]) -> BadRecord:
+    """Return the error of records over which processes died."""
+    told = ", ".join(map(str, records))
+    return BadRecord(
+        f"two processes died while they decoded {told}: what comes from there on is not shown",
+        code="poison-record",
+        hint="It is once the table has passed those records. A drain decodes them one by one and names that"
+        f" which kills it: {mends.command('drain', pipeline.name)}.",
         pipeline=pipeline.name,
         topic=pipeline.topic,
     )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from spark_jobs.protocol.errors import SluiceError
+    from spark_jobs.protocol.offsets import OffsetRange
 
 MAX_RECORDS = 10_000
 MAX_QUEUE_BYTES = 64 << 20
@@ -40,6 +41,19 @@ class Taken:
 
     def __bool__(self) -> bool:
         return bool(self.chunks or self.ends)
+
+    def before(self, stops: Mapping[int, OffsetRange]) -> Taken:
+        """Return what is before these, by partition, of which nothing further is said."""
+        if not stops:
+            return self
+        chunks = (_before(chunk, stops) for chunk in self.chunks)
+        ends = {partition: end for partition, end in self.ends.items() if partition not in stops}
+        return Taken([chunk for chunk in chunks if chunk.offsets], ends)
+
+
+def _before(chunk: Chunk, stops: Mapping[int, OffsetRange]) -> Chunk:
+    places = enumerate(zip(chunk.partitions.tolist(), chunk.offsets, strict=True))
+    return chunk.take([i for i, (p, offset) in places if p not in stops or offset < stops[p].start])
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -49,7 +51,9 @@ def new_lab(kafka: KafkaBroker, tmp_path: Path) -> NewLab:
 def following(lab: Lab, *, memory_bytes: int = 1 << 40) -> Iterator[Follower]:
     """A follower of the lab's pipeline, from now on."""
     with lab.connections() as connections:
-        follower = Follower([lab.pipeline], connections, memory_bytes=memory_bytes)
+        follower = Follower(
+            [lab.pipeline], connections, folder=lab.path.parent / "serve", memory_bytes=memory_bytes
+        )
         follower.start()
         try:
             yield follower
@@ -201,3 +205,50 @@ def test_a_table_that_is_not_there_yet_is_followed_once_it_is(new_lab: NewLab) -
         lab.drain()
         _until(follower, lambda status: status.state is State.LIVE)
         assert checked(lab, pin=pin).ends == {0: 5}
+
+
+_DIES = """
+import os, signal, sys, time
+from pathlib import Path
+from resources.connections import open_connections
+from spark_jobs.config.file import load_config
+from spark_jobs.hot.follower import Follower
+from spark_jobs.hot.made import SegmentMaker
+
+real = SegmentMaker.segments
+
+def segments(self, chunk, starts):
+    if b'{"id": 666}' in chunk.values:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(self, chunk, starts)
+
+SegmentMaker.segments = segments
+path = Path(sys.argv[1])
+config = load_config(path)
+with open_connections(config, "orders", kind="query", actor="test", run_id="test") as connections:
+    folder = path.parent / "serve"
+    follower = Follower(config.pipelines, connections, folder=folder, memory_bytes=1 << 40)
+    follower.start()
+    time.sleep(20)
+"""
+
+
+def test_a_record_on_which_processes_die_is_not_tried_a_third_time(new_lab: NewLab) -> None:
+    """What is before it is shown, by the third, and all of it once a drain has passed it."""
+    lab = new_lab(_records(0, 3), partitions=2, hot=True)
+    lab.drain()
+    command = [sys.executable, "-c", _DIES, str(lab.path)]
+    poison = Record(b'{"id": 666}', partition=0)
+    new_lab.produce(lab, [poison, *_records(20, 6), *_records(90, 5, partition=1)])
+    died = [subprocess.run(command, check=False, timeout=60).returncode for _ in range(2)]
+    assert died == [-9, -9]
+    with following(lab) as follower:
+        pin = _pin(follower)
+        blocked = _until(follower, lambda now: now.state is State.BLOCKED)
+        assert blocked.reason is not None
+        assert blocked.reason.code == "poison-record"
+        assert checked(lab, pin=pin, after={1: 6}).ends == {0: 5, 1: 7}
+        lab.drain()
+        _until(follower, lambda now: now.state is State.LIVE)
+        new_lab.produce(lab, _records(40, 3))
+        assert checked(lab, pin=pin, after={0: 18}).ends == {0: 19, 1: 7}

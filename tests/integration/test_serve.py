@@ -32,6 +32,8 @@ pytestmark = pytest.mark.kafka
 
 TOKEN = "hunter2-Tr0ub4dor-and-3"
 SECONDS = 30.0
+STOP_SECONDS = 10.0
+ENDLESS = "SELECT sum(a.i * b.i) FROM range(10000000) a(i), range(10000000) b(i)"
 COUNT = "SELECT count(*) AS n, count(DISTINCT _kafka_offset) AS d, max(id) AS newest FROM orders"
 
 
@@ -59,7 +61,10 @@ def serving(lab: Lab, url: str, certificates: Certificates) -> Iterator[tuple[ht
             yield client, told
     finally:
         process.terminate()
-        assert process.wait(SECONDS) == 0
+        try:
+            assert process.wait(STOP_SECONDS) == 0
+        finally:
+            process.kill()
         told += process.stdout
 
 
@@ -126,6 +131,10 @@ def test_a_record_is_there_before_its_drain_and_after_it_once(new_lab: NewLab, k
         configure(lab, "serve", {"tokens": [f"{TOKEN}-of-another"]})
         refused = sluice(lab, "query", "orders", COUNT, "--fresh")
         assert (refused.returncode, "#serve-away" in refused.stderr) == (75, True), refused.stderr
+        # What runs when it is told to stop is ended, and so is who waits.
+        for body in ({"sql": ENDLESS}, {"sql": COUNT, "after": {"0": 99}}):
+            with pytest.raises(httpx.ReadTimeout):
+                client.post("/v1/query", json=body, timeout=0.3)
     assert any("orders: live" in line for line in told)
     by_itself = sluice(lab, "query", "orders", COUNT, "--fresh", "--json")
     assert json.loads(by_itself.stdout)["rows"] == [[6, 6, 5]]
