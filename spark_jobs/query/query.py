@@ -64,6 +64,7 @@ def query(
     connections: Connections,
     sql: str,
     *,
+    parameters: Sequence[object] = (),
     as_of: Moment | None = None,
     prefix: Prefix | None = None,
     limits: Limits | None = None,
@@ -71,6 +72,7 @@ def query(
 ) -> Iterator[Answer]:
     """Run SQL over the table and those it routes rows to, by name, and ``dead_letters``: now, or at a moment.
 
+    ``parameters`` stand for its question marks; with them it is run whole before its first row.
     With a ``prefix`` it is over what that holds, lake and hot, and ``sluice_watermark`` says what that is.
     ``seconds`` is for all of it, until its last row is taken.
     Raises, also while rows are taken: ``ConfigError`` (``query-refused`` for what DuckDB does not run,
@@ -104,7 +106,7 @@ def query(
             engine.register(WATERMARK, prefix.as_table())
         engine.execute("SET TimeZone = 'UTC'; SET python_enable_replacements = false")
         engine.execute("SET lock_configuration = true")
-        with _begun(engine, sql, pipeline, is_over) as answer:
+        with _begun(engine, sql, parameters, pipeline, is_over) as answer:
             yield Answer(answer.schema, _translating(answer, pipeline, is_over))
 
 
@@ -186,10 +188,14 @@ def _beside_then(other: Table, scan: DataScan) -> DataScan:
 
 
 def _begun(
-    engine: DuckDBPyConnection, sql: str, pipeline: PipelineConfig, is_over: threading.Event
+    engine: DuckDBPyConnection,
+    sql: str,
+    parameters: Sequence[object],
+    pipeline: PipelineConfig,
+    is_over: threading.Event,
 ) -> pa.RecordBatchReader:
     with _translated(pipeline, is_over):
-        relation = engine.sql(sql)
+        relation = engine.sql(sql, params=list(parameters) or None)
         if relation is None:  # an empty text is no error to DuckDB, and nothing else gives no relation
             relation = engine.sql("SELECT")
         return relation.to_arrow_reader(ROWS_A_BATCH)

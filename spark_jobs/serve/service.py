@@ -34,13 +34,15 @@ SLOT_SECONDS = 1.0
 class Question:
     """What is asked of a pipeline; ``seconds`` is less than a query may take.
 
-    ``after`` are offsets to wait for, ``at`` an earlier answer's watermark: not both.
+    ``after`` are offsets to wait for, ``at`` an earlier answer's watermark: not both. ``parameters`` stand
+    for the SQL's question marks.
     """
 
     sql: str
     after: Mapping[int, int] = field(default_factory=dict)
     at: Watermark | None = None
     seconds: float | None = None
+    parameters: Sequence[object] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,13 @@ class QueryService:
         left = until - time.monotonic()
         with ExitStack() as own:
             asked = query(
-                pipeline, self._connections, question.sql, prefix=prefix, limits=self._limits, seconds=left
+                pipeline,
+                self._connections,
+                question.sql,
+                parameters=question.parameters,
+                prefix=prefix,
+                limits=self._limits,
+                seconds=left,
             )
             answer = own.enter_context(asked)
             first = next(answer.batches, None)
