@@ -57,6 +57,8 @@ class Tail:
 
 def _merged(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
     """Merge the last ones once there are eight of a size, so that each row is copied some four times."""
+    if len(segments[-1].rows) > SMALL_ROWS:
+        return (*segments[:-1], merged(segments[-1:]))
     bound = SMALL_ROWS // _TOGETHER**3
     while bound <= SMALL_ROWS:
         small = takewhile(lambda each: len(each.rows) <= bound, reversed(segments))  # noqa: B023  (used here)
