@@ -45,6 +45,7 @@ DEFAULT_UI = Address("127.0.0.1", 3000)
 DEFAULT_METRICS = Address("127.0.0.1", 9464)
 DEFAULT_CATALOG = Address("127.0.0.1", 8183)
 DEFAULT_SERVE = Address("127.0.0.1", 8181)
+DEFAULT_FLIGHT = Address("127.0.0.1", 8182)
 
 
 def _address(text: str) -> Address:
@@ -146,6 +147,11 @@ class ServeSettings(ListenerSettings):
         str(DEFAULT_SERVE),
         "Where they are answered, as of `ui`: by `./sluice serve`, and by `./sluice up` where a pipeline is"
         " `hot`; with `off` `up` does not. Not written, `up` takes a free port when this one is taken.",
+    )
+    flight: AddressOrOff = key(
+        str(DEFAULT_FLIGHT),
+        "Where they are answered over Flight SQL beside that, for the same tokens and with the same `tls`;"
+        " `off` is nowhere. Not written, a free port is taken when this one is.",
     )
     memory_bytes: Size = key(
         "2GB",

@@ -10,7 +10,7 @@ from typing import Any
 from pyarrow import flight
 
 
-class NoHandshake(flight.ServerAuthHandler):
+class NoHandshake(flight.ServerAuthHandler):  # type: ignore[misc]
     """Lets a handshake through: what it wants is asked of each call's headers, and answered in them."""
 
     def authenticate(self, outgoing: Any, incoming: Any) -> None:
@@ -21,7 +21,7 @@ class NoHandshake(flight.ServerAuthHandler):
         return b""
 
 
-class Headers(flight.ServerMiddleware):
+class Headers(flight.ServerMiddleware):  # type: ignore[misc]
     """What a call said in its headers, by lower-case name; a token goes back as JDBC's driver expects it."""
 
     def __init__(self, said: Mapping[str, str], token: str | None) -> None:
@@ -33,7 +33,7 @@ class Headers(flight.ServerMiddleware):
         return {} if self._token is None else {"authorization": f"Bearer {self._token}"}
 
 
-class TokenCheck(flight.ServerMiddlewareFactory):
+class TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
     """Turns away every call without one of the tokens; without ``tokens`` none is asked for."""
 
     def __init__(self, tokens: Collection[str]) -> None:
@@ -46,15 +46,16 @@ class TokenCheck(flight.ServerMiddlewareFactory):
         is_known = any(hmac.compare_digest(token.encode(), each.encode()) for each in self._tokens)
         if self._tokens and not is_known:
             raise flight.FlightUnauthenticatedError("A token is wanted: as bearer, or as a password.")
-        return Headers(said, token if is_known else None)
+        return Headers(said, token or None)
 
 
 def _token_of(written: str) -> str:
     scheme, _, value = written.partition(" ")
     if scheme.lower() != "basic":
         return value.strip() if scheme.lower() == "bearer" else ""
+    padding = "=" * (-len(value) % 4)  # which Go's client leaves out
     try:
-        return base64.b64decode(value, validate=True).partition(b":")[2].decode()
+        return base64.b64decode(value + padding, validate=True).partition(b":")[2].decode()
     except ValueError:
         return ""
 

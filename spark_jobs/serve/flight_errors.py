@@ -28,7 +28,7 @@ def told(method: _Method) -> _Method:
     return called  # type: ignore[return-value]
 
 
-def flight_error(error: BaseException) -> Exception:
+def flight_error(error: BaseException) -> Any:
     """Return an error for the client: whose matter it is by its status, and whether asking again helps."""
     if isinstance(error, flight.FlightError):
         return error

@@ -41,37 +41,23 @@ _NUMBERS: dict[int, Collection[int]] = {
     _MAP: (517,),
 }
 _NOTHING: dict[int, Any] = {_TRUTH: False, _NUMBER: 0, _LONG: 0, _TEXT: "", _TEXTS: [], _MAP: []}
-# It only reads; whoever sees a table may select from it; names are found whatever their case; nulls are last.
+# It only reads; whoever sees a table may select from it; aliases, outer joins, subqueries, GROUP BY and UNION
+# are DuckDB's, to which the case of a name does not matter.
 _TRUE = (3, 4, 506, 515, 516, 518, 520, 521, 523, 532, 539)
-_INSENSITIVE, _AT_END, _BOTH_GROUP_BYS, _ENTRY, _FULL_JOINS, _EVERY_SUBQUERY, _BOTH_UNIONS = (
-    1,
-    3,
-    3,
-    1,
-    2,
-    15,
-    3,
-)
+_NULLS_AT_END, _FULL_OUTER_JOINS, _FORWARD_ONLY = 3, 2, 1 << 1
+_CASE_INSENSITIVE, _BOTH, _EVERY, _FIRST = 1, 0b11, 0b1111, 0b1
+_TEXTS_AT = (0, 1, 2, 504, 513, 529, 531)
+_TEXTS_OF = ("Sluice", version("sluice"), pa.__version__, '"', "\\", "schema", "catalog")
 _VALUES: dict[int, Any] = {
     **dict.fromkeys(_TRUE, True),
-    0: "Sluice",
-    1: version("sluice"),
-    2: pa.__version__,
-    504: '"',
-    513: "\\",
-    529: "schema",
-    531: "catalog",
-    503: _INSENSITIVE,
-    505: _INSENSITIVE,
-    507: _AT_END,
-    522: _BOTH_GROUP_BYS,
-    525: _ENTRY,
-    526: _ENTRY,
-    528: _FULL_JOINS,
-    538: _EVERY_SUBQUERY,
-    540: _BOTH_UNIONS,
-    567: 1 << 1,
-    569: 1 << 1,
+    **dict.fromkeys((503, 505), _CASE_INSENSITIVE),
+    **dict.fromkeys((522, 540), _BOTH),
+    **dict.fromkeys((525, 526), _FIRST),
+    **dict.fromkeys((567, 569), _FORWARD_ONLY),
+    **dict(zip(_TEXTS_AT, _TEXTS_OF, strict=True)),
+    507: _NULLS_AT_END,
+    528: _FULL_OUTER_JOINS,
+    538: _EVERY,
 }
 _FACTS = [
     (number, kind, _VALUES.get(number, _NOTHING[kind]))
