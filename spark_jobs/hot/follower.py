@@ -74,8 +74,8 @@ class Follower:
     def close(self) -> None:
         """Stop, and let nobody wait; what was pinned stays good.
 
-        A thread that still waits for Kafka or the lake after two seconds is left behind: it ends by itself, or
-        with the process.
+        A thread that still waits for Kafka or the lake after two seconds is left behind: it ends by itself,
+        or with the process.
         """
         if self._closed.is_set():
             return
