@@ -19,6 +19,7 @@ from prove.hostile import (
     machine,
     properties,
     records,
+    served,
     storage,
 )
 from prove.scenario import Scenario
@@ -60,7 +61,7 @@ def all_scenarios(seed: int = USUAL_SEED) -> dict[str, Scenario]:
     """By name, in the report's order; ``seed`` is the soaks'."""
     sleepers = (runs, acts, redrives, tasks)
     topics = (kafka, broker, cluster, records)
-    tables = (lake, columns, properties, log, fresh, followed)
+    tables = (lake, columns, properties, log, fresh, followed, served)
     servers = (storage, catalog, machine, clocks)
     scenarios = (
         *(cell.scenario() for cell in crash_cells()),

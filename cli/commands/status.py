@@ -11,10 +11,10 @@ from typing import Any
 import click
 
 from cli import output
-from cli.commands.ask_serve import followed
 from cli.commands.state_word import PipelineFacts, PipelineState, judge
 from cli.stand.run_record import read_up
 from cli.work import pipelines_named
+from servers.asking import followed
 from spark_jobs.config.file import load_config
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.broker_topics import refresh_topics

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from spark_jobs.hot.prefix import Prefix
 
     Pin = Callable[..., Prefix]
-    Records = list[tuple[int, bytes | None]]
+    Ask = Callable[..., list[dict[str, Any]]]
 
 _PATIENCE_SECONDS = 60.0  # a broker may just be starting again
+_AWAY = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT}  # noqa: SLF001  (librdkafka's own)
 _SUMS = (
     "count(*) AS n, sum(_kafka_offset)::BIGINT AS o, sum(_kafka_offset * (_kafka_offset + 7))::BIGINT AS oo"
 )
@@ -55,19 +56,29 @@ class _Sums:
         self.ids += number
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A record: ``number`` is an order's id, None for what is none."""
+
+    offset: int
+    number: int | None
+    is_tombstone: bool
+
+
 class TopicCopy:
     """What a plain consumer read of a topic, kept: Kafka may forget it, or be asked for another topic."""
 
     def __init__(self) -> None:
-        self._read: dict[tuple[int, int], tuple[int, list[tuple[int, bytes | None]]]] = {}
+        self._read: dict[tuple[int, int], tuple[int, list[_Seen]]] = {}
 
-    def records(self, lab: Lab, generation: int, partition: int, start: int, end: int) -> Records:
-        """Return offsets and values of the readable records in ``[start, end)``."""
+    def records(self, lab: Lab, generation: int, partition: int, start: int, end: int) -> list[_Seen]:
+        """Return the readable records in ``[start, end)``."""
         until, found = self._read.get((generation, partition), (start, []))
         if until < end:
-            found += _read(lab, partition, until, end)
+            read = list(_read(lab, partition, until, end))
+            found += (_Seen(offset, _number(value), value is None) for offset, value in read)
             self._read[generation, partition] = end, found
-        return [each for each in found if start <= each[0] < end]
+        return [each for each in found if start <= each.offset < end]
 
 
 def ask(lab: Lab, sql: str, *, pin: Pin | None = None, **how: Any) -> list[dict[str, Any]]:
@@ -78,21 +89,22 @@ def ask(lab: Lab, sql: str, *, pin: Pin | None = None, **how: Any) -> list[dict[
             return [row for batch in answer.batches for row in batch.to_pylist()]
 
 
-def checked(lab: Lab, *, copy: TopicCopy | None = None, is_json: bool = True, **how: Any) -> Watermark:
-    """Ask once, compare with the topic, and return which records the answer has.
+def checked(
+    lab: Lab, *, copy: TopicCopy | None = None, is_json: bool = True, by: Ask | None = None, **how: Any
+) -> Watermark:
+    """Ask once, as ``ask`` or ``by`` somebody else, compare with the topic, and return which records it has.
 
     With ``is_json`` also which of them are rows, and their ids: those whose values are orders.
     """
-    answer = ask(lab, _ASKED, **how)
+    answer = by(_ASKED, **how) if by else ask(lab, _ASKED, **how)
     assert answer, "an answer without a watermark"
     copy = copy or TopicCopy()
     for row in answer:
         span = row["generation"], row["partition"], row["start_offset"], row["end_offset"]
         rows, letters = _Sums(), _Sums()
-        for offset, value in copy.records(lab, *span):
-            number = _number(value)
-            if value is not None:
-                (letters if number is None else rows).add(offset, number or 0)
+        for each in copy.records(lab, *span):
+            if not each.is_tombstone:
+                (letters if each.number is None else rows).add(each.offset, each.number or 0)
         told = f"partition {row['partition']} up to {row['end_offset']}, seam {row['seam_offset']}"
         seen = _Sums(*(row[name] or 0 for name in ("rows", "o", "oo", "ids")))
         in_letters = _Sums(*(row[name] or 0 for name in ("letters", "lo", "loo")))
@@ -141,8 +153,10 @@ def _read(lab: Lab, partition: int, start: int, end: int) -> Iterator[tuple[int,
             message = consumer.poll(_PATIENCE_SECONDS)
             assert message is not None, f"the topic says nothing at {partition}:{start}"
             if (error := message.error()) is not None:
-                assert error.code() == KafkaError._PARTITION_EOF, error  # noqa: SLF001  (librdkafka's own)
-                return
+                if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  (librdkafka's own)
+                    return
+                assert error.retriable() or error.code() in _AWAY, error
+                continue
             offset = message.offset()
             assert offset is not None
             if offset < end:

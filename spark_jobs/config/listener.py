@@ -161,8 +161,7 @@ class ServeSettings(ListenerSettings):
     )
     query_memory_bytes: Size = key(
         "1GB",
-        "Memory of all queries together, each of `max_queries` an equal part; beyond that a query uses a"
-        " temporary folder.",
+        "Memory of all queries together; beyond that they use a temporary folder.",
         alias="query_memory",
     )
     query_timeout_seconds: Duration = key(

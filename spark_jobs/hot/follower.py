@@ -33,6 +33,7 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
 # A replica of the catalog may lag behind; a table that stays set back was set back.
 _LAG_SECONDS = 10.0
+_CLOSE_SECONDS = 2.0  # `down` kills what has not stopped after four
 _STATM = Path("/proc/self/statm")
 
 
@@ -71,11 +72,20 @@ class Follower:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop; what was pinned stays good."""
+        """Stop, and let nobody wait; what was pinned stays good.
+
+        A thread that still waits for Kafka or the lake after two seconds is left behind: it ends by itself,
+        or with the process.
+        """
+        if self._closed.is_set():
+            return
         self._closed.set()
-        self._thread.join()
         for each in self._followers.values():
-            each.close()
+            each.stop()
+        deadline = time.monotonic() + _CLOSE_SECONDS
+        self._thread.join(_CLOSE_SECONDS)
+        for each in self._followers.values():
+            each.join(max(0.0, deadline - time.monotonic()))
 
     def pin(
         self,

@@ -83,13 +83,19 @@ class PipelineFollower:
         """Begin to read; returns at once."""
         self._thread.start()
 
-    def close(self) -> None:
-        """Stop reading; what is held stays good for who has it."""
+    def stop(self) -> None:
+        """Read on no further, and let nobody wait; what is held stays good for who has it."""
         self._closed.set()
         with self._moved:
             self._moved.notify_all()
-        self._thread.join()
-        self._notes.close()
+
+    def join(self, seconds: float) -> None:
+        """Wait so long for the end of what is under way; what does not end is left to itself."""
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            _log.warning("following %s does not end; it is left to itself", self.pipeline.name)
+        else:
+            self._notes.close()
 
     @property
     def held(self) -> Held | None:
@@ -153,6 +159,8 @@ class PipelineFollower:
                 self._stand_still(error)
                 self._closed.wait(_AGAIN_SECONDS)
             except Exception as error:  # noqa: BLE001  (a thread that ends would say nothing for ever)
+                if self._closed.is_set():
+                    return  # it was left behind, and what it asks with is closed
                 _log.exception("following %s stopped, and begins again", self.pipeline.name)
                 self._stand_still(stopped(self.pipeline, error))
                 self._closed.wait(_AGAIN_SECONDS)

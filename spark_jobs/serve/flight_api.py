@@ -31,20 +31,21 @@ if TYPE_CHECKING:
 
 _HEADERS = "headers"
 WATERMARK_HEADER = "sluice-watermark"
-# As DuckDB has them, so that a name put together of these parts is one that it finds. A table has a whole
-# name and a short one, and what it is read of; the whole one is shown where it is a schema and a name.
+# Schema and name as DuckDB finds them, in no catalog: what it calls so is another one for each query. A table
+# has a whole name and a short one, and what it is read of; the whole one is shown where it is a schema and a
+# name.
 _TABLES = """
 WITH every AS (
-  SELECT table_catalog AS c, table_schema AS s, table_name AS t, table_type AS k
+  SELECT table_catalog = 'temp' AS is_short, table_schema AS s, table_name AS t, table_type AS k
   FROM information_schema.tables
   WHERE NOT contains(table_name, '.') AND NOT ends_with(table_name, ' in files')
 )
-SELECT c, s, t, k FROM every AS own
-WHERE (c <> 'temp' OR t IN ('dead_letters', 'sluice_watermark')
-    OR NOT EXISTS (FROM every AS other WHERE other.c <> 'temp' AND lower(other.t) = lower(own.t)))
-  AND coalesce(c = $1, true) AND coalesce(s LIKE $2 ESCAPE '\\', true)
+SELECT '' AS c, s, t, k FROM every AS own
+WHERE (NOT is_short OR t IN ('dead_letters', 'sluice_watermark')
+    OR NOT EXISTS (FROM every AS other WHERE NOT other.is_short AND lower(other.t) = lower(own.t)))
+  AND coalesce('' = $1, true) AND coalesce(s LIKE $2 ESCAPE '\\', true)
   AND coalesce(t LIKE $3 ESCAPE '\\', true) AND coalesce(list_contains($4, k), true)
-ORDER BY k, c, s, t
+ORDER BY k, s, t
 """
 _NO_ROWS = {
     "CommandGetPrimaryKeys": flight_info.PRIMARY_KEYS,
@@ -162,7 +163,7 @@ class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
         tables = self._tables(context, said)
         if not said["include_schema"]:
             return tables
-        names = (".".join(map(quoted, list(row.values())[:3])) for row in tables.to_pylist())
+        names = (".".join(map(quoted, list(row.values())[1:3])) for row in tables.to_pylist())
         schemas = [_written(self._columns(context, Statement(f"FROM {name}"))) for name in names]
         columns = [*tables.columns, pa.array(schemas, pa.binary())]
         return pa.Table.from_arrays(columns, schema=flight_info.TABLES_WITH_SCHEMAS)

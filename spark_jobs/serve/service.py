@@ -17,7 +17,7 @@ from spark_jobs.config.listener import ServeSettings
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.hot.fresh import PATIENCE_SECONDS
 from spark_jobs.protocol.errors import ConfigError, RetryableError
-from spark_jobs.query.limits import Limits
+from spark_jobs.query.engine import Engine
 from spark_jobs.query.query import Answer, query
 from spark_jobs.serve.metrics import ServeMetrics
 from spark_jobs.serve.tails import Tails
@@ -69,7 +69,7 @@ class QueryService:
         self._connections = connections
         self.query_seconds = float(settings.query_timeout_seconds)
         self._slots = threading.BoundedSemaphore(settings.max_queries)
-        self._limits = Limits(settings.query_memory_bytes // settings.max_queries)
+        self._engine = Engine(settings.query_memory_bytes)
 
     @property
     def pipelines(self) -> Mapping[str, PipelineConfig]:
@@ -121,7 +121,7 @@ class QueryService:
 
     def close(self) -> None:
         """End every query that is under way, and those that wait; nothing is followed any more."""
-        self._limits.end_all()
+        self._engine.close()
         self.tails.close()
 
     def _pinned(self, pipeline: PipelineConfig, question: Question, until: float) -> Prefix:
@@ -141,7 +141,7 @@ class QueryService:
                 question.sql,
                 parameters=question.parameters,
                 prefix=prefix,
-                limits=self._limits,
+                engine=self._engine,
                 seconds=left,
             )
             answer = own.enter_context(asked)
@@ -155,8 +155,7 @@ class QueryService:
             raise RetryableError(
                 "as many queries as may run at once do",
                 code="too-many-queries",
-                hint="Ask again, or raise `serve.max_queries`, of which each has an equal part of"
-                " `serve.query_memory`.",
+                hint="Ask again, or raise `serve.max_queries`; together they have `serve.query_memory`.",
                 pipeline=pipeline.name,
             )
         try:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cli.commands import ask_serve
+from servers.asking import asked, followed
 from servers.process import free_ports
 from spark_jobs.config.listener import Address, ServeSettings
 from spark_jobs.config.settings import CatalogSettings, SluiceConfig
@@ -36,7 +37,7 @@ def _config(folder: Path, port: int, **serve: object) -> SluiceConfig:
 def _ask(config: SluiceConfig, sql: str) -> int | None:
     """How many rows it answers; None where the command has to read them itself."""
     body = {"pipeline": "flights", "sql": sql, "format": "arrow"}
-    answered = ask_serve._asked(config, "POST", "/v1/query", body)
+    answered = asked(config, "POST", "/v1/query", body)
     return answered and sum(batch.num_rows for batch in ask_serve._streamed(answered).batches)
 
 
@@ -50,15 +51,15 @@ def test_only_ones_own_serve_is_asked_and_only_a_whole_answer_is_one(
     tails = Drained({"flights": pipeline}, scene.connections)
     service = QueryService([pipeline], scene.connections, tails, ServeSettings(query_timeout_seconds=1))
     config = _config(tmp_path, free_ports(1)[0])
-    assert (_ask(config, "FROM t"), ask_serve.followed(config)) == (None, None)
+    assert (_ask(config, "FROM t"), followed(config)) == (None, None)
     with answering(service, lake_id(config), tokens=[TOKEN]) as client:
         port = client.base_url.port
         assert port is not None
         config = _config(tmp_path, port, tokens=[TOKEN])
         assert _ask(config, "FROM t") == 30
-        assert [each["state"] for each in ask_serve.followed(config) or ()] == ["live"]
+        assert [each["state"] for each in followed(config) or ()] == ["live"]
         elsewhere = config.model_copy(update={"catalog": CatalogSettings(name="another", properties={})})
-        assert (_ask(elsewhere, "FROM t"), ask_serve.followed(elsewhere)) == (None, None)
+        assert (_ask(elsewhere, "FROM t"), followed(elsewhere)) == (None, None)
         with pytest.raises(ConfigError) as refused:
             _ask(config, "SELECT nme FROM t")
         assert refused.value.code == "query-refused"

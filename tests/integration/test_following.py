@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,7 +19,7 @@ from confluent_kafka.cimpl import NewPartitions
 
 from prove.lab.fresh_oracle import ask, checked, hot_rows
 from prove.lab.kafka_server import Record
-from prove.lab.pipeline_lab import orders
+from prove.lab.pipeline_lab import configure, orders
 from spark_jobs.acts.accept_source import accept_source, compare_source
 from spark_jobs.acts.rollback import rollback
 from spark_jobs.config.start import Start
@@ -205,6 +207,22 @@ def test_a_table_that_is_not_there_yet_is_followed_once_it_is(new_lab: NewLab) -
         lab.drain()
         _until(follower, lambda status: status.state is State.LIVE)
         assert checked(lab, pin=pin).ends == {0: 5}
+
+
+def test_it_ends_within_seconds_while_kafka_answers_nobody(new_lab: NewLab) -> None:
+    """Who waits is told at once; what sits in a question to the broker is left behind."""
+    lab = new_lab(_records(0, 3), hot=True)
+    lab.drain()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        configure(lab, "kafka", {"bootstrap.servers": f"127.0.0.1:{silent.getsockname()[1]}"})
+        with following(lab) as follower, ThreadPoolExecutor() as pool:
+            waits = pool.submit(_pin(follower))
+            _kept_open = silent.accept()
+            began = time.monotonic()
+            follower.close()
+            assert time.monotonic() - began < 4
+            with pytest.raises(RetryableError):
+                waits.result(1)
 
 
 _DIES = """
