@@ -107,7 +107,8 @@ class _Judging:
 
     @property
     def _is_json(self) -> bool:
-        return self.entry.value.format is ValueFormat.JSON
+        is_event = self.entry.layout is Layout.CHANGES
+        return self.entry.value.format is ValueFormat.JSON and not is_event
 
     def check_column(self, name: str, column: ColumnSettings) -> None:
         """Raise ``ExpressionError`` for what can give no column."""

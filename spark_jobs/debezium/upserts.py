@@ -1,0 +1,31 @@
+"""Events that are rows by themselves: a key, and the value it has from then on, or none. Pure."""
+
+from __future__ import annotations
+
+from spark_jobs.debezium.documents import Documents, NotReadError
+from spark_jobs.debezium.events import DELETE, Change, KeyNotReadError
+
+UPSERT = "u"
+
+
+def read_upsert(documents: Documents, key: bytes | None, value: bytes | None, offset: int) -> Change:
+    """Return a record as a change; a key that is a JSON object gives a delete its fields.
+
+    Raises ``NotReadError``.
+    """
+    row_id, fields = None, b"{}"
+    if key is not None:
+        try:
+            row_id = key.decode()
+        except UnicodeDecodeError as error:
+            raise KeyNotReadError("the key is not UTF-8") from error
+        try:
+            row_id = documents.read(key).whole
+            fields = row_id.encode()
+        except NotReadError:
+            pass  # a key of text
+    if value is not None:
+        return Change(UPSERT, offset, None, None, row_id, value)
+    if key is None:
+        raise NotReadError("neither a key nor a value")
+    return Change(DELETE, offset, None, None, row_id, fields, is_whole=False)

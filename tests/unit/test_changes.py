@@ -1,0 +1,336 @@
+"""Rows of `layout: changes`: each event is one, of its types, or a bad value that says why."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+
+from spark_jobs.config.cdc import CdcSettings, Envelope
+from spark_jobs.config.columns import ColumnSettings
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.config.value_format import Layout
+from spark_jobs.kafka.chunks import Chunk
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.records.decoder import Decoded
+from spark_jobs.records.formats import format_of
+from spark_jobs.schema.arrow_schema import arrow_schema
+from spark_jobs.schema.change_columns import CHANGE_NAMES
+from spark_jobs.schema.evolution import bind, evolved
+from spark_jobs.schema.iceberg_types import declared_fields
+from spark_jobs.schema.known_schemas import KnownSchemas
+from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS, with_metadata_columns
+from tests.support.debezium_events import DATA, TIME, Column, Source, base64_of, decimal
+
+ID = Column("int32", optional=False)
+TYPED = Source(
+    {
+        "id": ID,
+        "amount": decimal(12, 2),
+        "exact": Column("struct", f"{DATA}VariableScaleDecimal", {"fields": []}),
+        "wide": decimal(60, 4),
+        "day": Column("int32", f"{TIME}Date"),
+        "at": Column("int64", f"{TIME}MicroTimestamp"),
+        "at_ms": Column("int64", f"{TIME}Timestamp"),
+        "zoned": Column("string", f"{TIME}ZonedTimestamp"),
+        "clock": Column("int64", f"{TIME}MicroTime"),
+        "nanos": Column("int64", f"{TIME}NanoTimestamp"),
+        "uid": Column("string", f"{DATA}Uuid"),
+        "doc": Column("string", f"{DATA}Json"),
+        "bits": Column("bytes", f"{DATA}Bits"),
+        "days": Column("array", None, {"items": Column("int32", f"{TIME}Date").schema("")}),
+        "ratio": Column("double"),
+        "real": Column("float"),
+    }
+)
+ROW = {
+    "id": 1,
+    "amount": base64_of(-12345),
+    "exact": {"scale": 3, "value": base64_of(1500)},
+    "wide": base64_of(10**40 + 1),
+    "day": 19_000,
+    "at": 1_700_000_000_123_456,
+    "at_ms": -1,
+    "zoned": "2024-02-29T12:00:00.123456Z",
+    "clock": 86_399_999_999,
+    "nanos": 1_700_000_000_123_456_789,
+    "uid": "0b4f6d4e-7b1a-4b0e-9d8b-0a1b2c3d4e5f",
+    "doc": '{"a": 1}',
+    "bits": "BQ==",
+    "days": [0, None, 19_000],
+    "ratio": 0.1,
+    "real": 1.1,
+}
+
+
+class Table:
+    """A pipeline's table of changes, which gets what it lacks as a drain gives it that."""
+
+    def __init__(self, envelope: Envelope = Envelope.DEBEZIUM, **settings: Any) -> None:
+        cdc = CdcSettings(envelope=envelope)
+        self.pipeline = PipelineConfig(
+            name="a", topic="t", table="l.a", layout=Layout.CHANGES, cdc=cdc, **settings
+        )
+        self.schema: Schema | None = None
+        self.bound: Any = {}
+
+    def drain(self, records: list[tuple[bytes | None, bytes | None]]) -> Decoded:
+        """Return what a drain makes of these, and have the plain decoder say the same."""
+        chunk = chunk_of(records)
+        of_now = self.format()
+        if self.schema is None:
+            lacks, _ = of_now.columns.first(
+                of_now.decoder.observe(chunk), declared_fields(self.pipeline.declared)
+            )
+            self.schema = with_metadata_columns(evolved(Schema(), lacks))
+            self.bound = bind({}, lacks.bindings, self.schema)
+        decoded = self.format().decoder.decode(chunk, self.columns)
+        if decoded.new_fields is not None:
+            lacks, _ = of_now.columns.evolution(self.schema, self.bound, of_now.decoder.observe(chunk))
+            self.schema = evolved(self.schema, lacks)
+            self.bound = bind(self.bound, lacks.bindings, self.schema)
+            decoded = self.format().decoder.decode(chunk, self.columns)
+        assert decoded.new_fields is None
+        plain = self.format().plain.decode(chunk, self.columns)
+        said = dict(zip(plain.rows, plain.table.to_pylist(), strict=True))
+        # It may know rows where a drain makes a dead letter.
+        assert repr([said[index] for index in decoded.indices]) == repr(decoded.table.to_pylist())
+        assert not set(plain.has_more).intersection(decoded.indices)
+        return decoded
+
+    def format(self) -> Any:
+        """Return the format for the table as it is."""
+        return format_of(self.pipeline, KnownSchemas(), self.schema, self.bound)
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns that a decoder makes."""
+        assert self.schema is not None
+        return pa.schema([each for each in arrow_schema(self.schema) if each.name not in ORIGIN_COLUMNS])
+
+
+def chunk_of(records: list[tuple[bytes | None, bytes | None]]) -> Chunk:
+    """Return records with these keys and values."""
+    count = len(records)
+    keys, values = ([record[part] for record in records] for part in (0, 1))
+    return Chunk(0, [*range(10, 10 + count)], [5] * count, keys, values, [None] * count)
+
+
+def own(row: dict[str, Any]) -> dict[str, Any]:
+    """Return what a row says of the source's row."""
+    return {name: item for name, item in row.items() if name[0] != "_"}
+
+
+@pytest.mark.parametrize("copies", [1, 40])
+def test_types_are_the_sources(copies: int) -> None:
+    """One by one and many at once."""
+    decoded = Table().drain([(TYPED.key(1), TYPED.event("c", ROW))] * copies)
+    assert not decoded.bad
+    row = decoded.table.to_pylist()[-1]
+    assert own(row) == {
+        "id": 1,
+        "amount": Decimal("-123.45"),
+        "exact": "1.500",
+        "wide": "1000000000000000000000000000000000000.0001",
+        "day": date(2022, 1, 8),
+        "at": datetime.fromisoformat("2023-11-14T22:13:20.123456"),
+        "at_ms": datetime.fromisoformat("1969-12-31T23:59:59.999000"),
+        "zoned": datetime(2024, 2, 29, 12, 0, 0, 123456, UTC),
+        "clock": time(23, 59, 59, 999999),
+        "nanos": 1_700_000_000_123_456_789,
+        "uid": row["uid"],
+        "doc": '{"a": 1}',
+        "bits": b"\x05",
+        "days": [date(1970, 1, 1), None, date(2022, 1, 8)],
+        "ratio": 0.1,
+        "real": pa.scalar(1.1, pa.float32()).as_py(),
+    }
+    assert str(row["uid"]) == ROW["uid"]
+    assert {name: row[name] for name in CHANGE_NAMES} == {
+        "_cdc_sequence": 100,
+        "_cdc_timestamp": datetime(2023, 11, 14, 22, 13, 20, 123000, UTC),
+        "_cdc_operation": "c",
+        "_cdc_row_id": '{"id":1}',
+        "_cdc_transaction": "7",
+    }
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("day", 2_147_483_647),
+        ("day", -719_163),
+        ("at", -9_223_372_036_853_775_810),
+        ("at", 9_223_372_036_825_200_000),
+        ("at_ms", 9_223_372_036_825_200),
+        ("zoned", "infinity"),
+        ("zoned", "0044-03-15T00:00:00Z BC"),
+        ("zoned", "2024-02-29T12:00:00.1234567Z"),
+        ("clock", 86_400_000_000),
+        ("amount", base64_of(10**12)),
+        ("amount", "12.50"),
+        ("uid", "no uuid"),
+        ("id", None),
+        ("id", 1.5),
+        ("days", [2_147_483_647]),
+    ],
+)
+@pytest.mark.parametrize("copies", [1, 40])
+def test_what_iceberg_cannot_hold_is_named(column: str, value: Any, copies: int) -> None:
+    """The column and the value; all others are rows."""
+    good, bad = ((TYPED.key(1), TYPED.event("u", row)) for row in (ROW, {**ROW, column: value}))
+    decoded = Table().drain([good, bad] * copies)
+    assert decoded.table.num_rows == copies
+    assert {each.index for each in decoded.bad} == {*range(1, 2 * copies, 2)}
+    told = decoded.bad[0]
+    assert (told.field or "").split(".")[0] == column
+    shown = value[0] if isinstance(value, list) else value
+    assert ("null" if shown is None else str(shown)) in told.error
+
+
+def test_a_number_that_is_none_is_a_row_where_it_has_a_form() -> None:
+    """In columns of floating point."""
+    rows = [{**ROW, "ratio": each, "real": each} for each in ("NaN", "Infinity", "-Infinity")]
+    decoded = Table().drain([(TYPED.key(1), TYPED.event("u", row)) for row in rows])
+    assert [str(each) for each in decoded.table.column("ratio").to_pylist()] == ["nan", "inf", "-inf"]
+    assert decoded.table.column("real").to_pylist()[1:] == [float("inf"), float("-inf")]
+
+
+PLAIN = Source()
+
+
+@pytest.mark.parametrize("source", [Source({"id": ID, "name": Column("string", optional=False)}), PLAIN])
+def test_each_event_is_a_row(source: Source) -> None:
+    """Of a delete the key alone, whatever its old row says; of a truncate nothing."""
+    records = [
+        (source.key(1), source.event("r", {"id": 1, "name": "a"}, lsn=3, sequence='[null,"3"]')),
+        (source.key(1), source.event("u", {"id": 1, "name": "b"}, lsn=9, before={"id": 1, "name": ""})),
+        (source.key(1), source.event("d", None, before={"id": 1, "name": ""})),
+        (None, source.event("t", None)),
+        (
+            source.key(2),
+            source.event("r", {"id": 2, "name": "c"}, sequence='["8","77"]').replace(
+                b'"lsn":100', b'"lsn":null'
+            ),
+        ),
+        (None, source.event("d", None, before={"id": 4, "name": "no key"})),
+    ]
+    decoded = Table().drain(records)
+    assert not decoded.bad
+    rows = decoded.table.to_pylist()
+    assert [(row["id"], row["name"]) for row in rows] == [
+        (1, "a"), (1, "b"), (1, None), (None, None), (2, "c"), (4, "no key"),
+    ]  # fmt: skip
+    assert [row["_cdc_operation"] for row in rows] == ["r", "u", "d", "t", "r", "d"]
+    assert [row["_cdc_sequence"] for row in rows] == [3, 9, 100, 100, 77, 100]
+    ids = ['{"id":1}', '{"id":1}', '{"id":1}', None, '{"id":2}', None]
+    assert [row["_cdc_row_id"] for row in rows] == ids
+
+
+def test_a_schema_that_changes_goes_the_way_of_all_schemas() -> None:
+    """Added, widened, of another kind, gone: by the column map, in one chunk with the old one."""
+    first = Source({"id": ID, "qty": Column("int32"), "gone": Column("string")})
+    second = Source(
+        {"id": Column("int64", optional=False), "qty": Column("string"), "note": Column("string")}
+    )
+    table = Table()
+    table.drain([(first.key(1), first.event("c", {"id": 1, "qty": 5, "gone": "x"}))])
+    old = (first.key(2), first.event("c", {"id": 2, "qty": 6, "gone": "y"}))
+    new = (second.key(3), second.event("c", {"id": 1 << 40, "qty": "many", "note": "n"}))
+    rows = table.drain([old, new, old]).table.to_pylist()
+    none = dict.fromkeys(("id", "qty", "gone", "qty_2", "note"))
+    before = {**none, "id": 2, "qty": 6, "gone": "y"}
+    assert [own(row) for row in rows] == [
+        before,
+        {**none, "id": 1 << 40, "qty_2": "many", "note": "n"},
+        before,
+    ]
+
+
+def test_a_field_called_as_an_events_column_is_not_taken_for_it() -> None:
+    """With a schema it has a column of its own, without one the event is no row."""
+    source = Source({"id": ID, "_cdc_operation": Column("string")})
+    row = {"id": 1, "_cdc_operation": "mine"}
+    (made,) = Table().drain([(source.key(1), source.event("c", row))]).table.to_pylist()
+    assert (made["_cdc_operation"], made["_cdc_operation_2"]) == ("c", "mine")
+    plain = Source()
+    decoded = Table().drain(
+        [(plain.key(1), plain.event("c", {"id": 1})), (plain.key(1), plain.event("c", row))]
+    )
+    assert [(each.index, each.field) for each in decoded.bad] == [(1, "_cdc_operation")]
+
+
+def test_bytes_of_a_decimal_without_a_scale_stop_the_drain() -> None:
+    """Text that says its digits does not."""
+    table = Table(columns={"amount": ColumnSettings(type="decimal(12,2)")})
+    good = (PLAIN.key(1), PLAIN.event("c", {"id": 1, "amount": "12.50"}))
+    (row,) = table.drain([good]).table.to_pylist()
+    assert row["amount"] == Decimal("12.50")
+    with pytest.raises(ConfigError) as refused:
+        table.drain([good, (PLAIN.key(2), PLAIN.event("c", {"id": 2, "amount": "BAE="}))])
+    assert refused.value.code == "debezium-decimal-without-schema"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "field"),
+    [
+        (None, b"", None),
+        (None, b"[1]", None),
+        (None, b'{"id":1}', "op"),
+        (None, PLAIN.event("x", {}), "op"),
+        (None, PLAIN.event("c", None), "after"),
+        (None, PLAIN.event("c", {"id": 1}).replace(b'"op":', b'"op":"u","op":'), "op"),
+        (None, PLAIN.event("c", {"id": 1}) + b"}", None),
+        (None, b'{"schema":null,"payload":null}', None),
+        (None, TYPED.event("c", ROW) + b"}", None),
+        (None, TYPED.event("c", ROW)[:-1], None),
+        (None, b'{"op":' + b"[" * 100_000, None),
+        (None, b"\xff", None),
+        (b"text", PLAIN.event("c", {"id": 1}), None),
+        (None, PLAIN.event("d", None), "before"),
+        (
+            None,
+            PLAIN.event("c", {"id": 1}, sequence=None).replace(b'"lsn":100', b'"lsn":null'),
+            "source.sequence",
+        ),
+        (None, PLAIN.event("c", {"id": 1}, ts_ms=1 << 60), "source.ts_ms"),
+        (None, json.dumps({"schema": {"type": "int32"}, "payload": {"op": "c"}}).encode(), "source"),
+        (None, PLAIN.event("c", {"id": 1}).replace(b'"id":1', b'"id":1,"id":2'), "id"),
+    ],
+)
+def test_what_is_no_event_is_a_bad_value(key: bytes | None, value: bytes, field: str | None) -> None:
+    """Between two that are rows, the first of which has its schema known."""
+    good = [(PLAIN.key(1), PLAIN.event("c", {"id": 1})), (TYPED.key(1), TYPED.event("c", ROW))]
+    table = Table()
+    table.drain(good)
+    decoded = table.drain([*good, (key, value), *good])
+    assert [(each.index, each.field) for each in decoded.bad] == [(2, field)]
+    assert decoded.table.num_rows == 4
+
+
+def test_of_upserts_a_record_without_a_value_is_the_delete() -> None:
+    """Its fields are the key's, if that has any; place and time are the record's."""
+    records: list[tuple[bytes | None, bytes | None]] = [
+        (b'{"id": 1}', b'{"id": 1, "name": "a"}'),
+        (b'{"id": 1}', None),
+        (b"text", b'{"id": 2, "name": "b"}'),
+        (b"text", None),
+        (None, None),
+        (b"\xff", b'{"id": 3}'),
+    ]
+    decoded = Table(Envelope.UPSERT).drain(records)
+    assert [each.index for each in decoded.bad] == [4, 5]
+    rows = decoded.table.to_pylist()
+    assert [(row["id"], row["name"], row["_cdc_operation"], row["_cdc_row_id"]) for row in rows] == [
+        (1, "a", "u", '{"id": 1}'),
+        (1, None, "d", '{"id": 1}'),
+        (2, "b", "u", "text"),
+        (None, None, "d", "text"),
+    ]
+    assert [row["_cdc_sequence"] for row in rows] == [10, 11, 12, 13]
+    assert rows[0]["_cdc_timestamp"] == datetime(1970, 1, 1, 0, 0, 0, 5000, UTC)
