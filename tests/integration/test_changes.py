@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from prove.lab.debezium_events import Column, Source, base64_of, decimal
 from prove.lab.fresh_oracle import ask
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import by_offset, configure
 from spark_jobs.preview.preview import Preview, preview
 from spark_jobs.protocol.errors import ConfigError, SluiceError
 from spark_jobs.protocol.offsets import OffsetRange
-from tests.support.debezium_events import Column, Source, base64_of, decimal
 from tests.support.new_lab import DEAD_LETTERS, NewLab
 
 if TYPE_CHECKING:

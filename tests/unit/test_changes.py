@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 
+from prove.lab.debezium_events import DATA, TIME, Column, Source, base64_of, decimal
 from spark_jobs.config.cdc import CdcSettings, Envelope
 from spark_jobs.config.columns import ColumnSettings
 from spark_jobs.config.settings import PipelineConfig
@@ -25,7 +26,6 @@ from spark_jobs.schema.evolution import bind, evolved
 from spark_jobs.schema.iceberg_types import declared_fields
 from spark_jobs.schema.known_schemas import KnownSchemas
 from spark_jobs.schema.metadata_columns import ORIGIN_COLUMNS, with_metadata_columns
-from tests.support.debezium_events import DATA, TIME, Column, Source, base64_of, decimal
 
 ID = Column("int32", optional=False)
 TYPED = Source(
