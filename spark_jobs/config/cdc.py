@@ -58,7 +58,7 @@ def _check_column(name: str, column: ColumnSettings) -> Finding | None:
     if name.startswith(OWN_NAMES):
         hint = "Leave it out: it says something of the event."
         return Finding(("columns", name), "is a column that every table of changes has", hint)
-    if column.jmespath is not None or column.written_as in {FieldForm.NUMBER, FieldForm.JSON}:
-        hint = "Write sql: over the row's columns."
-        return Finding(("columns", name), "is made of the document, and that is an event around a row", hint)
+    if column.written_as is FieldForm.NUMBER:
+        told = "is made of the document, and that is an event around a row"
+        return Finding(("columns", name), told, "Write sql: over the row's columns.")
     return None
