@@ -11,6 +11,7 @@ from prove.hostile import (
     clocks,
     cluster,
     columns,
+    debezium,
     fresh,
     kafka,
     lake,
@@ -59,7 +60,7 @@ def all_scenarios(seed: int = USUAL_SEED) -> dict[str, Scenario]:
     """By name, in the report's order; ``seed`` is the soaks'."""
     sleepers = (runs, acts, redrives, tasks)
     topics = (kafka, broker, cluster, records)
-    tables = (lake, columns, properties, log, fresh)
+    tables = (lake, columns, properties, log, fresh, debezium)
     servers = (storage, catalog, machine, clocks)
     scenarios = (
         *(cell.scenario() for cell in crash_cells()),
