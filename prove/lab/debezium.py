@@ -14,6 +14,7 @@ from typing import Any
 
 import psycopg2
 import requests
+from confluent_kafka import Consumer, TopicPartition
 
 from prove.lab.postgres import PASSWORD, USER, PostgresCatalog, start_postgres
 from prove.lab.rest_catalog import TEST_LOCK
@@ -161,6 +162,18 @@ def open_debezium(folder: Path, bootstrap: str) -> Iterator[Debezium]:
     finally:
         debezium.stop()
         shutil.rmtree(debezium.folder.home, ignore_errors=True)
+
+
+def ends(bootstrap: str, topic: str) -> dict[int, int]:
+    """Return the end of each of a topic's partitions."""
+    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "of-nobody"})
+    partitions = reader.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic].partitions
+    found = {
+        number: reader.get_watermark_offsets(TopicPartition(topic, number), timeout=_ANSWER_SECONDS)[1]
+        for number in sorted(partitions)
+    }
+    reader.close()
+    return found
 
 
 def settled(count: Callable[[], int], *, at_least: int = 0) -> int:

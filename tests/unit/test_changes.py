@@ -79,9 +79,10 @@ class Table:
         self.schema: Schema | None = None
         self.bound: Any = {}
 
-    def drain(self, records: list[tuple[bytes | None, bytes | None]]) -> Decoded:
+    def drain(self, records: list[tuple[bytes | None, bytes | None]], headers: Any = None) -> Decoded:
         """Return what a drain makes of these, and have the plain decoder say the same."""
         chunk = chunk_of(records)
+        chunk.headers = headers or chunk.headers
         of_now = self.format()
         if self.schema is None:
             lacks, _ = of_now.columns.first(
