@@ -76,6 +76,11 @@ class Source:
             {"id": number}, {**struct, "optional": False, "name": "shop.public.orders.Key"}
         )
 
+    @property
+    def envelope(self) -> str:
+        """The schema around an event."""
+        return json.dumps(self._envelope())
+
     def _envelope(self) -> dict[str, Any]:
         fields = [column.schema(name) for name, column in self.columns.items()]
         row = {"type": "struct", "fields": fields, "optional": True, "name": "shop.public.orders.Value"}

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk
     from spark_jobs.protocol.kept_columns import KeptColumn
 
+# Codes of a schema that no table is made of: its events become dead letters.
+UNUSABLE = frozenset({"schema-unreadable", "schema-unsupported"})
 _OWN_NAME = b'"_cdc_'
 
 
@@ -75,7 +77,7 @@ class ChangesDecoder(ABC):
             try:
                 decoded = self._decoded(chunk, schema, of_rows, is_whole=is_whole)
             except ConfigError as error:
-                if error.code not in _UNUSABLE:
+                if error.code not in UNUSABLE:
                     raise
                 bad += [BadValue(index, Phase.SCHEMA, None, error.message) for index in indices]
                 continue
@@ -147,9 +149,6 @@ class UpsertDecoder(ChangesDecoder):
             documents.keys, records.keys[index], records.values[index], records.offsets[index]
         )
         return replace(change, timestamp_us=time_ms * 1000 if is_time else None)
-
-
-_UNUSABLE = frozenset({"schema-unreadable", "schema-unsupported"})
 
 
 def changes_of(

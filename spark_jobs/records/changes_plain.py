@@ -23,9 +23,10 @@ from spark_jobs.debezium.events import (
     time_us,
     transaction,
 )
+from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
 from spark_jobs.records.change_source import PlacedRows
-from spark_jobs.records.changes import UpsertDecoder, changes_of, columns_beside
+from spark_jobs.records.changes import UNUSABLE, UpsertDecoder, changes_of, columns_beside
 from spark_jobs.records.decoder import PlainRows
 from spark_jobs.records.json_plain import UNREADABLE, PlainJsonDecoder, read_exactly
 from spark_jobs.schema.arrow_schema import no_rows
@@ -81,7 +82,12 @@ class PlainChangesDecoder(ABC):
     def _plain(self, chunk: Chunk, schema: str | None, columns: pa.Schema, *, is_whole: bool) -> PlainRows:
         if schema is None:
             return self.rows.decode(chunk, columns)
-        known = self.placed.schemas(schema, self.growth.ended(), is_whole=is_whole)
+        try:
+            known = self.placed.schemas(schema, self.growth.ended(), is_whole=is_whole)
+        except ConfigError as error:
+            if error.code not in UNUSABLE:
+                raise
+            return PlainRows(no_rows(columns), [], [])
         return PlainSchemaDecoder(known or KnownSchemas()).decode(chunk, columns)
 
 
