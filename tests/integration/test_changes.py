@@ -83,6 +83,8 @@ def test_events_of_a_table_that_is_altered(new_lab: NewLab) -> None:
     }
     letters = {at: letter["field"] for (_, at), letter in by_offset(lab, DEAD_LETTERS).items()}
     assert letters == {6: "price", 7: "op"}
+    lab.redrive()
+    assert {letter["failures"] for letter in by_offset(lab, DEAD_LETTERS).values()} == {2}
     lab.replay(OffsetRange(0, 0, 8))
     assert by_offset(lab).keys() == rows.keys()
     new_lab.produce(lab, [Record(FIRST.event("u", row), key=FIRST.key(1))])
@@ -114,10 +116,14 @@ def test_events_without_schemas_have_declared_types(new_lab: NewLab) -> None:
 def test_upserts_and_their_deletes_are_rows(new_lab: NewLab) -> None:
     """A table of another layout is refused."""
     records = [Record(b'{"id":1,"name":"a"}', key=b'{"id":1}'), Record(None, key=b'{"id":1}')]
-    lab = new_lab(records, layout="changes", cdc={"envelope": "upsert"})
+    route = {"by": "_cdc_operation", "tables": {"d": "lab.gone"}}
+    lab = new_lab(records, layout="changes", cdc={"envelope": "upsert"}, route=route)
     lab.drain()
-    rows = [(row["_cdc_operation"], row["id"], row["name"]) for row in by_offset(lab).values()]
-    assert rows == [("u", 1, "a"), ("d", 1, None)]
+    rows = {
+        table: [(row["_cdc_operation"], row["id"], row.get("name")) for row in by_offset(lab, table).values()]
+        for table in ("lab.orders", "lab.gone")
+    }
+    assert rows == {"lab.orders": [("u", 1, "a")], "lab.gone": [("d", 1, None)]}
     assert lab.audit().is_clean
     configure(lab, "pipelines/orders", {"layout": "flat", "cdc": None})
     with pytest.raises(ConfigError) as refused:
