@@ -37,12 +37,15 @@ class ChangeColumns:
     rules: Rules
 
     def first(self, evidence: Evidence, declared: Sequence[Field]) -> tuple[Evolution, tuple[str, ...]]:
-        """See ``ColumnSource``."""
+        """See ``ColumnSource``; raises ``ConfigError`` where no event has a schema that can be used."""
+        written, unused = _written(evidence)
+        if unused and not written and not evidence.fields:
+            raise unused[0]
         columns, told = self.rows.first(evidence.without(CHANGE_NAMES), declared)
         most = 0 if self.rows.is_exact else self.rows.growth.max_columns
         rules = replace(self.rules, max_columns=most)
         own = made_of(CHANGE_COLUMNS)
-        of_schemas = place(_written(evidence), evolved(Schema(), columns.then(own)), {}, rules)[0]
+        of_schemas = place(written, evolved(Schema(), columns.then(own)), {}, rules)[0]
         return columns.then(of_schemas).then(own), told
 
     def evolution(
@@ -50,19 +53,20 @@ class ChangeColumns:
     ) -> tuple[Evolution, tuple[str, ...]]:
         """See ``ColumnSource``."""
         lacks, told = self.rows.evolution(table, bound, evidence.without(CHANGE_NAMES))
-        of_schemas = place(_written(evidence), evolved(table, lacks), bound, self.rules)[0]
+        of_schemas = place(_written(evidence)[0], evolved(table, lacks), bound, self.rules)[0]
         return lacks.then(of_schemas), told
 
 
-def _written(evidence: Evidence) -> list[WriterColumns]:
-    """Return the columns of the schemas that can be used: the events of another become dead letters."""
-    usable = []
+def _written(evidence: Evidence) -> tuple[list[WriterColumns], list[ConfigError]]:
+    """Return the columns of schemas, and why others cannot be used: their events become dead letters."""
+    usable, unused = [], []
     for text in evidence.texts_in_order:
         try:
             usable.append(RowSchema(text).columns)
         except ConfigError as error:
             _log.warning("a schema beside events is not used: %s", error)
-    return usable
+            unused.append(error)
+    return usable, unused
 
 
 @dataclass(frozen=True, eq=False)

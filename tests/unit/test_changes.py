@@ -23,7 +23,7 @@ from spark_jobs.config.value_format import Layout
 from spark_jobs.kafka.chunks import Chunk
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.records.debezium_rows import RowSchema
-from spark_jobs.records.decoder import Decoded
+from spark_jobs.records.decoder import Decoded, Phase
 from spark_jobs.records.formats import format_of
 from spark_jobs.schema.arrow_schema import arrow_schema, column_of
 from spark_jobs.schema.change_columns import CHANGE_NAMES
@@ -318,6 +318,19 @@ def test_what_is_no_event_is_a_bad_value(key: bytes | None, value: bytes, field:
     decoded = table.drain([*good, (key, value), *good])
     assert [(each.index, each.field) for each in decoded.bad] == [(2, field)]
     assert decoded.table.num_rows == 4
+
+
+def test_a_schema_that_no_table_is_made_of_costs_its_own_events() -> None:
+    """Where there is no other, none is made."""
+    by_number = {"keys": {"type": "int32"}, "values": {"type": "string"}}
+    odd = Source({"id": ID, "odd": Column("map", None, by_number)})
+    event = (odd.key(1), odd.event("c", {"id": 1, "odd": []}))
+    with pytest.raises(ConfigError) as refused:
+        Table().drain([event])
+    assert (refused.value.code, refused.value.where["field"]) == ("schema-unsupported", "odd")
+    decoded = Table().drain([event, (PLAIN.key(2), PLAIN.event("c", {"id": 2})), event])
+    assert [(each.index, each.phase) for each in decoded.bad] == [(0, Phase.SCHEMA), (2, Phase.SCHEMA)]
+    assert decoded.table.column("id").to_pylist() == [2]
 
 
 def test_of_upserts_a_record_without_a_value_is_the_delete() -> None:
