@@ -40,6 +40,7 @@ TYPED = Source(
         "amount": decimal(12, 2),
         "exact": Column("struct", f"{DATA}VariableScaleDecimal", {"fields": []}),
         "wide": decimal(60, 4),
+        "coarse": decimal(5, -2),
         "day": Column("int32", f"{TIME}Date"),
         "at": Column("int64", f"{TIME}MicroTimestamp"),
         "at_ms": Column("int64", f"{TIME}Timestamp"),
@@ -59,6 +60,7 @@ ROW = {
     "amount": base64_of(-12345),
     "exact": {"scale": 3, "value": base64_of(1500)},
     "wide": base64_of(10**40 + 1),
+    "coarse": base64_of(123),
     "day": 19_000,
     "at": 1_700_000_000_123_456,
     "at_ms": -1,
@@ -144,6 +146,7 @@ def test_types_are_the_sources(copies: int) -> None:
         "amount": Decimal("-123.45"),
         "exact": "1.500",
         "wide": "1000000000000000000000000000000000000.0001",
+        "coarse": "12300",
         "day": date(2022, 1, 8),
         "at": datetime.fromisoformat("2023-11-14T22:13:20.123456"),
         "at_ms": datetime.fromisoformat("1969-12-31T23:59:59.999000"),
@@ -175,6 +178,7 @@ def test_types_are_the_sources(copies: int) -> None:
         ("at", -9_223_372_036_853_775_810),
         ("at", 9_223_372_036_825_200_000),
         ("at_ms", 9_223_372_036_825_200),
+        ("at_ms", -62_135_596_800_001),
         ("zoned", "infinity"),
         ("zoned", "0044-03-15T00:00:00Z BC"),
         ("zoned", "2024-02-29T12:00:00.1234567Z"),
@@ -182,6 +186,7 @@ def test_types_are_the_sources(copies: int) -> None:
         ("amount", base64_of(10**12)),
         ("amount", "12.50"),
         ("uid", "no uuid"),
+        ("uid", f"{{{ROW['uid']}}}"),
         ("id", None),
         ("id", 1.5),
         ("days", [2_147_483_647]),
@@ -259,6 +264,39 @@ def test_a_schema_that_changes_goes_the_way_of_all_schemas() -> None:
     ]
 
 
+def test_a_column_that_is_wider_alone_is_widened() -> None:
+    """Before the first value that needs it becomes a dead letter."""
+    table = Table()
+    for kind, number in (("int32", 5), ("int64", 1 << 40)):
+        source = Source({"id": ID, "qty": Column(kind)})
+        (row,) = table.drain([(source.key(1), source.event("u", {"id": 1, "qty": number}))]).table.to_pylist()
+        assert row["qty"] == number
+
+
+def test_a_table_that_is_reshaped_has_its_declared_columns_alone() -> None:
+    """Beside the events' own."""
+    columns = {"twice": ColumnSettings(type="long", sql="id * 2"), "id": ColumnSettings(type="int")}
+    table = Table(columns=columns, table_schema=SchemaSettings(new_fields=NewFields.IGNORE))
+    of_now = table.format()
+    lacks, _ = of_now.columns.first(
+        of_now.decoder.observe(chunk_of([(TYPED.key(1), TYPED.event("c", ROW))])),
+        declared_fields(table.pipeline.declared),
+    )
+    assert {path[0] for path, _, _ in lacks.additions} == {"twice", "id", *CHANGE_NAMES}
+
+
+def test_an_envelope_may_say_its_schema_last_or_that_it_has_none() -> None:
+    """And the microsecond at which the source changed the row."""
+    event = json.loads(TYPED.event("c", ROW, ts_us=1_700_000_000_123_456))
+    last = json.dumps({"payload": event["payload"], "schema": event["schema"]}).encode()
+    none = json.dumps({"schema": None, "payload": event["payload"]}).encode()
+    one, other = Table().drain([(None, last), (None, last)]).table.to_pylist()
+    assert repr(one) == repr(other)
+    assert (one["amount"], one["_cdc_timestamp"].microsecond) == (Decimal("-123.45"), 123_456)
+    (row,) = Table().drain([(None, none)]).table.to_pylist()
+    assert row["amount"] == ROW["amount"]
+
+
 def test_a_field_called_as_an_events_column_is_not_taken_for_it() -> None:
     """With a schema it has a column of its own, without one the event is no row."""
     source = Source({"id": ID, "_cdc_operation": Column("string")})
@@ -308,6 +346,8 @@ def test_bytes_of_a_decimal_without_a_scale_stop_the_drain() -> None:
         (None, PLAIN.event("c", {"id": 1}, ts_ms=1 << 60), "source.ts_ms"),
         (None, json.dumps({"schema": {"type": "int32"}, "payload": {"op": "c"}}).encode(), "source"),
         (None, PLAIN.event("c", {"id": 1}).replace(b'"id":1', b'"id":1,"id":2'), "id"),
+        (None, TYPED.event("c", ROW).replace(b'"ratio":0.1', b'"ratio":1e999'), "ratio"),
+        (None, TYPED.event("c", {**ROW, "more": 1}), "more"),
     ],
 )
 def test_what_is_no_event_is_a_bad_value(key: bytes | None, value: bytes, field: str | None) -> None:
