@@ -81,9 +81,16 @@ class Source:
         """The schema around an event."""
         return json.dumps(self._envelope())
 
-    def _envelope(self) -> dict[str, Any]:
+    def row(self, row: Mapping[str, Any]) -> bytes:
+        """Return a row whose envelope was taken off."""
+        return self._with_schema(row, self._row())
+
+    def _row(self) -> dict[str, Any]:
         fields = [column.schema(name) for name, column in self.columns.items()]
-        row = {"type": "struct", "fields": fields, "optional": True, "name": "shop.public.orders.Value"}
+        return {"type": "struct", "fields": fields, "optional": True, "name": "shop.public.orders.Value"}
+
+    def _envelope(self) -> dict[str, Any]:
+        row = self._row()
         others = [{"type": "string", "optional": False, "field": "op"}]
         fields = [{**row, "field": "before"}, {**row, "field": "after"}, *others]
         return {"type": "struct", "fields": fields, "optional": False, "name": "shop.public.orders.Envelope"}

@@ -108,25 +108,26 @@ _BY_NAME = {
 _DECIMAL = ("bytes", "org.apache.kafka.connect.data.Decimal")
 
 
-def row_type(text: str) -> Record:
-    """Return a row's type by an envelope's schema.
+def row_type(text: str, *, is_enveloped: bool = True) -> Record:
+    """Return a row's type by an envelope's schema, or by its own.
 
-    Raises ``ConfigError``: ``schema-unreadable`` for what is no envelope's, ``schema-unsupported`` for a type
-    that is not known here.
+    Raises ``ConfigError``: ``schema-unreadable`` for what is no such schema, ``schema-unsupported`` for a
+    type that is not known here.
     """
     try:
-        envelope = json.loads(text)
-        inside = {each["field"]: each for each in envelope["fields"]}
-        row = _type(inside["after"], ("after",))
+        schema = json.loads(text)
+        if is_enveloped:
+            schema = {each["field"]: each for each in schema["fields"]}["after"]
+        row = _type(schema, ())
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ConfigError(
-            "the schema beside an event is not that of one of Debezium",
+            "the schema beside an event is not of its kind",
             code="schema-unreadable",
-            hint="It is a struct with `before`, `after` and `op`. Rows without an envelope are `cdc:"
-            " {envelope: upsert}`.",
+            hint="Of one of Debezium it is a struct with `before`, `after` and `op`. Rows without an envelope"
+            " are `cdc: {envelope: upsert}`.",
         ) from error
     if not isinstance(row, Record):
-        raise _unsupported(("after",), "no struct")
+        raise _unsupported((), "no struct")
     return row
 
 
@@ -169,5 +170,5 @@ def _unsupported(path: tuple[str, ...], what: str) -> ConfigError:
         f"the row has a type that no column is made of: {what}",
         code="schema-unsupported",
         hint="Leave the column out at the connector (`column.exclude.list`).",
-        field=".".join(path[1:]) or None,
+        field=".".join(path) or None,
     )

@@ -35,10 +35,11 @@ class ChangeColumns:
 
     rows: SeenColumns
     rules: Rules
+    is_enveloped: bool
 
     def first(self, evidence: Evidence, declared: Sequence[Field]) -> tuple[Evolution, tuple[str, ...]]:
         """See ``ColumnSource``; raises ``ConfigError`` where no event has a schema that can be used."""
-        written, unused = _written(evidence)
+        written, unused = self._written(evidence)
         if unused and not written and not evidence.fields:
             raise unused[0]
         columns, told = self.rows.first(evidence.without(CHANGE_NAMES), declared)
@@ -53,20 +54,19 @@ class ChangeColumns:
     ) -> tuple[Evolution, tuple[str, ...]]:
         """See ``ColumnSource``."""
         lacks, told = self.rows.evolution(table, bound, evidence.without(CHANGE_NAMES))
-        of_schemas = place(_written(evidence)[0], evolved(table, lacks), bound, self.rules)[0]
+        of_schemas = place(self._written(evidence)[0], evolved(table, lacks), bound, self.rules)[0]
         return lacks.then(of_schemas), told
 
-
-def _written(evidence: Evidence) -> tuple[list[WriterColumns], list[ConfigError]]:
-    """Return the columns of schemas, and why others cannot be used: their events become dead letters."""
-    usable, unused = [], []
-    for text in evidence.texts_in_order:
-        try:
-            usable.append(RowSchema(text).columns)
-        except ConfigError as error:
-            _log.warning("a schema beside events is not used: %s", error)
-            unused.append(error)
-    return usable, unused
+    def _written(self, evidence: Evidence) -> tuple[list[WriterColumns], list[ConfigError]]:
+        """Return the columns of schemas, and why others cannot be used: their events become dead letters."""
+        usable, unused = [], []
+        for text in evidence.texts_in_order:
+            try:
+                usable.append(RowSchema(text, is_enveloped=self.is_enveloped).columns)
+            except ConfigError as error:
+                _log.warning("a schema beside events is not used: %s", error)
+                unused.append(error)
+        return usable, unused
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +76,7 @@ class PlacedRows:
     table: Schema
     bound: ColumnMap
     rules: Rules
+    is_enveloped: bool
 
     def schemas(self, text: str, growth: Growth, *, is_whole: bool) -> KnownSchemas | None:
         """Return a schema of rows under the table's names; None where the table lacks something for it.
@@ -84,7 +85,7 @@ class PlacedRows:
         """
         known = (text, growth, is_whole)
         if known not in self._known:
-            schema = RowSchema(text, is_whole)
+            schema = RowSchema(text, is_whole, self.is_enveloped)
             rules = replace(self.rules, max_columns=growth.room)
             lacks, (names,) = place([schema.columns], self.table, self.bound, rules)
             is_enough = growth.has_ended or not lacks

@@ -145,9 +145,7 @@ class UpsertDecoder(ChangesDecoder):
         """See ``ChangesDecoder``."""
         time_ms = records.timestamps_ms[index]
         is_time = time_ms != NO_TIMESTAMP and not is_unshowable([time_ms])[0]
-        change = read_upsert(
-            documents.keys, records.keys[index], records.values[index], records.offsets[index]
-        )
+        change = read_upsert(documents, records.keys[index], records.values[index], records.offsets[index])
         return replace(change, timestamp_us=time_ms * 1000 if is_time else None)
 
 

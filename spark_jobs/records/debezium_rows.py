@@ -30,10 +30,11 @@ _GROWTH = Growth(NewFields.DEAD_LETTER, is_by_schema=True)
 
 @dataclass(frozen=True, slots=True)
 class RowSchema:
-    """The rows of an envelope's schema; with ``is_whole`` they have all columns, not a key's alone."""
+    """The rows of an envelope's schema, or of their own; ``is_whole``: they are more than a key."""
 
     text: str
     is_whole: bool = True
+    is_enveloped: bool = True
 
     @property
     def columns(self) -> WriterColumns:
@@ -63,7 +64,7 @@ class _Readers:
     """What is made of a schema once in a process; raises as ``row_type`` and ``columns_of``."""
 
     def __init__(self, schema: RowSchema) -> None:
-        row = row_type(schema.text)
+        row = row_type(schema.text, is_enveloped=schema.is_enveloped)
         self.columns = columns_of(row)
         self.plain = PlainRows(row, is_whole=schema.is_whole)
         arrow = arrow_schema(Schema(*self.columns.struct.fields))

@@ -112,13 +112,13 @@ def _changes(
     growth = pipeline.table_schema.growth
     rules = replace(rules, computed=rules.computed | CHANGE_NAMES)
     seen = SeenColumns(growth, pipeline.is_exact, frozenset(shaping.columns))
-    placed = PlacedRows(table or CHANGE_COLUMNS, bound, rules)
-    rows, plain = JsonDecoder(growth, elsewhere=shaping.elsewhere), PlainJsonDecoder(shaping.elsewhere)
     is_upsert = pipeline.envelope is Envelope.UPSERT
+    placed = PlacedRows(table or CHANGE_COLUMNS, bound, rules, not is_upsert)
+    rows, plain = JsonDecoder(growth, elsewhere=shaping.elsewhere), PlainJsonDecoder(shaping.elsewhere)
     return Format(
         (UpsertDecoder if is_upsert else DebeziumDecoder)(rows, placed),
         (PlainUpsertDecoder if is_upsert else PlainDebeziumDecoder)(plain, placed, growth),
-        ChangeColumns(seen, rules),
+        ChangeColumns(seen, rules, not is_upsert),
     )
 
 

@@ -373,6 +373,24 @@ def test_a_schema_that_no_table_is_made_of_costs_its_own_events() -> None:
     assert decoded.table.column("id").to_pylist() == [2]
 
 
+def test_rows_whose_envelope_was_taken_off_have_the_types_of_their_schema() -> None:
+    """And deletes those of the key's; a row with a column that is called as a schema is has none."""
+    by_day = TYPED.key(1).replace(b'"field":"id"', b'"field":"day","name":"io.debezium.time.Date"')
+    records: list[tuple[bytes | None, bytes | None]] = [
+        (TYPED.key(1), TYPED.row(ROW)),
+        (TYPED.key(1), None),
+        (TYPED.key(2), b'{"schema":"s","id":2}'),
+        (by_day.replace(b'{"id":1}', b'{"day":19000}'), None),
+    ]
+    table = Table(Envelope.UPSERT)
+    rows = table.drain(records).table.to_pylist()
+    assert [row["_cdc_row_id"] for row in rows] == ['{"id":1}', '{"id":1}', '{"id":2}', '{"day":19000}']
+    assert [(row["id"], row["amount"], row["schema"]) for row in rows] == [
+        (1, Decimal("-123.45"), None), (1, None, None), (2, None, "s"), (None, None, None),
+    ]  # fmt: skip
+    assert rows[3]["day"] == date(2022, 1, 8)
+
+
 def test_of_upserts_a_record_without_a_value_is_the_delete() -> None:
     """Its fields are the key's, if that has any; place and time are the record's."""
     records: list[tuple[bytes | None, bytes | None]] = [
@@ -383,7 +401,8 @@ def test_of_upserts_a_record_without_a_value_is_the_delete() -> None:
         (None, None),
         (b"\xff", b'{"id": 3}'),
     ]
-    decoded = Table(Envelope.UPSERT).drain(records)
+    table = Table(Envelope.UPSERT)
+    decoded = table.drain(records)
     assert [each.index for each in decoded.bad] == [4, 5]
     rows = decoded.table.to_pylist()
     assert [(row["id"], row["name"], row["_cdc_operation"], row["_cdc_row_id"]) for row in rows] == [
@@ -394,6 +413,17 @@ def test_of_upserts_a_record_without_a_value_is_the_delete() -> None:
     ]
     assert [row["_cdc_sequence"] for row in rows] == [10, 11, 12, 13]
     assert rows[0]["_cdc_timestamp"] == datetime(1970, 1, 1, 0, 0, 0, 5000, UTC)
+    timeless = chunk_of(records[:1])
+    timeless.timestamps_ms = [-1]
+    of_now = table.format().decoder.decode(timeless, table.columns)
+    assert of_now.table.column("_cdc_timestamp").to_pylist() == [None]
+
+
+def test_of_a_source_without_a_position_that_is_known_it_is_the_offset() -> None:
+    """As MySQL's are, which says a file and a place in it."""
+    event = PLAIN.event("c", {"id": 1}, sequence=None).replace(b'"lsn":100', b'"file":"binlog.3","pos":4')
+    rows = Table().drain([(PLAIN.key(1), event)] * 2).table.to_pylist()
+    assert [row["_cdc_sequence"] for row in rows] == [10, 11]
 
 
 ANY = st.one_of(
