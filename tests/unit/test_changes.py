@@ -403,7 +403,7 @@ def test_of_upserts_a_record_without_a_value_is_the_delete() -> None:
     ]
     table = Table(Envelope.UPSERT)
     decoded = table.drain(records)
-    assert [each.index for each in decoded.bad] == [4, 5]
+    assert [(each.index, each.phase) for each in decoded.bad] == [(4, Phase.DECODE), (5, Phase.KEY)]
     rows = decoded.table.to_pylist()
     assert [(row["id"], row["name"], row["_cdc_operation"], row["_cdc_row_id"]) for row in rows] == [
         (1, "a", "u", '{"id": 1}'),
