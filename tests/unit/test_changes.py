@@ -6,6 +6,7 @@ import json
 from base64 import b64encode
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -25,8 +26,10 @@ from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.records.debezium_rows import RowSchema
 from spark_jobs.records.decoder import Decoded, Phase
 from spark_jobs.records.formats import format_of
+from spark_jobs.records.shaping import shaping_of
 from spark_jobs.schema.arrow_schema import arrow_schema, column_of
 from spark_jobs.schema.change_columns import CHANGE_NAMES
+from spark_jobs.schema.evidence import MOST_SCHEMAS, Evidence, FirstSeen
 from spark_jobs.schema.evolution import bind, evolved
 from spark_jobs.schema.iceberg_types import declared_fields
 from spark_jobs.schema.known_schemas import KnownSchemas
@@ -264,6 +267,15 @@ def test_a_schema_that_changes_goes_the_way_of_all_schemas() -> None:
     ]
 
 
+def test_schemas_are_in_the_order_in_which_they_came_up() -> None:
+    """Whichever task saw them; of more than a table can want the first stay."""
+    seen = [Evidence(texts={str(number % 300): FirstSeen((0, number))}) for number in range(600)]
+    for order in (seen, seen[::-1]):
+        evidence = reduce(Evidence.merge, order).within(1)
+        assert evidence.texts_in_order == [*map(str, range(MOST_SCHEMAS))]
+        assert Evidence.from_json(evidence.to_json()) == evidence
+
+
 def test_a_column_that_is_wider_alone_is_widened() -> None:
     """Before the first value that needs it becomes a dead letter."""
     table = Table()
@@ -274,7 +286,7 @@ def test_a_column_that_is_wider_alone_is_widened() -> None:
 
 
 def test_a_table_that_is_reshaped_has_its_declared_columns_alone() -> None:
-    """Beside the events' own."""
+    """Beside the events' own; and no expression reads the event's document, which is no row."""
     columns = {"twice": ColumnSettings(type="long", sql="id * 2"), "id": ColumnSettings(type="int")}
     table = Table(columns=columns, table_schema=SchemaSettings(new_fields=NewFields.IGNORE))
     of_now = table.format()
@@ -283,6 +295,7 @@ def test_a_table_that_is_reshaped_has_its_declared_columns_alone() -> None:
         declared_fields(table.pipeline.declared),
     )
     assert {path[0] for path, _, _ in lacks.additions} == {"twice", "id", *CHANGE_NAMES}
+    assert not shaping_of(table.pipeline).is_text("note")
 
 
 def test_an_envelope_may_say_its_schema_last_or_that_it_has_none() -> None:
