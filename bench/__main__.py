@@ -15,6 +15,7 @@ from bench.catch_up import measure_catch_up
 from bench.cold_start import measure_cold_start
 from bench.footprint import measure_footprint
 from bench.formats import measure_formats
+from bench.hot import measure_hot
 from bench.kafka_connect import measure_kafka_connect
 from bench.lab import open_lab
 from bench.many_commits import measure_many_commits
@@ -28,6 +29,7 @@ from bench.report import (
     cold_start_rows,
     footprint_rows,
     formats_rows,
+    hot_rows,
     kafka_connect_rows,
     machine,
     many_commits_rows,
@@ -126,6 +128,13 @@ PARTS = {
         small_batches_rows,
         full=(5, 10),
         quick=(3, 5),
+    ),
+    "hot": Part(
+        "a follower: freshness beside a bare consumer, CPU and memory a row, queries over hot rows",
+        measure_hot,
+        hot_rows,
+        full=(1_000_000, 20),
+        quick=(60_000, 3),
     ),
     "kafka_connect": Part(
         "the same topic through Kafka Connect with Iceberg's own sink",

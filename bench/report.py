@@ -18,6 +18,7 @@ from bench.cold_start import ColdStartResult
 from bench.export_loop import GOAL_SPEED
 from bench.footprint import Footprint, FootprintResult, Usage
 from bench.formats import GOALS, FormatsResult
+from bench.hot import GOAL_BYTES, GOAL_CPU, GOAL_IDLE, GOAL_LOOKUP, GOAL_TOGETHER, HotResult
 from bench.kafka_connect import KafkaConnectResult, Sunk, cpu_us_per_row
 from bench.many_commits import GOAL_RATIO as MANY_COMMITS_GOAL_RATIO
 from bench.many_commits import ManyCommitsResult
@@ -151,6 +152,30 @@ def redrives_rows(result: RedrivesResult) -> list[Row]:
         (f"replay of {result.rows:,} rows", f"{replayed:,.0f} rows/s", ""),
         ("redrive / replay, rows/s", f"{result.ratio:.2f}", f">= {GOAL_REDRIVE:g}"),
     ]
+
+
+def hot_rows(result: HotResult) -> list[Row]:
+    """Freshness beside a bare consumer, what following costs beside a drain, and what queries cost."""
+    rows: list[Row] = []
+    for each in result.freshness:
+        told = " / ".join(f"{ms:.0f}" for ms in (*each.hot_ms, *each.bare_ms))
+        of = f"{each.rate:,} rows/s: ms p50 / p99, follower's and bare consumer's"
+        rows.append((of, told, f"p99 <= {each.goal_ms:.0f}"))
+        rows.append((f"{each.rate:,} rows/s: cores, with one waiting", f"{each.cores:.2f}", ""))
+    follow = f"{result.follow_us:.2f} / {result.drain_us:.2f} = {result.follow_us / result.drain_us:.2f}"
+    lookup = f"{result.lookup_ms:.1f} / {result.arrow_ms:.1f} = {result.lookup_ms / result.arrow_ms:.3f}"
+    rows += [
+        ("cores, idle", f"{result.idle:.3f}", f"<= {GOAL_IDLE:g}"),
+        (f"CPU µs a row of {result.rows:,}, following / tasks of a drain", follow, f"<= {GOAL_CPU:g}"),
+        ("bytes a hot row", f"{result.row_bytes:.0f}", f"<= {GOAL_BYTES}"),
+        ("the process's MB with them", f"{result.resident_bytes / 1e6:,.0f}", ""),
+        ("CPU ms of a lookup, hot / Arrow table in DuckDB", lookup, f"<= {GOAL_LOOKUP:g}"),
+    ]
+    for name, ms in result.together_ms.items():
+        lake = result.lake_ms[name]
+        told = f"{ms:.1f} / {lake:.1f} = {ms / lake:.2f}"
+        rows.append((f"CPU ms of {name}, lake and hot / all in the lake", told, f"<= {GOAL_TOGETHER:g}"))
+    return rows
 
 
 def shapes_rows(results: Mapping[str, CatchUpResult]) -> list[Row]:

@@ -37,6 +37,7 @@ Operate
   pause     Stop a pipeline's drains until `resume`.
   resume    Let a paused pipeline drain again.
   skip      Leave out offsets that cannot be drained, and remember it.
+  serve     Answer queries over tables and Kafka until Ctrl-C.
   metrics   Serve Prometheus metrics until Ctrl-C.
   catalog   Serve the catalog to other engines, read-only, until Ctrl-C.
   rollback  Set a table and its offsets back to a snapshot or a time.

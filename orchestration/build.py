@@ -5,6 +5,7 @@ from __future__ import annotations
 from dagster import Definitions, in_process_executor
 
 from assets.checks import table_checks
+from assets.hot_check import hot_check
 from assets.limits import CHECKS, QUALITY
 from assets.quality_checks import quality_checks
 from assets.redrives import redrive_asset
@@ -28,7 +29,8 @@ from spark_jobs.config.settings import SluiceConfig
 def build_definitions(config: SluiceConfig) -> Definitions:
     """Return topics, tables and logs of every pipeline, what starts their runs, and what they share."""
     pipelines, is_local = config.pipelines, is_spark_local(config)
-    checks = [checks for pipeline in pipelines if (checks := table_checks(pipeline)) is not None]
+    looks = [look(pipeline) for pipeline in pipelines for look in (table_checks, hot_check)]
+    checks = [checks for checks in looks if checks is not None]
     suites = [suites for pipeline in pipelines if (suites := quality_checks(pipeline)) is not None]
     return Definitions(
         assets=[

@@ -14,6 +14,7 @@ from spark_jobs.config.listener import Address, ListenerSettings
 
 METRICS = "metrics"
 CATALOG = "catalog"
+SERVE = "serve"
 
 
 @dataclass(frozen=True, slots=True)

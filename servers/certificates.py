@@ -51,6 +51,12 @@ class Authority:
         return dated.public_key(key.public_key()).serial_number(x509.random_serial_number())
 
 
+def fingerprint(path: str) -> str:
+    """Return the SHA-256 of the first certificate in a file (PEM): the one that a server shows."""
+    certificate = x509.load_pem_x509_certificates(Path(path).read_bytes())[0]
+    return certificate.fingerprint(hashes.SHA256()).hex()
+
+
 def _name(common_name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from cli.commands.ask_serve import fresh_answer
 from cli.commands.print_answer import check_outputs, json_and_csv, print_answer
 from cli.work import opened
 
@@ -25,10 +26,10 @@ def command(pipeline: str, key: str, *, fresh: bool, as_json: bool, as_csv: bool
     with opened(pipeline, "query", needs_kafka=fresh) as (chosen, connections):
         from spark_jobs.query.query import newest_of_key, query
 
-        prefix = None
-        if fresh:
-            from spark_jobs.hot.fresh import read_fresh
-
-            prefix = read_fresh(chosen, connections)
-        with query(chosen, connections, newest_of_key(chosen, key), prefix=prefix) as answer:
-            print_answer(answer, prefix, as_json=as_json, as_csv=as_csv)
+        sql = newest_of_key(chosen, key)
+        if not fresh:
+            with query(chosen, connections, sql) as answer:
+                print_answer(answer, None, as_json=as_json, as_csv=as_csv)
+            return
+        with fresh_answer(chosen, connections, sql) as (answer, watermark):
+            print_answer(answer, watermark, as_json=as_json, as_csv=as_csv)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from cli.commands.ask_serve import fresh_answer
 from cli.commands.print_answer import check_outputs, json_and_csv, print_answer
 from cli.work import opened
 from spark_jobs.lake.moments import parse_moment
@@ -46,16 +47,15 @@ def command(
             "--as-of is of the lake alone: leave out --fresh, --after, --at; of those two choose one"
         )
     with opened(pipeline, "query", needs_kafka=is_fresh) as (chosen, connections):
+        from spark_jobs.hot.watermark import parse_offsets, parse_watermark
         from spark_jobs.query.query import query
 
-        moment = parse_moment(as_of) if as_of else None
-        prefix = None
-        if is_fresh:
-            from spark_jobs.hot.fresh import read_fresh
-            from spark_jobs.hot.watermark import parse_offsets, parse_watermark
-
-            offsets = parse_offsets(after) if after is not None else None
-            marked = parse_watermark(at) if at is not None else None
-            prefix = read_fresh(chosen, connections, after=offsets, at=marked)
-        with query(chosen, connections, sql, as_of=moment, prefix=prefix) as answer:
-            print_answer(answer, prefix, as_json=as_json, as_csv=as_csv)
+        if not is_fresh:
+            moment = parse_moment(as_of) if as_of else None
+            with query(chosen, connections, sql, as_of=moment) as answer:
+                print_answer(answer, None, as_json=as_json, as_csv=as_csv)
+            return
+        offsets = parse_offsets(after) if after is not None else None
+        marked = parse_watermark(at) if at is not None else None
+        with fresh_answer(chosen, connections, sql, after=offsets, at=marked) as (answer, watermark):
+            print_answer(answer, watermark, as_json=as_json, as_csv=as_csv)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import click
 
@@ -12,6 +14,7 @@ from cli import output
 from cli.commands.state_word import PipelineFacts, PipelineState, judge
 from cli.stand.run_record import read_up
 from cli.work import pipelines_named
+from servers.asking import followed
 from spark_jobs.config.file import load_config
 from spark_jobs.config.settings import SluiceConfig
 from spark_jobs.connections.broker_topics import refresh_topics
@@ -41,10 +44,13 @@ def command(pipeline: str | None, as_json: bool) -> int:
     """  # noqa: D301  (click's mark for a block it must not wrap)
     config = load_config()
     seen = look(config, pipeline)
+    hot = _followed(config, {facts.pipeline.name for facts, _ in seen if facts.pipeline.hot})
     if as_json:
-        output.json_line({"pipelines": [_to_json(facts, state) for facts, state in seen]})
+        shown = {"pipelines": [_to_json(facts, state) for facts, state in seen]}
+        output.json_line(shown | ({} if hot is None else {"followed": hot}))
     else:
         show(seen)
+        _show_followed(hot or ())
     for problem in config.problems:
         click.echo(f"left out: {problem}", err=True)
     return 1 if config.problems or any(state.word.needs_person for _, state in seen) else 0
@@ -174,6 +180,33 @@ def show(seen: list[tuple[PipelineFacts, PipelineState]]) -> None:
         output.say(f"next drain by schedule at {_iso(at_ms)}: {', '.join(names)}")
     if not seen:
         output.say("no pipelines are configured: ./sluice init writes a configuration")
+
+
+def _followed(config: SluiceConfig, names: set[str]) -> list[dict[str, Any]] | None:
+    """Return how far the running ``serve`` is with these pipelines; its own trouble is a line."""
+    try:
+        found = followed(config) if names else None
+    except SluiceError as error:
+        output.render_error(error)
+        return None
+    return None if found is None else [each for each in found if each["pipeline"] in names]
+
+
+def _show_followed(hot: Sequence[dict[str, Any]]) -> None:
+    """Print what `serve` holds of each pipeline, and why it holds no more."""
+    if not hot:
+        return
+    output.heading("with Kafka beyond the tables, by `serve`")
+    rows = [
+        (h["pipeline"], h["state"], h["hot_rows"], f"{h['hot_bytes'] / 1e6:.1f}", h["age_ms"], h["watermark"])
+        for h in hot
+    ]
+    output.table(
+        ("pipeline", "state", "rows", "MB", "age ms", "watermark"), rows, numbers=("rows", "MB", "age ms")
+    )
+    for each in hot:
+        if reason := each["reason"]:
+            output.say(f"{each['pipeline']}: {reason['message']} [{reason['code']}]\n  {reason['hint']}")
 
 
 def _command_in(next_step: str) -> str:

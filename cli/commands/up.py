@@ -35,7 +35,7 @@ WATCH_EVERY_SECONDS = 1.0
 )
 @click.option("--tls", is_flag=True, help="Embedded Kafka over SASL_SSL alone; all of it is made at start.")
 @click.option(
-    "--insecure", is_flag=True, help="Let UI, metrics and catalog listen beyond this machine without tokens."
+    "--insecure", is_flag=True, help="Let all of it that listens do so beyond this machine without tokens."
 )
 def command(port: int | None, insecure: bool, tls: bool) -> None:
     """Run what the configuration names until Ctrl-C, which stops all of it within 15 s.
@@ -53,7 +53,7 @@ def command(port: int | None, insecure: bool, tls: bool) -> None:
             code="tls-of-another",
             hint="Leave --tls out and write kafka.security.protocol, or leave out kafka.bootstrap.servers.",
         )
-    for listener in (config.ui, config.metrics, config.catalog_server):
+    for listener in (config.ui, config.metrics, config.catalog_server, config.serve):
         refuse_open(listener, insecure=insecure)
     address = config.ui.listen
     if not (address.is_loopback or config.ui.tokens):
@@ -90,7 +90,7 @@ def _list_topics(config: SluiceConfig) -> None:
 
 
 def _print_addresses(servers: Servers, url: str, beside: dict[str, str]) -> None:
-    from servers.beside import CATALOG, METRICS
+    from servers.beside import CATALOG, METRICS, SERVE
 
     config = servers.config
     broker = servers.endpoints.kafka_bootstrap_servers
@@ -110,6 +110,7 @@ def _print_addresses(servers: Servers, url: str, beside: dict[str, str]) -> None
             ("Spark", redact_urls(spark or "-")),
             ("catalog", f"{config.catalog.name}: {config.catalog.properties.get('uri', 'see sluice.yaml')}"),
             *([("catalog for others", beside[CATALOG])] if CATALOG in beside else []),
+            *([("queries, with Kafka", beside[SERVE])] if SERVE in beside else []),
             ("state, logs", f"{config.home}, {servers.home / 'logs'}"),
         ],
     )

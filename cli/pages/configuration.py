@@ -16,7 +16,7 @@ from pydantic_core import core_schema
 from cli.commands.config_template import render_config
 from spark_jobs.config.cdc import CdcSettings
 from spark_jobs.config.hot import HotSettings
-from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, UiSettings
+from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, ServeSettings, UiSettings
 from spark_jobs.config.routes import RouteSettings
 from spark_jobs.config.settings import (
     DeadLetterSettings,
@@ -47,6 +47,7 @@ _SECTION_KEYS = (
     "ui",
     "metrics",
     "catalog_server",
+    "serve",
     "defaults",
     "pipelines",
 )
@@ -117,6 +118,7 @@ def render_config_md() -> str:
         _section("ui", UiSettings.__doc__ or "", UiSettings),
         _section("metrics", MetricsSettings.__doc__ or "", MetricsSettings),
         _section("catalog_server", CatalogServerSettings.__doc__ or "", CatalogServerSettings),
+        _section("serve", ServeSettings.__doc__ or "", ServeSettings),
         _section("pipelines", _PIPELINES, WrittenPipeline, without=PipelineSettings),
         _TEAM_FILES,
         _SECRETS,

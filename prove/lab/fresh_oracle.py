@@ -7,8 +7,8 @@ plain consumer, which shares nothing with Sluice, reads the topic up to where th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -19,7 +19,13 @@ from spark_jobs.query.query import query
 
 if TYPE_CHECKING:
     from prove.lab.pipeline_lab import Lab
+    from spark_jobs.hot.prefix import Prefix
 
+    Pin = Callable[..., Prefix]
+    Ask = Callable[..., list[dict[str, Any]]]
+
+_PATIENCE_SECONDS = 60.0  # a broker may just be starting again
+_AWAY = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT}  # noqa: SLF001  (librdkafka's own)
 _SUMS = (
     "count(*) AS n, sum(_kafka_offset)::BIGINT AS o, sum(_kafka_offset * (_kafka_offset + 7))::BIGINT AS oo"
 )
@@ -41,58 +47,82 @@ class _Sums:
     count: int = 0
     offsets: int = 0
     weighted: int = 0
+    ids: int = 0
 
-    def add(self, offset: int) -> None:
+    def add(self, offset: int, number: int = 0) -> None:
         self.count += 1
         self.offsets += offset
         self.weighted += offset * (offset + 7)
-
-    @property
-    def seen(self) -> tuple[int | None, ...]:
-        """As SQL answers it, which has no group of nothing."""
-        return (self.count, self.offsets, self.weighted) if self.count else (None, None, None)
+        self.ids += number
 
 
-@dataclass
-class _Expected:
-    rows: _Sums = field(default_factory=_Sums)
-    letters: _Sums = field(default_factory=_Sums)
-    ids: int = 0
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A record: ``number`` is an order's id, None for what is none."""
+
+    offset: int
+    number: int | None
+    is_tombstone: bool
 
 
-def ask(lab: Lab, sql: str, **how: Any) -> list[dict[str, Any]]:
-    """Ask with what Kafka has beyond the table."""
+class TopicCopy:
+    """What a plain consumer read of a topic, kept: Kafka may forget it, or be asked for another topic."""
+
+    def __init__(self) -> None:
+        self._read: dict[tuple[int, int], tuple[int, list[_Seen]]] = {}
+
+    def records(self, lab: Lab, generation: int, partition: int, start: int, end: int) -> list[_Seen]:
+        """Return the readable records in ``[start, end)``."""
+        until, found = self._read.get((generation, partition), (start, []))
+        if until < end:
+            read = list(_read(lab, partition, until, end))
+            found += (_Seen(offset, _number(value), value is None) for offset, value in read)
+            self._read[generation, partition] = end, found
+        return [each for each in found if start <= each.offset < end]
+
+
+def ask(lab: Lab, sql: str, *, pin: Pin | None = None, **how: Any) -> list[dict[str, Any]]:
+    """Ask with what Kafka has beyond the table: what is read now, or what a follower pins."""
     with lab.connections() as connections:
-        prefix = read_fresh(lab.pipeline, connections, **how)
+        prefix = pin(**how) if pin else read_fresh(lab.pipeline, connections, **how)
         with query(lab.pipeline, connections, sql, prefix=prefix) as answer:
             return [row for batch in answer.batches for row in batch.to_pylist()]
 
 
-def checked(lab: Lab, **how: Any) -> Watermark:
-    """Ask once, compare with the topic, and return which records the answer has."""
-    answer = ask(lab, _ASKED, **how)
+def checked(
+    lab: Lab, *, copy: TopicCopy | None = None, is_json: bool = True, by: Ask | None = None, **how: Any
+) -> Watermark:
+    """Ask once, as ``ask`` or ``by`` somebody else, compare with the topic, and return which records it has.
+
+    With ``is_json`` also which of them are rows, and their ids: those whose values are orders.
+    """
+    answer = by(_ASKED, **how) if by else ask(lab, _ASKED, **how)
     assert answer, "an answer without a watermark"
+    copy = copy or TopicCopy()
     for row in answer:
-        found = _read(lab, row["partition"], row["start_offset"], row["end_offset"])
-        expected = _Expected()
-        for offset, value in found:
-            number = _number(value)
-            if value is not None and number is None:
-                expected.letters.add(offset)
-            elif number is not None:
-                expected.rows.add(offset)
-                expected.ids += number
+        span = row["generation"], row["partition"], row["start_offset"], row["end_offset"]
+        rows, letters = _Sums(), _Sums()
+        for each in copy.records(lab, *span):
+            if not each.is_tombstone:
+                (letters if each.number is None else rows).add(each.offset, each.number or 0)
         told = f"partition {row['partition']} up to {row['end_offset']}, seam {row['seam_offset']}"
-        assert (row["rows"], row["o"], row["oo"]) == expected.rows.seen, told
-        assert (row["letters"], row["lo"], row["loo"]) == expected.letters.seen, told
-        assert (row["ids"] or 0) == expected.ids, told
+        seen = _Sums(*(row[name] or 0 for name in ("rows", "o", "oo", "ids")))
+        in_letters = _Sums(*(row[name] or 0 for name in ("letters", "lo", "loo")))
+        if is_json:
+            assert (seen, in_letters) == (rows, letters), f"{told}: {seen}, {in_letters}; {rows}, {letters}"
+        else:
+            assert _both(seen, in_letters) == _both(rows, letters), told
     ends = {row["partition"]: row["end_offset"] for row in answer}
     return Watermark(answer[0]["generation"], answer[0]["rollbacks"], ends)
 
 
-def hot_rows(lab: Lab) -> int:
+def _both(one: _Sums, other: _Sums) -> tuple[int, int, int]:
+    return one.count + other.count, one.offsets + other.offsets, one.weighted + other.weighted
+
+
+def hot_rows(lab: Lab, **how: Any) -> int:
     """How many rows of an answer are not in the lake yet."""
-    (row,) = ask(lab, "SELECT sum(hot_rows)::BIGINT AS n FROM sluice_watermark")
+    (row,) = ask(lab, "SELECT sum(hot_rows)::BIGINT AS n FROM sluice_watermark", **how)
     return int(row["n"])
 
 
@@ -101,7 +131,8 @@ def _number(value: bytes | None) -> int | None:
         record = json.loads(value or b"")
     except ValueError:
         return None
-    return record["id"] if isinstance(record, Mapping) else None
+    number = record.get("id") if isinstance(record, Mapping) else None
+    return number if isinstance(number, int) else None
 
 
 def _read(lab: Lab, partition: int, start: int, end: int) -> Iterator[tuple[int, bytes | None]]:
@@ -119,11 +150,13 @@ def _read(lab: Lab, partition: int, start: int, end: int) -> Iterator[tuple[int,
     try:
         consumer.assign([TopicPartition(lab.pipeline.topic, partition, start)])
         while start < end:
-            message = consumer.poll(10)
+            message = consumer.poll(_PATIENCE_SECONDS)
             assert message is not None, f"the topic says nothing at {partition}:{start}"
             if (error := message.error()) is not None:
-                assert error.code() == KafkaError._PARTITION_EOF, error  # noqa: SLF001  (librdkafka's own)
-                return
+                if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  (librdkafka's own)
+                    return
+                assert error.retriable() or error.code() in _AWAY, error
+                continue
             offset = message.offset()
             assert offset is not None
             if offset < end:

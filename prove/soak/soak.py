@@ -1,5 +1,7 @@
 """The soak: random events against a live producer, for as long as one likes; in the end all is there, once.
 
+A follower is asked throughout, and each of its answers held against the topic.
+
 Which events come, and in which order, depends on the seed alone. When they meet which records does not: the
 machine's speed decides that.
 """
@@ -16,11 +18,12 @@ from typing import Any
 
 from prove.checker import check
 from prove.hostile.moments import proxied
+from prove.lab.asked_throughout import asked_throughout
 from prove.lab.brokers import own_broker
 from prove.lab.kafka_server import unique_name
 from prove.scenario import Findings, Scenario
 from prove.soak.events import EVENTS
-from prove.soak.live_workload import LiveWorkload, live_workload
+from prove.soak.live_workload import TOLERATED, LiveWorkload, live_workload
 from prove.workload import CATALOG_NAMES, REST, Testbed, Workload
 from spark_jobs.replay.settle import settle_left_replays
 from spark_jobs.txlog.store import CLOSING_AFTER_US
@@ -29,7 +32,11 @@ FULL_MINUTES = 10.0
 QUICK_MINUTES = 0.2
 CHECKED_EVERY = 25
 # Small enough that all kinds of upkeep find something to do, and that a run makes several batches.
-SETTINGS: dict[str, Any] = {"max_batch_records": 400, "upkeep": {"compact_above": 5, "keep_snapshots": 6}}
+SETTINGS: dict[str, Any] = {
+    "max_batch_records": 400,
+    "upkeep": {"compact_above": 5, "keep_snapshots": 6},
+    "hot": True,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +53,8 @@ class Soak:
             name=self.name,
             group=f"random events against a live producer, on {CATALOG_NAMES[REST]}",
             title=f"{self.minutes:g} minutes of random events",
-            promise="runs go on or end with an error that says what was done to them; then all is there",
+            promise="runs go on or end with an error that says what was done to them, a follower's answers"
+            " are exact or refused; then all is there",
             needs=frozenset({REST, "spark"}),
             run=self.run,
             again=f"--soak {self.minutes:g} --seed {self.seed}",
@@ -63,10 +71,13 @@ class Soak:
             with (
                 proxied(workload, "s3.endpoint") as store,
                 live_workload(workload, broker, store, self.seed) as live,
+                asked_throughout(workload.lab, refusals=TOLERATED) as (asker, loop),
             ):
                 for name, happened in self._events(live):
                     counts[name] += 1
                     live.history.append(f"{counts.total()}. {name}: {happened}")
+                    if not loop.is_running:
+                        break  # its end says which answer was wrong
                     if counts.total() % CHECKED_EVERY == 0:
                         _check_in_between(live)
                 while live.sleepers:
@@ -74,8 +85,10 @@ class Soak:
             seconds = _repair(workload)
             found = check(workload)
         history = ", ".join(f"{times} {name}" for name, times in counts.items())
+        refused = ", ".join(f"{times} {code}" for code, times in asker.refused.items())
         happened = (
-            f"seed {self.seed}, {workload.contents.records:,} records, {counts.total()} events: {history}"
+            f"seed {self.seed}, {workload.contents.records:,} records, {counts.total()} events: {history};"
+            f" {asker.answers} answers, all exact, refused {refused or 'none'}"
         )
         return found.findings(happened, recovery_seconds=seconds)
 

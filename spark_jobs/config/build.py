@@ -98,6 +98,7 @@ def build_config(
         ui=written.ui,
         metrics=written.metrics,
         catalog_server=written.catalog_server,
+        serve=written.serve,
         pipelines=tuple(_pipelines(placed)),
         templates=tuple(p.entry for p in placed if isinstance(p.entry, PipelineTemplate)),
         source=main.file or None,

@@ -16,7 +16,7 @@ from spark_jobs.config.problems import Finding, Path
 from spark_jobs.config.redaction import wrong_reference
 from spark_jobs.protocol.progress import PREFIX
 
-LISTENERS = ("ui", "metrics", "catalog_server")
+LISTENERS = ("ui", "metrics", "catalog_server", "serve")
 _SPARKS = ("remote", "remote_command", "master")
 _SOURCES = ("topic", "topics", "topics_regex")
 _OF_REGISTRY: tuple[tuple[str, ...], ...] = ((), ("auth",))

@@ -15,12 +15,12 @@ from spark_jobs.config.values import Size
 
 
 class HotSettings(Frozen):
-    """What a query with `--fresh` may take of Kafka; `hot: true` is the section with its defaults."""
+    """What of Kafka queries with `--fresh` see; `hot: true` is the section with its defaults."""
 
     memory_bytes: Size = key(
         "500MB",
-        "Most bytes that records beyond the table may take once they are rows; beyond it a query is"
-        " refused (`too-far-behind`).",
+        "Most bytes that records beyond the table may take once they are rows; beyond it a query that reads"
+        " them itself is refused (`too-far-behind`), and `serve` takes in no more until some are drained.",
         alias="memory",
     )
 

@@ -11,7 +11,7 @@ from pydantic import Field, WithJsonSchema
 
 from spark_jobs.config.frozen import Frozen, key
 from spark_jobs.config.problems import UnreadableValueError
-from spark_jobs.config.values import AbsolutePath, OneOrMany, Secret, parsed
+from spark_jobs.config.values import AbsolutePath, Count, Duration, OneOrMany, Secret, Size, parsed
 
 # An address of a machine that answers at all of its addresses, as the machine itself reaches it.
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
@@ -43,7 +43,9 @@ class Address:
 
 DEFAULT_UI = Address("127.0.0.1", 3000)
 DEFAULT_METRICS = Address("127.0.0.1", 9464)
-DEFAULT_CATALOG = Address("127.0.0.1", 8181)
+DEFAULT_CATALOG = Address("127.0.0.1", 8183)
+DEFAULT_SERVE = Address("127.0.0.1", 8181)
+DEFAULT_FLIGHT = Address("127.0.0.1", 8182)
 
 
 def _address(text: str) -> Address:
@@ -136,3 +138,35 @@ class CatalogServerSettings(ListenerSettings):
         "Where it is served, as of `ui`; `./sluice up` serves it when this is written,"
         f" `./sluice catalog` at {DEFAULT_CATALOG} when it is not.",
     )
+
+
+class ServeSettings(ListenerSettings):
+    """Queries over tables and what Kafka has beyond them, of `hot` pipelines. See docs/SERVING.md."""
+
+    listen: AddressOrOff = key(
+        str(DEFAULT_SERVE),
+        "Where they are answered, as of `ui`: by `./sluice serve`, and by `./sluice up` where a pipeline is"
+        " `hot`; with `off` `up` does not. Not written, `up` takes a free port when this one is taken.",
+    )
+    flight: AddressOrOff = key(
+        str(DEFAULT_FLIGHT),
+        "Where they are answered over Flight SQL beside that, for the same tokens and with the same `tls`;"
+        " `off` is nowhere. Not written, a free port is taken when this one is.",
+    )
+    memory_bytes: Size = key(
+        "2GB",
+        "Most memory of the whole process, `hot.memory` of all pipelines and `query_memory` in it: beyond it"
+        " nothing more is read from Kafka until drains have taken some.",
+        alias="memory",
+    )
+    query_memory_bytes: Size = key(
+        "1GB",
+        "Memory of all queries together; beyond that they use a temporary folder.",
+        alias="query_memory",
+    )
+    query_timeout_seconds: Duration = key(
+        "30s",
+        "How long a query may take, its answer sent; a request may ask for less.",
+        alias="query_timeout",
+    )
+    max_queries: Count = key("8", "Queries at once; more wait a second and are refused (`too-many-queries`).")

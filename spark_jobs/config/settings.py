@@ -19,7 +19,7 @@ from spark_jobs.config.clock import next_tick_ms
 from spark_jobs.config.columns import Columns, LetterColumn
 from spark_jobs.config.frozen import Frozen, key
 from spark_jobs.config.hot import Hot
-from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, UiSettings
+from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, ServeSettings, UiSettings
 from spark_jobs.config.new_fields import Growth, Incompatible, NewFields
 from spark_jobs.config.parquet_codecs import Encoding
 from spark_jobs.config.problems import ConfigProblem
@@ -464,6 +464,7 @@ class SluiceConfig(_WithSecrets):
     ui: UiSettings = UiSettings()
     metrics: MetricsSettings = MetricsSettings()
     catalog_server: CatalogServerSettings = CatalogServerSettings()
+    serve: ServeSettings = ServeSettings()
     pipelines: tuple[PipelineConfig, ...] = ()
     templates: tuple[PipelineTemplate, ...] = ()
     source: str | None = None

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from spark_jobs.config.frozen import Frozen, key
-from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, UiSettings
+from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, ServeSettings, UiSettings
 from spark_jobs.config.settings import KafkaAuth, PipelineSettings, RegistrySettings, SparkSettings
 from spark_jobs.config.values import (
     OneOrMany,
@@ -152,6 +152,9 @@ class WrittenFile(WrittenTeamFile):
     metrics: MetricsSettings = key(MetricsSettings(), "Where Prometheus metrics are served.")
     catalog_server: CatalogServerSettings = key(
         CatalogServerSettings(), "Where the catalog is served to other engines, for reading."
+    )
+    serve: ServeSettings = key(
+        ServeSettings(), "Where queries are answered with what Kafka has, and for whom."
     )
     include: Includes = key(
         (), "Team files: globs relative to this file, each alone or as `files` beside what it is lent."

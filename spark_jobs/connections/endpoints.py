@@ -19,12 +19,14 @@ from spark_jobs.storage.state_files import write_whole
 class Endpoints:
     """``kafka_bootstrap_servers`` is ``host:port``, ``spark_remote`` ``sc://host:port/;token=…``; None: down.
 
-    ``kafka_login`` are the properties that a client of ours has to say beside the address.
+    ``serve`` is the address of what answers queries beside Dagster. ``kafka_login`` are the properties that a
+    client of ours has to say beside the broker's address.
     Written when our servers are up, removed when they stop.
     """
 
     kafka_bootstrap_servers: str | None = None
     spark_remote: str | None = None
+    serve: str | None = None
     kafka_login: dict[str, str] = field(default_factory=dict, repr=False)
 
 

@@ -7,23 +7,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
-from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.hot.look import look
 from spark_jobs.hot.made import SegmentMaker
 from spark_jobs.hot.prefix import Prefix, prefix_of
-from spark_jobs.hot.seam import Seam, load_seam
 from spark_jobs.hot.segment import Segment
 from spark_jobs.hot.tail import Tail
-from spark_jobs.hot.watermark import Epoch, Watermark
-from spark_jobs.kafka.log_cut import cut_below
+from spark_jobs.hot.told import not_yet, other_epoch
+from spark_jobs.hot.watermark import Watermark
 from spark_jobs.kafka.reader import bundles, open_reader
 from spark_jobs.protocol import mends
-from spark_jobs.protocol.errors import ConfigError, RetryableError, SourceChanged
+from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.protocol.offsets import OffsetRange
-from spark_jobs.protocol.source import SourceState, check_identity, drain_refusal
+from spark_jobs.protocol.source import check_identity
 
 if TYPE_CHECKING:
     from spark_jobs.connections.connect import Connections
@@ -52,15 +50,15 @@ def read_fresh(
     wanted = at.ends if at else {p: offset + 1 for p, offset in (after or {}).items()}
     deadline = time.monotonic() + patience_seconds
     while True:
-        seam, epoch, source = _look(pipeline, connections)
+        seam, epoch, source = look(pipeline, connections)
         asked_at = time.monotonic()
         if at is not None and not at.is_of(epoch):
-            raise _other_epoch(pipeline, at, Watermark(epoch.generation, epoch.rollbacks, source.end))
+            raise other_epoch(pipeline, at, Watermark(epoch.generation, epoch.rollbacks, source.end))
         reached = Watermark(epoch.generation, epoch.rollbacks, source.end)
         if reached.reaches(wanted):
             break
         if time.monotonic() > deadline:
-            raise _not_yet(pipeline, wanted, reached)
+            raise not_yet(pipeline, wanted, reached)
         time.sleep(_POLL_SECONDS)
     seams = source.positions(seam.progress.next_offsets)
     ends = {p: min(end, at.ends.get(p, 0)) if at else end for p, end in source.end.items()}
@@ -78,21 +76,6 @@ def read_fresh(
     check_identity(seam.progress, connections.admin.source_state(pipeline.topic), table=pipeline.table)
     age_ms = int((time.monotonic() - asked_at) * 1000)
     return prefix_of(seam, epoch, tails, seams=seams, age_ms=age_ms, at=at)
-
-
-def _look(pipeline: PipelineConfig, connections: Connections) -> tuple[Seam, Epoch, SourceState]:
-    """Return the lake and then the topic, which a drain would go on from there."""
-    seam = load_seam(pipeline, connections)
-    check_anchor(seam.table)
-    progress, source = seam.progress, connections.admin.source_state(pipeline.topic)
-    ask_leader = partial(cut_below, connections.kafka, progress, source)
-    refusal = drain_refusal(progress, source, table=pipeline.table, ask_leader=ask_leader)
-    if refusal is not None:
-        raise refusal
-    if source.topic_id is None or progress.topic_id is None:
-        raise _needs_ids(pipeline)
-    uuid = str(seam.table.metadata.table_uuid)
-    return seam, Epoch(uuid, source.topic_id, progress.generation, progress.rollbacks), source
 
 
 def _segments(
@@ -114,40 +97,6 @@ def _not_configured(pipeline: PipelineConfig) -> ConfigError:
         code="hot-not-configured",
         hint="Write `hot: true` under it, or leave out --fresh, --after and --at.",
         pipeline=pipeline.name,
-    )
-
-
-def _needs_ids(pipeline: PipelineConfig) -> ConfigError:
-    return ConfigError(
-        "without the topic's id nobody would notice that it was made again, with other records",
-        code="hot-needs-topic-ids",
-        hint="Brokers have them from 2.8 on, and a table from its next drain on:"
-        f" {mends.command('drain', pipeline.name)}.",
-        pipeline=pipeline.name,
-        topic=pipeline.topic,
-    )
-
-
-def _other_epoch(pipeline: PipelineConfig, at: Watermark, now: Watermark) -> SourceChanged:
-    return SourceChanged(
-        f"the watermark {at} is of generation {at.generation} and rollback {at.rollbacks}, the table of"
-        f" {now.generation} and {now.rollbacks}",
-        code="other-epoch",
-        hint="The table was rolled back, retyped or partitioned otherwise, or took in another source, since:"
-        f" those records can be other ones now. Ask again without --at; the watermark is {now}.",
-        pipeline=pipeline.name,
-        table=pipeline.table,
-    )
-
-
-def _not_yet(pipeline: PipelineConfig, wanted: Mapping[int, int], reached: Watermark) -> RetryableError:
-    missing = ", ".join(f"{p}:{end - 1}" for p, end in sorted(wanted.items()) if reached.ends.get(p, 0) < end)
-    return RetryableError(
-        f"the records {missing} (partition:offset) cannot be read yet; the watermark is {reached}",
-        code="not-yet",
-        hint="Ask again: a transaction may still be open, or they were not produced here.",
-        pipeline=pipeline.name,
-        topic=pipeline.topic,
     )
 
 

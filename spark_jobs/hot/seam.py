@@ -60,6 +60,12 @@ class Seam:
         """What the dead-letter table is owed until it is in."""
         return owed_by(self.table, self.dead_letters)
 
+    def is_before(self, other: Seam) -> bool:
+        """True if the other is a later state of the same table."""
+        mine, its = self.table.metadata, other.table.metadata
+        numbers = (getattr(each, "last_sequence_number", 0) for each in (mine, its))
+        return mine.table_uuid == its.table_uuid and next(numbers) < next(numbers)
+
     def owed_to(self, name: str) -> Owed:
         """What makes a routed table that of this very state."""
         return self._owed(owed_to(self.table, name, self.routed[name]), self.routed[name])

@@ -6,18 +6,20 @@ left out.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from spark_jobs.schema.metadata_columns import OFFSET
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from spark_jobs.hot.watermark import Epoch
 
+SMALL_ROWS = 8_192  # segments of fewer are merged with their neighbours
+_MIN_REPEATS = 4
 _NONE = np.empty(0, np.int64)
 
 
@@ -33,15 +35,13 @@ class Segment:
     dead_letters: pa.Table
     tombstones: np.ndarray = field(default_factory=lambda: _NONE)
     filtered: np.ndarray = field(default_factory=lambda: _NONE)
+    size_bytes: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         if self.end < self.start:
             raise ValueError(f"not a segment: [{self.start}, {self.end})")
-
-    @property
-    def size_bytes(self) -> int:
-        """What it takes."""
-        return sum(each.nbytes for each in (self.rows, self.dead_letters, self.tombstones, self.filtered))
+        parts = (self.rows, self.dead_letters, self.tombstones, self.filtered)
+        object.__setattr__(self, "size_bytes", sum(each.nbytes for each in parts))
 
     def between(self, start: int, end: int) -> Segment:
         """Return its part in ``[start, end)``, which overlaps it; nothing is copied."""
@@ -57,6 +57,39 @@ class Segment:
             _slice(self.dead_letters, start, end),
             *(each[slice(*np.searchsorted(each, [start, end]))] for each in (self.tombstones, self.filtered)),
         )
+
+
+def merged(segments: Sequence[Segment]) -> Segment:
+    """Return segments that touch each other as one; a large one with dictionaries where these save much."""
+    first, last = segments[0], segments[-1]
+    rows = pa.concat_tables([each.rows for each in segments]).combine_chunks()
+    letters = pa.concat_tables([each.dead_letters for each in segments])
+    return Segment(
+        first.epoch,
+        first.partition,
+        first.start,
+        last.end,
+        _with_dictionaries(rows) if len(rows) > SMALL_ROWS else rows,
+        letters.combine_chunks(),
+        np.concatenate([each.tombstones for each in segments]),
+        np.concatenate([each.filtered for each in segments]),
+    )
+
+
+def _with_dictionaries(rows: pa.Table) -> pa.Table:
+    for index, column in enumerate(rows.columns):
+        if pa.types.is_string(column.type):
+            encoded = column.combine_chunks().dictionary_encode()
+            if len(encoded.dictionary) * _MIN_REPEATS < len(rows):
+                rows = rows.set_column(index, rows.schema.names[index], _narrow(encoded))
+    return rows
+
+
+def _narrow(encoded: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Return it with indices as small as they can be."""
+    distinct = len(encoded.dictionary)
+    kind = pa.int8() if distinct < 1 << 7 else pa.int16() if distinct < 1 << 15 else pa.int32()
+    return pa.DictionaryArray.from_arrays(encoded.indices.cast(kind), encoded.dictionary)
 
 
 def _slice(table: pa.Table, start: int, end: int) -> pa.Table:

@@ -26,7 +26,7 @@ class State(StrEnum):
 class TailStatus:
     """One pipeline at one moment.
 
-    ``age_ms`` is since when everything that Kafka had then is shown; ``is_ready`` stays true once it was live.
+    ``age_ms`` is how long ago Kafka had no more than is shown; ``is_ready`` stays true once it was live.
     """
 
     pipeline: str

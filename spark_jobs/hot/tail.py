@@ -1,15 +1,18 @@
 """A partition's tail, segments that touch each other, and what an answer takes of it.
 
-A tail never changes: who has one has the same records whatever comes, is drained or is evicted meanwhile.
+A tail never changes: who has one has the same records whatever comes, is drained or is let go of meanwhile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
-from spark_jobs.hot.segment import Segment
+from spark_jobs.hot.segment import SMALL_ROWS, Segment, merged
 from spark_jobs.hot.watermark import Epoch
+
+_TOGETHER = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,30 +37,36 @@ class Tail:
         """Return it with what comes next. Raises ``ValueError`` for what does not touch it."""
         if (segment.epoch, segment.partition, segment.start) != (self.epoch, self.partition, self.end):
             raise ValueError(f"segment {segment.partition}:{segment.start} does not touch {self.end}")
-        return replace(self, end=segment.end, segments=(*self.segments, segment))
+        return replace(self, end=segment.end, segments=_merged((*self.segments, segment)))
 
     def up_to(self, end: int) -> Tail:
         """Return it with the news that offsets below ``end`` hold no further readable record."""
         return replace(self, end=max(self.end, end))
 
-    def under(self, epoch: Epoch, seam: int) -> Tail:
-        """Return it as it is under a table that stands at ``seam``: anew in another epoch or behind it."""
-        if self.epoch == epoch and self.end >= seam:
-            return self
-        return Tail.at(epoch, self.partition, seam)
-
-    def evicted(self, seam: int, *, keep_bytes: int) -> Tail:
-        """Return it without its oldest segments until it takes no more; what is not in the table stays."""
-        start, taken, left = self.start, self.size_bytes, list(self.segments)
-        while left and left[0].end <= seam and taken > keep_bytes:
-            gone = left.pop(0)
-            start, taken = gone.end, taken - gone.size_bytes
-        return replace(self, start=start, segments=tuple(left))
+    def covered(self, seam: int) -> Tail:
+        """Return it without the segments that a table which stands at ``seam`` has whole."""
+        left = tuple(each for each in self.segments if each.end > seam)
+        # Between two segments there may be offsets without a readable record, and the seam among them.
+        start = min(seam, left[0].start if left else self.end)
+        return replace(self, start=max(self.start, start), segments=left)
 
     @property
     def size_bytes(self) -> int:
         """What its segments take."""
         return sum(segment.size_bytes for segment in self.segments)
+
+
+def _merged(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
+    """Merge the last ones once there are eight of a size, so that each row is copied some four times."""
+    if len(segments[-1].rows) > SMALL_ROWS:
+        return (*segments[:-1], merged(segments[-1:]))
+    bound = SMALL_ROWS // _TOGETHER**3
+    while bound <= SMALL_ROWS:
+        small = takewhile(lambda each: len(each.rows) <= bound, reversed(segments))  # noqa: B023  (used here)
+        if (count := len(list(small))) >= _TOGETHER:
+            segments = (*segments[:-count], merged(segments[-count:]))
+        bound *= _TOGETHER
+    return segments
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,6 +118,18 @@ class KafkaAdmin:
                 )
         return states
 
+    def identity(self, topic: str) -> SourceState:
+        """Return whose offsets these are, and no offsets, in one round. Raises as ``source_state``."""
+        limit = self._timeout_seconds
+        cluster = self._client.describe_cluster(request_timeout=limit)
+        asked = self._client.describe_topics(TopicCollection([topic]), request_timeout=limit)
+        described = self._ask(asked, "looking up a topic")[topic]
+        if isinstance(described, KafkaError):
+            raise self._topic_error(topic, described)
+        cluster_id = self._one(cluster, "asking which cluster it is").cluster_id
+        there = dict.fromkeys((info.id for info in described.partitions), 0)
+        return SourceState(topic, _topic_id(described), cluster_id, low=there, end=there)
+
     def offsets_for_times(self, topic: str, timestamp_ms: int) -> dict[int, int]:
         """Return the first offset at or after a time by partition; partitions without one are left out."""
         spec = OffsetSpec.for_timestamp(timestamp_ms)

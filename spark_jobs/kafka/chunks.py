@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import chain, groupby, pairwise
 from typing import TYPE_CHECKING, Any, cast
@@ -10,10 +12,11 @@ import numpy as np
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     Headers = list[tuple[str, bytes | None]]
 
+offset_of = cast("Callable[[Message], int]", Message.offset)  # None only for messages not read from Kafka
 _headers = cast("Callable[[Message], Headers | None]", Message.headers)  # as a consumer gives them
 # One call's worth: large enough that the call costs nothing, small enough to hear of large messages soon.
 MAX_SLICE_RECORDS = 1_000
@@ -97,6 +100,12 @@ class Chunk:
             taken.runs = tuple((partition, len(list(run))) for partition, run in runs)
         return taken
 
+    def with_values(self, values: Sequence[bytes]) -> Chunk:
+        """Return the same records with their values in another container."""
+        same = copy(self)
+        same.values = cast("list[bytes | None]", values)
+        return same
+
     def extend(self, other: Chunk) -> None:
         """Append the records of a chunk that follows in the same partition."""
         for column, more in zip(self.columns, other.columns, strict=True):
@@ -116,6 +125,14 @@ def chunk_of(partition: int, messages: list[Message], offsets: list[int]) -> Chu
         list(map(_headers, messages)),
         list(types),
     )
+
+
+def by_partition(messages: Iterable[Message]) -> dict[int, list[Message]]:
+    """Return messages by their partition, in their order, events among them."""
+    found: defaultdict[int, list[Message]] = defaultdict(list)
+    for message in messages:
+        found[cast("int", message.partition())].append(message)
+    return found
 
 
 def joined(chunks: Sequence[Chunk], max_records: int) -> Iterator[Chunk]:

@@ -56,6 +56,26 @@ def out_of_order(topic: str, cursor: Cursor, offsets: list[int]) -> OffsetsUnava
     )
 
 
+def lost_behind(topic: str, partition: int, position: int, low: int, high: int) -> OffsetsUnavailable:
+    """Return the error for a log that does not go on from where it was followed to."""
+    if position < low:
+        return OffsetsUnavailable(
+            f"Kafka's retention removed offsets {position} to {low - 1} before they were followed",
+            code="retention-passed",
+            hint="Raise the topic's retention. What is shown ends there until a drain has passed the gap.",
+            topic=topic,
+            partition=partition,
+        )
+    return OffsetsUnavailable(
+        f"the log was cut below offset {position}, up to which it was followed, and ends at {high}",
+        code="log-truncated",
+        hint="Kafka lost records (unclean leader election, a restored broker). Whether the table has some of"
+        f" them says {mends.command('source', 'PIPELINE')}.",
+        topic=topic,
+        partition=partition,
+    )
+
+
 def stalled(topic: str, cursor: Cursor) -> RetryableError:
     """Nothing speaks against the records, and they do not come."""
     return RetryableError(

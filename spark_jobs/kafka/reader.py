@@ -5,15 +5,21 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from operator import lt
-from typing import cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from spark_jobs.kafka.chunks import MAX_SLICE_RECORDS, Chunk, ChunkBuilder, chunk_of, joined
+from spark_jobs.kafka.chunks import (
+    MAX_SLICE_RECORDS,
+    Chunk,
+    ChunkBuilder,
+    by_partition,
+    chunk_of,
+    joined,
+    offset_of,
+)
 from spark_jobs.kafka.client_properties import close_consumer, consumer_properties, new_client
 from spark_jobs.kafka.cursor import Cursor
 from spark_jobs.kafka.errors import (
@@ -31,7 +37,6 @@ from spark_jobs.protocol.offsets import OffsetRange
 
 __all__ = ["Chunk", "RangeReader", "bundles", "open_reader"]
 
-_offset = cast("Callable[[Message], int]", Message.offset)  # None only for messages not read from Kafka
 
 MAX_CHUNK_RECORDS = 5_000
 MAX_RECORDS_TOGETHER = 4 * MAX_CHUNK_RECORDS
@@ -149,7 +154,7 @@ class RangeReader:
             )
             if not messages:
                 self._check_silence(min(waiting, key=lambda cursor: cursor.deadline))
-            for partition, own in _by_partition(messages).items():
+            for partition, own in by_partition(messages).items():
                 # What concerns the whole client concerns any of them.
                 cursor = cursors.get(partition, waiting[0])
                 records, offsets = self._of_range(own, cursor)
@@ -176,7 +181,7 @@ class RangeReader:
     def _of_range(self, messages: list[Message], cursor: Cursor) -> tuple[list[Message], list[int]]:
         """Return the range's records among messages, with their offsets, and move the cursor past them."""
         records = self._without_events(messages, cursor)
-        offsets = list(map(_offset, records))
+        offsets = list(map(offset_of, records))
         if offsets:
             self._troubles.forget()
             if offsets[0] < cursor.position or not all(map(lt, offsets, offsets[1:])):
@@ -197,7 +202,7 @@ class RangeReader:
             if error is None:
                 records.append(message)
             elif _is_end(error, message, cursor):
-                cursor.saw_log_end(_offset(message))
+                cursor.saw_log_end(offset_of(message))
                 if cursor.is_done:
                     break  # behind damage librdkafka reads on at a wrong place: offsets without sense
             elif not (is_of_group(error) or _is_beyond(error, message, cursor)):
@@ -300,13 +305,6 @@ def bundles(ranges: Iterable[OffsetRange]) -> Iterator[list[OffsetRange]]:
         held[each.partition] = each
     if held:
         yield [*held.values()]
-
-
-def _by_partition(messages: Iterable[Message]) -> dict[int, list[Message]]:
-    found: defaultdict[int, list[Message]] = defaultdict(list)
-    for message in messages:
-        found[cast("int", message.partition())].append(message)
-    return found
 
 
 def _is_end(error: KafkaError, message: Message, cursor: Cursor) -> bool:

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyiceberg.expressions import AlwaysTrue
+import pyarrow.compute as pc
+from pyiceberg.expressions import AlwaysTrue, And, BoundEqualTo, BoundReference
 from pyiceberg.expressions.visitors import bind
 from pyiceberg.io.pyarrow import expression_to_pyarrow
+from pyiceberg.types import IntegerType, LongType, StringType
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,5 +39,20 @@ class HotRows:
         if isinstance(condition, AlwaysTrue):
             yield from self.tables
             return
-        matching = expression_to_pyarrow(bind(of, condition, case_sensitive=True))
-        yield from (rows.filter(matching) for rows in self.tables)
+        bound = bind(of, condition, case_sensitive=True)
+        matching, equal = expression_to_pyarrow(bound), dict(_equal(bound))
+        for rows in self.tables:
+            # Filtering asks for all columns: a look at one leaves out most tables where a key is looked for.
+            if all(pc.any(pc.equal(rows.column(name), value)).as_py() for name, value in equal.items()):
+                yield rows.filter(matching)
+
+
+def _equal(condition: BooleanExpression) -> Iterator[tuple[str, str | int]]:
+    """The columns, by name, that must have one value, as far as its plain form is Arrow's too."""
+    match condition:
+        case And(left=left, right=right):
+            yield from _equal(left)
+            yield from _equal(right)
+        case BoundEqualTo(term=BoundReference(field=column), literal=literal):
+            if isinstance(column.field_type, StringType | IntegerType | LongType):
+                yield column.name, literal.value

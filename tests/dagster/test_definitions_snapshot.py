@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestration.build import build_definitions
+from spark_jobs.config.hot import HotSettings
 from spark_jobs.config.settings import CatalogSettings, PipelineConfig, SluiceConfig, SparkSettings
 from spark_jobs.config.suites import Expectation, Severity, Suite, When
 
@@ -42,7 +43,7 @@ def _config() -> SluiceConfig:
                 owners=("ops@x.org", "team:data"),
                 quality=(suite,),
             ),
-            PipelineConfig(name="c", topic="c", table="lake.us.c"),
+            PipelineConfig(name="c", topic="c", table="lake.us.c", hot=HotSettings.model_validate({})),
         ),
     )
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-PRINTED = "http://127.0.0.1:8181"
+PRINTED = "http://127.0.0.1:8183"
 BATCH, BATCHES = 100, 6
 WRITES = [
     f"INSERT INTO served.{TABLE} SELECT * FROM served.{TABLE}",  # noqa: S608  (refused)

@@ -1,4 +1,4 @@
-"""Whatever comes, is drained, undone, evicted or held: an answer is exactly the records below its ends."""
+"""Whatever comes, is drained, undone, let go of or held: an answer is exactly the records below its ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ def histories(draw: st.DrawFn) -> list[tuple[str, Any]]:
     others = st.one_of(
         st.tuples(st.just("rollback"), st.integers(1, 6)),
         st.tuples(st.just("bump"), st.none()),
-        st.tuples(st.just("evict"), st.integers(0, 40)),
         st.tuples(st.just("overtake"), st.text(KINDS, min_size=1, max_size=4)),
         st.tuples(st.just("forget"), st.none()),
     )
@@ -74,18 +73,15 @@ class World:
         self.generation, self.log = self.generation + 1, ""
         self._stand_at(0)
 
-    def evict(self, keep_bytes: int) -> None:
-        self.tail = self.tail.evicted(self.seam, keep_bytes=keep_bytes)
-
     def forget(self, _: None) -> None:
         """Another process begins, at the seam, before it has read anything."""
         self.tail = Tail.at(self.epoch, 0, self.seam)
 
     def _stand_at(self, seam: int) -> None:
         self.seam = seam
-        self.tail = self.tail.under(self.epoch, seam)
+        is_another = self.tail.epoch != self.epoch
+        self.tail = Tail.at(self.epoch, 0, seam) if is_another else self.tail.covered(seam)
         self.states.append((self.epoch, seam))
-        assert self.tail.end >= seam  # it goes on from there
 
     def ask(self, until: int | None = None, state: tuple[Epoch, int] | None = None) -> Share:
         epoch, seam = state or (self.epoch, self.seam)
@@ -117,18 +113,36 @@ def test_an_answer_is_exactly_the_records_below_its_end(history: Sequence[Any], 
             _check(old, log)
 
 
+def test_the_seam_may_lie_where_no_record_is() -> None:
+    """Before a marker, which stands between two segments: the second one still goes on from there."""
+    world = World()
+    world.append("rrm")
+    world.append("rr")
+    world.drain(2)
+    assert world.ask().end == 5
+
+
 @given(st.text(KINDS, min_size=1, max_size=12), st.data())
-def test_what_is_not_in_the_table_is_never_evicted(kinds: str, data: st.DataObject) -> None:
-    """However little memory there is; what is given back is the oldest."""
+def test_what_is_let_go_is_what_the_table_has(kinds: str, data: st.DataObject) -> None:
+    """All that it has whole, and nothing else."""
     world = World()
     for first in range(0, len(kinds), 3):
         world.append(kinds[first : first + 3])
+    before = world.tail
     world.drain(data.draw(st.integers(1, len(kinds)), label="drained"))
-    before = world.ask()
-    world.evict(0)
-    after = world.ask()
-    assert (after.seam, after.end, _offsets(after)) == (before.seam, before.end, _offsets(before))
     assert all(segment.end > world.seam for segment in world.tail.segments)
+    gone = [segment for segment in before.segments if segment not in world.tail.segments]
+    assert all(segment.end <= world.seam for segment in gone)
+
+
+@given(st.lists(st.text("rlftr", min_size=1, max_size=3), min_size=8, max_size=80))
+def test_small_segments_become_few_and_hold_the_same(came: Sequence[str]) -> None:
+    """Every record once, in order, wherever segments were merged."""
+    world = World()
+    for kinds in came:
+        world.append(kinds)
+    _check(world.ask(), world.log)
+    assert len(world.tail.segments) < 8 + len(world.log) / 16
 
 
 def _segment(epoch: Epoch, start: int, kinds: str) -> Segment:

@@ -112,6 +112,7 @@ EVERY_SECTION = {
     "ui": {"listen": "[::1]:3000", "tls": {"cert": "/ui.pem"}},
     "metrics": {"listen": "off", "tls": {"cert": "/metrics.pem"}},
     "catalog_server": {"listen": "off", "tls": {"cert": "/catalog.pem"}},
+    "serve": {"listen": "off", "tls": {"cert": "/serve.pem"}},
     "registries": {"main": {"url": "http://registry:8081"}},
     "pipelines": {
         "orders": {

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import socket
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from cli.stand import running
 from servers import beside
+from servers.beside import SERVE, Beside
 from servers.listener import guard_of, refuse_open, refuse_taken, url_of
 from spark_jobs.config.build import ConfigReading, build_config
 from spark_jobs.config.listener import (
@@ -18,7 +21,13 @@ from spark_jobs.config.listener import (
     UiSettings,
 )
 from spark_jobs.config.problems import Document
+from spark_jobs.connections.endpoints import read_endpoints
 from spark_jobs.protocol.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from servers.process import ServerProcess
 
 TOKEN = "hunter2-Tr0ub4dor-and-3"
 
@@ -131,3 +140,19 @@ def test_a_second_sluice_takes_a_free_port_unless_it_was_told_which(
         assert refused.value.code == "port-taken"
     assert beside._free(usual, taken) == taken
     refuse_taken(taken)
+
+
+def test_answers_are_served_where_a_pipeline_is_hot_and_found_by_their_address(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whatever port they got; without such a pipeline nobody listens for queries."""
+    process = cast("ServerProcess", None)
+    started = lambda name, *_, **__: Beside(f"http://{name}", process)  # noqa: E731
+    monkeypatch.setattr(running, "start_beside", started)
+    for hot in ("true", "false"):
+        pipeline = {"topic": "orders", "table": "lake.orders", "hot": hot}
+        config = build(pipelines={"orders": pipeline}).config
+        assert config is not None
+        servers = running.Servers(config.model_copy(update={"home": str(tmp_path)}))
+        assert (SERVE in servers.start_beside()) == (hot == "true")
+        assert read_endpoints(str(tmp_path)).serve == ("http://serve" if hot == "true" else None)

@@ -13,8 +13,12 @@ import yaml
 from cli.listing import COMMANDS
 from spark_jobs.checks.check import Severity
 from spark_jobs.checks.registry import CHECKS
-from spark_jobs.monitoring.metric_families import COUNTER, FAMILIES, HISTOGRAM
+from spark_jobs.hot.status import State
+from spark_jobs.monitoring.metric_families import COUNTER, HISTOGRAM
+from spark_jobs.monitoring.metric_families import FAMILIES as EXPORTED
+from spark_jobs.serve.metrics import SERVE_FAMILIES
 
+FAMILIES = EXPORTED | SERVE_FAMILIES
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 DASHBOARD = json.loads((DOCS / "monitoring" / "grafana-dashboard.json").read_text())
 ALERTS = yaml.safe_load((DOCS / "monitoring" / "alerts.yaml").read_text())
@@ -91,6 +95,13 @@ def test_every_check_has_an_alert_and_a_runbook_section() -> None:
     for check in CHECKS:
         assert [rule for rule in RULES if f'check="{check.name}"' in rule["expr"]], check.name
         assert check.runbook.partition("#")[2] in RUNBOOK
+
+
+def test_every_state_that_is_not_live_is_told() -> None:
+    """A pipeline that answers nothing fresh does so for ever otherwise."""
+    asked = (re.findall(r'sluice_hot_state\{state=~"([^"]*)"', rule["expr"]) for rule in RULES)
+    told = {state for found in asked for text in found for state in text.split("|")}
+    assert told == {*State} - {State.LIVE}
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: str(rule["alert"]))

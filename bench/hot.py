@@ -1,0 +1,147 @@
+"""A follower beside a bare consumer of the same topic and a drain of the same rows, and what queries cost.
+
+Percentiles are of partition 0: from the call that produced a record until a query that begins then has it,
+and until the consumer has it. The first seconds of each rate are left out.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from confluent_kafka import Consumer, TopicPartition
+
+from bench.drains import run_drains
+from bench.hot_processes import Moments, Worker, consume, follow, produce, worker
+from bench.records import PARTITIONS, fill
+from prove.lab.kafka_server import KafkaBroker
+
+if TYPE_CHECKING:
+    from bench.lab import Lab
+
+TOPIC = "hot"
+RATES = (1_000, 10_000)
+WARM_UP_SECONDS = 2.0
+FIRST_RECORDS = 4_000
+GOAL_BARE_FACTOR, GOAL_BARE_MS = 4, 40
+GOAL_CPU, GOAL_BYTES, GOAL_IDLE, GOAL_LOOKUP, GOAL_TOGETHER = 2.5, 160, 0.02, 1 / 20, 1.3
+_LOOKUP = "SELECT * FROM orders WHERE order_id = {}"
+_COUNT = "SELECT count(*) FROM orders"
+_GROUP = "SELECT city, count(*), sum(quantity) FROM orders GROUP BY city"
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """Milliseconds at p50 and p99, of the follower and the bare consumer, at so many rows a second."""
+
+    rate: int
+    hot_ms: tuple[float, float]
+    bare_ms: tuple[float, float]
+    cores: float
+
+    @property
+    def goal_ms(self) -> float:
+        """What the follower's p99 should not be above."""
+        return GOAL_BARE_FACTOR * self.bare_ms[1] + GOAL_BARE_MS
+
+
+@dataclass(frozen=True, slots=True)
+class HotResult:
+    """CPU a row in microseconds of both, bytes of ``rows`` hot ones; CPU milliseconds of queries.
+
+    ``lookup_ms`` and ``arrow_ms`` look for one of the hot rows; ``together_ms`` and ``lake_ms`` count and
+    group lake and hot rows, and the same rows when all are in the lake. ``idle`` is a share of a core.
+    """
+
+    rows: int
+    freshness: tuple[Freshness, ...]
+    idle: float
+    follow_us: float
+    drain_us: float
+    row_bytes: float
+    resident_bytes: int
+    lookup_ms: float
+    arrow_ms: float
+    together_ms: dict[str, float]
+    lake_ms: dict[str, float]
+
+
+def measure_hot(lab: Lab, records: int, seconds: int) -> HotResult:
+    """Follow an idle topic, one of each rate for so many seconds, and then so many records at once."""
+    KafkaBroker(lab.bootstrap_servers).create_topic(TOPIC, PARTITIONS)
+    fill(lab.bootstrap_servers, TOPIC, 0, FIRST_RECORDS)
+    with lab.spark("spark-hot") as spark:
+        path = lab.configure(TOPIC, TOPIC, spark, hot={"memory": "4GB"})
+        run_drains(spark, path)
+        with worker(follow, path) as follower:
+            follower.ask("until", _ends(lab))
+            idle = _cores(follower, seconds)
+            freshness = tuple(_freshness(lab, follower, rate, seconds) for rate in RATES)
+            run_drains(spark, path)
+            follower.ask("until_drained")
+            before = follower.ask("cpu")
+            fill(lab.bootstrap_servers, TOPIC, FIRST_RECORDS, records)
+            rows = follower.ask("until", _ends(lab))
+            follow_us = (follower.ask("cpu") - before) / rows * 1e6
+            _, size_bytes, resident_bytes = follower.ask("sizes")
+            lookup = _LOOKUP.format(FIRST_RECORDS + records // 2)
+            lookup_ms, arrow_ms = follower.ask("asked", lookup), follower.ask("in_arrow", lookup)
+            together_ms = _asked(follower)
+            (drain,) = run_drains(spark, path).drains
+            follower.ask("until_drained")
+            lake_ms = _asked(follower)
+    drain_us = sum(drain.cpu_us.values()) / drain.rows
+    sizes = size_bytes / rows, resident_bytes
+    return HotResult(
+        rows, freshness, idle, follow_us, drain_us, *sizes, lookup_ms, arrow_ms, together_ms, lake_ms
+    )
+
+
+def _asked(follower: Worker) -> dict[str, float]:
+    return {name: follower.ask("asked", sql) for name, sql in (("count", _COUNT), ("group by", _GROUP))}
+
+
+def _ends(lab: Lab) -> dict[int, int]:
+    consumer = Consumer({"bootstrap.servers": lab.bootstrap_servers, "group.id": "bench"})
+    ends = {p: consumer.get_watermark_offsets(TopicPartition(TOPIC, p))[1] for p in range(PARTITIONS)}
+    consumer.close()
+    return ends
+
+
+def _cores(follower: Worker, seconds: float) -> float:
+    before = follower.ask("cpu")
+    time.sleep(seconds)
+    return float((follower.ask("cpu") - before) / seconds)
+
+
+def _freshness(lab: Lab, follower: Worker, rate: int, seconds: int) -> Freshness:
+    whole = seconds + WARM_UP_SECONDS
+    with (
+        worker(consume, lab.bootstrap_servers, TOPIC) as bare,
+        worker(produce, lab.bootstrap_servers, TOPIC) as producer,
+    ):
+        bare.ask("seen", 0.5)
+        before = follower.ask("cpu")
+        for each in (bare, follower):
+            each.tell("seen", whole + 1)
+        began = time.monotonic()
+        produced = sorted(producer.ask("at_rate", rate, whole))
+        seen = [each.answer() for each in (follower, bare)]
+        cores = (follower.ask("cpu") - before) / whole
+        counted = [moment for moment in produced if moment[1] > began + WARM_UP_SECONDS]
+        hot_ms, bare_ms = (_percentiles(counted, each) for each in seen)
+    return Freshness(rate, hot_ms, bare_ms, cores)
+
+
+def _percentiles(produced: Moments, seen: Moments) -> tuple[float, float]:
+    """Milliseconds until a record was there, by the first look that had its offset or a later one."""
+    offsets = [offset for offset, _ in seen]
+    waited = sorted((seen[bisect_left(offsets, offset)][1] - at) * 1e3 for offset, at in produced)
+    return _at(waited, 0.5), _at(waited, 0.99)
+
+
+def _at(waited: Sequence[float], share: float) -> float:
+    return waited[min(len(waited) - 1, int(len(waited) * share))]

@@ -1,0 +1,118 @@
+"""``serve``: follows pipelines and answers queries over them and their tables until it is stopped."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cli import output
+from cli.work import connections_for, pipelines_named
+from spark_jobs.config.file import load_config
+from spark_jobs.config.listener import DEFAULT_SERVE, Address
+from spark_jobs.config.settings import PipelineConfig, SluiceConfig
+from spark_jobs.protocol.errors import ConfigError
+
+if TYPE_CHECKING:
+    from spark_jobs.hot.status import TailStatus
+    from spark_jobs.serve.tails import Tails
+
+_LOOK_SECONDS = 0.5
+_TELL_SECONDS = 5.0  # how often of one that goes on catching up
+
+
+@click.command("serve")
+@click.argument("pipelines", nargs=-1)
+@click.option(
+    "--port", type=click.IntRange(1, 65535), default=None, help="Which port instead of serve.listen's."
+)
+@click.option("--insecure", is_flag=True, help="Let others than this machine ask without tokens.")
+def command(pipelines: tuple[str, ...], port: int | None, *, insecure: bool) -> None:
+    """Answer queries over tables and what Kafka has beyond them until Ctrl-C; reads only.
+
+    It follows PIPELINES, or without any all that have `hot`, joins no consumer group and keeps no progress:
+    any number may run, and one that is killed starts again at the tables' offsets. `./sluice up` does this by
+    itself where a pipeline is `hot`. docs/SERVING.md says what is asked, and what an answer is.
+    """
+    from servers.flight import flight_beside
+    from servers.serving import serve
+    from spark_jobs.hot.follower import Follower
+    from spark_jobs.serve.http_api import HttpApi, refusal_body
+    from spark_jobs.serve.lake_id import lake_id
+    from spark_jobs.serve.service import QueryService
+
+    config = load_config()
+    chosen = _followed(config, pipelines)
+    listen = config.serve.listen or DEFAULT_SERVE
+    with connections_for(config, chosen[0], "query") as connections:
+        noted, memory_bytes = Path(config.home) / "serve", config.serve.memory_bytes
+        follower = Follower(chosen, connections, folder=noted, memory_bytes=memory_bytes)
+        service = QueryService(chosen, connections, follower, config.serve)
+        follower.start()
+        with (
+            closing(follower),
+            _telling(follower),
+            flight_beside(
+                service, config.serve, lambda at: output.say(f"Flight SQL at {at}"), insecure=insecure
+            ),
+        ):
+            serve(
+                HttpApi(service, lake_id(config)).app(),
+                config.serve,
+                Address(listen.host, port or listen.port),
+                lambda url: output.say(f"answering at {url}" if url else "stopped"),
+                insecure=insecure,
+                refused=lambda why: refusal_body(why.status, why.reason),
+            )
+
+
+def _followed(config: SluiceConfig, names: Sequence[str]) -> list[PipelineConfig]:
+    """Return the pipelines of these names, or all that are hot."""
+    chosen = [pipeline for name in names for pipeline in pipelines_named(config, name)]
+    chosen = chosen or [pipeline for pipeline in config.pipelines if pipeline.hot]
+    cold = [pipeline.name for pipeline in chosen if not pipeline.hot]
+    if cold or not chosen:
+        raise ConfigError(
+            f"{', '.join(cold) or 'no pipeline'} is to be followed beyond its table",
+            code="hot-not-configured",
+            hint="Write `hot: true` under the pipeline, or under `defaults` for all of them.",
+        )
+    return list({pipeline.name: pipeline for pipeline in chosen}.values())
+
+
+@contextmanager
+def _telling(tails: Tails) -> Iterator[None]:
+    """Print a line whenever a pipeline comes into another state, and how it catches up."""
+    is_over = threading.Event()
+    teller = threading.Thread(target=_tell, args=(tails, is_over), daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        teller.join()
+
+
+def _tell(tails: Tails, is_over: threading.Event) -> None:
+    from spark_jobs.hot.status import State
+
+    told: dict[str, tuple[object, float]] = {}
+    while not is_over.wait(_LOOK_SECONDS):
+        for status in tails.statuses():
+            state = (status.state, status.reason and status.reason.code)
+            before, at = told.get(status.pipeline, (None, 0.0))
+            is_going_on = status.state is State.CATCHING_UP and time.monotonic() - at > _TELL_SECONDS
+            if state != before or is_going_on:
+                output.say(_line(status))
+                told[status.pipeline] = (state, time.monotonic())
+
+
+def _line(status: TailStatus) -> str:
+    held = f"{status.pipeline}: {status.state}, {status.hot_rows:,} rows, {status.size_bytes / 1e6:,.1f} MB"
+    reason = status.reason
+    return held if reason is None else f"{held}; {reason.message} [{reason.code}] {reason.hint}"

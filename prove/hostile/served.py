@@ -1,0 +1,96 @@
+"""A real ``serve``, asked over HTTP throughout, that is killed: alone, with a drain, beside another one.
+
+Each answer that comes whole holds exactly the records below its watermark.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from prove.hostile.case import Case, History, scenarios
+from prove.lab.asked_throughout import asked_throughout
+from prove.lab.serve_process import serving
+from prove.workload import REST, SQLITE, Workload
+
+EXACT = "every whole answer is exactly the records below its watermark; one server never says less"
+_HOT = {"hot": True}
+_KILLS = 4
+POINTS = ("commit.before-swap", "commit.after-swap", "dead-letters.before-swap", "dead-letters.after-swap")
+
+
+def _killed(workload: Workload) -> History:
+    """Kill it while it answers, drain and produce without it, and start it again."""
+    workload.drain_and_produce()
+    with serving(workload.lab) as serve, asked_throughout(workload.lab, by=serve.ask) as (asker, loop):
+        for number in range(_KILLS):
+            asker.ask_for_all()
+            loop.wait_for(loop.done + 2)
+            serve.kill()
+            asker.expect_less()
+            if number % 2:
+                workload.run()
+            serve.start()
+            workload.produce_batch()
+    assert asker.refused, "nobody asked while it was away"
+    return History(f"{asker.answers} answers of {_KILLS + 1} servers, all exact")
+
+
+def _killed_with_a_drain(point: str, workload: Workload) -> History:
+    workload.drain_and_produce()
+    with serving(workload.lab) as serve, asked_throughout(workload.lab, by=serve.ask) as (asker, _):
+        asker.ask_for_all()
+        with workload.lab.stopped_at(point) as drain:
+            asker.ask_for_all()
+            serve.kill()
+            drain.kill()
+        asker.expect_less()
+        serve.start()
+        workload.produce_batch()
+        asker.ask_for_all()
+        workload.run()
+        asker.ask_for_all()
+    return History(f"{asker.answers} answers before both died and after it, all exact")
+
+
+def _beside_each_other(workload: Workload) -> History:
+    """Two are asked while a drain dies and is done again; then one of them dies, the other goes on."""
+    workload.drain_and_produce()
+    lab = workload.lab
+    with (
+        serving(lab) as one,
+        serving(lab) as other,
+        asked_throughout(lab, by=one.ask) as (stays, _),
+        asked_throughout(lab, by=other.ask) as (goes, _),
+    ):
+        stays.ask_for_all()
+        goes.ask_for_all()
+        lab.kill_at("commit.after-swap")
+        workload.produce_batch()
+        workload.run()
+        goes.ask_for_all()
+        other.kill()
+        goes.expect_less()
+        refused = dict(stays.refused)
+        workload.produce_batch()
+        stays.ask_for_all()
+        assert stays.refused == refused, "the other one's death was noticed"
+        other.start()
+    return History(f"{stays.answers} and {goes.answers} answers, all exact")
+
+
+CASES = (
+    Case("served/killed", f"serve is killed {_KILLS} times while it answers", EXACT, _killed, settings=_HOT),
+    *(
+        Case(
+            f"served/killed-with-{point}",
+            f"serve and a drain at {point} are killed together",
+            EXACT,
+            partial(_killed_with_a_drain, point),
+            catalogs=(SQLITE, REST),
+            settings=_HOT,
+        )
+        for point in POINTS
+    ),
+    Case("served/two", "two serves beside each other", EXACT, _beside_each_other, settings=_HOT),
+)
+SCENARIOS = scenarios("answers of a serve over HTTP", CASES)

@@ -1,0 +1,77 @@
+"""A real ``./sluice serve`` of a lab's pipeline, asked over HTTP as commands ask it, and killed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import urllib3
+import yaml
+
+from prove.lab.pipeline_lab import PIPELINE
+from servers.asking import asked, away
+from servers.environment import clean_environment
+from servers.java import java_home
+from servers.process import ServerFolder, ServerProcess, free_ports
+from spark_jobs.config.file import load_config
+
+if TYPE_CHECKING:
+    from prove.lab.pipeline_lab import Lab
+
+_ANSWER_SECONDS = 60.0
+
+
+class ServeProcess:
+    """At an address of its own, with the lab's configuration as it was when this was made."""
+
+    def __init__(self, lab: Lab) -> None:
+        (port,) = free_ports(1)
+        self._path = lab.path.with_name(f"serve-{port}.yaml")
+        document = yaml.safe_load(lab.path.read_text()) | {"serve": {"listen": f"127.0.0.1:{port}"}}
+        self._path.write_text(yaml.safe_dump(document))
+        self._config = load_config(self._path)
+        self._folder = ServerFolder(lab.path.parent, f"serve-{port}")
+        self.start()
+
+    def start(self) -> None:
+        """Start it, again after a kill, and do not wait for its first answer."""
+        command = [sys.executable, "-m", "cli", "serve", "--config", str(self._path)]
+        self._process = ServerProcess(self._folder, command, clean_environment(java_home()))
+
+    def kill(self) -> None:
+        """Kill it where it stands."""
+        self._process.kill()
+
+    def stop(self) -> None:
+        """Tell it to end."""
+        self._process.stop()
+
+    def ask(self, sql: str) -> list[dict[str, Any]]:
+        """Return the rows of a whole answer.
+
+        Raises what it refuses, and ``RetryableError`` (``serve-away``) while it is not there or broke off.
+        """
+        body = {"pipeline": PIPELINE, "sql": sql}
+        answered = asked(self._config, "POST", "/v1/query", body, seconds=_ANSWER_SECONDS)
+        if answered is None:
+            raise away("nobody listens")
+        try:
+            answer = json.loads(answered.data)
+        except urllib3.exceptions.HTTPError as error:
+            raise away(f"its answer broke off: {error}") from error
+        assert answered.headers["Sluice-Watermark"] == answer["watermark"]
+        names = [column["name"] for column in answer["columns"]]
+        return [dict(zip(names, row, strict=True)) for row in answer["rows"]]
+
+
+@contextmanager
+def serving(lab: Lab) -> Iterator[ServeProcess]:
+    """One that is stopped in the end."""
+    serve = ServeProcess(lab)
+    try:
+        yield serve
+    finally:
+        serve.stop()

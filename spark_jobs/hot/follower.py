@@ -1,0 +1,164 @@
+"""Follows pipelines: keeps what Kafka has of them beyond their tables, so that an answer needs no reading.
+
+Nothing is written and no progress kept: any number may run beside each other, and a killed one begins at the
+tables' offsets.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+from spark_jobs.commit.anchor import check_anchor
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.connections.tables import load_fresh, no_table_yet
+from spark_jobs.hot.decoding_notes import DecodingNotes
+from spark_jobs.hot.pipeline_follower import PATIENCE_SECONDS, Looked, PipelineFollower
+from spark_jobs.hot.seam import Seam, load_seam
+from spark_jobs.hot.told import set_back
+from spark_jobs.protocol.errors import RetryableError, SluiceError
+
+if TYPE_CHECKING:
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.hot.prefix import Prefix
+    from spark_jobs.hot.status import TailStatus
+    from spark_jobs.hot.watermark import Watermark
+
+_log = logging.getLogger(__name__)
+_LOOK_SECONDS = 1.0
+# A replica of the catalog may lag behind; a table that stays set back was set back.
+_LAG_SECONDS = 10.0
+_CLOSE_SECONDS = 2.0  # `down` kills what has not stopped after four
+_STATM = Path("/proc/self/statm")
+
+
+class Follower:
+    """A thread for each pipeline, and one that looks at all their tables and topics.
+
+    ``memory_bytes`` is the most that the whole process may take (where the system tells): beyond it nothing
+    more is read until drains have taken some of it. What is being decoded is noted in ``folder``.
+    """
+
+    def __init__(
+        self,
+        pipelines: Sequence[PipelineConfig],
+        connections: Connections,
+        *,
+        folder: Path,
+        memory_bytes: int,
+    ) -> None:
+        self._connections = connections
+        self._memory_bytes = memory_bytes
+        self._is_tight = False
+        self._set_back_since: dict[str, float] = {}
+        self._closed = Event()
+        self._followers = {
+            each.name: PipelineFollower(
+                each, connections, DecodingNotes(folder, each.name), lambda: self._is_tight
+            )
+            for each in pipelines
+        }
+        self._thread = Thread(target=self._run, name="look", daemon=True)
+
+    def start(self) -> None:
+        """Begin to follow; returns at once."""
+        for each in self._followers.values():
+            each.start()
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop, and let nobody wait; what was pinned stays good.
+
+        A thread that still waits for Kafka or the lake after two seconds is left behind: it ends by itself,
+        or with the process.
+        """
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        for each in self._followers.values():
+            each.stop()
+        deadline = time.monotonic() + _CLOSE_SECONDS
+        self._thread.join(_CLOSE_SECONDS)
+        for each in self._followers.values():
+            each.join(max(0.0, deadline - time.monotonic()))
+
+    def pin(
+        self,
+        pipeline: str,
+        *,
+        after: Mapping[int, int] | None = None,
+        at: Watermark | None = None,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> Prefix:
+        """Return what an answer that begins now is over; it takes microseconds, unless it has to wait.
+
+        ``after`` are offsets by partition that it waits for, or ``at`` an earlier answer's watermark, whose
+        records it is to hold and no others. Within an epoch a later call never gets less. Raises ``KeyError``
+        for a pipeline that is not followed, ``SourceChanged`` (``other-epoch``), ``RetryableError``
+        (``not-yet``), and the reason for which a pipeline has no exact answer.
+        """
+        return self._followers[pipeline].pin(after=after, at=at, patience_seconds=patience_seconds)
+
+    def statuses(self) -> list[TailStatus]:
+        """Return how far each is."""
+        return [each.status() for each in self._followers.values()]
+
+    def _run(self) -> None:
+        while not self._closed.wait(_LOOK_SECONDS):
+            self._is_tight = _resident_bytes() > self._memory_bytes
+            self._look()
+
+    def _look(self) -> None:
+        """Look at all topics in one round, and at each table."""
+        at = time.monotonic()
+        following = [each for each in self._followers.values() if each.held is not None]
+        try:
+            sources = self._connections.admin.source_states(each.pipeline.topic for each in following)
+        except SluiceError as error:
+            sources = dict.fromkeys((each.pipeline.topic for each in following), error)
+        for each in following:
+            each.saw(Looked(at, self._newer(each), sources[each.pipeline.topic]))
+
+    def _newer(self, follower: PipelineFollower) -> Seam | SluiceError | None:
+        """Return the table as it is by now, or None where it is as it was."""
+        held, pipeline = follower.held, follower.pipeline
+        if held is None:
+            return None
+        try:
+            table = load_fresh(self._connections, pipeline.table)
+            if table is None:
+                raise no_table_yet(pipeline)
+            if table.metadata_location == held.seam.table.metadata_location:
+                return None
+            seam = load_seam(pipeline, self._connections)
+            if self._is_set_back(held.seam, seam, pipeline):
+                return None
+            check_anchor(seam.table)
+        except RetryableError as error:
+            # Any state of the lake is exact: an old one costs memory alone.
+            _log.warning("the table of %s was not looked at: %s", pipeline.name, error)
+            return None
+        except SluiceError as error:
+            return error
+        return seam
+
+    def _is_set_back(self, held: Seam, seam: Seam, pipeline: PipelineConfig) -> bool:
+        if not seam.is_before(held):
+            self._set_back_since.pop(pipeline.name, None)
+            return False
+        since = self._set_back_since.setdefault(pipeline.name, time.monotonic())
+        if time.monotonic() - since > _LAG_SECONDS:
+            raise set_back(pipeline)
+        return True
+
+
+def _resident_bytes() -> int:
+    """What the process takes; 0 where the system does not tell."""
+    if not _STATM.exists():
+        return 0
+    return int(_STATM.read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,47 @@
+"""A look at both sides of the seam: the lake first, then the topic, which a drain would go on from there."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from spark_jobs.commit.anchor import check_anchor
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.hot.seam import Seam, load_seam
+from spark_jobs.hot.watermark import Epoch
+from spark_jobs.kafka.log_cut import cut_below
+from spark_jobs.protocol import mends
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.source import SourceState, drain_refusal
+
+if TYPE_CHECKING:
+    from spark_jobs.connections.connect import Connections
+
+
+def look(pipeline: PipelineConfig, connections: Connections) -> tuple[Seam, Epoch, SourceState]:
+    """Return what a drain would go on from.
+
+    Raises ``ConfigError`` (``no-table-yet``, ``hot-needs-topic-ids``), and what planning a drain raises.
+    """
+    seam = load_seam(pipeline, connections)
+    check_anchor(seam.table)
+    progress, source = seam.progress, connections.admin.source_state(pipeline.topic)
+    ask_leader = partial(cut_below, connections.kafka, progress, source)
+    refusal = drain_refusal(progress, source, table=pipeline.table, ask_leader=ask_leader)
+    if refusal is not None:
+        raise refusal
+    if source.topic_id is None or progress.topic_id is None:
+        raise _needs_ids(pipeline)
+    uuid = str(seam.table.metadata.table_uuid)
+    return seam, Epoch(uuid, source.topic_id, progress.generation, progress.rollbacks), source
+
+
+def _needs_ids(pipeline: PipelineConfig) -> ConfigError:
+    return ConfigError(
+        "without the topic's id nobody would notice that it was made again, with other records",
+        code="hot-needs-topic-ids",
+        hint="Brokers have them from 2.8 on, and a table from its next drain on:"
+        f" {mends.command('drain', pipeline.name)}.",
+        pipeline=pipeline.name,
+        topic=pipeline.topic,
+    )

@@ -1,0 +1,279 @@
+"""Follows one pipeline: a thread that reads on behind the table, and answers what is held at any moment.
+
+It begins at the table's offsets, and again there whenever the table or the topic is not what it was: another
+epoch, other columns, a drain that was faster. What was shown before stands until the new one has come as far.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from threading import Condition, Event, Thread
+from typing import TYPE_CHECKING
+
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.hot.decoding_notes import DecodingNotes
+from spark_jobs.hot.held import Held
+from spark_jobs.hot.look import look
+from spark_jobs.hot.made import SegmentMaker
+from spark_jobs.hot.status import State, TailStatus
+from spark_jobs.hot.told import decoder_died, not_started, not_yet, other_epoch, set_back, stopped
+from spark_jobs.kafka.tail_reader import Taken, open_tail
+from spark_jobs.protocol.errors import CorruptLog, SluiceError, SourceChanged
+from spark_jobs.protocol.offsets import OffsetRange
+from spark_jobs.protocol.source import SourceState, check_identity
+
+if TYPE_CHECKING:
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.hot.prefix import Prefix
+    from spark_jobs.hot.seam import Seam
+    from spark_jobs.hot.watermark import Watermark
+    from spark_jobs.kafka.chunks import Chunk
+    from spark_jobs.kafka.tail_reader import TailReader
+
+PATIENCE_SECONDS = 10.0
+_log = logging.getLogger(__name__)
+_TAKE_SECONDS = 0.05
+# A tick costs the same for few records as for hundreds: who rests between two takes more of them at once. It
+# rests four times as long as it worked, at most these milliseconds.
+_TICK_SECONDS, _REST = 0.02, 4
+_AGAIN_SECONDS = 1.0
+_LIVE_MS = 5_000
+# Errors of Kafka's after which what was read behind the table is not what Kafka has any more.
+_OTHER_RECORDS = {"log-truncated", "offsets-out-of-order"}
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What somebody saw who looks at all pipelines: the table, if it is a newer one, the topic, and when."""
+
+    at: float
+    seam: Seam | SluiceError | None
+    source: SourceState | SluiceError
+
+
+class PipelineFollower:
+    """``is_tight`` says that the process may take no more memory; ``notes`` end with it."""
+
+    def __init__(
+        self,
+        pipeline: PipelineConfig,
+        connections: Connections,
+        notes: DecodingNotes,
+        is_tight: Callable[[], bool],
+    ) -> None:
+        self.pipeline = pipeline
+        self._connections = connections
+        self._notes = notes
+        self._is_tight = is_tight
+        self._held: Held | None = None  # what answers are made of; replaced, never changed
+        self._newest: Seam | None = None  # the latest state of the table that was ever seen
+        self._reason: SluiceError | None = None
+        self._deadly: SluiceError | None = None  # why partitions end where records killed a decoder
+        self._complete_at: dict[int, float] = {}
+        self._is_full = self._is_ready = False
+        self._looked: Looked | None = None
+        self._closed = Event()
+        self._moved = Condition()
+        self._thread = Thread(target=self._run, name=f"follow-{pipeline.name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read; returns at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Read on no further, and let nobody wait; what is held stays good for who has it."""
+        self._closed.set()
+        with self._moved:
+            self._moved.notify_all()
+
+    def join(self, seconds: float) -> None:
+        """Wait so long for the end of what is under way; what does not end is left to itself."""
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            _log.warning("following %s does not end; it is left to itself", self.pipeline.name)
+        else:
+            self._notes.close()
+
+    @property
+    def held(self) -> Held | None:
+        """What answers are made of at this moment."""
+        return self._held
+
+    def saw(self, looked: Looked) -> None:
+        """Take in what the lake and the topic look like by now."""
+        self._looked = looked
+
+    def pin(
+        self,
+        *,
+        after: Mapping[int, int] | None = None,
+        at: Watermark | None = None,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> Prefix:
+        """Return what an answer that begins now is over; see ``Follower.pin``."""
+        wanted = dict(at.ends) if at else {p: offset + 1 for p, offset in (after or {}).items()}
+        deadline = time.monotonic() + patience_seconds
+        with self._moved:
+            while True:
+                held = self._held
+                if held is not None and at is not None and not at.is_of(held.watermark):
+                    raise other_epoch(self.pipeline, at, held.watermark)
+                if held is not None and held.watermark.reaches(wanted):
+                    return held.prefix(age_ms=self._age_ms() or 0, at=at)
+                if held is None and self._reason is not None and not self._reason.is_retryable:
+                    raise self._reason
+                if (left := deadline - time.monotonic()) <= 0 or self._closed.is_set():
+                    break
+                self._moved.wait(left)
+        if held is None:
+            raise self._reason or not_started(self.pipeline)
+        raise not_yet(self.pipeline, wanted, held.watermark)
+
+    def status(self) -> TailStatus:
+        """Return how far it is."""
+        held, reason, age_ms = self._held, self._reason or self._deadly, self._age_ms()
+        if held is None:
+            is_waiting = reason is None or reason.is_retryable or reason.code == "no-table-yet"
+            state = State.STARTING if is_waiting else State.FAILED
+            return TailStatus(self.pipeline.name, state, reason=reason)
+        if reason is not None:
+            state = State.BLOCKED
+        elif self._is_full:
+            state = State.FULL
+        else:
+            state = State.LIVE if age_ms is not None and age_ms <= _LIVE_MS else State.CATCHING_UP
+        rows = sum(share.hot_rows for share in held.prefix(age_ms=0).shares)
+        return TailStatus(
+            *(self.pipeline.name, state, held.watermark, rows, held.size_bytes, age_ms, self._is_ready),
+            reason=reason,
+        )
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            try:
+                self._follow()
+            except SluiceError as error:
+                self._stand_still(error)
+                self._closed.wait(_AGAIN_SECONDS)
+            except Exception as error:  # noqa: BLE001  (a thread that ends would say nothing for ever)
+                if self._closed.is_set():
+                    return  # it was left behind, and what it asks with is closed
+                _log.exception("following %s stopped, and begins again", self.pipeline.name)
+                self._stand_still(stopped(self.pipeline, error))
+                self._closed.wait(_AGAIN_SECONDS)
+
+    def _follow(self) -> None:
+        """Read on until the lake or the topic is another one than it began with."""
+        pipeline, connections = self.pipeline, self._connections
+        seam, epoch, source = look(pipeline, connections)
+        if self._newest is not None and seam.is_before(self._newest):
+            raise set_back(pipeline)
+        self._newest = seam
+        positions = source.positions(seam.progress.next_offsets)
+        held = Held.at(seam, epoch, positions)
+        deadly = self._notes.deadly(epoch, positions)
+        self._deadly = decoder_died(pipeline, [*deadly.values()]) if deadly else None
+        maker = SegmentMaker(pipeline, connections.schemas(pipeline), seam, epoch)
+        self._looked = None
+        self._show(held)
+        with open_tail(connections.kafka, pipeline.topic, held.ends) as reader:
+            while not self._closed.is_set():
+                asked = time.monotonic()
+                taken = reader.take(_TAKE_SECONDS)
+                began = time.monotonic()
+                if taken:
+                    taken = taken.before(deadly)
+                    held = self._with_taken(held, maker, taken)
+                    self._show(held, complete=dict.fromkeys(taken.ends, asked))
+                looked, self._looked = self._looked, None
+                if looked is not None:
+                    newer = self._under(held, reader, looked)
+                    if newer is None:
+                        return
+                    held = newer
+                self._bound(held, reader)
+                if taken:
+                    self._closed.wait(min(_TICK_SECONDS, _REST * (time.monotonic() - began)))
+
+    def _with_taken(self, held: Held, maker: SegmentMaker, taken: Taken) -> Held:
+        positions = {p: tail.end for p, tail in held.tails.items()}
+        segments = []
+        chunks = taken.chunks
+        if self._notes.someone_died:  # over which partition's records, one by one tells
+            chunks = [part for chunk in chunks for part in chunk.parts()]
+        for chunk in chunks:
+            with self._notes.decoding(held.epoch, _ranges(chunk)):
+                made = list(maker.segments(chunk, positions))
+            positions |= {segment.partition: segment.end for segment in made}
+            segments += made
+        # After they came: a topic that was made again gives its new records at the old offsets, silently.
+        now = self._connections.admin.identity(self.pipeline.topic)
+        check_identity(held.seam.progress, now, table=self.pipeline.table)
+        return held.with_more(segments, taken.ends)
+
+    def _under(self, held: Held, reader: TailReader, looked: Looked) -> Held | None:
+        """Return what is held as it is by what was seen; None where it is to begin again."""
+        source, seam = looked.source, looked.seam
+        if isinstance(seam, SluiceError):
+            raise seam
+        if isinstance(source, SluiceError):
+            raise source
+        check_identity(held.seam.progress, source, table=self.pipeline.table)
+        positions = source.positions(held.seam.progress.next_offsets)
+        reader.follow({p: at for p, at in positions.items() if p not in held.tails})
+        held = held.with_partitions(positions)
+        if seam is not None:
+            if self._deadly is not None or not held.goes_on_under(seam):
+                return None
+            self._newest, held = seam, held.under(seam)
+        ends = source.end
+        self._show(held, complete={p: looked.at for p, end in ends.items() if held.ends[p] >= end})
+        return None if held.is_overtaken else held
+
+    def _show(self, held: Held, *, complete: Mapping[int, float] | None = None) -> None:
+        """Let answers be made of it, unless what they are made of has come further, or is overtaken by it."""
+        shown = self._held
+        if shown is not None and shown.epoch == held.epoch and not held.watermark.reaches(shown.ends):
+            return
+        if shown is not None and shown.epoch != held.epoch:
+            self._complete_at = {}
+        with self._moved:
+            self._held, self._reason = held, None
+            for partition, at in (complete or {}).items():
+                self._complete_at[partition] = max(at, self._complete_at.get(partition, at))
+            self._is_ready = self._is_ready or self._age_ms() is not None
+            self._moved.notify_all()
+
+    def _stand_still(self, error: SluiceError) -> None:
+        """Keep what is exact whatever the error says, and nothing else."""
+        is_lost = isinstance(error, SourceChanged | CorruptLog) or error.code in _OTHER_RECORDS
+        with self._moved:
+            self._reason = error
+            if is_lost:
+                self._held, self._complete_at = None, {}
+            self._moved.notify_all()
+
+    def _bound(self, held: Held, reader: TailReader) -> None:
+        """Read nothing more while what no drain has taken fills the memory."""
+        limit = self.pipeline.hot.memory_bytes if self.pipeline.hot else 0
+        self._is_full = held.size_bytes > limit or self._is_tight()
+        reader.pause(is_paused=self._is_full)
+
+    def _age_ms(self) -> int | None:
+        """How long ago Kafka had no more than is shown; None where nobody knows yet."""
+        held, complete = self._held, self._complete_at
+        if held is None or not held.tails.keys() <= complete.keys():
+            return None
+        return int((time.monotonic() - min(complete[p] for p in held.tails)) * 1000)
+
+
+def _ranges(chunk: Chunk) -> Iterator[OffsetRange]:
+    """Where each partition's records of a chunk begin and end."""
+    first = 0
+    for partition, records in chunk.counts.items():
+        last = first + records - 1
+        yield OffsetRange(partition, chunk.offsets[first], chunk.offsets[last] + 1)
+        first += records

@@ -1,0 +1,238 @@
+"""The service over HTTP: questions in, answers as they come, how far each pipeline is, and a page.
+
+An answer that breaks off after its first rows ends its connection, so that no client takes it for whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from anyio.to_thread import run_sync
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from spark_jobs.config.secrets import scrub
+from spark_jobs.hot.status import State, TailStatus
+from spark_jobs.protocol.errors import ConfigError, SluiceError
+from spark_jobs.query.query import newest_of_key
+from spark_jobs.query.written import arrow_parts, csv_parts, json_parts
+from spark_jobs.serve.http_requests import (
+    MOST_BODY_BYTES,
+    Format,
+    error_body,
+    read_lookup,
+    read_query,
+    status_of,
+    unreadable,
+)
+from spark_jobs.serve.page import page
+from spark_jobs.serve.service import Answered, QueryService, Question
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.types import Receive, Scope, Send
+
+    from spark_jobs.config.settings import PipelineConfig
+
+WATERMARK_HEADER = "Sluice-Watermark"
+LAKE_HEADER = "Sluice-Lake"
+_ASK = {"WWW-Authenticate": 'Basic realm="Sluice", charset="UTF-8"'}
+_NOT_KEPT = {"Cache-Control": "no-store"}
+_TYPES = {
+    Format.JSON: "application/json",
+    Format.CSV: "text/csv; charset=utf-8",
+    Format.ARROW: "application/vnd.apache.arrow.stream",
+}
+_PART_BYTES = 64 * 1024
+_SEND_SECONDS = 5.0  # what a client has to take the last of an answer after its time is over
+# Each waits for Kafka or a slot for some seconds at most; what is sent goes through threads of its own.
+_ASKING_THREADS = 100
+
+
+class HttpApi:
+    """The application; ``lake`` is what tells this Sluice from another at the same address."""
+
+    def __init__(self, service: QueryService, lake: str) -> None:
+        self._service = service
+        self._lake = lake
+        self._threads = anyio.CapacityLimiter(_ASKING_THREADS)
+
+    def app(self) -> Starlette:
+        """Return it for a server."""
+        return Starlette(
+            lifespan=self._until_told,
+            routes=[
+                Route("/", self._page),
+                Route("/v1/query", self._query, methods=["POST"]),
+                Route("/v1/pipelines", self._pipelines),
+                Route("/v1/pipelines/{pipeline}/lookup", self._lookup),
+                Route("/healthz", self._healthz),
+                Route("/readyz", self._readyz),
+                Route("/metrics", self._metrics),
+            ],
+            exception_handlers={
+                SluiceError: _refused,
+                HTTPException: _no_such_address,
+                Exception: _unexpected,
+            },
+        )
+
+    @asynccontextmanager
+    async def _until_told(self, _app: Starlette) -> AsyncIterator[None]:
+        yield
+        await run_sync(self._service.close)
+
+    async def _query(self, request: Request) -> Response:
+        self._check_lake(request)
+        asked = read_query(await _body(request))
+        pipeline = self._service.pipeline(asked.pipeline)
+        return await self._answered(pipeline, asked.question(), asked.format)
+
+    async def _lookup(self, request: Request) -> Response:
+        asked = read_lookup(dict(request.query_params))
+        pipeline = self._service.pipeline(request.path_params["pipeline"])
+        return await self._answered(pipeline, Question(newest_of_key(pipeline, asked.key)), asked.format)
+
+    async def _answered(self, pipeline: PipelineConfig, question: Question, written: Format) -> Response:
+        stack = ExitStack()
+        answered: Answered = await run_sync(
+            stack.enter_context, self._service.ask(pipeline, question), limiter=self._threads
+        )
+        watermark = str(answered.watermark)
+        headers = {WATERMARK_HEADER: watermark, **_NOT_KEPT}
+        parts = _parts(answered, written, watermark)
+        return _AnswerResponse(stack, parts, self._service.query_seconds, headers, _TYPES[written])
+
+    async def _pipelines(self, request: Request) -> Response:
+        self._check_lake(request)
+        statuses = await run_sync(self._service.tails.statuses)
+        shown = [_shown(status, self._service.pipelines[status.pipeline]) for status in statuses]
+        return JSONResponse({"pipelines": shown}, headers=_NOT_KEPT)
+
+    def _check_lake(self, request: Request) -> None:
+        """Refuse who says that it means another catalog or broker, as commands do."""
+        if request.headers.get(LAKE_HEADER, self._lake) == self._lake:
+            return
+        raise ConfigError(
+            "another Sluice answers here: its catalog or broker is not that of who asks",
+            code="not-served",
+            hint="Write `serve.listen` in both configurations, each an address of its own.",
+        )
+
+    async def _readyz(self, _request: Request) -> Response:
+        statuses = await run_sync(self._service.tails.statuses)
+        waiting = [each.pipeline for each in statuses if not (each.is_ready or each.state is State.FAILED)]
+        status = HTTPStatus.SERVICE_UNAVAILABLE if waiting else HTTPStatus.OK
+        return JSONResponse({"waiting_for": waiting}, status)
+
+    async def _healthz(self, _request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def _metrics(self, _request: Request) -> Response:
+        return Response(await run_sync(self._service.metrics.text), media_type=CONTENT_TYPE_LATEST)
+
+    async def _page(self, _request: Request) -> Response:
+        return page()
+
+
+class _AnswerResponse(StreamingResponse):
+    """Sends the parts and closes the query behind them, also where the client goes away or takes nothing."""
+
+    def __init__(
+        self, stack: ExitStack, parts: Iterator[Any], seconds: float, headers: dict[str, str], kind: str
+    ) -> None:
+        self._sent = _within(stack, parts)
+        super().__init__(self._sent, headers=headers, media_type=kind)
+        self._stack = stack
+        self._seconds = seconds + _SEND_SECONDS
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            with anyio.move_on_after(self._seconds):
+                await super().__call__(scope, receive, send)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await run_sync(self._close)
+
+    def _close(self) -> None:
+        self._sent.close()  # in it the query learns that nobody took the rest
+        self._stack.close()  # for what was never begun
+
+
+def _within(stack: ExitStack, parts: Iterator[Any]) -> Generator[bytes]:
+    """Gather small parts; an error ends the query as what it is."""
+    with stack:
+        gathered = bytearray()
+        for part in parts:
+            gathered += part if isinstance(part, bytes) else part.encode()
+            if len(gathered) >= _PART_BYTES:
+                yield bytes(gathered)
+                gathered.clear()
+        yield bytes(gathered)
+
+
+def _parts(answered: Answered, written: Format, watermark: str) -> Iterator[Any]:
+    match written:
+        case Format.JSON:
+            return json_parts(answered.answer, watermark)
+        case Format.CSV:
+            return csv_parts(answered.answer)
+        case Format.ARROW:
+            return arrow_parts(answered.answer)
+
+
+async def _body(request: Request) -> bytes:
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > MOST_BODY_BYTES:
+            raise unreadable(f"it has more than {MOST_BODY_BYTES:,} bytes")
+    return bytes(body)
+
+
+def _shown(status: TailStatus, pipeline: PipelineConfig) -> dict[str, Any]:
+    marked = status.watermark
+    return {
+        "pipeline": status.pipeline,
+        "topic": pipeline.topic,
+        "table": pipeline.table,
+        "state": status.state.value,
+        "watermark": None if marked is None else str(marked),
+        "ends": {} if marked is None else {str(p): end for p, end in sorted(marked.ends.items())},
+        "hot_rows": status.hot_rows,
+        "hot_bytes": status.size_bytes,
+        "age_ms": status.age_ms,
+        "is_ready": status.is_ready,
+        "reason": None if status.reason is None else error_body(status.reason),
+    }
+
+
+async def _refused(_request: Request, error: Exception) -> Response:
+    if not isinstance(error, SluiceError):
+        raise error
+    return JSONResponse(error_body(error), status_of(error), headers=_NOT_KEPT)
+
+
+async def _no_such_address(_request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    return refusal_body(error.status_code, error.detail, error.headers)
+
+
+async def _unexpected(_request: Request, error: Exception) -> Response:
+    told = scrub(f"unexpected {type(error).__name__}: {error}")
+    return refusal_body(HTTPStatus.INTERNAL_SERVER_ERROR, told)
+
+
+def refusal_body(status: int, reason: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return what is no error of ours in the form of one; browsers ask their users for a token."""
+    body = {"code": f"http-{int(status)}", "message": reason, "hint": "See docs/SERVING.md#over-http."}
+    asks = _ASK if status == HTTPStatus.UNAUTHORIZED else {}
+    return JSONResponse(body, int(status), headers={**_NOT_KEPT, **asks, **(headers or {})})

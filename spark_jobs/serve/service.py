@@ -1,0 +1,164 @@
+"""Answers one query after the other, or some at once, each over what is pinned for it when it comes.
+
+It knows no protocol: HTTP and whatever else comes by ask here, so that limits hold for all of them together.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from spark_jobs.config.listener import ServeSettings
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.hot.fresh import PATIENCE_SECONDS
+from spark_jobs.protocol.errors import ConfigError, RetryableError
+from spark_jobs.query.engine import Engine
+from spark_jobs.query.query import Answer, query
+from spark_jobs.serve.metrics import ServeMetrics
+from spark_jobs.serve.tails import Tails
+
+if TYPE_CHECKING:
+    from spark_jobs.connections.connect import Connections
+    from spark_jobs.hot.prefix import Prefix
+    from spark_jobs.hot.watermark import Watermark
+
+SLOT_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of a pipeline; ``seconds`` is less than a query may take.
+
+    ``after`` are offsets to wait for, ``at`` an earlier answer's watermark: not both. ``parameters`` stand
+    for the SQL's question marks.
+    """
+
+    sql: str
+    after: Mapping[int, int] = field(default_factory=dict)
+    at: Watermark | None = None
+    seconds: float | None = None
+    parameters: Sequence[object] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer whose first rows are there, and which records it is over; good until its block is left."""
+
+    answer: Answer
+    watermark: Watermark
+
+
+class QueryService:
+    """Asked from any thread."""
+
+    def __init__(
+        self,
+        pipelines: Sequence[PipelineConfig],
+        connections: Connections,
+        tails: Tails,
+        settings: ServeSettings,
+    ) -> None:
+        self.tails = tails
+        self.metrics = ServeMetrics(tails)
+        self._pipelines = {pipeline.name: pipeline for pipeline in pipelines}
+        self._connections = connections
+        self.query_seconds = float(settings.query_timeout_seconds)
+        self._slots = threading.BoundedSemaphore(settings.max_queries)
+        self._engine = Engine(settings.query_memory_bytes)
+
+    @property
+    def pipelines(self) -> Mapping[str, PipelineConfig]:
+        """The pipelines that are served, by name."""
+        return self._pipelines
+
+    def pipeline(self, name: str | None) -> PipelineConfig:
+        """Return that of the name, or the only one.
+
+        Raises ``ConfigError``: ``not-served``, ``which-pipeline``.
+        """
+        if name is None and len(self._pipelines) == 1:
+            return next(iter(self._pipelines.values()))
+        served = ", ".join(self._pipelines)
+        if name is None:
+            raise ConfigError(
+                "several pipelines are served, and the request names none",
+                code="which-pipeline",
+                hint=f'Write "pipeline": one of {served}.',
+            )
+        if name not in self._pipelines:
+            raise ConfigError(
+                "the pipeline is not served here",
+                code="not-served",
+                hint=f"Served are {served}: those with `hot` when `serve` was started, or that it was told.",
+                pipeline=name,
+            )
+        return self._pipelines[name]
+
+    @contextmanager
+    def ask(self, pipeline: PipelineConfig, question: Question) -> Iterator[Answered]:
+        """Answer a question as of now; what fails before the first row is raised before the block.
+
+        Raises as ``Tails.pin`` and ``query``, and ``RetryableError`` (``too-many-queries``).
+        """
+        until = time.monotonic() + min(question.seconds or self.query_seconds, self.query_seconds)
+        with self.metrics.counted(pipeline.name), ExitStack() as stack:
+            prefix = self._pinned(pipeline, question, until)
+            stack.enter_context(self._slot(pipeline))
+            try:
+                answer = self._begun(stack, pipeline, question, prefix, until)
+            except RetryableError as error:
+                if error.code != "table-unreadable":
+                    raise
+                # Its snapshot may have expired since.
+                prefix = self._pinned(pipeline, question, until)
+                answer = self._begun(stack, pipeline, question, prefix, until)
+            yield Answered(answer, prefix.watermark)
+
+    def close(self) -> None:
+        """End every query that is under way, and those that wait; nothing is followed any more."""
+        self._engine.close()
+        self.tails.close()
+
+    def _pinned(self, pipeline: PipelineConfig, question: Question, until: float) -> Prefix:
+        patience = max(0.0, min(PATIENCE_SECONDS, until - time.monotonic()))
+        after = question.after or None
+        return self.tails.pin(pipeline.name, after=after, at=question.at, patience_seconds=patience)
+
+    def _begun(
+        self, stack: ExitStack, pipeline: PipelineConfig, question: Question, prefix: Prefix, until: float
+    ) -> Answer:
+        """Return the answer with its first rows taken; the stack closes it."""
+        left = until - time.monotonic()
+        with ExitStack() as own:
+            asked = query(
+                pipeline,
+                self._connections,
+                question.sql,
+                parameters=question.parameters,
+                prefix=prefix,
+                engine=self._engine,
+                seconds=left,
+            )
+            answer = own.enter_context(asked)
+            first = next(answer.batches, None)
+            stack.push(own.pop_all())
+        return Answer(answer.schema, chain(() if first is None else (first,), answer.batches))
+
+    @contextmanager
+    def _slot(self, pipeline: PipelineConfig) -> Iterator[None]:
+        if not self._slots.acquire(timeout=SLOT_SECONDS):
+            raise RetryableError(
+                "as many queries as may run at once do",
+                code="too-many-queries",
+                hint="Ask again, or raise `serve.max_queries`; together they have `serve.query_memory`.",
+                pipeline=pipeline.name,
+            )
+        try:
+            yield
+        finally:
+            self._slots.release()
