@@ -135,7 +135,7 @@ time.sleep(1.5)
 
 @pytest.mark.parametrize("ending", ["", _WHILE_IT_ASKS])
 def test_a_process_with_a_dropped_client_ends(ending: str) -> None:
-    """In librdkafka's thread, which asks for tokens, a client must not end, nor be waited for while it does."""
+    """In librdkafka's thread, which asks for tokens, a client must not end, nor be waited for meanwhile."""
     command = [sys.executable, "-c", _DROPPED_CLIENT + ending]
     assert subprocess.run(command, check=False, timeout=60).returncode == 0
 
