@@ -1,6 +1,7 @@
 """A process that drains configurations one after another and measures itself.
 
-``python -m bench.drain_process ASKED_AT SPARK_PID ANSWER FILE...`` pickles a ``DrainProcess`` into ANSWER.
+``python -m bench.drain_process ASKED_AT SPARK_PID ANSWER IS_WARM FILE...`` pickles a
+``DrainProcess`` into ANSWER.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ from pathlib import Path  # noqa: E402
 
 from bench.drains import TIMEOUT_SECONDS, DrainProcess, MeasuredDrain  # noqa: E402
 from bench.processor_time import TreeClock  # noqa: E402
+from bench.warm_memory import warm_memory  # noqa: E402
 
 
-def measure_drains(asked_at: float, started_at: float, spark_pid: int, paths: list[Path]) -> DrainProcess:
+def measure_drains(
+    asked_at: float, started_at: float, spark_pid: int, paths: list[Path], *, is_warm: bool
+) -> DrainProcess:
     """Drain these configurations in this process, which was asked for at one time and started at another."""
     from resources.connections import open_connections  # noqa: PLC0415
     from spark_jobs.config.file import load_config  # noqa: PLC0415
@@ -35,6 +39,8 @@ def measure_drains(asked_at: float, started_at: float, spark_pid: int, paths: li
             config, pipeline.name, kind="drain", actor="bench", run_id="bench"
         ) as connections:
             connections.spark()
+            if is_warm:
+                warm_memory()
             laps, ours, theirs = [time.monotonic()], time.process_time(), TreeClock(spark_pid)
             connect_seconds += laps[0] - opening
             on_progress = partial(_lap, laps)
@@ -62,6 +68,7 @@ def _lap(laps: list[float], _batch: object) -> None:
 
 
 if __name__ == "__main__":
-    asked_at, spark_pid, answer, *files = sys.argv[1:]
-    measured = measure_drains(float(asked_at), STARTED_AT, int(spark_pid), [Path(file) for file in files])
+    asked_at, spark_pid, answer, warm, *files = sys.argv[1:]
+    paths = [Path(file) for file in files]
+    measured = measure_drains(float(asked_at), STARTED_AT, int(spark_pid), paths, is_warm=warm == "1")
     Path(answer).write_bytes(pickle.dumps(measured))

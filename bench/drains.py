@@ -66,11 +66,14 @@ class DrainProcess:
     drains: tuple[MeasuredDrain, ...]
 
 
-def run_drains(spark: SparkConnectServer, *configs: Path) -> DrainProcess:
-    """Drain these in a new process, in this order, each until caught up, all on one Spark server."""
+def run_drains(spark: SparkConnectServer, *configs: Path, is_warm: bool = False) -> DrainProcess:
+    """Drain these in a new process, in this order, each until caught up, all on one Spark server.
+
+    ``is_warm``: each begins with memory that is there.
+    """
     answer = configs[-1].with_name("drains.pickle")
-    words = ["bench.drain_process", str(time.time()), str(spark.process.pid), str(answer), *map(str, configs)]
-    python = [sys.executable, "-m", *words]
+    words = [str(time.time()), str(spark.process.pid), str(answer), str(int(is_warm)), *map(str, configs)]
+    python = [sys.executable, "-m", "bench.drain_process", *words]
     subprocess.run(python, cwd=PROJECT, stdout=subprocess.DEVNULL, timeout=TIMEOUT_SECONDS, check=True)
     measured: DrainProcess = pickle.loads(answer.read_bytes())  # noqa: S301  (our own process wrote it)
     return measured

@@ -23,6 +23,7 @@ from bench.records import PARTITIONS, order_values
 from resources.connections import open_connections
 from spark_jobs.config.file import load_config
 from spark_jobs.hot.follower import Follower
+from spark_jobs.query.engine import Engine
 from spark_jobs.query.query import query
 
 if TYPE_CHECKING:
@@ -99,11 +100,14 @@ def follow(connection: Connection, path: Path) -> None:
             resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
             return status.hot_rows, status.size_bytes, resident
 
+        engine = Engine()
+
         def asked(sql: str) -> float:
             """Return the CPU milliseconds of a query."""
 
             def once() -> None:
-                with query(config.pipelines[0], connections, sql, prefix=follower.pin(PIPELINE)) as answer:
+                prefix = follower.pin(PIPELINE)
+                with query(config.pipelines[0], connections, sql, prefix=prefix, engine=engine) as answer:
                     list(answer.batches)
 
             return _cpu_ms(once)

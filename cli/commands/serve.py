@@ -39,6 +39,7 @@ def command(pipelines: tuple[str, ...], port: int | None, *, insecure: bool) -> 
     any number may run, and one that is killed starts again at the tables' offsets. `./sluice up` does this by
     itself where a pipeline is `hot`. docs/SERVING.md says what is asked, and what an answer is.
     """
+    from servers.flight import flight_beside
     from servers.serving import serve
     from spark_jobs.hot.follower import Follower
     from spark_jobs.serve.http_api import HttpApi, refusal_body
@@ -53,7 +54,13 @@ def command(pipelines: tuple[str, ...], port: int | None, *, insecure: bool) -> 
         follower = Follower(chosen, connections, folder=noted, memory_bytes=memory_bytes)
         service = QueryService(chosen, connections, follower, config.serve)
         follower.start()
-        with closing(follower), _telling(follower):
+        with (
+            closing(follower),
+            _telling(follower),
+            flight_beside(
+                service, config.serve, lambda at: output.say(f"Flight SQL at {at}"), insecure=insecure
+            ),
+        ):
             serve(
                 HttpApi(service, lake_id(config)).app(),
                 config.serve,

@@ -109,7 +109,7 @@ def checked(
         seen = _Sums(*(row[name] or 0 for name in ("rows", "o", "oo", "ids")))
         in_letters = _Sums(*(row[name] or 0 for name in ("letters", "lo", "loo")))
         if is_json:
-            assert (seen, in_letters) == (rows, letters), told
+            assert (seen, in_letters) == (rows, letters), f"{told}: {seen}, {in_letters}; {rows}, {letters}"
         else:
             assert _both(seen, in_letters) == _both(rows, letters), told
     ends = {row["partition"]: row["end_offset"] for row in answer}

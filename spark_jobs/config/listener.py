@@ -45,6 +45,7 @@ DEFAULT_UI = Address("127.0.0.1", 3000)
 DEFAULT_METRICS = Address("127.0.0.1", 9464)
 DEFAULT_CATALOG = Address("127.0.0.1", 8183)
 DEFAULT_SERVE = Address("127.0.0.1", 8181)
+DEFAULT_FLIGHT = Address("127.0.0.1", 8182)
 
 
 def _address(text: str) -> Address:
@@ -147,6 +148,11 @@ class ServeSettings(ListenerSettings):
         "Where they are answered, as of `ui`: by `./sluice serve`, and by `./sluice up` where a pipeline is"
         " `hot`; with `off` `up` does not. Not written, `up` takes a free port when this one is taken.",
     )
+    flight: AddressOrOff = key(
+        str(DEFAULT_FLIGHT),
+        "Where they are answered over Flight SQL beside that, for the same tokens and with the same `tls`;"
+        " `off` is nowhere. Not written, a free port is taken when this one is.",
+    )
     memory_bytes: Size = key(
         "2GB",
         "Most memory of the whole process, `hot.memory` of all pipelines and `query_memory` in it: beyond it"
@@ -155,8 +161,7 @@ class ServeSettings(ListenerSettings):
     )
     query_memory_bytes: Size = key(
         "1GB",
-        "Memory of all queries together, each of `max_queries` an equal part; beyond that a query uses a"
-        " temporary folder.",
+        "Memory of all queries together; beyond that they use a temporary folder.",
         alias="query_memory",
     )
     query_timeout_seconds: Duration = key(

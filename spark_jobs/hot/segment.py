@@ -78,11 +78,18 @@ def merged(segments: Sequence[Segment]) -> Segment:
 
 def _with_dictionaries(rows: pa.Table) -> pa.Table:
     for index, column in enumerate(rows.columns):
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        if pa.types.is_string(column.type):
             encoded = column.combine_chunks().dictionary_encode()
             if len(encoded.dictionary) * _MIN_REPEATS < len(rows):
-                rows = rows.set_column(index, rows.schema.names[index], encoded)
+                rows = rows.set_column(index, rows.schema.names[index], _narrow(encoded))
     return rows
+
+
+def _narrow(encoded: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Return it with indices as small as they can be."""
+    distinct = len(encoded.dictionary)
+    kind = pa.int8() if distinct < 1 << 7 else pa.int16() if distinct < 1 << 15 else pa.int32()
+    return pa.DictionaryArray.from_arrays(encoded.indices.cast(kind), encoded.dictionary)
 
 
 def _slice(table: pa.Table, start: int, end: int) -> pa.Table:

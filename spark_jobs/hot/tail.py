@@ -46,8 +46,9 @@ class Tail:
     def covered(self, seam: int) -> Tail:
         """Return it without the segments that a table which stands at ``seam`` has whole."""
         left = tuple(each for each in self.segments if each.end > seam)
-        start = left[0].start if left else max(self.start, min(self.end, seam))
-        return replace(self, start=start, segments=left)
+        # Between two segments there may be offsets without a readable record, and the seam among them.
+        start = min(seam, left[0].start if left else self.end)
+        return replace(self, start=max(self.start, start), segments=left)
 
     @property
     def size_bytes(self) -> int:
@@ -57,6 +58,8 @@ class Tail:
 
 def _merged(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
     """Merge the last ones once there are eight of a size, so that each row is copied some four times."""
+    if len(segments[-1].rows) > SMALL_ROWS:
+        return (*segments[:-1], merged(segments[-1:]))
     bound = SMALL_ROWS // _TOGETHER**3
     while bound <= SMALL_ROWS:
         small = takewhile(lambda each: len(each.rows) <= bound, reversed(segments))  # noqa: B023  (used here)

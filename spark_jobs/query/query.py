@@ -3,8 +3,7 @@
 What Kafka has beyond the table is in the same two relations, for who hands it over as a prefix; a third says
 which records these are.
 
-The DuckDB is empty and shut in: it opens no file and no connection and loads no extension. What it needs
-beyond its memory lies in a temporary folder until the query is over.
+Only what reads is run, in a DuckDB that has nothing else within reach.
 """
 
 from __future__ import annotations
@@ -12,18 +11,19 @@ from __future__ import annotations
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
+from duckdb import StatementType
 from pyiceberg.expressions import AlwaysTrue
 
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.expressions.quoting import quoted
-from spark_jobs.hot.seam import load_seam
+from spark_jobs.hot.seam import Seam, load_seam
 from spark_jobs.lake.as_of import snapshot_at
 from spark_jobs.lake.file_rows import Owed
 from spark_jobs.lake.moments import Moment
@@ -31,14 +31,14 @@ from spark_jobs.lake.tables import snapshot_of, summary_of
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.query.duckdb_source import TableSource
-from spark_jobs.query.limits import Limits
+from spark_jobs.query.engine import Engine
 from spark_jobs.query.returned import returned_files
 from spark_jobs.schema.metadata_columns import GENERATION, KEY, OFFSET, TIMESTAMP
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.table import DataScan, Table
+    from pyiceberg.table import DataScan, FileScanTask, Table
 
     from spark_jobs.connections.connect import Connections
     from spark_jobs.hot.prefix import Prefix
@@ -48,6 +48,8 @@ ROWS_A_BATCH = 10_000
 # What DuckDB says when memory does not do, and when a table's own stream raised.
 _OUT_OF_MEMORY = "Out of Memory Error"
 _READ_FAILED = "reading the stream registered as"
+# PIVOT is several statements in one.
+_READS = {StatementType.SELECT, StatementType.EXPLAIN, StatementType.MULTI}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,47 +66,45 @@ def query(
     connections: Connections,
     sql: str,
     *,
+    parameters: Sequence[object] = (),
     as_of: Moment | None = None,
     prefix: Prefix | None = None,
-    limits: Limits | None = None,
+    engine: Engine | None = None,
     seconds: float | None = None,
 ) -> Iterator[Answer]:
     """Run SQL over the table and those it routes rows to, by name, and ``dead_letters``: now, or at a moment.
 
+    ``parameters`` stand for its question marks; with them it is run whole before its first row.
     With a ``prefix`` it is over what that holds, lake and hot, and ``sluice_watermark`` says what that is.
-    ``seconds`` is for all of it, until its last row is taken.
+    ``engine`` runs it, one of its own without; ``seconds`` is for all of it, until its last row is taken.
     Raises, also while rows are taken: ``ConfigError`` (``query-refused`` for what DuckDB does not run,
     ``query-too-large``, ``no-table-yet``, ``no-history``, ``no-such-snapshot``), ``RetryableError`` when
     catalog or storage are away, and ``query-timeout``.
     """
-    limits = limits or Limits()
     seam = load_seam(pipeline, connections) if prefix is None else prefix.seam
     within = AlwaysTrue() if prefix is None else prefix.lake_filter
     table = seam.table
     scan = table.scan(within, snapshot_id=snapshot_at(table, as_of).snapshot_id if as_of else None)
-    with (
-        tempfile.TemporaryDirectory(prefix="sluice-query-") as folder,
-        duckdb.connect(config=_shut_in(folder, limits.memory_bytes)) as engine,
-        limits.kept(engine, seconds) as is_over,
-    ):
+    with ExitStack() as stack:
+        engine = engine or stack.enter_context(closing(Engine()))
+        own, is_over = stack.enter_context(engine.connection(seconds))
         if seam.dead_letters is not None:
             hot = prefix.dead_letters if prefix else ()
-            owed = replace(seam.owed, files=(*seam.owed.files, *returned_files(seam, folder)))
+            returned = _returned(seam, stack)
+            owed = replace(seam.owed, files=(*seam.owed.files, *returned))
             with _if_there_then():
                 letters = _beside(table, seam.dead_letters, scan, within, owed, hot=hot)
-                letters.register(engine, DEAD_LETTERS)
+                letters.register(own, DEAD_LETTERS)
         taken = {DEAD_LETTERS, WATERMARK}
         rows = TableSource(lambda: scan, hot=prefix.rows if prefix else ())
-        _register_by_name(engine, rows, pipeline.table, taken)
+        _register_by_name(own, rows, pipeline.table, taken)
         for name, routed in seam.routed.items():
             with _if_there_then():
                 source = _beside(table, routed, scan, within, seam.owed_to(name))
-                _register_by_name(engine, source, name, taken)
+                _register_by_name(own, source, name, taken)
         if prefix is not None:
-            engine.register(WATERMARK, prefix.as_table())
-        engine.execute("SET TimeZone = 'UTC'; SET python_enable_replacements = false")
-        engine.execute("SET lock_configuration = true")
-        with _begun(engine, sql, pipeline, is_over) as answer:
+            own.register(WATERMARK, prefix.as_table())
+        with _begun(own, sql, parameters, pipeline, is_over) as answer:
             yield Answer(answer.schema, _translating(answer, pipeline, is_over))
 
 
@@ -117,14 +117,11 @@ def newest_of_key(pipeline: PipelineConfig, key: str) -> str:
     return f"FROM {name} WHERE {KEY} = {wanted} ORDER BY {order}"
 
 
-def _shut_in(folder: str, memory_bytes: int) -> dict[str, str | bool | int | float | list[str]]:
-    return {
-        "enable_external_access": "false",
-        "autoinstall_known_extensions": "false",
-        "autoload_known_extensions": "false",
-        "memory_limit": f"{memory_bytes}B",
-        "temp_directory": folder,
-    }
+def _returned(seam: Seam, stack: ExitStack) -> Iterator[FileScanTask]:
+    """Give the letters that will come back as files; the stack removes them."""
+    if seam.pending is None or not seam.pending.returned:
+        return iter(())
+    return returned_files(seam, stack.enter_context(tempfile.TemporaryDirectory(prefix="sluice-letters-")))
 
 
 def _register_by_name(
@@ -186,13 +183,30 @@ def _beside_then(other: Table, scan: DataScan) -> DataScan:
 
 
 def _begun(
-    engine: DuckDBPyConnection, sql: str, pipeline: PipelineConfig, is_over: threading.Event
+    engine: DuckDBPyConnection,
+    sql: str,
+    parameters: Sequence[object],
+    pipeline: PipelineConfig,
+    is_over: threading.Event,
 ) -> pa.RecordBatchReader:
     with _translated(pipeline, is_over):
-        relation = engine.sql(sql)
+        _check_reads(engine, sql, pipeline)
+        relation = engine.sql(sql, params=list(parameters) or None)
         if relation is None:  # an empty text is no error to DuckDB, and nothing else gives no relation
             relation = engine.sql("SELECT")
         return relation.to_arrow_reader(ROWS_A_BATCH)
+
+
+def _check_reads(engine: DuckDBPyConnection, sql: str, pipeline: PipelineConfig) -> None:
+    """Refuse what is no question: it could leave something behind for whoever asks next."""
+    for statement in engine.extract_statements(sql):
+        if statement.type not in _READS:
+            raise ConfigError(
+                f"the query was not run: {statement.type.name} does not read",
+                code="query-refused",
+                hint="Ask with SELECT, FROM, WITH, DESCRIBE, SUMMARIZE, PIVOT or EXPLAIN.",
+                pipeline=pipeline.name,
+            )
 
 
 def _translating(
@@ -237,8 +251,7 @@ def _out_of_memory(error: Exception, pipeline: PipelineConfig) -> ConfigError:
     return ConfigError(
         f"the query was ended: {_first_line(error)}",
         code="query-too-large",
-        hint="Ask for less at once; where `serve` answers, each query has `serve.query_memory` divided by"
-        " `serve.max_queries`.",
+        hint="Ask for less at once; where `serve` answers, all queries together have `serve.query_memory`.",
         pipeline=pipeline.name,
     )
 

@@ -23,6 +23,7 @@ from spark_jobs.schema.evidence import Evidence
 from spark_jobs.schema.known_schemas import KnownSchemas
 from spark_jobs.schema.metadata_columns import HEADERS as KAFKA_HEADERS
 from spark_jobs.schema.metadata_columns import KEY as KAFKA_KEY
+from spark_jobs.schema.packed_values import PackedValues
 
 if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk
@@ -54,9 +55,13 @@ class ArchiveDecoder:
 
     def decode(self, records: Chunk, columns: pa.Schema) -> Decoded:
         """See ``Decoder``; of the columns without ``kafka``, and without a bad value."""
-        raw = pa.array(records.values, pa.binary())
+        packed, raw = PackedValues.beside_column(records.values)
         there = _there(raw)
-        values = self.values.decode(_taken(records, there), _inner(columns))
+        named = Encoded(records, there, packed.take(np.array(there, np.intp)))
+        taken = _taken(records, there)
+        if isinstance(self.values, SchemaDecoder):  # which would pack them once more
+            taken = taken.with_values(named.items)
+        values = self.values.decode(taken, _inner(columns))
         beside = _beside(records, values, columns)
         keyed = _there(beside[KAFKA_KEY])
         keys = (
@@ -65,7 +70,7 @@ class ArchiveDecoder:
         new = [each.new_fields for each in (values, keys) if each is not None and each.new_fields is not None]
         if new:
             return Decoded(no_rows(columns), [], new_fields=new[0].merge(new[-1]))
-        own = {RAW: raw, SCHEMA_ID: _schema_ids(self.schemas, records, there)}
+        own = {RAW: raw, SCHEMA_ID: _schema_ids(self.schemas, named)}
         at = _places(values, there, len(raw))
         made = {
             VALUE: _struct(columns.field(VALUE).type, own, values.table, at),
@@ -100,7 +105,7 @@ class PlainArchiveDecoder:
         raw = pa.array(records.values, pa.binary())
         there = _there(raw)
         plain = self.values.decode(_taken(records, there), _inner(columns))
-        own = {RAW: raw, SCHEMA_ID: _schema_ids(self.schemas, records, there)}
+        own = {RAW: raw, SCHEMA_ID: _schema_ids(self.schemas, Encoded.values(records, there))}
         at = _placed(plain.rows, there, len(records.offsets))
         made = {
             VALUE: _struct(columns.field(VALUE).type, own, plain.table, at),
@@ -183,13 +188,9 @@ def _key(raw: pa.Array, keys: Decoded | None, keyed: Sequence[int], kind: pa.Dat
     return _struct(kind, {RAW: raw}, read, _places(keys, keyed, len(raw)))
 
 
-def _schema_ids(schemas: KnownSchemas, records: Chunk, there: Sequence[int]) -> pa.Array:
-    named = schema_ids(Encoded.values(records, there), schemas)
-    return (
-        named
-        if len(named) == len(records.offsets)
-        else named.take(_placed(range(len(named)), there, len(records.offsets)))
-    )
+def _schema_ids(schemas: KnownSchemas, values: Encoded) -> pa.Array:
+    named, count = schema_ids(values, schemas), len(values.records.offsets)
+    return named if len(named) == count else named.take(_placed(range(len(named)), values.rows, count))
 
 
 def _only(row: dict[str, Any] | None, kind: pa.DataType) -> dict[str, Any] | None:

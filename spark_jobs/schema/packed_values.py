@@ -35,6 +35,16 @@ class PackedValues(Sequence[bytes]):
         bounds = np.frombuffer(offsets, np.int64)[: len(packed)]
         return cls(data.slice(0, int(bounds[-1]) + PADDING), bounds[:-1], bounds[1:])
 
+    @classmethod
+    def beside_column(cls, values: Sequence[bytes | None]) -> tuple[PackedValues, pa.Array]:
+        """Return values packed, nulls as empty ones, and as a column that shares their memory."""
+        grown = pa.array([*values, bytes(PADDING)], _BINARY)
+        # Arrow doubles a column's memory while it builds it, and keeps what is left over.
+        column = pa.concat_arrays([grown, grown[:0]])
+        _, offsets, data = column.buffers()
+        bounds = np.frombuffer(offsets, np.int32)[: len(column)].astype(np.int64)
+        return cls(data, bounds[:-1], bounds[1:]), column[:-1]
+
     def __len__(self) -> int:
         return len(self.starts)
 

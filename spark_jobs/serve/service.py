@@ -17,7 +17,7 @@ from spark_jobs.config.listener import ServeSettings
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.hot.fresh import PATIENCE_SECONDS
 from spark_jobs.protocol.errors import ConfigError, RetryableError
-from spark_jobs.query.limits import Limits
+from spark_jobs.query.engine import Engine
 from spark_jobs.query.query import Answer, query
 from spark_jobs.serve.metrics import ServeMetrics
 from spark_jobs.serve.tails import Tails
@@ -34,13 +34,15 @@ SLOT_SECONDS = 1.0
 class Question:
     """What is asked of a pipeline; ``seconds`` is less than a query may take.
 
-    ``after`` are offsets to wait for, ``at`` an earlier answer's watermark: not both.
+    ``after`` are offsets to wait for, ``at`` an earlier answer's watermark: not both. ``parameters`` stand
+    for the SQL's question marks.
     """
 
     sql: str
     after: Mapping[int, int] = field(default_factory=dict)
     at: Watermark | None = None
     seconds: float | None = None
+    parameters: Sequence[object] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class QueryService:
         self._connections = connections
         self.query_seconds = float(settings.query_timeout_seconds)
         self._slots = threading.BoundedSemaphore(settings.max_queries)
-        self._limits = Limits(settings.query_memory_bytes // settings.max_queries)
+        self._engine = Engine(settings.query_memory_bytes)
 
     @property
     def pipelines(self) -> Mapping[str, PipelineConfig]:
@@ -119,7 +121,7 @@ class QueryService:
 
     def close(self) -> None:
         """End every query that is under way, and those that wait; nothing is followed any more."""
-        self._limits.end_all()
+        self._engine.close()
         self.tails.close()
 
     def _pinned(self, pipeline: PipelineConfig, question: Question, until: float) -> Prefix:
@@ -134,7 +136,13 @@ class QueryService:
         left = until - time.monotonic()
         with ExitStack() as own:
             asked = query(
-                pipeline, self._connections, question.sql, prefix=prefix, limits=self._limits, seconds=left
+                pipeline,
+                self._connections,
+                question.sql,
+                parameters=question.parameters,
+                prefix=prefix,
+                engine=self._engine,
+                seconds=left,
             )
             answer = own.enter_context(asked)
             first = next(answer.batches, None)
@@ -147,8 +155,7 @@ class QueryService:
             raise RetryableError(
                 "as many queries as may run at once do",
                 code="too-many-queries",
-                hint="Ask again, or raise `serve.max_queries`, of which each has an equal part of"
-                " `serve.query_memory`.",
+                hint="Ask again, or raise `serve.max_queries`; together they have `serve.query_memory`.",
                 pipeline=pipeline.name,
             )
         try:

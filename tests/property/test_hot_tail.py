@@ -113,6 +113,15 @@ def test_an_answer_is_exactly_the_records_below_its_end(history: Sequence[Any], 
             _check(old, log)
 
 
+def test_the_seam_may_lie_where_no_record_is() -> None:
+    """Before a marker, which stands between two segments: the second one still goes on from there."""
+    world = World()
+    world.append("rrm")
+    world.append("rr")
+    world.drain(2)
+    assert world.ask().end == 5
+
+
 @given(st.text(KINDS, min_size=1, max_size=12), st.data())
 def test_what_is_let_go_is_what_the_table_has(kinds: str, data: st.DataObject) -> None:
     """All that it has whole, and nothing else."""

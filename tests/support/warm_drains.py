@@ -27,4 +27,4 @@ def run_warm_drains(spark: SparkConnectServer, *configs: Path) -> DrainProcess:
 
 def _drain(sender: Connection, asked_at: float, spark_pid: int, paths: list[Path]) -> None:
     with sender:
-        sender.send(measure_drains(asked_at, time.time(), spark_pid, paths))
+        sender.send(measure_drains(asked_at, time.time(), spark_pid, paths, is_warm=False))

@@ -1,0 +1,54 @@
+"""Flight SQL beside HTTP, in one process and over one service, with the same tokens and certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from servers.listener import guard_of, refuse_open, refuse_taken
+from servers.process import is_listening
+from spark_jobs.config.listener import Address, ServeSettings, TlsSettings
+
+if TYPE_CHECKING:
+    from spark_jobs.serve.service import QueryService
+
+_STOP_SECONDS = 1.0
+
+
+@contextmanager
+def flight_beside(
+    service: QueryService, settings: ServeSettings, say: Callable[[str], None], *, insecure: bool
+) -> Iterator[None]:
+    """Listen where the settings say, or nowhere; who wrote no address gets a free port when it is taken.
+
+    Raises ``ConfigError`` as ``serve`` does.
+    """
+    address = settings.flight
+    if address is None:
+        yield
+        return
+    from spark_jobs.serve.flight_api import FlightApi  # noqa: PLC0415  (its library is for this alone)
+
+    own = settings.model_copy(update={"listen": address})
+    refuse_open(own, insecure=insecure)
+    if "flight" in settings.model_fields_set:
+        refuse_taken(address)
+    elif is_listening(address.port, address.from_here.host):
+        address = Address(address.host, 0)
+    certificates = [] if settings.tls is None else [_certificate(settings.tls)]
+    api = FlightApi(service, address, tokens=guard_of(own)["tokens"], certificates=certificates)
+    say(f"{'grpc+tls' if certificates else 'grpc'}://{Address(address.from_here.host, api.port)}")
+    try:
+        yield
+    finally:
+        # It waits for clients, also for one that takes nothing.
+        stopping = Thread(target=api.shutdown, daemon=True)
+        stopping.start()
+        stopping.join(_STOP_SECONDS)
+
+
+def _certificate(tls: TlsSettings) -> tuple[bytes, bytes]:
+    return Path(tls.cert).read_bytes(), Path(tls.private_key or tls.cert).read_bytes()

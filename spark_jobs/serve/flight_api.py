@@ -1,0 +1,237 @@
+"""The service over Flight SQL, for ADBC and JDBC: statements, prepared ones, and what is there to ask.
+
+A ticket or a handle holds its whole statement: nothing is kept between calls. A client chooses by headers of
+its calls, as both drivers send them from their settings: ``pipeline``, where several are served, ``after`` or
+``at``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyarrow import flight
+
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.expressions.quoting import quoted
+from spark_jobs.hot.watermark import parse_offsets, parse_watermark
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.serve import flight_info
+from spark_jobs.serve.flight_auth import Headers, NoHandshake, TokenCheck
+from spark_jobs.serve.flight_errors import told
+from spark_jobs.serve.flight_messages import Command, not_flight_sql, packed, plain, read_command
+from spark_jobs.serve.flight_statement import Statement, read_statement
+from spark_jobs.serve.flight_stream import Rows
+from spark_jobs.serve.service import QueryService, Question
+
+if TYPE_CHECKING:
+    from spark_jobs.config.listener import Address
+
+_HEADERS = "headers"
+WATERMARK_HEADER = "sluice-watermark"
+# Schema and name as DuckDB finds them, in no catalog: what it calls so is another one for each query. A table
+# has a whole name and a short one, and what it is read of; the whole one is shown where it is a schema and a
+# name.
+_TABLES = """
+WITH every AS (
+  SELECT table_catalog = 'temp' AS is_short, table_schema AS s, table_name AS t, table_type AS k
+  FROM information_schema.tables
+  WHERE NOT contains(table_name, '.') AND NOT ends_with(table_name, ' in files')
+)
+SELECT '' AS c, s, t, k FROM every AS own
+WHERE (NOT is_short OR t IN ('dead_letters', 'sluice_watermark')
+    OR NOT EXISTS (FROM every AS other WHERE NOT other.is_short AND lower(other.t) = lower(own.t)))
+  AND coalesce('' = $1, true) AND coalesce(s LIKE $2 ESCAPE '\\', true)
+  AND coalesce(t LIKE $3 ESCAPE '\\', true) AND coalesce(list_contains($4, k), true)
+ORDER BY k, s, t
+"""
+_NO_ROWS = {
+    "CommandGetPrimaryKeys": flight_info.PRIMARY_KEYS,
+    "CommandGetExportedKeys": flight_info.FOREIGN_KEYS,
+    "CommandGetImportedKeys": flight_info.FOREIGN_KEYS,
+}
+_CREATE, _CLOSE = "CreatePreparedStatement", "ClosePreparedStatement"
+
+
+class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
+    """Listens from the beginning on; ``shutdown`` ends it."""
+
+    def __init__(
+        self,
+        service: QueryService,
+        address: Address,
+        *,
+        tokens: Sequence[str] = (),
+        certificates: Sequence[tuple[bytes, bytes]] = (),
+    ) -> None:
+        scheme = "grpc+tls" if certificates else "grpc+tcp"
+        super().__init__(
+            f"{scheme}://{address}",
+            auth_handler=NoHandshake(),
+            tls_certificates=list(certificates),
+            middleware={_HEADERS: TokenCheck(tokens)},
+        )
+        self._service = service
+
+    @told
+    def get_flight_info(self, context: Any, descriptor: Any) -> Any:  # noqa: ARG002
+        """Return where to get an answer: here."""
+        command = read_command(descriptor.command or b"")
+        if command.name == "CommandStatementQuery":
+            ticket = packed("TicketStatementQuery", statement_handle=_sent(command).to_bytes())
+            schema = None
+        elif command.name == "CommandPreparedStatementQuery":
+            statement = read_statement(command.fields["prepared_statement_handle"] or b"")
+            ticket = packed("TicketStatementQuery", statement_handle=statement.to_bytes())
+            schema = None
+        else:
+            ticket, schema = descriptor.command, _schema_of(command)
+        return flight.FlightInfo(schema, descriptor, [flight.FlightEndpoint(ticket, [])], -1, -1)
+
+    @told
+    def get_schema(self, context: Any, descriptor: Any) -> Any:
+        """Return an answer's columns without asking for it."""
+        command = read_command(descriptor.command or b"")
+        if command.name == "CommandStatementQuery":
+            return flight.SchemaResult(self._columns(context, _sent(command)))
+        return flight.SchemaResult(_schema_of(command))
+
+    @told
+    def do_get(self, context: Any, ticket: Any) -> Any:
+        """Return an answer's rows, over what is pinned when it is asked for."""
+        command = read_command(ticket.ticket)
+        if command.name == "TicketStatementQuery":
+            statement = read_statement(command.fields["statement_handle"] or b"")
+            with ExitStack() as stack:
+                answered = stack.enter_context(self._service.ask(*self._question(context, statement)))
+                context.add_header(WATERMARK_HEADER, str(answered.watermark))
+                rows = Rows(stack.pop_all(), answered.answer.batches, self._service.query_seconds)
+            return flight.GeneratorStream(answered.answer.schema, rows)
+        return flight.RecordBatchStream(self._told_of(context, command))
+
+    @told
+    def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:  # noqa: ARG002
+        """Bind parameters: the statement's new handle has them."""
+        command = read_command(descriptor.command or b"")
+        if command.name != "CommandPreparedStatementQuery":
+            raise _reads_only(command.name)
+        statement = read_statement(command.fields["prepared_statement_handle"] or b"")
+        handle = statement.with_parameters(reader.read_all()).to_bytes()
+        writer.write(pa.py_buffer(plain("DoPutPreparedStatementResult", prepared_statement_handle=handle)))
+
+    @told
+    def do_action(self, context: Any, action: Any) -> Iterator[Any]:
+        """Prepare a statement: its handle holds it, so that closing it has nothing to do."""
+        if action.type == _CLOSE:
+            return iter(())
+        if action.type != _CREATE:
+            raise _reads_only(action.type)
+        statement = _sent(read_command(action.body.to_pybytes()))
+        parameters = pa.schema([(str(n + 1), pa.string()) for n in range(statement.parameter_count)])
+        result = packed(
+            "ActionCreatePreparedStatementResult",
+            prepared_statement_handle=statement.to_bytes(),
+            dataset_schema=_written(self._columns(context, statement)),
+            parameter_schema=_written(parameters),
+        )
+        return iter([flight.Result(result)])
+
+    def list_actions(self, context: Any) -> list[tuple[str, str]]:  # noqa: ARG002
+        """Return what ``do_action`` does."""
+        return [(_CREATE, "Prepare a statement."), (_CLOSE, "Let go of one: nothing is kept of it.")]
+
+    def _told_of(self, context: Any, command: Command) -> pa.Table:
+        """Return what is there to ask, or what the server is."""
+        said = command.fields
+        match command.name:
+            case "CommandGetSqlInfo":
+                return flight_info.facts(said["info"])
+            case "CommandGetTableTypes":
+                return pa.Table.from_arrays([pa.array(flight_info.TABLE_TYPES)], schema=flight_info.TYPES)
+            case "CommandGetCatalogs":
+                tables = self._tables(context, {})
+                return _distinct(tables, flight_info.CATALOGS)
+            case "CommandGetDbSchemas":
+                return _distinct(self._tables(context, said), flight_info.DB_SCHEMAS)
+            case "CommandGetTables":
+                return self._listed(context, said)
+        return _schema_of(command).empty_table()
+
+    def _listed(self, context: Any, said: Mapping[str, Any]) -> pa.Table:
+        tables = self._tables(context, said)
+        if not said["include_schema"]:
+            return tables
+        names = (".".join(map(quoted, list(row.values())[1:3])) for row in tables.to_pylist())
+        schemas = [_written(self._columns(context, Statement(f"FROM {name}"))) for name in names]
+        columns = [*tables.columns, pa.array(schemas, pa.binary())]
+        return pa.Table.from_arrays(columns, schema=flight_info.TABLES_WITH_SCHEMAS)
+
+    def _tables(self, context: Any, said: Mapping[str, Any]) -> pa.Table:
+        patterns = (said.get("db_schema_filter_pattern"), said.get("table_name_filter_pattern"))
+        asked = [said.get("catalog"), *patterns, said.get("table_types") or None]
+        pipeline, question = self._question(context, Statement(_TABLES))
+        with self._service.ask(pipeline, Question(question.sql, parameters=asked)) as answered:
+            found = pa.Table.from_batches(answered.answer.batches, answered.answer.schema)
+        return pa.Table.from_arrays(found.columns, schema=flight_info.TABLES)
+
+    def _columns(self, context: Any, statement: Statement) -> pa.Schema:
+        """Return the columns that a statement's answer will have."""
+        with self._service.ask(*self._question(context, statement.described())) as answered:
+            return answered.answer.schema
+
+    def _question(self, context: Any, statement: Statement) -> tuple[PipelineConfig, Question]:
+        headers: Headers = context.get_middleware(_HEADERS)
+        said = headers.said
+        after, at = said.get("after"), said.get("at")
+        if after and at:
+            raise ConfigError(
+                "after and at are two points in time", code="unreadable-request", hint="Choose one."
+            )
+        return self._service.pipeline(said.get("pipeline")), Question(
+            statement.sql,
+            parse_offsets(after) if after else {},
+            parse_watermark(at) if at else None,
+            parameters=statement.parameters,
+        )
+
+
+def _sent(command: Command) -> Statement:
+    if "query" not in command.fields:
+        raise not_flight_sql()
+    return Statement(command.fields["query"] or "")
+
+
+def _schema_of(command: Command) -> pa.Schema:
+    known = {
+        "CommandGetSqlInfo": flight_info.INFO_SCHEMA,
+        "CommandGetCatalogs": flight_info.CATALOGS,
+        "CommandGetDbSchemas": flight_info.DB_SCHEMAS,
+        "CommandGetTableTypes": flight_info.TYPES,
+        "CommandGetTables": flight_info.TABLES_WITH_SCHEMAS
+        if command.fields.get("include_schema")
+        else flight_info.TABLES,
+        **_NO_ROWS,
+    }
+    if command.name not in known:
+        raise _reads_only(command.name)
+    return known[command.name]
+
+
+def _distinct(tables: pa.Table, schema: pa.Schema) -> pa.Table:
+    names = schema.names
+    return tables.select(names).group_by(names, use_threads=False).aggregate([]).cast(schema)
+
+
+def _written(schema: pa.Schema) -> bytes:
+    written: bytes = schema.serialize().to_pybytes()
+    return written
+
+
+def _reads_only(what: str) -> ConfigError:
+    return ConfigError(
+        f"{what or 'what was asked'} is not done here: queries are answered, nothing is changed",
+        code="query-refused",
+        hint="Ask with SELECT.",
+    )

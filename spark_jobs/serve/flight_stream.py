@@ -1,0 +1,69 @@
+"""An answer's rows on their way over Flight, which cannot be told to give up a client that takes nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from spark_jobs.protocol.errors import RetryableError
+from spark_jobs.serve.flight_errors import flight_error
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_SEND_SECONDS = 5.0  # what a client has to take the last of an answer after its time is over
+
+
+class Rows:
+    """Closes the query behind its last row, with whatever fails, and when its time is over.
+
+    Then its slot is free, whether the client takes what was sent or not; one that asks on is told, so that no
+    part of an answer looks whole.
+    """
+
+    def __init__(self, stack: ExitStack, batches: Iterator[pa.RecordBatch], seconds: float) -> None:
+        self._stack = stack
+        self._batches = batches
+        self._lock = threading.Lock()
+        self._is_late = False
+        self._timer = threading.Timer(seconds + _SEND_SECONDS, self._give_up)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def __iter__(self) -> Rows:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        with self._lock:
+            if self._is_late:
+                raise flight_error(_too_slow())
+            try:
+                return next(self._batches)
+            except StopIteration:
+                self._close()
+                raise
+            except BaseException as error:
+                self._close()
+                raise flight_error(error) from error
+
+    def __del__(self) -> None:
+        self._close()
+
+    def _give_up(self) -> None:
+        with self._lock:
+            self._is_late = True
+            self._stack.close()
+
+    def _close(self) -> None:
+        self._timer.cancel()
+        self._stack.close()
+
+
+def _too_slow() -> RetryableError:
+    return RetryableError(
+        "the answer was not taken in the time that a query may take",
+        code="query-timeout",
+        hint="Take it faster or ask for less at once, or raise `serve.query_timeout`.",
+    )
