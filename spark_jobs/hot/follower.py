@@ -14,6 +14,8 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh, no_table_yet
@@ -54,13 +56,10 @@ class Follower:
     ) -> None:
         self._connections = connections
         self._memory_bytes = memory_bytes
-        self._is_tight = False
         self._set_back_since: dict[str, float] = {}
         self._closed = Event()
         self._followers = {
-            each.name: PipelineFollower(
-                each, connections, DecodingNotes(folder, each.name), lambda: self._is_tight
-            )
+            each.name: PipelineFollower(each, connections, DecodingNotes(folder, each.name), self._is_tight)
             for each in pipelines
         }
         self._thread = Thread(target=self._run, name="look", daemon=True)
@@ -110,8 +109,14 @@ class Follower:
 
     def _run(self) -> None:
         while not self._closed.wait(_LOOK_SECONDS):
-            self._is_tight = _resident_bytes() > self._memory_bytes
             self._look()
+
+    def _is_tight(self) -> bool:
+        """True if the process takes more than it may, what Arrow only keeps for later given back."""
+        if _resident_bytes() <= self._memory_bytes:
+            return False
+        pa.default_memory_pool().release_unused()
+        return _resident_bytes() > self._memory_bytes
 
     def _look(self) -> None:
         """Look at all topics in one round, and at each table."""
