@@ -90,9 +90,9 @@ def follow(connection: Connection, path: Path) -> None:
 
         def seen(seconds: float, queries: int) -> Moments:
             """Watch, and ask so many queries a second meanwhile."""
-            with looping(
-                lambda number: once(_ASKED[number % len(_ASKED)], 1 / queries if queries else seconds)
-            ):
+            if not queries:
+                return _seen(follower, seconds)
+            with looping(lambda number: once(_ASKED[number % len(_ASKED)], 1 / queries)):
                 return _seen(follower, seconds)
 
         def until(ends: dict[int, int]) -> int:
@@ -171,7 +171,7 @@ def produce(connection: Connection, bootstrap_servers: str, topic: str) -> None:
         began = time.monotonic()
         for number in count():
             due = began + number / rate
-            if due > began + seconds:
+            if max(due, time.monotonic()) > began + seconds:
                 break
             while (now := time.monotonic()) < due:
                 producer.poll(0)
