@@ -249,6 +249,8 @@ def test_a_catalog_without_history_is_named(
         "LOAD httpfs",
         "SELECT * FROM read_parquet('s3://bucket/key.parquet')",
         "SET enable_external_access = true",
+        "EXPLAIN ANALYZE CREATE TABLE memory.main.left_behind AS SELECT 1",
+        "CREATE TABLE memory.main.left_behind AS PIVOT (SELECT 1 AS a) ON a USING count(*)",
         "SELECT * FROM rows_of_this_test",
         "SELECT no_such_column FROM t",
         "SELEKT 1",
