@@ -191,7 +191,7 @@ def _begun(
 ) -> pa.RecordBatchReader:
     with _translated(pipeline, is_over):
         _check_reads(engine, sql, pipeline)
-        # What reads by its type may have in it what does not: `EXPLAIN ANALYZE CREATE`, `WITH … AS (INSERT …)`.
+        # What reads by its type may have another in it: `EXPLAIN ANALYZE CREATE`, `WITH … AS (INSERT …)`.
         engine.execute("BEGIN TRANSACTION READ ONLY")
         relation = engine.sql(sql, params=list(parameters) or None)
         if relation is None:  # an empty text is no error to DuckDB, and nothing else gives no relation
