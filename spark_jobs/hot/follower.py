@@ -21,9 +21,12 @@ from spark_jobs.hot.decoding_notes import DecodingNotes
 from spark_jobs.hot.pipeline_follower import PATIENCE_SECONDS, Looked, PipelineFollower
 from spark_jobs.hot.seam import Seam, load_seam
 from spark_jobs.hot.told import set_back
+from spark_jobs.lake.tables import dead_letters_of
 from spark_jobs.protocol.errors import RetryableError, SluiceError
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
     from spark_jobs.connections.connect import Connections
     from spark_jobs.hot.prefix import Prefix
     from spark_jobs.hot.status import TailStatus
@@ -54,13 +57,10 @@ class Follower:
     ) -> None:
         self._connections = connections
         self._memory_bytes = memory_bytes
-        self._is_tight = False
         self._set_back_since: dict[str, float] = {}
         self._closed = Event()
         self._followers = {
-            each.name: PipelineFollower(
-                each, connections, DecodingNotes(folder, each.name), lambda: self._is_tight
-            )
+            each.name: PipelineFollower(each, connections, DecodingNotes(folder, each.name), self._is_tight)
             for each in pipelines
         }
         self._thread = Thread(target=self._run, name="look", daemon=True)
@@ -110,8 +110,15 @@ class Follower:
 
     def _run(self) -> None:
         while not self._closed.wait(_LOOK_SECONDS):
-            self._is_tight = _resident_bytes() > self._memory_bytes
-            self._look()
+            try:
+                self._look()
+            except Exception:  # noqa: BLE001  (a thread that ends would say nothing for ever)
+                if self._closed.is_set():
+                    return  # it was left behind, and what it asks with is closed
+                _log.exception("looking at tables and topics failed, and is tried again")
+
+    def _is_tight(self) -> bool:
+        return _resident_bytes() > self._memory_bytes
 
     def _look(self) -> None:
         """Look at all topics in one round, and at each table."""
@@ -133,7 +140,9 @@ class Follower:
             table = load_fresh(self._connections, pipeline.table)
             if table is None:
                 raise no_table_yet(pipeline)
-            if table.metadata_location == held.seam.table.metadata_location:
+            letters = load_fresh(self._connections, dead_letters_of(pipeline.table))
+            if _places(table, letters) == _places(held.seam.table, held.seam.dead_letters):
+                self._set_back_since.pop(pipeline.name, None)
                 return None
             seam = load_seam(pipeline, self._connections)
             if self._is_set_back(held.seam, seam, pipeline):
@@ -155,6 +164,10 @@ class Follower:
         if time.monotonic() - since > _LAG_SECONDS:
             raise set_back(pipeline)
         return True
+
+
+def _places(*tables: Table | None) -> list[str | None]:
+    return [None if table is None else table.metadata_location for table in tables]
 
 
 def _resident_bytes() -> int:

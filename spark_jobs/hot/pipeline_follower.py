@@ -181,13 +181,12 @@ class PipelineFollower:
         self._show(held)
         with open_tail(connections.kafka, pipeline.topic, held.ends) as reader:
             while not self._closed.is_set():
-                asked = time.monotonic()
                 taken = reader.take(_TAKE_SECONDS)
                 began = time.monotonic()
                 if taken:
                     taken = taken.before(deadly)
                     held = self._with_taken(held, maker, taken)
-                    self._show(held, complete=dict.fromkeys(taken.ends, asked))
+                    self._show(held, complete=dict.fromkeys(taken.ends, taken.asked_at))
                 looked, self._looked = self._looked, None
                 if looked is not None:
                     newer = self._under(held, reader, looked)
@@ -225,7 +224,8 @@ class PipelineFollower:
         positions = source.positions(held.seam.progress.next_offsets)
         reader.follow({p: at for p, at in positions.items() if p not in held.tails})
         held = held.with_partitions(positions)
-        if seam is not None:
+        # Who looked may have begun before this held began anew, under a later state.
+        if seam is not None and not held.is_ahead_of(seam):
             if self._deadly is not None or not held.goes_on_under(seam):
                 return None
             self._newest, held = seam, held.under(seam)
