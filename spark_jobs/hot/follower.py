@@ -14,6 +14,8 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh, no_table_yet
@@ -118,6 +120,10 @@ class Follower:
                 _log.exception("looking at tables and topics failed, and is tried again")
 
     def _is_tight(self) -> bool:
+        if _resident_bytes() <= self._memory_bytes:
+            return False
+        # What was let go of stays with the process until the thread that made it gives it back.
+        pa.default_memory_pool().release_unused()
         return _resident_bytes() > self._memory_bytes
 
     def _look(self) -> None:

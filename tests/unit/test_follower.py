@@ -108,6 +108,19 @@ def test_looking_goes_on_after_what_nobody_foresaw(tmp_path: Path, monkeypatch: 
     assert len(looks) > 1
 
 
+def test_memory_that_was_let_go_of_is_not_counted(tmp_path: Path) -> None:
+    """Else a process that was full once would read nothing more, however much is drained."""
+    before = module._resident_bytes()
+    if not before:
+        pytest.skip("the system does not tell")
+    follower = Follower([], cast("Any", None), folder=tmp_path, memory_bytes=before + 50_000_000)
+    some = pa.array(np.arange(10_000))
+    held = [pa.concat_arrays([some, some]) for _ in range(1_000)]
+    assert follower._is_tight()
+    del held
+    assert not follower._is_tight()
+
+
 def test_dead_letters_are_merged_as_rows_are() -> None:
     """Not all of them again and again, where a topic has nothing else."""
     none, letters = (pa.table({"_kafka_offset": pa.array(range(count), pa.int64())}) for count in (0, 5_000))
