@@ -39,7 +39,7 @@ _TAKE_SECONDS = 0.05
 # A tick costs the same for few records as for hundreds: who rests between two takes more of them at once. It
 # rests four times as long as it worked, at most these milliseconds.
 _TICK_SECONDS, _REST = 0.02, 4
-_AGAIN_SECONDS = 1.0
+_AGAIN_SECONDS, _LONGEST_SECONDS = 1.0, 30.0
 _LIVE_MS = 5_000
 # Errors of Kafka's after which what was read behind the table is not what Kafka has any more.
 _OTHER_RECORDS = {"log-truncated", "offsets-out-of-order"}
@@ -153,17 +153,24 @@ class PipelineFollower:
 
     def _run(self) -> None:
         while not self._closed.is_set():
+            before, began = self._held, time.thread_time()
             try:
                 self._follow()
             except SluiceError as error:
                 self._stand_still(error)
-                self._closed.wait(_AGAIN_SECONDS)
+                self._closed.wait(self._pause_seconds(before, time.thread_time() - began))
             except Exception as error:  # noqa: BLE001  (a thread that ends would say nothing for ever)
                 if self._closed.is_set():
                     return  # it was left behind, and what it asks with is closed
                 _log.exception("following %s stopped, and begins again", self.pipeline.name)
                 self._stand_still(stopped(self.pipeline, error))
-                self._closed.wait(_AGAIN_SECONDS)
+                self._closed.wait(self._pause_seconds(before, time.thread_time() - began))
+
+    def _pause_seconds(self, before: Held | None, worked_seconds: float) -> float:
+        """How long to wait before the next try: what fails at the same place has all before it made again."""
+        held = self._held
+        is_further = held is None or before is None or not before.watermark.reaches(held.ends)
+        return max(_AGAIN_SECONDS, 0 if is_further else min(_REST * worked_seconds, _LONGEST_SECONDS))
 
     def _follow(self) -> None:
         """Read on until the lake or the topic is another one than it began with."""

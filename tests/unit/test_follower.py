@@ -12,12 +12,16 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.hot import follower as module
+from spark_jobs.hot import pipeline_follower
+from spark_jobs.hot.decoding_notes import DecodingNotes
 from spark_jobs.hot.follower import Follower
 from spark_jobs.hot.held import Held
+from spark_jobs.hot.pipeline_follower import PipelineFollower
 from spark_jobs.hot.seam import Seam
 from spark_jobs.hot.segment import Segment
 from spark_jobs.hot.tail import Tail
 from spark_jobs.hot.watermark import Epoch
+from spark_jobs.protocol.errors import RetryableError
 from spark_jobs.protocol.progress import Progress
 
 if TYPE_CHECKING:
@@ -106,6 +110,31 @@ def test_looking_goes_on_after_what_nobody_foresaw(tmp_path: Path, monkeypatch: 
     time.sleep(0.2)
     follower.close()
     assert len(looks) > 1
+
+
+def test_who_fails_at_the_same_place_again_and_again_rests_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a registry is away: all that is before the record is decoded anew each time."""
+    tries = []
+
+    def follow(_: PipelineFollower) -> None:
+        until = time.thread_time() + 0.05
+        while time.thread_time() < until:
+            pass
+        tries.append(1)
+        raise RetryableError("away", code="registry-away", hint="-")
+
+    monkeypatch.setattr(pipeline_follower, "_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(PipelineFollower, "_follow", follow)
+    pipeline = cast("Any", SimpleNamespace(name="orders"))
+    one = PipelineFollower(pipeline, cast("Any", None), DecodingNotes(tmp_path, "orders"), lambda: False)
+    one._held = Held.at(seam(9, 3), EPOCH, {0: 9})
+    one.start()
+    time.sleep(1)
+    one.stop()
+    one.join(1)
+    assert 2 <= len(tries) <= 5
 
 
 def test_memory_that_was_let_go_of_is_not_counted(tmp_path: Path) -> None:
