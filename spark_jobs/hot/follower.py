@@ -20,7 +20,7 @@ from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh, no_table_yet
 from spark_jobs.hot.decoding_notes import DecodingNotes
-from spark_jobs.hot.pipeline_follower import PATIENCE_SECONDS, Looked, PipelineFollower
+from spark_jobs.hot.pipeline_follower import LAG_SECONDS, PATIENCE_SECONDS, Looked, PipelineFollower
 from spark_jobs.hot.seam import Seam, load_seam
 from spark_jobs.hot.told import set_back
 from spark_jobs.lake.tables import dead_letters_of
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
-# A replica of the catalog may lag behind; a table that stays set back was set back.
-_LAG_SECONDS = 10.0
 _CLOSE_SECONDS = 2.0  # `down` kills what has not stopped after four
 _STATM = Path("/proc/self/statm")
 
@@ -167,7 +165,7 @@ class Follower:
             self._set_back_since.pop(pipeline.name, None)
             return False
         since = self._set_back_since.setdefault(pipeline.name, time.monotonic())
-        if time.monotonic() - since > _LAG_SECONDS:
+        if time.monotonic() - since > LAG_SECONDS:
             raise set_back(pipeline)
         return True
 

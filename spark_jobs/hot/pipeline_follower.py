@@ -41,6 +41,8 @@ _TAKE_SECONDS = 0.05
 _TICK_SECONDS, _REST = 0.02, 4
 _AGAIN_SECONDS, _LONGEST_SECONDS = 1.0, 30.0
 _LIVE_MS = 5_000
+# A replica of the catalog may lag behind; a table that stays set back was set back.
+LAG_SECONDS = 10.0
 # Errors of Kafka's after which what was read behind the table is not what Kafka has any more.
 _OTHER_RECORDS = {"log-truncated", "offsets-out-of-order"}
 
@@ -69,6 +71,7 @@ class PipelineFollower:
         self._notes = notes
         self._is_tight = is_tight
         self._held: Held | None = None  # what answers are made of; replaced, never changed
+        self._set_back_since = 0.0
         self._newest: Seam | None = None  # the latest state of the table that was ever seen
         self._reason: SluiceError | None = None
         self._deadly: SluiceError | None = None  # why partitions end where records killed a decoder
@@ -177,8 +180,12 @@ class PipelineFollower:
         pipeline, connections = self.pipeline, self._connections
         seam, epoch, source = look(pipeline, connections)
         if self._newest is not None and seam.is_before(self._newest):
-            raise set_back(pipeline)
-        self._newest = seam
+            self._set_back_since = self._set_back_since or time.monotonic()
+            if time.monotonic() - self._set_back_since > LAG_SECONDS:
+                raise set_back(pipeline)
+            self._closed.wait(_AGAIN_SECONDS)
+            return
+        self._newest, self._set_back_since = seam, 0.0
         positions = source.positions(seam.progress.next_offsets)
         held = Held.at(seam, epoch, positions)
         deadly = self._notes.deadly(epoch, positions)

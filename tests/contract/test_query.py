@@ -236,6 +236,14 @@ def test_a_catalog_without_history_is_named(
     assert refused.value.code == "no-history"
 
 
+def test_what_the_query_itself_meets_behind_its_first_rows_is_not_the_tables(embedded: Scene) -> None:
+    """Who asks again would meet it again."""
+    with pytest.raises(ConfigError) as refused:
+        _ask(embedded, "SELECT CASE WHEN i > 50000 THEN CAST('x' AS INT) END FROM range(100000) AS r(i)")
+    assert refused.value.code == "query-refused"
+    assert "Conversion Error" in refused.value.message
+
+
 @pytest.mark.parametrize(
     "sql",
     [

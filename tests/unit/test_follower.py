@@ -21,7 +21,7 @@ from spark_jobs.hot.seam import Seam
 from spark_jobs.hot.segment import Segment
 from spark_jobs.hot.tail import Tail
 from spark_jobs.hot.watermark import Epoch
-from spark_jobs.protocol.errors import RetryableError
+from spark_jobs.protocol.errors import RetryableError, SourceChanged
 from spark_jobs.protocol.progress import Progress
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def test_a_catalog_that_lags_now_and_then_is_no_table_that_was_set_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only one that stays so for as long."""
-    monkeypatch.setattr(module, "_LAG_SECONDS", 0.05)
+    monkeypatch.setattr(module, "LAG_SECONDS", 0.05)
     looking = _Looking(tmp_path, monkeypatch, held := seam(9, 3))
     for state in (seam(5, 2), held, seam(5, 2)):
         looking.now = state
@@ -93,6 +93,23 @@ def test_a_catalog_that_lags_now_and_then_is_no_table_that_was_set_back(
         time.sleep(0.06)
     error = looking.look()
     assert error.code == "table-rolled-back"
+
+
+def test_who_begins_anew_while_a_catalog_lags_keeps_what_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And says by name what stays set back."""
+    monkeypatch.setattr(pipeline_follower, "LAG_SECONDS", 0.05)
+    monkeypatch.setattr(pipeline_follower, "_AGAIN_SECONDS", 0.03)
+    monkeypatch.setattr(pipeline_follower, "look", lambda *_: (seam(5, 2), EPOCH, None))
+    pipeline = cast("Any", SimpleNamespace(name="orders", table="shop.orders"))
+    one = PipelineFollower(pipeline, cast("Any", None), DecodingNotes(tmp_path, "orders"), lambda: False)
+    one._newest = seam(9, 3)
+    one._follow()
+    time.sleep(0.06)
+    with pytest.raises(SourceChanged) as stays:
+        one._follow()
+    assert stays.value.code == "table-rolled-back"
 
 
 def test_looking_goes_on_after_what_nobody_foresaw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
