@@ -11,8 +11,8 @@ import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from io import FileIO
 from itertools import count
 from pathlib import Path
@@ -28,7 +28,7 @@ _DEATHS = 2
 
 @dataclass(frozen=True, slots=True)
 class _Noted:
-    """Records ``start <= offset < end`` that were being decoded, and how many processes died over them."""
+    """Records ``start <= offset < end``, and how many processes died over them, should this one die now."""
 
     topic_id: str
     partition: int
@@ -43,8 +43,7 @@ class DecodingNotes:
     def __init__(self, folder: Path, pipeline: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._file = _first_free(folder / pipeline)
-        noted = [_Noted(**each) for each in json.loads(self._file.read() or b"[]")]
-        self._died = [_Noted(**{**asdict(each), "deaths": each.deaths + 1}) for each in noted]
+        self._died = _read(self._file.read())
 
     def close(self) -> None:
         """Let the next process have the file; once is enough."""
@@ -63,31 +62,52 @@ class DecodingNotes:
             if each.topic_id == epoch.topic_id and each.end > seams.get(each.partition, 0)
         ]
         found = (each for each in self._died if each.deaths >= _DEATHS)
-        return {each.partition: OffsetRange(each.partition, each.start, each.end) for each in found}
+        # Of several in a partition the first is where it stops.
+        latest_first = sorted(found, key=lambda each: -each.start)
+        return {each.partition: OffsetRange(each.partition, each.start, each.end) for each in latest_first}
 
     @contextmanager
     def decoding(self, epoch: Epoch, ranges: Iterable[OffsetRange]) -> Iterator[None]:
         """Note these while the block runs; what raises has not died."""
         now = [self._noted(epoch, each) for each in ranges]
-        standing = [each for each in self._died if not any(_meet(each, other) for other in now)]
+        # Another process gets the records in other chunks: what is behind these is suspected as before.
+        standing = [left for each in self._died for left in _behind(each, now)]
         self._write([*standing, *now])
+        left = self._died
         try:
             yield
+            left = standing
         finally:
-            self._died = standing
-            self._write(standing)
+            self._died = left
+            self._write(left)
 
     def _noted(self, epoch: Epoch, now: OffsetRange) -> _Noted:
         mine = _Noted(epoch.topic_id, now.partition, now.start, now.end)
         deaths = max((each.deaths for each in self._died if _meet(each, mine)), default=0)
-        return _Noted(mine.topic_id, mine.partition, mine.start, mine.end, deaths)
+        return replace(mine, deaths=deaths + 1)
 
     def _write(self, noted: list[_Noted]) -> None:
         # Not synced: it is to survive the process, and a machine that stops kills no decoder.
         told = json.dumps([asdict(each) for each in noted]).encode() if noted else b""
-        self._file.seek(0)
-        self._file.write(told)
-        self._file.truncate()
+        with suppress(OSError):  # a full disk is no reason to follow nothing
+            self._file.seek(0)
+            self._file.write(told)
+            self._file.truncate()
+
+
+def _read(told: bytes) -> list[_Noted]:
+    """Return what was noted; nothing where a process was killed while it wrote."""
+    try:
+        return [_Noted(**each) for each in json.loads(told or b"[]")]
+    except (ValueError, TypeError):
+        return []
+
+
+def _behind(suspected: _Noted, now: Iterable[_Noted]) -> Iterator[_Noted]:
+    """Return what is suspected still once these are decoded."""
+    start = max((each.end for each in now if _meet(suspected, each)), default=suspected.start)
+    if start < suspected.end:
+        yield replace(suspected, start=start)
 
 
 def _meet(one: _Noted, other: _Noted) -> bool:

@@ -20,12 +20,15 @@ from spark_jobs.commit.anchor import check_anchor
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.connections.tables import load_fresh, no_table_yet
 from spark_jobs.hot.decoding_notes import DecodingNotes
-from spark_jobs.hot.pipeline_follower import PATIENCE_SECONDS, Looked, PipelineFollower
+from spark_jobs.hot.pipeline_follower import LAG_SECONDS, PATIENCE_SECONDS, Looked, PipelineFollower
 from spark_jobs.hot.seam import Seam, load_seam
 from spark_jobs.hot.told import set_back
+from spark_jobs.lake.tables import dead_letters_of
 from spark_jobs.protocol.errors import RetryableError, SluiceError
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
     from spark_jobs.connections.connect import Connections
     from spark_jobs.hot.prefix import Prefix
     from spark_jobs.hot.status import TailStatus
@@ -33,8 +36,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
-# A replica of the catalog may lag behind; a table that stays set back was set back.
-_LAG_SECONDS = 10.0
 _CLOSE_SECONDS = 2.0  # `down` kills what has not stopped after four
 _STATM = Path("/proc/self/statm")
 
@@ -109,12 +110,17 @@ class Follower:
 
     def _run(self) -> None:
         while not self._closed.wait(_LOOK_SECONDS):
-            self._look()
+            try:
+                self._look()
+            except Exception:  # noqa: BLE001  (a thread that ends would say nothing for ever)
+                if self._closed.is_set():
+                    return  # it was left behind, and what it asks with is closed
+                _log.exception("looking at tables and topics failed, and is tried again")
 
     def _is_tight(self) -> bool:
-        """True if the process takes more than it may, what Arrow only keeps for later given back."""
         if _resident_bytes() <= self._memory_bytes:
             return False
+        # What was let go of stays with the process until the thread that made it gives it back.
         pa.default_memory_pool().release_unused()
         return _resident_bytes() > self._memory_bytes
 
@@ -138,7 +144,9 @@ class Follower:
             table = load_fresh(self._connections, pipeline.table)
             if table is None:
                 raise no_table_yet(pipeline)
-            if table.metadata_location == held.seam.table.metadata_location:
+            letters = load_fresh(self._connections, dead_letters_of(pipeline.table))
+            if _places(table, letters) == _places(held.seam.table, held.seam.dead_letters):
+                self._set_back_since.pop(pipeline.name, None)
                 return None
             seam = load_seam(pipeline, self._connections)
             if self._is_set_back(held.seam, seam, pipeline):
@@ -157,9 +165,13 @@ class Follower:
             self._set_back_since.pop(pipeline.name, None)
             return False
         since = self._set_back_since.setdefault(pipeline.name, time.monotonic())
-        if time.monotonic() - since > _LAG_SECONDS:
+        if time.monotonic() - since > LAG_SECONDS:
             raise set_back(pipeline)
         return True
+
+
+def _places(*tables: Table | None) -> list[str | None]:
+    return [None if table is None else table.metadata_location for table in tables]
 
 
 def _resident_bytes() -> int:

@@ -50,8 +50,8 @@ def read_fresh(
     wanted = at.ends if at else {p: offset + 1 for p, offset in (after or {}).items()}
     deadline = time.monotonic() + patience_seconds
     while True:
-        seam, epoch, source = look(pipeline, connections)
         asked_at = time.monotonic()
+        seam, epoch, source = look(pipeline, connections)
         if at is not None and not at.is_of(epoch):
             raise other_epoch(pipeline, at, Watermark(epoch.generation, epoch.rollbacks, source.end))
         reached = Watermark(epoch.generation, epoch.rollbacks, source.end)

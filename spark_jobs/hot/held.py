@@ -66,6 +66,13 @@ class Held:
         new = {p: Tail.at(self.epoch, p, offset) for p, offset in positions.items() if p not in self.tails}
         return replace(self, tails={**self.tails, **new})
 
+    def is_ahead_of(self, seam: Seam) -> bool:
+        """True if it has a later state of the lake than this one, which somebody loaded earlier."""
+        if seam.is_before(self.seam) or not self.goes_on_under(seam):
+            return seam.is_before(self.seam)
+        offsets = seam.progress.next_offsets
+        return any(offsets.get(p, 0) < at for p, at in self.seam.progress.next_offsets.items())
+
     def goes_on_under(self, seam: Seam) -> bool:
         """True if records become the same rows with a newer state of the lake."""
         return _what_makes_rows(self.seam) == _what_makes_rows(seam)

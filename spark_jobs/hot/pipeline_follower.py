@@ -39,8 +39,10 @@ _TAKE_SECONDS = 0.05
 # A tick costs the same for few records as for hundreds: who rests between two takes more of them at once. It
 # rests four times as long as it worked, at most these milliseconds.
 _TICK_SECONDS, _REST = 0.02, 4
-_AGAIN_SECONDS = 1.0
+_AGAIN_SECONDS, _LONGEST_SECONDS = 1.0, 30.0
 _LIVE_MS = 5_000
+# A replica of the catalog may lag behind; a table that stays set back was set back.
+LAG_SECONDS = 10.0
 # Errors of Kafka's after which what was read behind the table is not what Kafka has any more.
 _OTHER_RECORDS = {"log-truncated", "offsets-out-of-order"}
 
@@ -69,6 +71,7 @@ class PipelineFollower:
         self._notes = notes
         self._is_tight = is_tight
         self._held: Held | None = None  # what answers are made of; replaced, never changed
+        self._set_back_since = 0.0
         self._newest: Seam | None = None  # the latest state of the table that was ever seen
         self._reason: SluiceError | None = None
         self._deadly: SluiceError | None = None  # why partitions end where records killed a decoder
@@ -153,25 +156,36 @@ class PipelineFollower:
 
     def _run(self) -> None:
         while not self._closed.is_set():
+            before, began = self._held, time.thread_time()
             try:
                 self._follow()
             except SluiceError as error:
                 self._stand_still(error)
-                self._closed.wait(_AGAIN_SECONDS)
+                self._closed.wait(self._pause_seconds(before, time.thread_time() - began))
             except Exception as error:  # noqa: BLE001  (a thread that ends would say nothing for ever)
                 if self._closed.is_set():
                     return  # it was left behind, and what it asks with is closed
                 _log.exception("following %s stopped, and begins again", self.pipeline.name)
                 self._stand_still(stopped(self.pipeline, error))
-                self._closed.wait(_AGAIN_SECONDS)
+                self._closed.wait(self._pause_seconds(before, time.thread_time() - began))
+
+    def _pause_seconds(self, before: Held | None, worked_seconds: float) -> float:
+        """How long to wait before the next try: what fails at the same place has all before it made again."""
+        held = self._held
+        is_further = held is None or before is None or not before.watermark.reaches(held.ends)
+        return max(_AGAIN_SECONDS, 0 if is_further else min(_REST * worked_seconds, _LONGEST_SECONDS))
 
     def _follow(self) -> None:
         """Read on until the lake or the topic is another one than it began with."""
         pipeline, connections = self.pipeline, self._connections
         seam, epoch, source = look(pipeline, connections)
         if self._newest is not None and seam.is_before(self._newest):
-            raise set_back(pipeline)
-        self._newest = seam
+            self._set_back_since = self._set_back_since or time.monotonic()
+            if time.monotonic() - self._set_back_since > LAG_SECONDS:
+                raise set_back(pipeline)
+            self._closed.wait(_AGAIN_SECONDS)
+            return
+        self._newest, self._set_back_since = seam, 0.0
         positions = source.positions(seam.progress.next_offsets)
         held = Held.at(seam, epoch, positions)
         deadly = self._notes.deadly(epoch, positions)
@@ -181,13 +195,12 @@ class PipelineFollower:
         self._show(held)
         with open_tail(connections.kafka, pipeline.topic, held.ends) as reader:
             while not self._closed.is_set():
-                asked = time.monotonic()
                 taken = reader.take(_TAKE_SECONDS)
                 began = time.monotonic()
                 if taken:
                     taken = taken.before(deadly)
                     held = self._with_taken(held, maker, taken)
-                    self._show(held, complete=dict.fromkeys(taken.ends, asked))
+                    self._show(held, complete=dict.fromkeys(taken.ends, taken.asked_at))
                 looked, self._looked = self._looked, None
                 if looked is not None:
                     newer = self._under(held, reader, looked)
@@ -225,7 +238,8 @@ class PipelineFollower:
         positions = source.positions(held.seam.progress.next_offsets)
         reader.follow({p: at for p, at in positions.items() if p not in held.tails})
         held = held.with_partitions(positions)
-        if seam is not None:
+        # Who looked may have begun before this held began anew, under a later state.
+        if seam is not None and not held.is_ahead_of(seam):
             if self._deadly is not None or not held.goes_on_under(seam):
                 return None
             self._newest, held = seam, held.under(seam)

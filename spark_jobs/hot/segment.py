@@ -18,7 +18,7 @@ from spark_jobs.schema.metadata_columns import OFFSET
 if TYPE_CHECKING:
     from spark_jobs.hot.watermark import Epoch
 
-SMALL_ROWS = 8_192  # segments of fewer are merged with their neighbours
+SMALL_ROWS = 8_192  # segments of fewer records are merged with their neighbours
 _MIN_REPEATS = 4
 _NONE = np.empty(0, np.int64)
 
@@ -42,6 +42,11 @@ class Segment:
             raise ValueError(f"not a segment: [{self.start}, {self.end})")
         parts = (self.rows, self.dead_letters, self.tombstones, self.filtered)
         object.__setattr__(self, "size_bytes", sum(each.nbytes for each in parts))
+
+    @property
+    def records(self) -> int:
+        """How many it is made of."""
+        return len(self.rows) + len(self.dead_letters) + len(self.tombstones) + len(self.filtered)
 
     def between(self, start: int, end: int) -> Segment:
         """Return its part in ``[start, end)``, which overlaps it; nothing is copied."""

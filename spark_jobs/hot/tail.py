@@ -58,11 +58,11 @@ class Tail:
 
 def _merged(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
     """Merge the last ones once there are eight of a size, so that each row is copied some four times."""
-    if len(segments[-1].rows) > SMALL_ROWS:
+    if segments[-1].records > SMALL_ROWS:
         return (*segments[:-1], merged(segments[-1:]))
     bound = SMALL_ROWS // _TOGETHER**3
     while bound <= SMALL_ROWS:
-        small = takewhile(lambda each: len(each.rows) <= bound, reversed(segments))  # noqa: B023  (used here)
+        small = takewhile(lambda each: each.records <= bound, reversed(segments))  # noqa: B023  (used here)
         if (count := len(list(small))) >= _TOGETHER:
             segments = (*segments[:-count], merged(segments[-count:]))
         bound *= _TOGETHER

@@ -34,10 +34,14 @@ _FOLLOWING = {"fetch.wait.max.ms": "100"}
 
 @dataclass(slots=True)
 class Taken:
-    """What came, chunks of several partitions each; all that is readable below ``ends`` has come by now."""
+    """What came, chunks of several partitions each; all that is readable below ``ends`` has come by now.
+
+    Of a partition with an end Kafka had no more than that at ``asked_at``, or later (``time.monotonic``).
+    """
 
     chunks: list[Chunk] = field(default_factory=list)
     ends: dict[int, int] = field(default_factory=dict)
+    asked_at: float = 0.0
 
     def __bool__(self) -> bool:
         return bool(self.chunks or self.ends)
@@ -48,7 +52,7 @@ class Taken:
             return self
         chunks = (_before(chunk, stops) for chunk in self.chunks)
         ends = {partition: end for partition, end in self.ends.items() if partition not in stops}
-        return Taken([chunk for chunk in chunks if chunk.offsets], ends)
+        return Taken([chunk for chunk in chunks if chunk.offsets], ends, self.asked_at)
 
 
 def _before(chunk: Chunk, stops: Mapping[int, OffsetRange]) -> Chunk:
@@ -79,7 +83,7 @@ class TailReader:
         self._troubles = ClientTroubles()
         self._positions: dict[int, int] = {}
         self._is_paused = False
-        self._heard_at = time.monotonic()
+        self._heard_at = self._emptied_at = time.monotonic()
         completed = consumer_properties(properties, queue_bytes=MAX_QUEUE_BYTES) | _FOLLOWING
         self._consumer = new_client(Consumer, completed, self._troubles)
 
@@ -97,11 +101,15 @@ class TailReader:
         Raises ``OffsetsUnavailable`` (``retention-passed``, ``log-truncated``), ``ConfigError`` and
         ``RetryableError``. Records that were taken before are still good, but for ``log-truncated``.
         """
-        messages = self._consumer.consume(MAX_RECORDS, 0) or self._consumer.consume(1, timeout_seconds)
+        began, asked_at = time.monotonic(), self._emptied_at
+        if not (messages := self._consumer.consume(MAX_RECORDS, 0)):
+            messages, asked_at = self._consumer.consume(1, timeout_seconds), began
+        if len(messages) < MAX_RECORDS:  # what waits from now on came later
+            self._emptied_at = began
         if not messages:
             self._check_silence()
             return Taken()
-        taken = Taken()
+        taken = Taken(asked_at=asked_at)
         chunks = []
         for partition, own in by_partition(messages).items():
             records = [message for message in own if message.error() is None]

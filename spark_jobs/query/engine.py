@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 MEMORY_BYTES = 1_000_000_000
+_AGAIN_SECONDS = 0.05
 
 
 class Engine:
@@ -49,11 +50,14 @@ class Engine:
         """
         with self._lock:
             own, name = self._whole.cursor(), f"query_{next(self._numbers)}"
-        with own, self._kept(own, seconds) as is_over:
+        with own:
             own.execute(f"ATTACH ':memory:' AS {name}; USE {name}")
             try:
-                yield own, is_over
+                with self._kept(own, seconds) as is_over:
+                    yield own, is_over
             finally:
+                with suppress(duckdb.Error):
+                    own.execute("ROLLBACK")  # within a transaction a catalog stays
                 with suppress(duckdb.Error):
                     own.execute(f"USE memory; DETACH {name}")
 
@@ -64,25 +68,31 @@ class Engine:
 
     @contextmanager
     def _kept(self, own: DuckDBPyConnection, seconds: float | None) -> Iterator[threading.Event]:
-        is_over = threading.Event()
+        is_over, is_done, is_woken = threading.Event(), threading.Event(), threading.Event()
 
         def end() -> None:
             is_over.set()
-            with suppress(duckdb.Error):
-                own.interrupt()
+            is_woken.set()
 
-        timer = threading.Timer(max(seconds or 0, 0), end)
-        timer.daemon = True
+        def watch() -> None:
+            if not is_woken.wait(seconds):
+                is_over.set()
+            # DuckDB forgets one that comes before a statement has begun.
+            while is_over.is_set() and not is_done.is_set():
+                with suppress(duckdb.Error):
+                    own.interrupt()
+                is_done.wait(_AGAIN_SECONDS)
+
+        watching = threading.Thread(target=watch, name="query-time", daemon=True)
         self._ends.add(end)
-        if seconds is not None:
-            timer.start()
+        watching.start()
         try:
             yield is_over
         finally:
             self._ends.discard(end)
-            timer.cancel()
-            if timer.is_alive():  # a connection that is closed must not be interrupted
-                timer.join()
+            is_done.set()
+            is_woken.set()
+            watching.join()  # a connection that is closed must not be interrupted
 
 
 def _shut_in(folder: str, memory_bytes: int) -> dict[str, str | bool | int | float | list[str]]:

@@ -8,6 +8,7 @@ Only what reads is run, in a DuckDB that has nothing else within reach.
 
 from __future__ import annotations
 
+import re
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
@@ -48,6 +49,7 @@ ROWS_A_BATCH = 10_000
 # What DuckDB says when memory does not do, and when a table's own stream raised.
 _OUT_OF_MEMORY = "Out of Memory Error"
 _READ_FAILED = "reading the stream registered as"
+_OF_THE_QUERY = re.compile(r"(?!IO )[A-Z][A-Za-z ]* Error: ")
 # PIVOT is several statements in one.
 _READS = {StatementType.SELECT, StatementType.EXPLAIN, StatementType.MULTI}
 
@@ -191,6 +193,8 @@ def _begun(
 ) -> pa.RecordBatchReader:
     with _translated(pipeline, is_over):
         _check_reads(engine, sql, pipeline)
+        # What reads by its type may have another in it: `EXPLAIN ANALYZE CREATE`, `WITH … AS (INSERT …)`.
+        engine.execute("BEGIN TRANSACTION READ ONLY")
         relation = engine.sql(sql, params=list(parameters) or None)
         if relation is None:  # an empty text is no error to DuckDB, and nothing else gives no relation
             relation = engine.sql("SELECT")
@@ -226,7 +230,7 @@ def _translated(pipeline: PipelineConfig, is_over: threading.Event) -> Iterator[
             raise _out_of_time(pipeline) from error
         if _OUT_OF_MEMORY in str(error):
             raise _out_of_memory(error, pipeline) from error
-        if isinstance(error, duckdb.IOException | OSError) or _READ_FAILED in str(error):
+        if _is_of_files(error):
             raise _files_away(error, pipeline) from error
         every = (pipeline.table, *pipeline.routed_tables)
         ours = f"{', '.join(name.rpartition('.')[2] for name in every)} and {DEAD_LETTERS}"
@@ -235,6 +239,13 @@ def _translated(pipeline: PipelineConfig, is_over: threading.Event) -> Iterator[
             code="query-refused",
             hint=f"The tables are {ours}; it is DuckDB's SQL without files, network and extensions.",
         ) from error
+
+
+def _is_of_files(error: Exception) -> bool:
+    if isinstance(error, duckdb.IOException) or _READ_FAILED in str(error):
+        return True
+    # Behind the first rows all that DuckDB says comes by Arrow's stream.
+    return isinstance(error, OSError) and not _OF_THE_QUERY.match(str(error))
 
 
 def _out_of_time(pipeline: PipelineConfig) -> RetryableError:

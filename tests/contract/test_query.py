@@ -253,6 +253,14 @@ def test_a_catalog_without_history_is_named(
     assert refused.value.code == "no-history"
 
 
+def test_what_the_query_itself_meets_behind_its_first_rows_is_not_the_tables(embedded: Scene) -> None:
+    """Who asks again would meet it again."""
+    with pytest.raises(ConfigError) as refused:
+        _ask(embedded, "SELECT CASE WHEN i > 50000 THEN CAST('x' AS INT) END FROM range(100000) AS r(i)")
+    assert refused.value.code == "query-refused"
+    assert "Conversion Error" in refused.value.message
+
+
 @pytest.mark.parametrize(
     "sql",
     [
@@ -266,6 +274,8 @@ def test_a_catalog_without_history_is_named(
         "LOAD httpfs",
         "SELECT * FROM read_parquet('s3://bucket/key.parquet')",
         "SET enable_external_access = true",
+        "EXPLAIN ANALYZE CREATE TABLE memory.main.left_behind AS SELECT 1",
+        "CREATE TABLE memory.main.left_behind AS PIVOT (SELECT 1 AS a) ON a USING count(*)",
         "SELECT * FROM rows_of_this_test",
         "SELECT no_such_column FROM t",
         "SELEKT 1",
