@@ -127,7 +127,7 @@ class PipelineFollower:
                 if held is not None and held.watermark.reaches(wanted):
                     return held.prefix(age_ms=self._age_ms() or 0, at=at)
                 if held is None and self._reason is not None and not self._reason.is_retryable:
-                    raise self._reason
+                    raise self._reason.with_traceback(None)
                 if (left := deadline - time.monotonic()) <= 0 or self._closed.is_set():
                     break
                 self._moved.wait(left)
@@ -265,7 +265,7 @@ class PipelineFollower:
         """Keep what is exact whatever the error says, and nothing else."""
         is_lost = isinstance(error, SourceChanged | CorruptLog) or error.code in _OTHER_RECORDS
         with self._moved:
-            self._reason = error
+            self._reason = error.with_traceback(None)  # which would hold all that was read till then
             if is_lost:
                 self._held, self._complete_at = None, {}
             self._moved.notify_all()

@@ -90,22 +90,23 @@ def query(
     with ExitStack() as stack:
         engine = engine or stack.enter_context(closing(Engine()))
         own, is_over = stack.enter_context(engine.connection(seconds))
-        if seam.dead_letters is not None:
-            hot = prefix.dead_letters if prefix else ()
-            returned = _returned(seam, stack)
-            owed = replace(seam.owed, files=(*seam.owed.files, *returned))
-            with _if_there_then():
-                letters = _beside(table, seam.dead_letters, scan, within, owed, hot=hot)
-                letters.register(own, DEAD_LETTERS)
-        taken = {DEAD_LETTERS, WATERMARK}
-        rows = TableSource(lambda: scan, hot=prefix.rows if prefix else ())
-        _register_by_name(own, rows, pipeline.table, taken)
-        for name, routed in seam.routed.items():
-            with _if_there_then():
-                source = _beside(table, routed, scan, within, seam.owed_to(name))
-                _register_by_name(own, source, name, taken)
-        if prefix is not None:
-            own.register(WATERMARK, prefix.as_table())
+        with _ended_in_time(pipeline, is_over):
+            if seam.dead_letters is not None:
+                hot = prefix.dead_letters if prefix else ()
+                returned = _returned(seam, stack)
+                owed = replace(seam.owed, files=(*seam.owed.files, *returned))
+                with _if_there_then():
+                    letters = _beside(table, seam.dead_letters, scan, within, owed, hot=hot)
+                    letters.register(own, DEAD_LETTERS)
+            taken = {DEAD_LETTERS, WATERMARK}
+            rows = TableSource(lambda: scan, hot=prefix.rows if prefix else ())
+            _register_by_name(own, rows, pipeline.table, taken)
+            for name, routed in seam.routed.items():
+                with _if_there_then():
+                    source = _beside(table, routed, scan, within, seam.owed_to(name))
+                    _register_by_name(own, source, name, taken)
+            if prefix is not None:
+                own.register(WATERMARK, prefix.as_table())
         with _begun(own, sql, parameters, pipeline, is_over) as answer:
             yield Answer(answer.schema, _translating(answer, pipeline, is_over))
 
@@ -239,6 +240,16 @@ def _translated(pipeline: PipelineConfig, is_over: threading.Event) -> Iterator[
             code="query-refused",
             hint=f"The tables are {ours}; it is DuckDB's SQL without files, network and extensions.",
         ) from error
+
+
+@contextmanager
+def _ended_in_time(pipeline: PipelineConfig, is_over: threading.Event) -> Iterator[None]:
+    try:
+        yield
+    except duckdb.InterruptException as error:
+        if not is_over.is_set():
+            raise
+        raise _out_of_time(pipeline) from error
 
 
 def _is_of_files(error: Exception) -> bool:

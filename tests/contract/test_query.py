@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -20,6 +22,7 @@ from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.batch import BatchKind
 from spark_jobs.protocol.errors import ConfigError, RetryableError
 from spark_jobs.query.duckdb_source import TableSource
+from spark_jobs.query.engine import Engine
 from spark_jobs.query.query import query
 from tests.support.recovery_scene import Scene, make_scene
 
@@ -251,6 +254,22 @@ def test_a_catalog_without_history_is_named(
     with pytest.raises(ConfigError) as refused:
         _ask(scene, "SELECT count(*) AS n FROM t", Moment(at_ms=0))
     assert refused.value.code == "no-history"
+
+
+def test_a_query_that_has_no_time_is_told_so_wherever_it_is(embedded: Scene) -> None:
+    """Also while its tables are being handed over."""
+    endless = "SELECT sum(a.i * b.i) FROM range(10000000) AS a(i), range(10000000) AS b(i)"
+    asked = partial(query, embedded.pipeline, embedded.connections, endless)
+
+    def ask(engine: Engine, seconds: float) -> None:
+        with asked(engine=engine, seconds=seconds) as answer:
+            next(answer.batches)
+
+    with closing(Engine()) as engine:
+        for half_ms in range(12):
+            with pytest.raises(RetryableError) as ended:
+                ask(engine, half_ms / 2e3)
+            assert ended.value.code == "query-timeout"
 
 
 def test_what_the_query_itself_meets_behind_its_first_rows_is_not_the_tables(embedded: Scene) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -110,6 +111,24 @@ def test_who_begins_anew_while_a_catalog_lags_keeps_what_is_shown(
     with pytest.raises(SourceChanged) as stays:
         one._follow()
     assert stays.value.code == "table-rolled-back"
+
+
+def test_a_reason_holds_nothing_of_what_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stands while the same is read once more."""
+    read = []
+
+    def follow(one: PipelineFollower) -> None:
+        held = Held.at(seam(9, 3), EPOCH, {0: 9})
+        read.append(weakref.ref(held))
+        one._closed.set()
+        raise RetryableError("away", code="registry-away", hint="-")
+
+    monkeypatch.setattr(PipelineFollower, "_follow", follow)
+    pipeline = cast("Any", SimpleNamespace(name="orders"))
+    one = PipelineFollower(pipeline, cast("Any", None), DecodingNotes(tmp_path, "orders"), lambda: False)
+    one._run()
+    assert one.status().reason is not None
+    assert read[0]() is None
 
 
 def test_looking_goes_on_after_what_nobody_foresaw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
