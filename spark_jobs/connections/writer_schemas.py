@@ -215,9 +215,8 @@ class _Schemas:
     def _ask(self, keys: Iterable[SchemaKey], expected: Mapping[SchemaId, str]) -> None:
         asked = set(keys)
         # What the registry did not have once, and a table was filled by since, is there by now.
-        lacked = {
-            k for k in asked - self._unused.keys() if k.schema_id in expected and not self._by_key.get(k)
-        }
+        unknown = {key for key in asked - self._unused.keys() if not self._by_key.get(key)}
+        lacked = {key for key in unknown if key.schema_id in expected}
         new = sorted((asked - self._by_key.keys()) | lacked)
         if not new or self._value.registry is None:
             return
