@@ -213,7 +213,11 @@ class _Schemas:
         return self._key_column is not None
 
     def _ask(self, keys: Iterable[SchemaKey], expected: Mapping[SchemaId, str]) -> None:
-        new = sorted(set(keys) - self._by_key.keys())
+        asked = set(keys)
+        # What the registry did not have once, and a table was filled by since, is there by now.
+        unknown = {key for key in asked - self._unused.keys() if not self._by_key.get(key)}
+        lacked = {key for key in unknown if key.schema_id in expected}
+        new = sorted((asked - self._by_key.keys()) | lacked)
         if not new or self._value.registry is None:
             return
         texts = self._registry(self._value.registry).schemas_of({key.schema_id for key in new}, expected)

@@ -98,4 +98,6 @@ def _what_makes_rows(seam: Seam) -> tuple[object, ...]:
     progress, letters = seam.progress, seam.dead_letters
     epoch = seam.table.metadata.table_uuid, progress.generation, progress.rollbacks
     columns = seam.table.schema().fields, None if letters is None else letters.schema().fields
-    return *epoch, *columns, progress.columns, progress.kept_columns, progress.schema_spans
+    # One that the registry did not have when it was asked here makes rows of what were dead letters.
+    schemas = frozenset(progress.schemas)
+    return *epoch, *columns, schemas, progress.columns, progress.kept_columns, progress.schema_spans

@@ -103,6 +103,20 @@ def test_a_message_that_its_schema_does_not_have_is_a_reason_of_its_own_values(t
     ]
 
 
+def test_a_schema_that_the_registry_lacked_is_known_once_a_table_has_it(tmp_path: Path) -> None:
+    """Else who follows for weeks makes dead letters of what drains make rows of."""
+    registry = Registry()
+    schemas = schemas_of(tmp_path, registry=registry)
+    there, registry.schema = registry.schema, lambda _: None  # type: ignore[method-assign]
+    key = keys_of("1")[0]
+    with pytest.raises(ConfigError):
+        schemas.learn([key])
+    registry.schema = there  # type: ignore[method-assign]
+    value = b"\0\0\0\0\x01\x02"
+    assert letters(schemas.known(TABLE), value)
+    assert letters(schemas.known(replace(TABLE, schemas={key: TEXTS[1].digest})), value) == []
+
+
 def test_a_schema_that_cannot_be_used_is_a_reason_of_its_own_values(tmp_path: Path) -> None:
     """Of another language, or unreadable; asked for again in the same words, by another run too."""
     for _ in range(2):
