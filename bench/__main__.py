@@ -134,7 +134,7 @@ PARTS = {
         measure_hot,
         hot_rows,
         full=(1_000_000, 20),
-        quick=(60_000, 3),
+        quick=(60_000, 3, 1_000),
     ),
     "kafka_connect": Part(
         "the same topic through Kafka Connect with Iceberg's own sink",

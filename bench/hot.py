@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from bench.lab import Lab
 
 TOPIC = "hot"
-RATES = (1_000, 10_000)
-WARM_UP_SECONDS = 2.0
+# Rows and queries a second.
+RATES = ((1_000, 0), (10_000, 0), (50_000, 10))
+WARM_UP_SECONDS, _LATE_SECONDS = 2.0, 5.0
 FIRST_RECORDS = 4_000
 GOAL_BARE_FACTOR, GOAL_BARE_MS = 4, 40
 GOAL_CPU, GOAL_BYTES, GOAL_IDLE, GOAL_LOOKUP, GOAL_TOGETHER = 2.5, 160, 0.02, 1 / 20, 1.3
@@ -35,11 +36,16 @@ _GROUP = "SELECT city, count(*), sum(quantity) FROM orders GROUP BY city"
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """Milliseconds at p50 and p99, of the follower and the bare consumer, at so many rows a second."""
+    """Milliseconds at p50 and p99, of the follower and the bare consumer, at so many rows a second.
+
+    ``halves_ms`` are the follower's p99 of the first and of the second half of the time.
+    """
 
     rate: int
+    queries: int
     hot_ms: tuple[float, float]
     bare_ms: tuple[float, float]
+    halves_ms: tuple[float, float]
     cores: float
 
     @property
@@ -69,8 +75,9 @@ class HotResult:
     lake_ms: dict[str, float]
 
 
-def measure_hot(lab: Lab, records: int, seconds: int) -> HotResult:
-    """Follow an idle topic, one of each rate for so many seconds, and then so many records at once."""
+def measure_hot(lab: Lab, records: int, seconds: int, most: int = 50_000) -> HotResult:
+    """Follow an idle topic, each rate up to ``most`` for so many seconds, and so many records at once."""
+    rates = [(rate, queries) for rate, queries in RATES if rate <= most]
     KafkaBroker(lab.bootstrap_servers).create_topic(TOPIC, PARTITIONS)
     fill(lab.bootstrap_servers, TOPIC, 0, FIRST_RECORDS)
     with lab.spark("spark-hot") as spark:
@@ -79,7 +86,7 @@ def measure_hot(lab: Lab, records: int, seconds: int) -> HotResult:
         with worker(follow, path) as follower:
             follower.ask("until", _ends(lab))
             idle = _cores(follower, seconds)
-            freshness = tuple(_freshness(lab, follower, rate, seconds) for rate in RATES)
+            freshness = tuple(_freshness(lab, follower, *each, seconds) for each in rates)
             run_drains(spark, path)
             follower.ask("until_drained")
             before = follower.ask("cpu")
@@ -117,7 +124,7 @@ def _cores(follower: Worker, seconds: float) -> float:
     return float((follower.ask("cpu") - before) / seconds)
 
 
-def _freshness(lab: Lab, follower: Worker, rate: int, seconds: int) -> Freshness:
+def _freshness(lab: Lab, follower: Worker, rate: int, queries: int, seconds: int) -> Freshness:
     whole = seconds + WARM_UP_SECONDS
     with (
         worker(consume, lab.bootstrap_servers, TOPIC) as bare,
@@ -125,21 +132,27 @@ def _freshness(lab: Lab, follower: Worker, rate: int, seconds: int) -> Freshness
     ):
         bare.ask("seen", 0.5)
         before = follower.ask("cpu")
-        for each in (bare, follower):
-            each.tell("seen", whole + 1)
+        bare.tell("seen", whole + _LATE_SECONDS)
+        follower.tell("seen", whole + _LATE_SECONDS, queries)
         began = time.monotonic()
         produced = sorted(producer.ask("at_rate", rate, whole))
         seen = [each.answer() for each in (follower, bare)]
         cores = (follower.ask("cpu") - before) / whole
         counted = [moment for moment in produced if moment[1] > began + WARM_UP_SECONDS]
         hot_ms, bare_ms = (_percentiles(counted, each) for each in seen)
-    return Freshness(rate, hot_ms, bare_ms, cores)
+        half = len(counted) // 2
+        first, second = (_percentiles(each, seen[0])[1] for each in (counted[:half], counted[half:]))
+    return Freshness(rate, queries, hot_ms, bare_ms, (first, second), cores)
 
 
 def _percentiles(produced: Moments, seen: Moments) -> tuple[float, float]:
-    """Milliseconds until a record was there, by the first look that had its offset or a later one."""
+    """Milliseconds until a record was there, by the first look that had its offset or a later one.
+
+    One that was not there in the end counts as if it came then.
+    """
     offsets = [offset for offset, _ in seen]
-    waited = sorted((seen[bisect_left(offsets, offset)][1] - at) * 1e3 for offset, at in produced)
+    ends = [*(at for _, at in seen), seen[-1][1] + _LATE_SECONDS]
+    waited = sorted((ends[bisect_left(offsets, offset)] - at) * 1e3 for offset, at in produced)
     return _at(waited, 0.5), _at(waited, 0.99)
 
 

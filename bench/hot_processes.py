@@ -20,6 +20,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench.records import PARTITIONS, order_values
+from prove.lab.work_loop import looping
 from resources.connections import open_connections
 from spark_jobs.config.file import load_config
 from spark_jobs.hot.follower import Follower
@@ -34,6 +35,11 @@ if TYPE_CHECKING:
 PIPELINE = "orders"
 _PATIENCE_SECONDS = 300.0
 _QUERIES = 10  # that CPU is a mean of
+_ASKED = (
+    "SELECT count(*) FROM orders",
+    "SELECT city, count(*), sum(quantity) FROM orders GROUP BY city",
+    "SELECT * FROM orders WHERE order_id = 4711",
+)
 # An offset of partition 0 and when it was produced, or could be seen, by the clock all processes share.
 Moments = list[tuple[int, float]]
 
@@ -82,8 +88,12 @@ def follow(connection: Connection, path: Path) -> None:
         follower = Follower(config.pipelines, connections, folder=path.parent / "serve", memory_bytes=1 << 40)
         follower.start()
 
-        def seen(seconds: float) -> Moments:
-            return _seen(follower, seconds)
+        def seen(seconds: float, queries: int) -> Moments:
+            """Watch, and ask so many queries a second meanwhile."""
+            if not queries:
+                return _seen(follower, seconds)
+            with looping(lambda number: once(_ASKED[number % len(_ASKED)], 1 / queries)):
+                return _seen(follower, seconds)
 
         def until(ends: dict[int, int]) -> int:
             after = {partition: end - 1 for partition, end in ends.items()}
@@ -102,15 +112,15 @@ def follow(connection: Connection, path: Path) -> None:
 
         engine = Engine()
 
+        def once(sql: str, pause_seconds: float = 0) -> None:
+            prefix = follower.pin(PIPELINE)
+            with query(config.pipelines[0], connections, sql, prefix=prefix, engine=engine) as answer:
+                list(answer.batches)
+            time.sleep(pause_seconds)
+
         def asked(sql: str) -> float:
             """Return the CPU milliseconds of a query."""
-
-            def once() -> None:
-                prefix = follower.pin(PIPELINE)
-                with query(config.pipelines[0], connections, sql, prefix=prefix, engine=engine) as answer:
-                    list(answer.batches)
-
-            return _cpu_ms(once)
+            return _cpu_ms(lambda: once(sql))
 
         def in_arrow(sql: str) -> float:
             return _in_arrow(follower.pin(PIPELINE), sql)
@@ -161,7 +171,7 @@ def produce(connection: Connection, bootstrap_servers: str, topic: str) -> None:
         began = time.monotonic()
         for number in count():
             due = began + number / rate
-            if due > began + seconds:
+            if max(due, time.monotonic()) > began + seconds:
                 break
             while (now := time.monotonic()) < due:
                 producer.poll(0)

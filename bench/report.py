@@ -159,9 +159,12 @@ def hot_rows(result: HotResult) -> list[Row]:
     rows: list[Row] = []
     for each in result.freshness:
         told = " / ".join(f"{ms:.0f}" for ms in (*each.hot_ms, *each.bare_ms))
-        of = f"{each.rate:,} rows/s: ms p50 / p99, follower's and bare consumer's"
-        rows.append((of, told, f"p99 <= {each.goal_ms:.0f}"))
-        rows.append((f"{each.rate:,} rows/s: cores, with one waiting", f"{each.cores:.2f}", ""))
+        at = f"{each.rate:,} rows/s{f', {each.queries} queries/s' if each.queries else ''}"
+        halves = " / ".join(f"{ms:.0f}" for ms in each.halves_ms)
+        rows.append(
+            (f"{at}: ms p50 / p99, follower's and bare consumer's", told, f"p99 <= {each.goal_ms:.0f}")
+        )
+        rows.append((f"{at}: p99 of both halves; cores", f"{halves}; {each.cores:.2f}", ""))
     follow = f"{result.follow_us:.2f} / {result.drain_us:.2f} = {result.follow_us / result.drain_us:.2f}"
     lookup = f"{result.lookup_ms:.1f} / {result.arrow_ms:.1f} = {result.lookup_ms / result.arrow_ms:.3f}"
     rows += [

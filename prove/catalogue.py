@@ -11,6 +11,7 @@ from prove.hostile import (
     clocks,
     cluster,
     columns,
+    debezium,
     followed,
     fresh,
     kafka,
@@ -61,7 +62,7 @@ def all_scenarios(seed: int = USUAL_SEED) -> dict[str, Scenario]:
     """By name, in the report's order; ``seed`` is the soaks'."""
     sleepers = (runs, acts, redrives, tasks)
     topics = (kafka, broker, cluster, records)
-    tables = (lake, columns, properties, log, fresh, followed, served)
+    tables = (lake, columns, properties, log, fresh, followed, served, debezium)
     servers = (storage, catalog, machine, clocks)
     scenarios = (
         *(cell.scenario() for cell in crash_cells()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from servers.process import is_listening
 from spark_jobs.config.listener import Address, ServeSettings, TlsSettings
 
 if TYPE_CHECKING:
+    from spark_jobs.serve.flight_api import FlightApi
     from spark_jobs.serve.service import QueryService
 
 _STOP_SECONDS = 1.0
@@ -30,7 +32,7 @@ def flight_beside(
     if address is None:
         yield
         return
-    from spark_jobs.serve.flight_api import FlightApi  # noqa: PLC0415  (its library is for this alone)
+    from spark_jobs.serve.flight_api import FlightApi  # noqa: PLC0415  (a library for this alone)
 
     own = settings.model_copy(update={"listen": address})
     refuse_open(own, insecure=insecure)
@@ -44,10 +46,17 @@ def flight_beside(
     try:
         yield
     finally:
-        # It waits for clients, also for one that takes nothing.
-        stopping = Thread(target=api.shutdown, daemon=True)
-        stopping.start()
-        stopping.join(_STOP_SECONDS)
+        _stop(api)
+
+
+def _stop(api: FlightApi) -> None:
+    """Stop it, which waits for clients; for one that takes nothing not even the end of the process does."""
+    stopping = Thread(target=api.shutdown, daemon=True)
+    stopping.start()
+    stopping.join(_STOP_SECONDS)
+    for each in list(weakref.finalize._registry):  # type: ignore[attr-defined]  # noqa: SLF001
+        if (of := each.peek()) is not None and of[0] is api:
+            each.detach()
 
 
 def _certificate(tls: TlsSettings) -> tuple[bytes, bytes]:

@@ -106,6 +106,8 @@ def _pipelines(names: Mapping[str, str], namespace: str, seen: Mapping[str, Pros
 
 
 def _formats(prospect: Prospect) -> Iterator[str]:
+    if prospect.are_changes:
+        yield "    layout: changes"
     if prospect.value is not None:
         yield f"    value: {{format: {prospect.value}, registry: {REGISTRY}}}"
     if prospect.key is not None:

@@ -21,6 +21,7 @@ from cli.stand.sample_data import (
     end_offsets,
     lacking,
 )
+from servers.beside import SERVE
 from servers.process import free_ports
 from servers.registry import registry_url
 from spark_jobs.config.file import (
@@ -61,12 +62,14 @@ def command(*, formats: bool, as_json: bool) -> int:
     New York's flights and weather of 2013 go into the topics `flights` and `weather` of an embedded broker;
     with --formats planes in Avro and airports in Protobuf too, each by two versions of its schema.
     Dagster's sensor sees the backlog and its runs drain it. Then a short tour: a compaction, a replay, the
-    checks. At the end everything that was started is stopped; the tables stay. It can be run again: what is
-    there is not done twice. Exit code 1 when the audit finds anything.
+    checks; and one more record, in the answers of `serve` before its drain and after it. At the end
+    everything that was started is stopped; the tables stay. It can be run again: what is there is not done
+    twice, but for that one record. Exit code 1 when the audit finds anything.
     """
     own = find_config_file(None)
     home = home_folder(own) / "demo" if own else home_folder(None)
     with hold(str(home), "./sluice demo"):
+        from cli.demo.fresh_record import show_fresh_record
         from cli.demo.report import audit_all, print_report, to_json
         from cli.demo.tour import walk
         from cli.stand.running import servers_of
@@ -82,15 +85,19 @@ def command(*, formats: bool, as_json: bool) -> int:
             output.say(f"  watch it at {servers.start_dagster(0)} while this runs")
             output.say("  the sensor looks every few seconds; the first runs meet a cold Spark")
             _wait_until_drained(servers)
+            serve_url = servers.start_beside([SERVE])[SERVE]
             output.heading("4. Audit against Kafka")
             audited = audit_all(config)
             wait_for_runs(servers.home)
             output.heading("5. A short tour of what keeps a table healthy")
             stays_whole = walk(config)
+            output.heading("6. A record that serve shows before it is in the table")
+            is_there_once = show_fresh_record(config, serve_url)
         print_report(config, audited)
     if as_json:
         output.json_line(to_json(audited))
-    return 0 if stays_whole and all(one.result.is_clean for one in audited) else 1
+    is_whole = stays_whole and is_there_once
+    return 0 if is_whole and all(one.result.is_clean for one in audited) else 1
 
 
 def _demo_config(own: Path | None, home: Path, registry_port: int | None) -> SluiceConfig:

@@ -150,7 +150,8 @@ def _told(seen: Prospect) -> str:
         return "nothing in it yet"
     by = [f"{what} {format_}" for what, format_ in (("keys", seen.key), ("values", seen.value)) if format_]
     counts = (output.count(seen.records, "record"), output.count(len(seen.columns), "column"))
-    columns = ", ".join((*counts, *by))
+    events = ["events of Debezium"] if seen.are_changes else []
+    columns = ", ".join((*counts, *by, *events))
     return f"{columns}; proposals stand in the file" if seen.proposals else columns
 
 

@@ -17,7 +17,7 @@ from spark_jobs.storage.paths import is_inside
 OWN_ENTRIES = frozenset(
     {
         *("catalog.db", "catalog.db-shm", "catalog.db-wal", "lake", "log", "kafka"),
-        *("spark", "dagster", "run", "checks", "logs", "demo"),
+        *("spark", "dagster", "run", "checks", "serve", "logs", "demo"),
     }
 )
 

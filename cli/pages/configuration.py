@@ -14,6 +14,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from cli.commands.config_template import render_config
+from spark_jobs.config.cdc import CdcSettings
 from spark_jobs.config.hot import HotSettings
 from spark_jobs.config.listener import CatalogServerSettings, MetricsSettings, ServeSettings, UiSettings
 from spark_jobs.config.routes import RouteSettings
@@ -52,6 +53,7 @@ _SECTION_KEYS = (
 )
 _PIPELINE_SECTION_KEYS = (
     "value",
+    "cdc",
     "route",
     "schema",
     "upkeep",
@@ -104,6 +106,7 @@ def render_config_md() -> str:
         _section("registries", _REGISTRIES, RegistrySettings),
         _section("defaults", _DEFAULTS, PipelineSettings),
         _section("value", _VALUE, ValueSettings),
+        _section("cdc", CdcSettings.__doc__ or "", CdcSettings),
         _section("route", RouteSettings.__doc__ or "", RouteSettings),
         _section("schema", SchemaSettings.__doc__ or "", SchemaSettings),
         _section("upkeep", UpkeepSettings.__doc__ or "", UpkeepSettings),

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -113,14 +113,16 @@ class Servers:
         environment = clean_environment(java_home())
         self.processes[STREAM] = ServerProcess(self.folder(STREAM), command, environment, PROJECT)
 
-    def start_beside(self, *, insecure: bool = False) -> dict[str, str]:
+    def start_beside(
+        self, wanted: Collection[str] = tuple(BESIDE), *, insecure: bool = False
+    ) -> dict[str, str]:
         """Start what is served beside Dagster and give the addresses by name; none for what is off."""
         source = Path(self.config.source) if self.config.source else None
         urls: dict[str, str] = {}
         listeners = [(METRICS, self.config.metrics), (CATALOG, self.config.catalog_server)]
         if any(pipeline.hot for pipeline in self.config.pipelines):
             listeners.append((SERVE, self.config.serve))
-        for name, settings in listeners:
+        for name, settings in ((name, settings) for name, settings in listeners if name in wanted):
             started = start_beside(name, settings, self.home, source, insecure=insecure)
             if started is not None:
                 self.processes[name] = started.process

@@ -1,8 +1,9 @@
 """The crash matrix: every job, with a fault at every place and by every outcome of its commit.
 
-So on SQLite, Postgres and REST, but that gates meet no REST server, Spark's jobs no Postgres, expiry four
-outcomes on REST and Spark's other jobs kills only; on Nessie there is a dozen of all. Drains and replays are
-killed once more where the broker is asked over TLS, by a user who has rights on the topic alone.
+So on SQLite, Postgres and REST, but that gates meet no REST server, Spark's jobs no Postgres, expiry and
+change events four outcomes on REST, and Spark's other jobs kills only; on Nessie there is a dozen of all.
+Drains and replays are killed once more where the broker is asked over TLS, by a user who has rights on the
+topic alone.
 
 After the fault a new process does what the operator or the next tick would do, more records come, and
 an audit counts.
@@ -17,6 +18,7 @@ from shutil import rmtree
 
 from prove.checker import check
 from prove.crash.act_jobs import ACCEPT, DISCARD, GATED_DRAIN, HELD_DRAIN, PUBLISH, REJECTING_DRAIN, RETYPE
+from prove.crash.change_jobs import CHANGES
 from prove.crash.export_jobs import KEEPING_EXPORT, RENUMBERING_EXPORT
 from prove.crash.jobs import DATA_JOBS, DEAD_LETTERS, DRAIN, FIRST, RECOVERY, REPLAY, REPLAY_DEAD_LETTERS, Job
 from prove.crash.nemeses import (
@@ -48,6 +50,7 @@ GATES = (GATED_DRAIN, HELD_DRAIN, REJECTING_DRAIN)
 REFUSALS = frozenset({Fault.REFUSED_401, Fault.REFUSED_409, Fault.REFUSED_429})
 COMPACTION_FAULTS = frozenset(Fault) - {Fault.LANDED_401}
 EXPIRY_FAULTS = (Fault.REFUSED_409, Fault.REFUSED_504, Fault.LANDED_504, Fault.CUT_AFTER)
+CHANGES_FAULTS = (Fault.REFUSED_409, Fault.LANDED_409, Fault.CUT_AFTER, Fault.LATE_504)
 REPLAYED_DEAD_LETTER_FAULTS = (
     Fault.REFUSED_409,
     Fault.REFUSED_504,
@@ -145,6 +148,8 @@ def crash_cells() -> Iterator[Cell]:
         *_on_spark(),
         *(Cell(job, Kill(point), SECURED) for job in (FIRST, DRAIN, REPLAY) for point in job.points),
         *(Cell(job, change, catalog) for catalog in (SQLITE, REST) for job, change in ROUTED_CHANGES),
+        *(Cell(CHANGES, nemesis, SQLITE) for nemesis in (*map(Kill, CHANGES.points), *SQLITE_COMMIT_FAULTS)),
+        *(Cell(CHANGES, ServerCommitFault(fault), REST) for fault in CHANGES_FAULTS),
     )
 
 

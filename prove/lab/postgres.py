@@ -6,7 +6,7 @@ import importlib.util
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -53,8 +53,8 @@ class PostgresCatalog:
         self.process = self.start()
 
 
-def start_postgres(folder: ServerFolder) -> PostgresCatalog:
-    """Start it on a new, empty database and wait until it listens."""
+def start_postgres(folder: ServerFolder, **settings: str) -> PostgresCatalog:
+    """Start it on a new, empty database and wait until it listens; ``settings`` are Postgres' own."""
     (port,) = free_ports(1)
     lake = folder.home / "lake"
     lake.mkdir(parents=True)
@@ -64,12 +64,12 @@ def start_postgres(folder: ServerFolder) -> PostgresCatalog:
         "uri": _address(port),
         "warehouse": lake.as_uri(),
     }
-    start = partial(_start, folder, port)
+    start = partial(_start, folder, port, settings)
     return PostgresCatalog(properties, start(), start)
 
 
-def _start(folder: ServerFolder, port: int) -> ServerProcess:
-    settings = [f"--{name}={value}" for name, value in _SETTINGS.items()]
+def _start(folder: ServerFolder, port: int, more: Mapping[str, str]) -> ServerProcess:
+    settings = [f"--{name}={value}" for name, value in {**_SETTINGS, **more}.items()]
     command = [*_program("postgres"), "-D", str(_data(folder)), f"--port={port}", *settings]
     process = _Postmaster(folder, command, clean_environment(java_home()))
     process.wait_until(lambda: _answers(port), 60)

@@ -30,7 +30,8 @@ class ServeProcess:
     def __init__(self, lab: Lab) -> None:
         (port,) = free_ports(1)
         self._path = lab.path.with_name(f"serve-{port}.yaml")
-        document = yaml.safe_load(lab.path.read_text()) | {"serve": {"listen": f"127.0.0.1:{port}"}}
+        serve = {"listen": f"127.0.0.1:{port}", "flight": "off"}
+        document = yaml.safe_load(lab.path.read_text()) | {"serve": serve}
         self._path.write_text(yaml.safe_dump(document))
         self._config = load_config(self._path)
         self._folder = ServerFolder(lab.path.parent, f"serve-{port}")

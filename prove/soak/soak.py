@@ -76,8 +76,8 @@ class Soak:
                 for name, happened in self._events(live):
                     counts[name] += 1
                     live.history.append(f"{counts.total()}. {name}: {happened}")
-                    if not loop.is_running:
-                        break  # its end says which answer was wrong
+                    # Its own end says which answer it was.
+                    assert loop.is_running, "\n".join(("a wrong answer after", *live.history))
                     if counts.total() % CHECKED_EVERY == 0:
                         _check_in_between(live)
                 while live.sleepers:

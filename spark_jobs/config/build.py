@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
+from spark_jobs.config.cdc import check_changes
 from spark_jobs.config.frozen import Frozen
 from spark_jobs.config.hot import check_hot
 from spark_jobs.config.kafka_keys import ALIASES
@@ -176,7 +177,7 @@ def _unreadable(
     registries: Collection[str],
     judge: Callable[[PipelineSettings], Iterable[Finding]],
 ) -> list[ConfigProblem]:
-    shapes = {each.path: _check_layout(each.entry) for each in placed}
+    shapes = {each.path: _check_layout(each.entry, each.own) for each in placed}
     found = shapes | {
         (*each.path, part): check_place(settings, registries, own.model_fields_set)
         for each in placed
@@ -199,7 +200,7 @@ def _unreadable(
     return [document.locate(replace(finding, path=(*path, *finding.path))) for path, finding in told]
 
 
-def _check_layout(entry: PipelineSettings) -> Finding | None:
+def _check_layout(entry: PipelineSettings, own: PipelineSettings) -> Finding | None:
     rejecting = [suite.name for suite in entry.quality if suite.on_failure is OnFailure.DEAD_LETTERS]
     gates = [suite.name for suite in entry.quality if suite.when is When.GATE]
     return (
@@ -210,6 +211,13 @@ def _check_layout(entry: PipelineSettings) -> Finding | None:
             partition_by=entry.partition_by,
             sort_by=entry.sort_by,
             rejecting=rejecting,
+        )
+        or check_changes(
+            entry.layout,
+            own.cdc,
+            value=entry.value,
+            key=entry.record_key,
+            columns=entry.columns,
         )
         or check_sort_by(entry.sort_by, {name: each.type for name, each in entry.columns.items()})
         or check_hot(entry.hot, entry.layout, gates, entry.route)

@@ -37,7 +37,7 @@ DEMO_CONFIG = """\
 version: 1
 pipelines:
   flights: {topic: flights, table: lake.flights}
-  weather: {topic: weather, table: lake.weather, max_batch_records: 4000}
+  weather: {topic: weather, table: lake.weather, max_batch_records: 4000, hot: true}
 """
 LISTING = "topics"  # the folder under `state:`
 _GLOB_CHARACTERS = frozenset("*?[")

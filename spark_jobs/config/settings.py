@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from spark_jobs.config.cdc import CdcSettings, Envelope
 from spark_jobs.config.clock import next_tick_ms
 from spark_jobs.config.columns import Columns, LetterColumn
 from spark_jobs.config.frozen import Frozen, key
@@ -334,9 +335,11 @@ class PipelineSettings(Frozen):
     value: ValueSettings = key(ValueSettings(), "What the records' values are written in.")
     layout: Annotated[Layout, choice(Layout)] = key(
         "flat",
-        "What a row is: `flat`, the value's fields as columns; or `archive`, the whole record with its bytes,"
-        " tombstones and what cannot be read too.",
+        "What a row is: `flat`, the value's fields as columns; `archive`, the whole record with its bytes,"
+        " tombstones and what cannot be read too; or `changes`, one event of a database's table"
+        " (docs/CHANGE_DATA.md).",
     )
+    cdc: CdcSettings = key(CdcSettings(), "What change events are written as.")
     record_key: KeySettings = key(KeySettings(), "What the records' keys are written in.", alias="key")
     key_format: Annotated[KeyFormat, choice(KeyFormat)] = key(
         "string", "Type of the column `_kafka_key`: short for `key: {format: string}` or `{format: raw}`."
@@ -385,6 +388,11 @@ class PipelineConfig(PipelineSettings):
     def is_archive(self) -> bool:
         """True if rows are whole records."""
         return self.layout is Layout.ARCHIVE
+
+    @property
+    def envelope(self) -> Envelope | None:
+        """Return what is around a row, None where rows are no events."""
+        return self.cdc.envelope or Envelope.DEBEZIUM if self.layout is Layout.CHANGES else None
 
     @property
     def table_partition_by(self) -> tuple[str, ...]:

@@ -47,6 +47,7 @@ class Layout(StrEnum):
 
     FLAT = "flat"
     ARCHIVE = "archive"
+    CHANGES = "changes"
 
 
 class Framing(StrEnum):

@@ -90,7 +90,8 @@ def drain_batch(run: BatchRun) -> tuple[BatchResult, Committed]:
         # The data commit has promised them: if this fails, recovery finishes it before any new batch.
         owed = pay_debts(run.connections, run.batch.table, committed.progress, logged.summary)
         run.reach("after-dead-letters")
-    _warn_of_tombstones(run.batch, written.balance.tombstones)
+    if run.pipeline.envelope is None:
+        _warn_of_tombstones(run.batch, written.balance.tombstones)
     _warn_of_ignored(run, written.ignored)
     _warn_of_memory(run, written.peak_task_rss_bytes)
     # Files that a replay wrote for a swap that another commit came before are strays as well.

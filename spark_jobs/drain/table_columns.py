@@ -16,6 +16,7 @@ from spark_jobs.commit.routed_birth import create_routed_table
 from spark_jobs.config.new_fields import Growth
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.start import StartKind
+from spark_jobs.config.value_format import Layout
 from spark_jobs.drain.batch_run import Tables
 from spark_jobs.drain.first_batch import has_no_row, refuse_unreadable
 from spark_jobs.drain.planning import (
@@ -106,7 +107,7 @@ def ensure_tables(
                     cluster_id=source.cluster_id,
                     topic_id=source.topic_id,
                     starts=starts,
-                    layout=pipeline.layout.value if pipeline.is_archive else None,
+                    layout=None if pipeline.layout is Layout.FLAT else pipeline.layout.value,
                     routes=pipeline.routed_tables,
                 ),
                 dead_letters=True,

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_jobs.config.new_fields import NewFields
 from spark_jobs.config.settings import PipelineConfig
@@ -31,6 +30,8 @@ from spark_jobs.schema.evolution import evolved
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from spark_jobs.connections.writer_schemas import RecordSchemas
     from spark_jobs.kafka.chunks import Chunk
     from spark_jobs.records.row_maker import ChunkRows
@@ -57,10 +58,12 @@ class SegmentMaker:
         """
         made = self._made(chunk)
         rows = made.rows.select([field.name for field in self._columns.fields])
+        rows_of, letters_of = _by_partition(rows), _by_partition(made.dead_letters)
         for part in chunk.parts():
             offsets = np.asarray(part.offsets, np.int64)
             is_tombstone = np.fromiter((value is None for value in part.values), bool, len(offsets))
-            own, letters = _of(part.partition, rows), _of(part.partition, made.dead_letters)
+            own = rows_of.get(part.partition, rows.slice(0, 0))
+            letters = letters_of.get(part.partition, made.dead_letters.slice(0, 0))
             there = np.concatenate([own.column(OFFSET).to_numpy(), letters.column(OFFSET).to_numpy()])
             tombstones = offsets[is_tombstone]
             filtered = np.setdiff1d(offsets[~is_tombstone], there, assume_unique=True)
@@ -106,5 +109,11 @@ class SegmentMaker:
         )
 
 
-def _of(partition: int, table: pa.Table) -> pa.Table:
-    return table.filter(pc.equal(table.column(PARTITION), partition))
+def _by_partition(table: pa.Table) -> dict[int, pa.Table]:
+    """Return each partition's rows, which follow one another; nothing is copied."""
+    partitions = table.column(PARTITION).to_numpy()
+    bounds = [0, *(np.flatnonzero(np.diff(partitions)) + 1).tolist(), len(partitions)]
+    found = {int(partitions[a]): table.slice(a, b - a) for a, b in pairwise(bounds) if a < b}
+    if sum(map(len, found.values())) != len(table):
+        raise AssertionError("a partition's rows do not follow one another")
+    return found

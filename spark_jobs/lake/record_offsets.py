@@ -25,6 +25,7 @@ from spark_jobs.lake.tables import progress_of
 from spark_jobs.protocol.fences import still_owed, still_owed_to
 from spark_jobs.protocol.offsets import OffsetRange
 from spark_jobs.schema.metadata_columns import OFFSET, PARTITION
+from spark_jobs.storage.errors import storage_error
 from spark_jobs.storage.paths import is_inside
 
 if TYPE_CHECKING:
@@ -57,12 +58,13 @@ def dead_letter_offsets(
 def owed_by(table: Table, dead_letters: Table | None) -> PendingDeadLetters | None:
     """Return what the table owes its dead-letter table until it is in, with the files that are still there.
 
-    One that was purged with a dropped dead-letter table is not: its records are missing.
+    One that was purged with a dropped dead-letter table is not: its records are missing. Raises as
+    ``storage_error`` where the storage does not say.
     """
     owed = still_owed(progress_of(table), None if dead_letters is None else progress_of(dead_letters))
     if owed is None:
         return None
-    return replace(owed, files=tuple(file for file in owed.files if table.io.new_input(file.path).exists()))
+    return replace(owed, files=_still_there(table, owed.files))
 
 
 def owed_to(table: Table, name: str, routed: Table) -> PendingDeadLetters | None:
@@ -75,7 +77,14 @@ def owed_to(table: Table, name: str, routed: Table) -> PendingDeadLetters | None
         return None
     folder = data_location(routed)
     there = (each for each in owed.files if is_inside(each.path, folder))
-    return replace(owed, files=tuple(each for each in there if table.io.new_input(each.path).exists()))
+    return replace(owed, files=_still_there(table, there))
+
+
+def _still_there(table: Table, files: Iterable[WrittenFile]) -> tuple[WrittenFile, ...]:
+    try:
+        return tuple(file for file in files if table.io.new_input(file.path).exists())
+    except OSError as error:
+        raise storage_error(error, "looking for files to come in", table=".".join(table.name())) from error
 
 
 def as_read(owed: PendingDeadLetters | None, generation: int, gone: Iterable[OffsetRange]) -> Owed:

@@ -7,16 +7,18 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_jobs.config.value_format import ValueFormat
+from spark_jobs.config.settings import PipelineConfig
+from spark_jobs.config.value_format import Layout, ValueFormat
 from spark_jobs.drain.first_batch import is_unreadable
 from spark_jobs.kafka.admin import KafkaAdmin
 from spark_jobs.preview.sample import observe_sample, read_sample, values_of
 from spark_jobs.preview.written_in import Written, keys_as_values, written_in
 from spark_jobs.protocol.errors import SluiceError
 from spark_jobs.records.appearance import appearance
-from spark_jobs.records.formats import JSON
+from spark_jobs.records.formats import JSON, format_of
 from spark_jobs.schema.inference import choose_types
-from spark_jobs.schema.proposals import Proposals, propose
+from spark_jobs.schema.known_schemas import KnownSchemas
+from spark_jobs.schema.proposals import NO_PROPOSALS, Proposals, propose
 
 if TYPE_CHECKING:
     from spark_jobs.kafka.chunks import Chunk
@@ -29,7 +31,8 @@ class Prospect:
 
     ``unreadable`` says what the values are when there are some and none can be read, and is empty otherwise.
     ``columns`` are those that a first batch of these records would make. ``value`` and ``key`` are the
-    formats by schemas of the registry that was asked, None where there is no need of them.
+    formats by schemas of the registry that was asked, None where there is no need of them. ``are_changes`` if
+    all values are events of a database's table.
     """
 
     topic: str
@@ -39,6 +42,7 @@ class Prospect:
     proposals: Proposals
     value: ValueFormat | None = None
     key: ValueFormat | None = None
+    are_changes: bool = False
 
 
 def prospects(
@@ -72,6 +76,10 @@ def prospect(chunks: Sequence[Chunk], topic: str, registry: KeptSchemas | None) 
         evidence, columns, unreadable = told.evidence, told.columns, ""
     elif told and unreadable:
         unreadable = f"{unreadable}; {told}"
+    if (changes := _changes(chunks)) is not None:
+        return Prospect(
+            topic, sum(len(each.offsets) for each in chunks), changes, "", NO_PROPOSALS, are_changes=True
+        )
     of_keys = written_in([keys_as_values(chunk) for chunk in chunks], registry)
     return Prospect(
         topic,
@@ -82,3 +90,14 @@ def prospect(chunks: Sequence[Chunk], topic: str, registry: KeptSchemas | None) 
         value=told.format if isinstance(told, Written) else None,
         key=of_keys.format if isinstance(of_keys, Written) else None,
     )
+
+
+def _changes(chunks: Sequence[Chunk]) -> tuple[str, ...] | None:
+    """Return the columns of a table of changes, None where not all values are events."""
+    pipeline = PipelineConfig(name="any", topic="any", table="any.any", layout=Layout.CHANGES)
+    read_as = format_of(pipeline, KnownSchemas())
+    evidence = observe_sample(read_as.decoder, chunks)
+    if evidence.undecodable or not evidence.records:
+        return None
+    columns, _ = read_as.columns.first(evidence, ())
+    return tuple(path[0] for path, _, _ in columns.additions)

@@ -6,8 +6,9 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from spark_jobs.config.cdc import Envelope
 from spark_jobs.config.settings import PipelineConfig
-from spark_jobs.config.value_format import ValueFormat, ValueSettings
+from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.protocol import mends
 from spark_jobs.protocol.errors import BadRecord
 
@@ -26,6 +27,7 @@ _BEGINNINGS = {
     b"\x82SNAPPY\x00": "compressed by snappy",
     b"<": "XML or HTML",
 }
+_EVENTS = "events of Debezium (layout: changes)"
 _JSON = {dict: "JSON objects", list: "JSON, but arrays", str: "JSON, but strings"}
 _OTHER_JSON = "JSON, but numbers, booleans or null"
 _BINARY = "neither text nor of a kind known here"
@@ -50,18 +52,23 @@ def first_batch_unreadable(pipeline: PipelineConfig, count: int, values: Sequenc
     looks = appearance(values)
     written = pipeline.value.format
     nouns = "is a JSON object" if written is ValueFormat.JSON else f"can be read as {written}"
+    if pipeline.envelope is not None:
+        nouns = f"is an event ({pipeline.envelope})"
     return BadRecord(
         f"none of the first {count:,} values of topic {pipeline.topic} {nouns}"
         + (f": {looks}" if looks else ""),
         code="first-batch-unreadable",
-        hint=f"{_advice(pipeline.value, values)} If others begin later, say from where with `start:`"
+        hint=f"{_advice(pipeline, values)} If others begin later, say from where with `start:`"
         f" ({mends.command('preview', pipeline.name)} shows what is read); if never, leave the topic out.",
         topic=pipeline.topic,
     )
 
 
-def _advice(value: ValueSettings, values: Sequence[bytes]) -> str:
+def _advice(pipeline: PipelineConfig, values: Sequence[bytes]) -> str:
     """Return what to correct: the format, or the schema."""
+    value = pipeline.value
+    if pipeline.envelope is Envelope.DEBEZIUM:
+        return "If the connector takes the envelope off, write `cdc: {envelope: upsert}`."
     is_framed = any(_kind(each) == _FRAMED for each in values)
     if value.format.has_schema and value.is_framed and values and not is_framed:
         return "Correct what stands under `value:`; where no id says the schema it has `framing: none`."
@@ -95,7 +102,14 @@ def _kind_of_text(text: str) -> str:
         parsed = json.loads(text)
     except (ValueError, RecursionError):
         return "text that is not JSON"
+    if _is_event(parsed):
+        return _EVENTS
     return next((kind for type_, kind in _JSON.items() if isinstance(parsed, type_)), _OTHER_JSON)
+
+
+def _is_event(parsed: object) -> bool:
+    payload = parsed.get("payload", parsed) if isinstance(parsed, dict) else None
+    return isinstance(payload, dict) and isinstance(payload.get("source"), dict) and "op" in payload
 
 
 def _schema_id(value: bytes) -> int:

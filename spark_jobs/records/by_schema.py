@@ -76,7 +76,7 @@ class SchemaDecoder:
         together = _alike_together(framed, self.schemas)
         parts = [self._of_one_schema(key, together, columns, fallbacks) for key in together.indices]
         bad = [BadValue(index, Phase.SCHEMA, None, why) for index, why in framed.unframed.items()]
-        return _in_order(parts, bad, len(encoded.items), columns)
+        return in_order(parts, bad, len(encoded.items), columns)
 
     def observe(self, records: Chunk) -> Evidence:
         """See ``Decoder``: what is read by no schema, and which schemas are not known."""
@@ -107,14 +107,14 @@ class SchemaDecoder:
         framed: Framed,
         columns: pa.Schema,
         fallbacks: Sequence[Mapping[str, str]],
-    ) -> _Part:
+    ) -> Part:
         """Return the rows of the values of one schema; indices are those of the records."""
         indices, values = framed.indices[key], framed.values[key]
         schema = self.schemas.by_key.get(key)
         if schema is None:
             why = self.schemas.why_none(key)
             bad = [BadValue(index, Phase.SCHEMA, None, why) for index in indices.tolist()]
-            return _Part(no_rows(columns), indices[:0], bad)
+            return Part(no_rows(columns), indices[:0], bad)
         read = schema.read(values)
         of_read = indices if read.rows is None else indices[read.rows]
         if self.kept:
@@ -130,7 +130,7 @@ class SchemaDecoder:
             BadValue(int(of_read[row]), Phase.DECODE, ".".join(misfit.path) or None, misfit.message)
             for row, misfit in made.misfits.items()
         ]
-        return _Part(made.table, rows, bad, Counter(read.ignored) + Counter(made.ignored))
+        return Part(made.table, rows, bad, Counter(read.ignored) + Counter(made.ignored))
 
     def _count_unread(self, key: SchemaKey | None, values: Sequence[bytes]) -> int:
         schema = self.schemas.by_key.get(key)
@@ -186,7 +186,7 @@ def _named(framed: Framed) -> tuple[SchemaKey, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class Part:
     """The rows of one schema's values, in the order of their records, and what became of the others."""
 
     table: pa.Table
@@ -195,7 +195,7 @@ class _Part:
     ignored: Counter[str] = field(default_factory=Counter)
 
 
-def _in_order(parts: Sequence[_Part], bad: Sequence[BadValue], count: int, columns: pa.Schema) -> Decoded:
+def in_order(parts: Sequence[Part], bad: Sequence[BadValue], count: int, columns: pa.Schema) -> Decoded:
     """Return the rows of all schemas in the order of their records."""
     every_bad = sorted([*bad, *(each for part in parts for each in part.bad)], key=lambda each: each.index)
     ignored: Counter[str] = Counter()

@@ -12,20 +12,25 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
+from spark_jobs.config.cdc import Envelope
 from spark_jobs.config.new_fields import GROWTH
 from spark_jobs.config.settings import PipelineConfig
 from spark_jobs.config.value_format import ValueFormat
 from spark_jobs.records.archive import ArchiveDecoder, PlainArchiveDecoder
 from spark_jobs.records.by_schema import SchemaDecoder
 from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
+from spark_jobs.records.change_source import ChangeColumns, PlacedRows
+from spark_jobs.records.changes import DebeziumDecoder, UpsertDecoder
+from spark_jobs.records.changes_plain import PlainDebeziumDecoder, PlainUpsertDecoder
 from spark_jobs.records.conversion import refit
 from spark_jobs.records.decoder import Decoder, PlainDecoder
 from spark_jobs.records.json import JsonDecoder
 from spark_jobs.records.json_plain import PlainJsonDecoder
 from spark_jobs.records.keeping import refit_by_schema
 from spark_jobs.records.keyed import KeyedDecoder, PlainKeyedDecoder
-from spark_jobs.records.shaping import shaping_of
+from spark_jobs.records.shaping import Shaping, shaping_of
 from spark_jobs.schema.archive_columns import ArchiveColumns, inside_value, key_alone
+from spark_jobs.schema.change_columns import CHANGE_COLUMNS, CHANGE_NAMES
 from spark_jobs.schema.column_source import ColumnSource, KeyedColumns, SeenColumns, WrittenColumns
 from spark_jobs.schema.known_schemas import KnownSchemas
 from spark_jobs.schema.placing import Rules
@@ -73,6 +78,8 @@ def format_of(
         shaping.computed,
         shaping.converted,
     )
+    if pipeline.envelope is not None:
+        return _changes(pipeline, rules, shaping, table, bound or {})
     columns = WrittenColumns(schemas, growth, rules, pipeline.is_exact)
     if table is not None:
         schemas = schemas.placed(table, bound or {}, rules)
@@ -97,6 +104,22 @@ def format_of(
 def refit_of(pipeline: PipelineConfig) -> Refit:
     """Return what gives a column's values as a replay of their records would give them in another type."""
     return refit if pipeline.value.format is ValueFormat.JSON else refit_by_schema
+
+
+def _changes(
+    pipeline: PipelineConfig, rules: Rules, shaping: Shaping, table: Schema | None, bound: ColumnMap
+) -> Format:
+    growth = pipeline.table_schema.growth
+    rules = replace(rules, computed=rules.computed | CHANGE_NAMES)
+    seen = SeenColumns(growth, pipeline.is_exact, frozenset(shaping.columns))
+    is_upsert = pipeline.envelope is Envelope.UPSERT
+    placed = PlacedRows(table or CHANGE_COLUMNS, bound, rules, not is_upsert)
+    rows, plain = JsonDecoder(growth, elsewhere=shaping.elsewhere), PlainJsonDecoder(shaping.elsewhere)
+    return Format(
+        (UpsertDecoder if is_upsert else DebeziumDecoder)(rows, placed),
+        (PlainUpsertDecoder if is_upsert else PlainDebeziumDecoder)(plain, placed, growth),
+        ChangeColumns(seen, rules, not is_upsert),
+    )
 
 
 def _archive(

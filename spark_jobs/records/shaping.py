@@ -120,7 +120,7 @@ def shaping_of(pipeline: PipelineConfig) -> Shaping:
     return Shaping(
         {name: column for name, column in pipeline.columns.items() if column.source},
         pipeline.filter,
-        pipeline.value.format is ValueFormat.JSON,
+        pipeline.value.format is ValueFormat.JSON and pipeline.envelope is None,
         pipeline.table_schema.growth.ignores,
         pipeline.route.by,
         {value: None if table == pipeline.table else table for value, table in pipeline.route.tables.items()},

@@ -54,6 +54,11 @@ def refuse(
             "an archive keeps each record's bytes",
             "Read the type that you want from a flat table.",
         )
+    elif pipeline.envelope is not None:
+        message, hint = (
+            "what change events say has the types of their source",
+            "Change them there: the column is widened, or another stands beside it.",
+        )
     elif waiting is not None:
         message = f"the change of {waiting.column} to {type_of(table, waiting.column)} is not finished"
         mend = mends.act("retype", pipeline.name, waiting.column, f"'{type_of(table, waiting.column)}'")

@@ -71,16 +71,29 @@ class FieldEvidence:
 
 
 @dataclass(frozen=True, slots=True)
+class FirstSeen:
+    """The partition and offset where something appeared first."""
+
+    order: tuple[int, int]
+
+    def merge(self, other: FirstSeen) -> FirstSeen:
+        """Return the earlier one."""
+        return min(self, other, key=lambda each: each.order)
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """What was seen of all fields of ``records`` values; ``undecodable`` ones were none of the format.
 
-    ``schemas`` are those that values and keys name and that are not known, in order.
+    ``schemas`` are those that values and keys name and that are not known, in order. ``texts`` are schemas
+    that values bring with them.
     """
 
     records: int = 0
     undecodable: int = 0
     fields: Mapping[str, FieldEvidence] = field(default_factory=dict)
     schemas: tuple[SchemaKey, ...] = ()
+    texts: Mapping[str, FirstSeen] = field(default_factory=dict)
 
     def merge(self, other: Evidence) -> Evidence:
         """Return what both saw."""
@@ -89,6 +102,7 @@ class Evidence:
             self.undecodable + other.undecodable,
             _merge(self.fields, other.fields),
             tuple(sorted({*self.schemas, *other.schemas})),
+            _merge(self.texts, other.texts),
         )
 
     def within(self, max_fields: int) -> Evidence:
@@ -96,11 +110,19 @@ class Evidence:
 
         Of schemas there are at most ``MOST_SCHEMAS`` of values, and of keys.
         """
-        if _count(self.fields) <= max_fields and len(self.schemas) <= MOST_SCHEMAS:
+        most = max(len(self.schemas), len(self.texts))
+        if _count(self.fields) <= max_fields and most <= MOST_SCHEMAS:
             return self
         values, keys = ([key for key in self.schemas if key.of_key is each] for each in (False, True))
         schemas = (*values[:MOST_SCHEMAS], *keys[:MOST_SCHEMAS])
-        return replace(self, fields=_first(self.fields, iter(range(max_fields))), schemas=schemas)
+        texts = {text: self.texts[text] for text in self.texts_in_order[:MOST_SCHEMAS]}
+        fields = _first(self.fields, iter(range(max_fields)))
+        return replace(self, fields=fields, schemas=schemas, texts=texts)
+
+    @property
+    def texts_in_order(self) -> list[str]:
+        """The schemas that values bring with them, as they were first seen."""
+        return sorted(self.texts, key=lambda text: (self.texts[text].order, text))
 
     def without(self, names: Collection[str]) -> Evidence:
         """Return the evidence of all fields but these."""

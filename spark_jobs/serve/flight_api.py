@@ -22,7 +22,7 @@ from spark_jobs.serve import flight_info
 from spark_jobs.serve.flight_auth import Headers, NoHandshake, TokenCheck
 from spark_jobs.serve.flight_errors import told
 from spark_jobs.serve.flight_messages import Command, not_flight_sql, packed, plain, read_command
-from spark_jobs.serve.flight_statement import Statement, read_statement
+from spark_jobs.serve.flight_statement import Statement, read_parameters, read_statement
 from spark_jobs.serve.flight_stream import Rows
 from spark_jobs.serve.service import QueryService, Question
 
@@ -118,7 +118,7 @@ class FlightApi(flight.FlightServerBase):  # type: ignore[misc]
         if command.name != "CommandPreparedStatementQuery":
             raise _reads_only(command.name)
         statement = read_statement(command.fields["prepared_statement_handle"] or b"")
-        handle = statement.with_parameters(reader.read_all()).to_bytes()
+        handle = statement.with_parameters(read_parameters(reader)).to_bytes()
         writer.write(pa.py_buffer(plain("DoPutPreparedStatementResult", prepared_statement_handle=handle)))
 
     @told

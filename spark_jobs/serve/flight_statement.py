@@ -8,11 +8,12 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+from pyarrow import flight
 
 from spark_jobs.protocol.errors import ConfigError
 from spark_jobs.serve.flight_messages import not_flight_sql
 
-MOST_BYTES = 1_000_000
+_MOST_BYTES = 1_000_000
 _SQL = b"sql"
 
 
@@ -61,13 +62,20 @@ class Statement:
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
         handle: bytes = sink.getvalue().to_pybytes()
-        if len(handle) > MOST_BYTES:
-            raise ConfigError(
-                f"the statement has more than {MOST_BYTES:,} bytes",
-                code="unreadable-request",
-                hint="Ask with a shorter one.",
-            )
+        if len(handle) > _MOST_BYTES:
+            raise _too_long()
         return handle
+
+
+def read_parameters(reader: flight.MetadataRecordBatchReader) -> pa.Table:
+    """Read what is bound. Raises ``ConfigError`` (``unreadable-request``) where it is too long."""
+    batches, size = [], 0
+    for chunk in reader:
+        batches.append(chunk.data)
+        size += chunk.data.nbytes
+        if size > _MOST_BYTES:
+            raise _too_long()
+    return pa.Table.from_batches(batches, reader.schema)
 
 
 def read_statement(handle: bytes) -> Statement:
@@ -78,3 +86,11 @@ def read_statement(handle: bytes) -> Statement:
     except (pa.ArrowException, OSError, KeyError, TypeError, UnicodeDecodeError) as error:
         raise not_flight_sql() from error
     return Statement(sql, bound)
+
+
+def _too_long() -> ConfigError:
+    return ConfigError(
+        f"the statement has more than {_MOST_BYTES:,} bytes with its parameters",
+        code="unreadable-request",
+        hint="Ask with a shorter one.",
+    )

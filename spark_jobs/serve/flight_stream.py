@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from spark_jobs.protocol.errors import RetryableError
@@ -13,6 +14,7 @@ from spark_jobs.serve.flight_errors import flight_error
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_PART_BYTES = 4 << 20  # ADBC's driver takes no message of 16 MiB
 _SEND_SECONDS = 5.0  # what a client has to take the last of an answer after its time is over
 
 
@@ -25,7 +27,7 @@ class Rows:
 
     def __init__(self, stack: ExitStack, batches: Iterator[pa.RecordBatch], seconds: float) -> None:
         self._stack = stack
-        self._batches = batches
+        self._batches = chain.from_iterable(map(_parts, batches))
         self._lock = threading.Lock()
         self._is_late = False
         self._timer = threading.Timer(seconds + _SEND_SECONDS, self._give_up)
@@ -59,6 +61,11 @@ class Rows:
     def _close(self) -> None:
         self._timer.cancel()
         self._stack.close()
+
+
+def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    rows = max(1, len(batch) * _PART_BYTES // max(1, batch.nbytes))
+    return (batch.slice(first, rows) for first in range(0, len(batch), rows))
 
 
 def _too_slow() -> RetryableError:

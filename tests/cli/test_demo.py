@@ -25,15 +25,16 @@ FORMATS = {"planes": 3_322, "airports": 1_458}
 def test_demo_twice(sluice: Sluice, tmp_path: Path) -> None:
     """Every record is there once, nothing is produced or drained twice, and no server is left.
 
-    What the second run adds is read by schemas of a registry that begins with nothing: their ids are those
-    of any run.
+    One more record is seen before its drain and after it, in each run. What the second run adds is read by
+    schemas of a registry that begins with nothing: their ids are those of any run.
     """
     home = tmp_path / "home"
     first = sluice("demo", "--json", home=home)
     assert first.returncode == 0, first.stdout + first.stderr
     second = sluice("demo", "--json", "--formats", home=home)
     assert second.returncode == 0, second.stdout + second.stderr
-    for done, expected in ((first, EXPECTED), (second, EXPECTED | FORMATS)):
+    more = {"weather": EXPECTED["weather"] + 1}
+    for done, expected in ((first, EXPECTED), (second, EXPECTED | more | FORMATS)):
         pipelines = json.loads(done.stdout.splitlines()[-1])["pipelines"]
         assert {p["pipeline"]: p["records"] for p in pipelines} == expected
         assert {p["pipeline"]: p["rows"] for p in pipelines} == expected
@@ -41,6 +42,8 @@ def test_demo_twice(sluice: Sluice, tmp_path: Path) -> None:
         assert "rows in place of the same rows" in done.stdout
         assert "audit after both: every record is in the table once, unchanged" in done.stdout
         assert "checks of flights: complete, " in done.stdout
+        assert re.search(r"before any drain: 1 row, not in the table, watermark 1.0/0:", done.stdout)
+        assert re.search(r"after it: +1 row, in the table since \d{4}-.+, watermark 1.0/0:", done.stdout)
     assert re.search(r"compaction: [\d,]+ files became [\d,]+", first.stdout)
     assert "are there already" in second.stdout
     kept = sorted(file.name.partition("-")[0] for file in (home / "log" / "schemas" / "main").iterdir())

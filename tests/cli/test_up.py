@@ -127,7 +127,7 @@ def test_up_is_refused_twice_answers_beside_and_stops_from_elsewhere(
     assert set(states.values()) <= {"new", "behind", "caught-up"}
 
     pids = recorded_pids(up_home)
-    servers = {"kafka", "spark-connect", "sample-stream", "metrics"}
+    servers = {"kafka", "spark-connect", "sample-stream", "metrics", "serve"}
     servers |= {"dagster-daemon", "dagster-webserver", "dagster-code-sluice"}
     assert set(pids) == servers
     assert {name for name, pid in pids.items() if ignores_interrupts(pid)} == {"sample-stream"}

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.expressions import AlwaysFalse
+from pyiceberg.io.pyarrow import PyArrowFile
 
 from spark_jobs.commit.batch_commit import commit_of
 from spark_jobs.commit.dead_letter_commit import pay_debts
@@ -109,6 +110,22 @@ def test_each_record_is_in_one_of_the_tables_at_every_moment(scene: Scene) -> No
     _bring(scene)
     assert sorted(row["o"] for row in _ask(scene, places)) == list(range(30))
     assert _ask(scene, "SELECT _kafka_offset AS o FROM dead_letters") == [{"o": 17}]
+
+
+def test_a_storage_that_does_not_say_what_is_owed_ends_the_query_by_name(
+    embedded: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before its first row too: who asks learns that trying again may do."""
+    _bring(embedded)
+    _replay(embedded, dead_letters=[15])
+
+    def refused(_file: PyArrowFile) -> bool:
+        raise OSError("AWS Error SLOW_DOWN during HeadObject operation")
+
+    monkeypatch.setattr(PyArrowFile, "exists", refused)
+    with pytest.raises(RetryableError) as away:
+        _ask(embedded, "FROM dead_letters")
+    assert away.value.code == "storage-failed"
 
 
 def _bring(scene: Scene) -> None:

@@ -100,6 +100,8 @@ def test_adbc_runs_statements_and_finds_what_is_there(tails: Drained) -> None:
         assert sorted(cursor.fetchall()) == [(3,), (5,)]
         cursor.execute("SELECT ?::DECIMAL(9, 2), ?, ?, ?", (Decimal("1.25"), None, [1, 2], b"x"))
         assert cursor.fetchall() == [(Decimal("1.25"), None, [1, 2], b"x")]
+        cursor.execute("SELECT repeat('x', 3000) FROM range(10000)")  # of which one message is too large
+        assert len(cursor.fetchall()) == 10_000
         cursor.execute("SELECT end_offset FROM sluice_watermark")
         assert cursor.fetchall() == [(ROWS,)]
         assert client.adbc_get_info()["vendor_name"] == "Sluice"
@@ -142,7 +144,8 @@ def test_what_is_not_answered_says_why_and_nothing_of_the_server(tails: Drained)
     with serving(tails) as api, adbc_to(api) as client, client.cursor() as cursor:
         refused: dict[str, Callable[[], Any]] = {
             "query-refused": lambda: cursor.execute("SELECT nme FROM t"),
-            "unreadable-request": lambda: cursor.execute("SELECT '" + "x" * 2**20 + "'"),
+            "more than 1,000,000": lambda: cursor.execute("SELECT '" + "x" * 2**20 + "'"),
+            "bytes with its parameters": lambda: cursor.execute("SELECT ?", ("x" * 2**20,)),
             "file system operations": lambda: cursor.execute("FROM read_text('/etc/passwd')"),
             "nothing is changed": lambda: cursor.adbc_ingest("t", pa.table({"id": [1]}), mode="append"),
             "2 rows of parameters": lambda: cursor.execute("SELECT ?", pa.record_batch({"0": [1, 2]})),

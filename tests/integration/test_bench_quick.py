@@ -13,6 +13,7 @@ from bench import catch_up, cold_start, formats, kafka_connect, memory, partitio
 from bench.catch_up import measure_catch_up
 from bench.cold_start import STARTS, measure_cold_start
 from bench.formats import GOALS, measure_formats
+from bench.hot import measure_hot
 from bench.kafka_connect import measure_kafka_connect
 from bench.lab import Lab, open_lab
 from bench.many_commits import measure_many_commits
@@ -100,6 +101,16 @@ def test_bench_partitions_drain_a_narrow_and_a_wide_topic(lab: Lab) -> None:
     assert {width: one.rows for width, one in result.by_width.items()} == {2: 2_048, 16: 2_048}
     assert result.small_ratio > 0
     assert partitions_rows(result)
+
+
+def test_bench_hot_follows_asks_and_drains(lab: Lab) -> None:
+    """All rows are followed, a rate is watched, and queries over hot rows and the lake are timed."""
+    result = measure_hot(lab, 8_000, 1, 1_000)
+    assert result.rows == 8_000
+    assert len(result.freshness) == 1
+    assert min(result.freshness[0].hot_ms) > 0
+    assert result.drain_us > 0
+    assert result.together_ms.keys() == result.lake_ms.keys()
 
 
 def test_bench_formats_are_decoded_and_drained(lab: Lab) -> None:

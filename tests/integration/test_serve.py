@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from pyarrow import flight
 
 from prove.lab.kafka_server import Record
 from prove.lab.pipeline_lab import configure, orders
 from servers.process import free_ports
+from spark_jobs.serve.flight_messages import packed
+from spark_jobs.serve.flight_statement import Statement
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.forked_command import run_forked
 from tests.support.new_lab import NewLab
@@ -78,6 +81,14 @@ def sluice(lab: Lab, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def by_flight(at: str, certificates: Certificates, sql: str) -> flight.FlightStreamReader:
+    """Ask over Flight SQL."""
+    ticket = packed("TicketStatementQuery", statement_handle=Statement(sql).to_bytes())
+    headers = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {TOKEN}".encode())])
+    client = flight.connect(f"grpc+tls://{at}", tls_root_certs=certificates.ca.read_bytes())
+    return client.do_get(flight.Ticket(ticket), headers)
+
+
 def until_ready(client: httpx.Client) -> None:
     """Wait until everything that was there is shown."""
     deadline = time.monotonic() + SECONDS
@@ -91,8 +102,8 @@ def test_a_record_is_there_before_its_drain_and_after_it_once(new_lab: NewLab, k
     lab = new_lab([Record(value, key=b"k1") for value in orders(0, 5)], hot=True)
     lab.drain()
     certificates = make_certificates(lab.path.parent / "certificates")
-    listen = f"127.0.0.1:{free_ports(1)[0]}"
-    settings = {"listen": listen, "tokens": [TOKEN], "tls": {"cert": str(certificates.server)}}
+    listen, at = (f"127.0.0.1:{port}" for port in free_ports(2))
+    settings = {"listen": listen, "flight": at, "tokens": [TOKEN], "tls": {"cert": str(certificates.server)}}
     configure(lab, "", {"serve": settings})
     with serving(lab, f"https://{listen}", certificates) as (client, told):
         until_ready(client)
@@ -113,6 +124,9 @@ def test_a_record_is_there_before_its_drain_and_after_it_once(new_lab: NewLab, k
         assert json.loads(by_command.stdout) == before, by_command.stderr
         lab.drain()
         assert asked()["rows"] == [[6, 6, 5]]
+        assert by_flight(at, certificates, COUNT).read_all().to_pylist() == [{"n": 6, "d": 6, "newest": 5}]
+        never_taken = by_flight(at, certificates, "FROM range(10000000000)")
+        assert len(never_taken.read_chunk().data)
         assert asked(at="1.0/0:5")["rows"] == [[5, 5, 4]]
         found = sluice(lab, "lookup", "orders", "k2", "--fresh", "--json")
         assert [row[0] for row in json.loads(found.stdout)["rows"]] == [5]
@@ -127,7 +141,7 @@ def test_a_record_is_there_before_its_drain_and_after_it_once(new_lab: NewLab, k
             ("orders", "live", "1.0/0:6")
         ]
         told_of = client.get("/metrics").text
-        assert 'sluice_queries_total{outcome="answered",pipeline="orders"} 7.0' in told_of
+        assert 'sluice_queries_total{outcome="answered",pipeline="orders"} 8.0' in told_of
         configure(lab, "serve", {"tokens": [f"{TOKEN}-of-another"]})
         refused = sluice(lab, "query", "orders", COUNT, "--fresh")
         assert (refused.returncode, "#serve-away" in refused.stderr) == (75, True), refused.stderr

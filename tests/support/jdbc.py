@@ -29,7 +29,8 @@ def jdbc() -> Iterator[Any]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as jvm:
         try:
             assert jvm.stdout is not None
-            parameters = GatewayParameters(port=int(jvm.stdout.readline()))
+            # Objects that are let go of later than the JVM would be told to nobody, and loudly.
+            parameters = GatewayParameters(port=int(jvm.stdout.readline()), enable_memory_management=False)
             gateway = JavaGateway(gateway_parameters=parameters)
 
             def connected(address: str, **said: str) -> Any:

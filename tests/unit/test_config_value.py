@@ -106,6 +106,30 @@ def test_an_archive_is_made_of_whole_records(tmp_path: Path, written: str, wrong
 
 
 @pytest.mark.parametrize(
+    ("value", "written", "wrong"),
+    [
+        ("{}", "cdc: {envelope: upsert}", "cdc"),
+        ("{}", "layout: archive, cdc: {envelope: debezium}", "cdc"),
+        ("{}", "layout: changes, cdc: {envelope: other}", "cdc.envelope"),
+        ("{format: avro, registry: main}", "layout: changes", "value.format"),
+        ("{format: string}", "layout: changes", "value.format"),
+        ("{}", "layout: changes, key: {format: avro, registry: main}", "key.format"),
+        ("{}", "layout: changes, columns: {_cdc_operation: string}", "columns._cdc_operation"),
+        ("{}", "layout: changes, columns: {a: {type: string, jmespath: b}}", "columns.a"),
+        ("{}", "layout: changes, columns: {a: {type: string, from: json}}", "columns.a"),
+        ("{}", "layout: changes, columns: {a: {type: long, from: number}}", "columns.a"),
+    ],
+)
+def test_what_cannot_be_said_of_change_events_is_refused(
+    tmp_path: Path, value: str, written: str, wrong: str
+) -> None:
+    """Each with its reason; defaults for several layouts do no harm."""
+    (problem,) = read(tmp_path, f"{value}, {written}").problems
+    assert f"pipelines.a.{wrong}" in str(problem)
+    assert not read(tmp_path, "{}", "cdc: {envelope: upsert}").problems
+
+
+@pytest.mark.parametrize(
     ("value", "defaults", "written"),
     [
         ("{}", "", (ValueFormat.JSON, None, None)),

@@ -71,7 +71,8 @@ def test_locks_hold_the_sets() -> None:
     assert {jar.set_name for jar in read_lock(RUNTIME_LOCK)} == {
         *("kafka", "spark", "spark-s3", "spark-postgres", "registry")
     }
-    assert {jar.set_name for jar in read_lock(TEST_LOCK)} == {"flight", "rest", "nessie"}
+    sets = {"rest", "nessie", "flight", "debezium"}
+    assert {jar.set_name for jar in read_lock(TEST_LOCK)} == sets
     assert {jar.set_name for jar in read_lock(BENCH_LOCK)} == {"connect"}
     assert "//" not in RUNTIME_LOCK.read_text() + TEST_LOCK.read_text() + BENCH_LOCK.read_text()
 

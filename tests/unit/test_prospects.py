@@ -11,6 +11,8 @@ from uuid import UUID
 import fastavro
 import pytest
 
+from cli.commands.config_template import render_config
+from prove.lab.debezium_events import Column, Source
 from prove.lab.registry_stand_in import RegistryStandIn
 from spark_jobs.config.settings import RegistrySettings
 from spark_jobs.config.value_format import ValueFormat
@@ -114,6 +116,22 @@ def test_json_schema_is_read_or_left_out_by_name(stand_in: RegistryStandIn, main
     seen = looked_at(main, [framed(schema_id, b'{"id": 7}')])
     assert seen.value == ValueFormat.__members__.get("JSON_SCHEMA")
     assert ("they are JSON_SCHEMA" in seen.unreadable) == (seen.value is None)
+
+
+def test_a_topic_of_change_events_is_told_from_one_of_objects() -> None:
+    """All of its values are events; the configuration then says so."""
+    source = Source({"id": Column("int32"), "name": Column("string")})
+    event = source.event("c", {"id": 1, "name": "a"})
+    seen = looked_at(None, [event, None, source.event("t", None)])
+    assert (seen.are_changes, seen.unreadable, seen.columns[:3]) == (
+        True,
+        "",
+        ("id", "name", "_cdc_sequence"),
+    )
+    text = render_config(bootstrap_servers="a:9092", topics=("orders",), seen={"orders": seen})
+    assert "layout: changes" in text
+    for values in ([event, b'{"id": 1}'], [b'{"id": 1}'], [None]):
+        assert not looked_at(None, values).are_changes
 
 
 def test_without_a_registry_the_option_is_named() -> None:

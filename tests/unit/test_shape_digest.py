@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from spark_jobs.config.cdc import CdcSettings, Envelope
 from spark_jobs.config.columns import ColumnSettings, FieldForm
 from spark_jobs.config.new_fields import Incompatible, NewFields
 from spark_jobs.config.settings import KeyFormat, PipelineConfig, SchemaSettings
@@ -34,6 +35,8 @@ CHANGES: list[dict[str, Any]] = [
     {"value": ValueSettings(format=ValueFormat.AVRO, file="a.avsc")},
     {"value": ValueSettings(unknown_fields=UnknownFields.IGNORE)},
     {"layout": Layout.ARCHIVE},
+    {"layout": Layout.CHANGES},
+    {"layout": Layout.CHANGES, "cdc": CdcSettings(envelope=Envelope.UPSERT)},
     {"record_key": KeySettings(format=ValueFormat.RAW)},
     {"record_key": KeySettings(column="k")},
     {"key_format": KeyFormat.BINARY},

@@ -1,0 +1,187 @@
+"""A real PostgreSQL whose changes a real Debezium tells to Kafka, in a standalone worker of Kafka Connect."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tarfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+import requests
+from confluent_kafka import Consumer, TopicPartition
+
+from prove.lab.postgres import PASSWORD, USER, PostgresCatalog, start_postgres
+from prove.lab.rest_catalog import TEST_LOCK
+from servers.environment import LOG_SETTINGS, clean_environment
+from servers.jars import jar_paths
+from servers.java import FRUGAL_OPTIONS, java_home
+from servers.process import ServerFolder, ServerProcess, free_ports
+
+_START_SECONDS = 90.0
+_ANSWER_SECONDS = 60.0
+_QUIET_SECONDS = 2.0
+_JSON = "org.apache.kafka.connect.json.JsonConverter"
+_WORKER = {
+    "key.converter": _JSON,
+    "value.converter": _JSON,
+    "plugin.discovery": "service_load",
+    "offset.flush.interval.ms": "1000",
+}
+_CONNECTOR = {
+    "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+    "plugin.name": "pgoutput",
+    "database.hostname": "127.0.0.1",
+    "database.user": USER,
+    "database.password": PASSWORD,
+    "database.dbname": "postgres",
+    "publication.autocreate.mode": "filtered",
+    "signal.enabled.channels": "source",
+    "signal.data.collection": "public.signals",
+    "incremental.snapshot.chunk.size": "10",
+    "skipped.operations": "none",  # truncates are told too
+    "poll.interval.ms": "50",
+    "key.converter": _JSON,
+    "value.converter": _JSON,
+}
+
+
+@dataclass(slots=True)
+class Debezium:
+    """The database, and the worker with its connectors by name; they are there again when it is restarted."""
+
+    database: PostgresCatalog
+    bootstrap: str
+    folder: ServerFolder
+    _worker: ServerProcess = field(init=False)
+    _address: str = field(init=False)
+    _connectors: dict[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def run(self, *statements: str) -> list[tuple[Any, ...]]:
+        """Run statements, each a transaction of its own; return what the last one answers."""
+        session = psycopg2.connect(self.database.properties["uri"])
+        session.autocommit = True
+        with session.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            rows: list[tuple[Any, ...]] = cursor.fetchall() if cursor.description else []
+        session.close()
+        return rows
+
+    def tell(self, name: str, *tables: str, with_schemas: bool, more: Mapping[str, str]) -> None:
+        """Have a connector tell the changes of tables, to topics ``NAME.public.TABLE`` that are there.
+
+        ``more`` are the connector's own settings.
+        """
+        schemas = str(with_schemas).lower()
+        self._connectors[name] = {
+            **_CONNECTOR,
+            "database.port": self.database.properties["uri"].rpartition(":")[2].partition("/")[0],
+            "topic.prefix": name,
+            "slot.name": name,
+            "publication.name": name,
+            "table.include.list": ",".join(f"public.{table}" for table in (*tables, "signals")),
+            "key.converter.schemas.enable": schemas,
+            "value.converter.schemas.enable": schemas,
+            **more,
+        }
+        self._ask("PUT", f"/connectors/{name}/config", self._connectors[name])
+
+    def kill_worker(self) -> None:
+        """End it as a machine ends: it forgets what it told since it last noted that."""
+        self._worker.kill()
+        self.start_worker()
+
+    def start_worker(self) -> None:
+        """Start it and wait until its connectors are there."""
+        (port,) = free_ports(1)
+        self._address = f"http://127.0.0.1:{port}"
+        settings = {
+            **_WORKER,
+            "bootstrap.servers": self.bootstrap,
+            "listeners": self._address,
+            "offset.storage.file.filename": str(self.folder.home / "offsets"),
+        }
+        self.folder.home.mkdir(parents=True, exist_ok=True)
+        properties = self.folder.home / "worker.properties"
+        properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        home = java_home()
+        command = [
+            str(home / "bin" / "java"),
+            *("-Xmx512m", *FRUGAL_OPTIONS, f"-Dlog4j2.configurationFile={LOG_SETTINGS}"),
+            *("-cp", os.pathsep.join(map(str, _class_path(self.folder)))),
+            *("org.apache.kafka.connect.cli.ConnectStandalone", str(properties)),
+        ]
+        self._worker = ServerProcess(self.folder, command, clean_environment(home))
+        self._worker.wait_until(self._is_ready, _START_SECONDS)
+        for name, connector in self._connectors.items():
+            self._ask("PUT", f"/connectors/{name}/config", connector)
+
+    def stop(self) -> None:
+        """End both."""
+        self._worker.stop()
+        self.database.process.stop()
+
+    def _is_ready(self) -> bool:
+        with suppress(requests.ConnectionError, AssertionError):
+            self._ask("GET", "/connectors")
+            return True
+        return False
+
+    def _ask(self, method: str, path: str, body: Mapping[str, str] | None = None) -> None:
+        with requests.Session() as session:
+            session.trust_env = False  # a proxy is no way to loopback
+            answer = session.request(method, self._address + path, json=body, timeout=_ANSWER_SECONDS)
+        assert answer.ok, f"Connect refuses {method} {path}: {answer.text}"
+
+
+def _class_path(folder: ServerFolder) -> list[Path]:
+    """Return Connect's jars and the connector's, which come in one archive."""
+    jars = jar_paths("debezium", lock=TEST_LOCK)
+    (archive,) = (jar for jar in jars if jar.name.endswith(".tar.gz"))
+    target = folder.home / "plugin"
+    if not target.exists():
+        with tarfile.open(archive) as packed:
+            packed.extractall(target, filter="data")
+    return [*(jar for jar in jars if jar != archive), *sorted(target.rglob("*.jar"))]
+
+
+@contextmanager
+def open_debezium(folder: Path, bootstrap: str) -> Iterator[Debezium]:
+    """Start both, and stop them in the end."""
+    database = start_postgres(ServerFolder(folder, "source"), wal_level="logical")
+    debezium = Debezium(database, bootstrap, ServerFolder(folder, "connect"))
+    try:
+        debezium.start_worker()
+        yield debezium
+    finally:
+        debezium.stop()
+        shutil.rmtree(debezium.folder.home, ignore_errors=True)
+
+
+def ends(bootstrap: str, topic: str) -> dict[int, int]:
+    """Return the end of each of a topic's partitions."""
+    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "of-nobody"})
+    partitions = reader.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic].partitions
+    found = {
+        number: reader.get_watermark_offsets(TopicPartition(topic, number), timeout=_ANSWER_SECONDS)[1]
+        for number in sorted(partitions)
+    }
+    reader.close()
+    return found
+
+
+def settled(count: Callable[[], int], *, at_least: int = 0) -> int:
+    """Wait until so many came and nothing more does, and return what ``count`` says then."""
+    known, since = count(), time.monotonic()
+    while (quiet := time.monotonic() - since) < _QUIET_SECONDS or known < at_least:
+        assert quiet < _ANSWER_SECONDS, f"{known} of {at_least} events came"
+        time.sleep(0.1)
+        if (now := count()) != known:
+            known, since = now, time.monotonic()
+    return known

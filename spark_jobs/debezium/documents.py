@@ -1,0 +1,145 @@
+"""JSON documents taken apart without a change: what stands under each name, and where. Pure.
+
+A document may have its schema before it, thousands of bytes that are the same in every one: that is read
+once, and known again by its bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, NamedTuple, NoReturn
+
+_BLANKS = " \t\n\r"
+# A schema changes with its table: of more than these the oldest is read again.
+_MOST_BEGINNINGS = 16
+
+
+class NotReadError(ValueError):
+    """A document that is not of the kind it should be; ``field`` names what it is about, None: all of it."""
+
+    def __init__(self, message: str, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class Member(NamedTuple):
+    """A value, and where it stands in its document's text."""
+
+    value: Any
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """An object's members, the text they stand in, and the schema's text, None where there is none."""
+
+    text: str
+    start: int
+    end: int
+    members: dict[str, Member]
+    schema: str | None = None
+
+    @property
+    def whole(self) -> str:
+        """The object as it is written."""
+        return self.text[self.start : self.end]
+
+    def said(self, name: str) -> Any:
+        """Return the value under a name, None without one."""
+        return self.members[name].value if name in self.members else None
+
+    def written(self, name: str) -> bytes:
+        """Return what stands under a name as it is written."""
+        member = self.members[name]
+        return self.text[member.start : member.end].encode()
+
+
+class Documents:
+    """Reads documents one after the other; those of one schema cost little more than those of none."""
+
+    def __init__(self) -> None:
+        self._beginnings: dict[bytes, str] = {}
+
+    def read(self, document: bytes) -> Document:
+        """Return a document, or the payload of one with a schema. Raises ``NotReadError``."""
+        try:
+            for beginning, schema in self._beginnings.items():
+                if document.startswith(beginning):
+                    return _payload(document[len(beginning) :].decode(), 0, schema)
+            return self._whole(document.decode())
+        except NotReadError:
+            raise
+        except UnicodeDecodeError as error:
+            raise NotReadError(f"not UTF-8: {error.reason} at byte {error.start}") from error
+        except ValueError as error:
+            raise NotReadError(f"not JSON: {error}") from error
+        except RecursionError as error:
+            raise NotReadError("it nests too deep") from error
+
+    def _whole(self, text: str) -> Document:
+        start = _after_blanks(text, 0)
+        members, end = _members(text, start)
+        if text[end:].strip(_BLANKS):
+            raise NotReadError("not JSON: more after its end")
+        if members.keys() != {"schema", "payload"} or type(members["schema"].value) not in {dict, type(None)}:
+            return Document(text, start, end, members)
+        schema, payload = members["schema"], members["payload"]
+        if schema.value is None:
+            return _payload(text, payload.start, None)
+        written = text[schema.start : schema.end]
+        if payload.start > schema.start:
+            # Whatever begins so has this schema: up to the payload nothing is left open.
+            while len(self._beginnings) >= _MOST_BEGINNINGS:
+                del self._beginnings[next(iter(self._beginnings))]
+            self._beginnings[text[: payload.start].encode()] = written
+        return _payload(text, payload.start, written, is_last=payload.start > schema.start)
+
+
+def _payload(text: str, start: int, schema: str | None, *, is_last: bool = True) -> Document:
+    members, end = _members(text, start)
+    if is_last and text[end:].strip(_BLANKS) != "}":
+        raise NotReadError("not JSON: more after its payload")
+    return Document(text, start, end, members, schema)
+
+
+def _members(text: str, start: int) -> tuple[dict[str, Member], int]:
+    """Return the members of the object that begins there, and where it ends."""
+    if text[start : start + 1] != "{":
+        raise NotReadError("not a JSON object")
+    found: dict[str, Member] = {}
+    at = _after_blanks(text, start + 1)
+    if text[at : at + 1] == "}":
+        return found, at + 1
+    while True:
+        if text[at : at + 1] != '"':
+            raise NotReadError("not JSON: a name is missing")
+        name, at = _JSON.raw_decode(text, at)
+        at = _after_blanks(text, at)
+        if text[at : at + 1] != ":":
+            raise NotReadError("not JSON: a colon is missing")
+        begins = _after_blanks(text, at + 1)
+        value, at = _JSON.raw_decode(text, begins)
+        if name in found:
+            raise NotReadError("it is there twice", name)
+        found[name] = Member(value, begins, at)
+        at = _after_blanks(text, at)
+        if text[at : at + 1] == "}":
+            return found, at + 1
+        if text[at : at + 1] != ",":
+            raise NotReadError("not JSON: neither more nor an end")
+        at = _after_blanks(text, at + 1)
+
+
+def _after_blanks(text: str, at: int) -> int:
+    while text[at : at + 1] in _BLANKS and at < len(text):
+        at += 1
+    return at
+
+
+def _refuse(text: str) -> NoReturn:
+    raise NotReadError(f"not JSON: {text}")
+
+
+_JSON = json.JSONDecoder(parse_constant=_refuse)

@@ -1,0 +1,136 @@
+"""What a change event says beside its row: what was done, where and in which transaction. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from spark_jobs.debezium.documents import Document, Documents, NotReadError
+
+DELETE, TRUNCATE = "d", "t"
+WITH_A_ROW = ("c", "u", "r")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_US = round((datetime.min.replace(tzinfo=UTC) - _EPOCH).total_seconds()) * 1_000_000
+_LAST_US = round((datetime.max.replace(tzinfo=UTC, microsecond=0) - _EPOCH).total_seconds()) * 1_000_000
+_MOST = 1 << 63
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One event; ``row`` is a JSON object as it was written, of a delete the key's fields alone.
+
+    ``sequence`` is None where the source says no position that is known here. ``row_id`` is the key as text,
+    None where there is none. ``schema`` is the envelope's, None where values come without; ``is_whole`` if
+    the row has all columns.
+    """
+
+    operation: str
+    sequence: int | None
+    timestamp_us: int | None
+    transaction: str | None
+    row_id: str | None
+    row: bytes
+    schema: str | None = None
+    is_whole: bool = True
+
+
+class KeyNotReadError(NotReadError):
+    """A key that is not what it should be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Reads the events of one chunk."""
+
+    keys: Documents
+    values: Documents
+
+    def read(self, key: bytes | None, value: bytes) -> Change:
+        """Return what an event of Debezium says. Raises ``NotReadError``."""
+        event = self.values.read(value)
+        operation, source = event.said("op"), event.said("source")
+        if operation is None:
+            raise NotReadError("no event of Debezium: it has no op", "op")
+        if operation not in (*WITH_A_ROW, DELETE, TRUNCATE):
+            raise NotReadError(f"an event of another kind: {json.dumps(operation)}", "op")
+        if type(source) is not dict:
+            raise NotReadError("it does not say where it comes from", "source")
+        identity = None if key is None else read_key(self.keys, key)
+        row, is_whole = _row(operation, event, identity)
+        return Change(
+            operation,
+            position(source),
+            time_us(source),
+            transaction(source, event.said("transaction")),
+            None if identity is None else identity.whole,
+            row,
+            event.schema,
+            is_whole,
+        )
+
+
+def read_key(documents: Documents, key: bytes) -> Document:
+    """Return an event's key. Raises ``KeyNotReadError``."""
+    try:
+        return documents.read(key)
+    except NotReadError as error:
+        raise KeyNotReadError(f"the key: {error}") from error
+
+
+def _row(operation: str, event: Document, key: Document | None) -> tuple[bytes, bool]:
+    """Return the row after the change, and whether it has all columns."""
+    if operation in WITH_A_ROW:
+        if type(event.said("after")) is not dict:
+            raise NotReadError("it has no row", "after")
+        return event.written("after"), True
+    if operation == TRUNCATE:
+        return b"{}", False
+    if key is not None:
+        return key.whole.encode(), False
+    # A table without a key: its deletes are told with the whole row, or not at all.
+    if type(event.said("before")) is not dict:
+        raise NotReadError("a delete with neither a key nor a row", "before")
+    return event.written("before"), False
+
+
+def position(source: Mapping[str, Any]) -> int | None:
+    """Return the log position of the event itself, by which those of one source are in order.
+
+    An incremental snapshot has it in the pair of ``sequence`` alone: the last commit's, its own.
+    """
+    try:
+        own = json.loads(source["sequence"])[1]
+        found = source.get("lsn") if own is None else int(own)
+    except (KeyError, TypeError, ValueError, IndexError, RecursionError):
+        found = source.get("lsn")
+    if type(found) is int and -_MOST <= found < _MOST:
+        return found
+    if "lsn" in source:
+        raise NotReadError("it has no position", "source.sequence")
+    return None
+
+
+def time_us(source: Mapping[str, Any]) -> int | None:
+    """Return when the source changed the row."""
+    micros, millis = source.get("ts_us"), source.get("ts_ms")
+    time = micros if type(micros) is int else millis * 1000 if type(millis) is int else None
+    if time is not None and not _FIRST_US <= time <= _LAST_US:
+        raise NotReadError("outside the years 1 to 9999", "source.ts_ms")
+    return time
+
+
+def transaction(source: Mapping[str, Any], told: Any) -> str | None:
+    """Return what all events of a transaction share: PostgreSQL's ``transaction.id`` differs for each."""
+    own = source.get("txId")
+    if own is None and type(told) is dict:
+        own = told.get("id")
+    if own is None:
+        return None
+    try:
+        str(own).encode()
+    except UnicodeEncodeError as error:
+        raise NotReadError("half of a surrogate pair", "transaction.id") from error
+    return str(own)

@@ -1,0 +1,174 @@
+"""The types of a table's row in the schema that Kafka Connect writes around an event."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from spark_jobs.protocol.errors import ConfigError
+
+_MOST_DIGITS = 38
+
+
+class Kind(StrEnum):
+    """What a value is, whatever JSON writes it as."""
+
+    BOOLEAN = "boolean"
+    INT = "int"
+    LONG = "long"
+    FLOAT = "float"
+    DOUBLE = "double"
+    STRING = "string"
+    BINARY = "binary"
+    DECIMAL = "decimal"
+    NUMBER_TEXT = "number as text"
+    SCALED_TEXT = "number with its scale as text"
+    DATE = "date"
+    TIME = "time"
+    TIMESTAMP = "timestamp"
+    ZONED = "timestamptz"
+    UUID = "uuid"
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A value; ``unit_us`` of a time is that of its number, ``precision`` and ``scale`` are a decimal's."""
+
+    kind: Kind
+    unit_us: int = 1
+    precision: int = 0
+    scale: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """An array."""
+
+    item: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """A map by text."""
+
+    item: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A struct; the row itself is one."""
+
+    fields: tuple[Field, ...]
+
+
+Type: TypeAlias = Leaf | Items | Entries | Record
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field; ``may_be_null`` as its source says."""
+
+    name: str
+    type: Type
+    may_be_null: bool
+    doc: str | None = None
+
+
+_BY_TYPE = {
+    "boolean": Kind.BOOLEAN,
+    "int8": Kind.INT,
+    "int16": Kind.INT,
+    "int32": Kind.INT,
+    "int64": Kind.LONG,
+    "float": Kind.FLOAT,
+    "float32": Kind.FLOAT,
+    "double": Kind.DOUBLE,
+    "float64": Kind.DOUBLE,
+    "string": Kind.STRING,
+    "bytes": Kind.BINARY,
+}
+_MS = 1000
+# What has nanoseconds is kept as the number that it is: a column of this format holds microseconds.
+_BY_NAME = {
+    ("int32", "io.debezium.time.Date"): Leaf(Kind.DATE),
+    ("int32", "org.apache.kafka.connect.data.Date"): Leaf(Kind.DATE),
+    ("int32", "io.debezium.time.Time"): Leaf(Kind.TIME, _MS),
+    ("int32", "org.apache.kafka.connect.data.Time"): Leaf(Kind.TIME, _MS),
+    ("int64", "io.debezium.time.MicroTime"): Leaf(Kind.TIME),
+    ("int64", "io.debezium.time.Timestamp"): Leaf(Kind.TIMESTAMP, _MS),
+    ("int64", "org.apache.kafka.connect.data.Timestamp"): Leaf(Kind.TIMESTAMP, _MS),
+    ("int64", "io.debezium.time.MicroTimestamp"): Leaf(Kind.TIMESTAMP),
+    ("string", "io.debezium.time.ZonedTimestamp"): Leaf(Kind.ZONED),
+    ("string", "io.debezium.data.Uuid"): Leaf(Kind.UUID),
+    ("struct", "io.debezium.data.VariableScaleDecimal"): Leaf(Kind.SCALED_TEXT),
+}
+_DECIMAL = ("bytes", "org.apache.kafka.connect.data.Decimal")
+
+
+def row_type(text: str, *, is_enveloped: bool = True) -> Record:
+    """Return a row's type by an envelope's schema, or by its own.
+
+    Raises ``ConfigError``: ``schema-unreadable`` for what is no such schema, ``schema-unsupported`` for a
+    type that is not known here.
+    """
+    try:
+        schema = json.loads(text)
+        if is_enveloped:
+            schema = {each["field"]: each for each in schema["fields"]}["after"]
+        row = _type(schema, ())
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            "the schema beside an event is not of its kind",
+            code="schema-unreadable",
+            hint="Of one of Debezium it is a struct with `before`, `after` and `op`. Rows without an envelope"
+            " are `cdc: {envelope: upsert}`.",
+        ) from error
+    if not isinstance(row, Record):
+        raise _unsupported((), "no struct")
+    return row
+
+
+def _type(schema: Mapping[str, Any], path: tuple[str, ...]) -> Type:
+    written = schema["type"]
+    named = (written, schema.get("name"))
+    if named in _BY_NAME:
+        return _BY_NAME[named]
+    if named == _DECIMAL:
+        return _decimal(schema.get("parameters") or {})
+    if written == "array":
+        return Items(_type(schema["items"], (*path, "element")))
+    if written == "map":
+        if schema["keys"]["type"] != "string":
+            raise _unsupported(path, f"a map by {schema['keys']['type']}")
+        return Entries(_type(schema["values"], (*path, "value")))
+    if written == "struct":
+        return Record(tuple(_field(each, path) for each in schema["fields"]))
+    if written not in _BY_TYPE:
+        raise _unsupported(path, str(written))
+    return Leaf(_BY_TYPE[written])
+
+
+def _field(schema: Mapping[str, Any], path: tuple[str, ...]) -> Field:
+    name = schema["field"]
+    doc = schema.get("doc")
+    return Field(str(name), _type(schema, (*path, str(name))), bool(schema.get("optional", False)), doc)
+
+
+def _decimal(parameters: Mapping[str, str]) -> Leaf:
+    scale = int(parameters["scale"])
+    precision = int(parameters.get("connect.decimal.precision", _MOST_DIGITS))
+    if scale < 0 or max(precision, scale) > _MOST_DIGITS:
+        return Leaf(Kind.NUMBER_TEXT, scale=scale)
+    return Leaf(Kind.DECIMAL, precision=max(precision, scale, 1), scale=scale)
+
+
+def _unsupported(path: tuple[str, ...], what: str) -> ConfigError:
+    return ConfigError(
+        f"the row has a type that no column is made of: {what}",
+        code="schema-unsupported",
+        hint="Leave the column out at the connector (`column.exclude.list`).",
+        field=".".join(path) or None,
+    )

@@ -1,0 +1,97 @@
+"""Where a table of changes has its columns from: schemas beside its events, or fields of their rows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pyiceberg.schema import Schema
+
+from spark_jobs.config.new_fields import Growth
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.protocol.progress import ColumnMap
+from spark_jobs.records.debezium_rows import RowSchema
+from spark_jobs.schema.change_columns import CHANGE_COLUMNS, CHANGE_NAMES
+from spark_jobs.schema.column_source import SeenColumns
+from spark_jobs.schema.evolution import Evolution, evolved, made_of
+from spark_jobs.schema.known_schemas import KnownSchemas
+from spark_jobs.schema.placed import placed
+from spark_jobs.schema.placing import Rules, place
+
+if TYPE_CHECKING:
+    from spark_jobs.schema.evidence import Evidence
+    from spark_jobs.schema.inference import Field
+    from spark_jobs.schema.writer_schema import WriterColumns
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeColumns:
+    """Those of ``rows`` without a schema, those of schemas in the order they came, and the events' own."""
+
+    rows: SeenColumns
+    rules: Rules
+    is_enveloped: bool
+
+    def first(self, evidence: Evidence, declared: Sequence[Field]) -> tuple[Evolution, tuple[str, ...]]:
+        """See ``ColumnSource``; raises ``ConfigError`` where no event has a schema that can be used."""
+        written, unused = self._written(evidence)
+        if unused and not written and not evidence.fields:
+            raise unused[0]
+        columns, told = self.rows.first(evidence.without(CHANGE_NAMES), declared)
+        most = 0 if self.rows.is_exact else self.rows.growth.max_columns
+        rules = replace(self.rules, max_columns=most)
+        own = made_of(CHANGE_COLUMNS)
+        of_schemas = place(written, evolved(Schema(), columns.then(own)), {}, rules)[0]
+        return columns.then(of_schemas).then(own), told
+
+    def evolution(
+        self, table: Schema, bound: ColumnMap, evidence: Evidence
+    ) -> tuple[Evolution, tuple[str, ...]]:
+        """See ``ColumnSource``."""
+        lacks, told = self.rows.evolution(table, bound, evidence.without(CHANGE_NAMES))
+        of_schemas = place(self._written(evidence)[0], evolved(table, lacks), bound, self.rules)[0]
+        return lacks.then(of_schemas), told
+
+    def _written(self, evidence: Evidence) -> tuple[list[WriterColumns], list[ConfigError]]:
+        """Return the columns of schemas, and why others cannot be used: their events become dead letters."""
+        usable, unused = [], []
+        for text in evidence.texts_in_order:
+            try:
+                usable.append(RowSchema(text, is_enveloped=self.is_enveloped).columns)
+            except ConfigError as error:
+                _log.warning("a schema beside events is not used: %s", error)
+                unused.append(error)
+        return usable, unused
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedRows:
+    """Which column of a table each field of a schema goes into; it travels with a task's work."""
+
+    table: Schema
+    bound: ColumnMap
+    rules: Rules
+    is_enveloped: bool
+
+    def schemas(self, text: str, growth: Growth, *, is_whole: bool) -> KnownSchemas | None:
+        """Return a schema of rows under the table's names; None where the table lacks something for it.
+
+        Raises ``ConfigError`` for one that cannot be used, or (``schema-incompatible``) must stop the drain.
+        """
+        known = (text, growth, is_whole)
+        if known not in self._known:
+            schema = RowSchema(text, is_whole, self.is_enveloped)
+            rules = replace(self.rules, max_columns=growth.room)
+            lacks, (names,) = place([schema.columns], self.table, self.bound, rules)
+            is_enough = growth.has_ended or not lacks
+            self._known[known] = KnownSchemas({None: placed(schema, names)}) if is_enough else None
+        return self._known[known]
+
+    @cached_property
+    def _known(self) -> dict[tuple[str, Growth, bool], KnownSchemas | None]:
+        return {}

@@ -1,0 +1,230 @@
+"""Events as rows: what each says of its row by the row's own decoder, and what it says beside it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING, ClassVar, NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.config.new_fields import Growth
+from spark_jobs.debezium.documents import Documents, NotReadError
+from spark_jobs.debezium.events import Change, Events, KeyNotReadError
+from spark_jobs.debezium.upserts import read_upsert
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.records.by_schema import Part, SchemaDecoder, in_order
+from spark_jobs.records.change_source import PlacedRows
+from spark_jobs.records.decoder import BadValue, Decoded, Phase
+from spark_jobs.records.json import JsonDecoder
+from spark_jobs.records.json_parsing import NotAnObjectError, parse_object
+from spark_jobs.records.shape import NO_TIMESTAMP, is_unshowable
+from spark_jobs.schema.arrow_schema import arrow_schema, no_rows
+from spark_jobs.schema.change_columns import (
+    CHANGE_COLUMNS,
+    CHANGE_NAMES,
+    OPERATION,
+    ROW_ID,
+    SEQUENCE,
+    TIME,
+    TRANSACTION,
+)
+from spark_jobs.schema.evidence import Evidence, FirstSeen
+
+if TYPE_CHECKING:
+    from spark_jobs.kafka.chunks import Chunk
+    from spark_jobs.protocol.kept_columns import KeptColumn
+
+# Codes of a schema that no table is made of: its events become dead letters.
+UNUSABLE = frozenset({"schema-unreadable", "schema-unsupported"})
+_OWN_NAME = b'"_cdc_'
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesDecoder(ABC):
+    """Rows without a schema by ``rows``; those with one by it, in the columns that ``placed`` says."""
+
+    rows: JsonDecoder
+    placed: PlacedRows
+    takes_tombstones: ClassVar[bool] = False
+
+    @property
+    def growth(self) -> Growth:
+        """See ``Decoder``."""
+        return self.rows.growth
+
+    def under(self, growth: Growth) -> ChangesDecoder:
+        """See ``Decoder``."""
+        return replace(self, rows=self.rows.under(growth))
+
+    def keeping(self, kept: Sequence[KeptColumn], generation: int) -> ChangesDecoder:  # noqa: ARG002
+        """See ``Decoder``; no column of changes is given another type."""
+        return self
+
+    def decode(self, records: Chunk, columns: pa.Schema) -> Decoded:
+        """See ``Decoder``."""
+        changes, bad = changes_of(records, self.change)
+        of_rows = pa.schema([column for column in columns if column.name not in CHANGE_NAMES])
+        parts: list[Part] = []
+        new: list[Evidence] = []
+        for (schema, is_whole), indices in _alike(changes).items():
+            chunk = _rows_of(records, indices, changes)
+            try:
+                decoded = self._decoded(chunk, schema, of_rows, is_whole=is_whole)
+            except ConfigError as error:
+                if error.code not in UNUSABLE:
+                    raise
+                bad += [BadValue(index, Phase.SCHEMA, None, error.message) for index in indices]
+                continue
+            if decoded.new_fields is not None:
+                new.append(decoded.new_fields)
+                continue
+            at = np.asarray(indices, np.int64)
+            own = [replace(each, index=indices[each.index]) for each in decoded.bad]
+            rows = at[np.asarray(decoded.indices, np.int64)]
+            parts.append(Part(decoded.table, rows, own, Counter(decoded.ignored)))
+        if new:
+            return Decoded(no_rows(columns), [], new_fields=reduce(Evidence.merge, new))
+        together = in_order(parts, bad, len(records.offsets), of_rows)
+        return together.beside(columns_beside(changes, together.indices, records), columns)
+
+    def observe(self, records: Chunk) -> Evidence:
+        """See ``Decoder``: fields of rows without a schema, and the schemas of others."""
+        changes, bad = changes_of(records, self.change)
+        seen = Evidence(undecodable=len(bad))
+        for (schema, _), indices in _alike(changes).items():
+            if schema is None:
+                seen = seen.merge(self.rows.observe(_rows_of(records, indices, changes)))
+            else:
+                first = min((records.partitions[index], records.offsets[index]) for index in indices)
+                first_seen = FirstSeen((int(first[0]), first[1]))
+                seen = seen.merge(Evidence(records=len(indices), texts={schema: first_seen}))
+        return seen.within(self.growth.max_fields_seen)
+
+    @staticmethod
+    @abstractmethod
+    def change(documents: Events, records: Chunk, index: int) -> Change | None:
+        """Return what a record says, None for one that says nothing. Raises ``NotReadError``."""
+
+    def _decoded(self, chunk: Chunk, schema: str | None, columns: pa.Schema, *, is_whole: bool) -> Decoded:
+        if schema is None:
+            decoded = self.rows.decode(chunk, columns)
+            _refuse_unscaled(decoded, chunk, columns)
+            return decoded
+        known = self.placed.schemas(schema, self.growth, is_whole=is_whole)
+        if known is None:
+            return Decoded(no_rows(columns), [], new_fields=Evidence())
+        return SchemaDecoder(known, self.growth).decode(chunk, columns)
+
+
+class DebeziumDecoder(ChangesDecoder):
+    """Events of Debezium, with schemas and without; a tombstone repeats what the delete before it said."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def change(documents: Events, records: Chunk, index: int) -> Change | None:
+        """See ``ChangesDecoder``."""
+        value = records.values[index]
+        return None if value is None else documents.read(records.keys[index], value)
+
+
+class UpsertDecoder(ChangesDecoder):
+    """Keys and the values that they have from then on; a tombstone is the delete."""
+
+    __slots__ = ()
+    takes_tombstones: ClassVar[bool] = True
+
+    @staticmethod
+    def change(documents: Events, records: Chunk, index: int) -> Change:
+        """See ``ChangesDecoder``."""
+        time_ms = records.timestamps_ms[index]
+        is_time = time_ms != NO_TIMESTAMP and not is_unshowable([time_ms])[0]
+        change = read_upsert(documents, records.keys[index], records.values[index], records.offsets[index])
+        return replace(change, timestamp_us=time_ms * 1000 if is_time else None)
+
+
+def changes_of(
+    records: Chunk, read: Callable[[Events, Chunk, int], Change | None]
+) -> tuple[dict[int, Change], list[BadValue]]:
+    """Return what records say, by index, and those that say nothing that can be a row."""
+    documents = Events(Documents(), Documents())
+    changes: dict[int, Change] = {}
+    bad = []
+    for index in range(len(records.offsets)):
+        try:
+            change = read(documents, records, index)
+            if change is not None:
+                _refuse_own_names(change)
+                changes[index] = change
+        except NotReadError as error:
+            phase = Phase.KEY if isinstance(error, KeyNotReadError) else Phase.DECODE
+            bad.append(BadValue(index, phase, error.field, str(error)))
+    return changes, bad
+
+
+def _alike(changes: Mapping[int, Change]) -> dict[tuple[str | None, bool], list[int]]:
+    """Return which changes are read alike: by their schema, and whether their rows have all columns."""
+    alike: defaultdict[tuple[str | None, bool], list[int]] = defaultdict(list)
+    for index, change in changes.items():
+        alike[change.schema, change.schema is None or change.is_whole].append(index)
+    return alike
+
+
+def _rows_of(records: Chunk, indices: Sequence[int], changes: Mapping[int, Change]) -> Chunk:
+    chunk = records.take(indices)
+    chunk.values = [changes[index].row for index in indices]
+    return chunk
+
+
+def _refuse_own_names(change: Change) -> None:
+    """Raise ``NotReadError`` for a row without a schema whose field is called as a column of its event."""
+    if change.schema is None and _OWN_NAME in change.row:
+        with suppress(NotAnObjectError):  # which the row's decoder says
+            for taken in CHANGE_NAMES.intersection(parse_object(change.row)):
+                raise NotReadError("the column says something of the event", taken)
+
+
+def _refuse_unscaled(decoded: Decoded, chunk: Chunk, columns: pa.Schema) -> None:
+    """Raise ``ConfigError`` where a decimal's bytes have no scale beside them: any number could be meant."""
+    for bad in decoded.bad:
+        if bad.field is None or bad.field not in columns.names:
+            continue
+        kind, row = columns.field(bad.field).type, chunk.values[bad.index]
+        if pa.types.is_decimal(kind) and row is not None:
+            value = parse_object(row).get(bad.field)
+            if type(value) is str:
+                _refuse_decimal(bad.field, value, kind)
+
+
+def _refuse_decimal(column: str, value: str, kind: pa.DataType) -> NoReturn:
+    raise ConfigError(
+        f"{column} is told as {value!r}, and without a schema nobody knows the scale",
+        code="debezium-decimal-without-schema",
+        hint="Have the connector send schemas (value.converter.schemas.enable=true), or decimals as text"
+        f" (decimal.handling.mode=string), or declare {column} as string and keep what they are told as.",
+        column=column,
+        declared=str(kind),
+    )
+
+
+def columns_beside(changes: Mapping[int, Change], rows: Sequence[int], records: Chunk) -> dict[str, pa.Array]:
+    """Return what the changes at these indices say beside their rows, by column."""
+    every = [changes[row] for row in rows]
+    places = [
+        records.offsets[row] if each.sequence is None else each.sequence
+        for row, each in zip(rows, every, strict=True)
+    ]
+    items = {
+        SEQUENCE: places,
+        TIME: [each.timestamp_us for each in every],
+        OPERATION: [each.operation for each in every],
+        ROW_ID: [each.row_id for each in every],
+        TRANSACTION: [each.transaction for each in every],
+    }
+    return {field.name: pa.array(items[field.name], field.type) for field in arrow_schema(CHANGE_COLUMNS)}

@@ -1,0 +1,157 @@
+"""Events read a second time, for ``audit`` alone: parsed as a whole, their rows by the plain decoders."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from spark_jobs.config.new_fields import Growth
+from spark_jobs.debezium.documents import Documents, NotReadError
+from spark_jobs.debezium.events import (
+    DELETE,
+    WITH_A_ROW,
+    Change,
+    position,
+    read_key,
+    time_us,
+    transaction,
+)
+from spark_jobs.protocol.errors import ConfigError
+from spark_jobs.records.by_schema_plain import PlainSchemaDecoder
+from spark_jobs.records.change_source import PlacedRows
+from spark_jobs.records.changes import UNUSABLE, UpsertDecoder, changes_of, columns_beside
+from spark_jobs.records.decoder import PlainRows
+from spark_jobs.records.json_plain import UNREADABLE, PlainJsonDecoder, read_exactly
+from spark_jobs.schema.arrow_schema import no_rows
+from spark_jobs.schema.change_columns import CHANGE_NAMES
+from spark_jobs.schema.known_schemas import KnownSchemas
+
+if TYPE_CHECKING:
+    from spark_jobs.kafka.chunks import Chunk
+
+
+@dataclass(frozen=True, slots=True)
+class PlainChangesDecoder(ABC):
+    """See ``ChangesDecoder``."""
+
+    rows: PlainJsonDecoder
+    placed: PlacedRows
+    growth: Growth
+    takes_tombstones: ClassVar[bool] = False
+
+    def decode(self, records: Chunk, columns: pa.Schema) -> PlainRows:
+        """See ``PlainDecoder``."""
+        changes = self._changes(records)
+        of_rows = pa.schema([column for column in columns if column.name not in CHANGE_NAMES])
+        alike: defaultdict[tuple[str | None, bool], list[int]] = defaultdict(list)
+        for index, change in changes.items():
+            alike[change.schema, change.is_whole].append(index)
+        parts = []
+        for (schema, is_whole), indices in alike.items():
+            chunk = records.take(indices)
+            chunk.values = [changes[index].row for index in indices]
+            parts.append(_at(indices, self._plain(chunk, schema, of_rows, is_whole=is_whole)))
+        rows = [row for part in parts for row in part.rows]
+        order = np.argsort(np.array(rows, np.int64))
+        table = pa.concat_tables([part.table for part in parts] or [no_rows(of_rows)]).take(pa.array(order))
+        rows = [rows[at] for at in order]
+        made = dict(zip(table.column_names, table.columns, strict=True))
+        made |= columns_beside(changes, rows, records)
+        rounded: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+        for part in parts:
+            for column, at in part.rounded.items():
+                rounded[column] += at
+        return PlainRows(
+            pa.Table.from_arrays([made[name] for name in columns.names], schema=columns),
+            rows,
+            sorted(row for part in parts for row in part.has_more),
+            rounded,
+        )
+
+    @abstractmethod
+    def _changes(self, records: Chunk) -> dict[int, Change]:
+        """Return what records say, by index; those that say nothing that can be a row are left out."""
+
+    def _plain(self, chunk: Chunk, schema: str | None, columns: pa.Schema, *, is_whole: bool) -> PlainRows:
+        if schema is None:
+            return self.rows.decode(chunk, columns)
+        try:
+            known = self.placed.schemas(schema, self.growth.ended(), is_whole=is_whole)
+        except ConfigError as error:
+            if error.code not in UNUSABLE:
+                raise
+            return PlainRows(no_rows(columns), [], [])
+        return PlainSchemaDecoder(known or KnownSchemas()).decode(chunk, columns)
+
+
+class PlainDebeziumDecoder(PlainChangesDecoder):
+    """See ``DebeziumDecoder``."""
+
+    __slots__ = ()
+
+    def _changes(self, records: Chunk) -> dict[int, Change]:
+        documents, changes = Documents(), {}
+        for index, value in enumerate(records.values):
+            if value is not None:
+                try:
+                    changes[index] = _change(documents, records.keys[index], value)
+                except UNREADABLE:
+                    continue  # no row is made of it, and if there is one it has no basis
+        return changes
+
+
+class PlainUpsertDecoder(PlainChangesDecoder):
+    """See ``UpsertDecoder``: what a record says beside its row is read as there."""
+
+    __slots__ = ()
+    takes_tombstones: ClassVar[bool] = True
+
+    def _changes(self, records: Chunk) -> dict[int, Change]:
+        return changes_of(records, UpsertDecoder.change)[0]
+
+
+def _change(documents: Documents, key: bytes | None, value: bytes) -> Change:
+    event, schema = _object(read_exactly(value)), None
+    if event.keys() == {"schema", "payload"} and isinstance(event["schema"], dict | None):
+        schema = None if event["schema"] is None else json.dumps(event["schema"])
+        event = _object(event["payload"])
+    operation, source = str(event.get("op")), _object(event.get("source"))
+    identity = None if key is None else read_key(documents, key)
+    row: Any = {}
+    if operation in WITH_A_ROW:
+        row = event.get("after")
+    elif operation == DELETE:
+        row = event.get("before") if identity is None else read_exactly(identity.whole.encode())
+    return Change(
+        operation,
+        position(source),
+        time_us(source),
+        transaction(source, event.get("transaction")),
+        None if identity is None else identity.whole,
+        orjson.dumps(_object(row), default=lambda number: orjson.Fragment(str(number))),
+        schema,
+        operation in WITH_A_ROW,
+    )
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if type(value) is not dict:
+        raise NotReadError("no object")
+    return value
+
+
+def _at(indices: list[int], plain: PlainRows) -> PlainRows:
+    """Return the same by the indices of the records."""
+    return replace(
+        plain,
+        rows=[indices[row] for row in plain.rows],
+        has_more=[indices[row] for row in plain.has_more],
+        rounded={column: [indices[row] for row in at] for column, at in plain.rounded.items()},
+    )
