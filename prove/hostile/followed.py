@@ -5,7 +5,7 @@ Each answer holds exactly the records below its watermark, and none has less tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -57,9 +57,9 @@ def _killed(job: Job, point: str, workload: Workload) -> History:
     return History(f"{asker.answers} answers, all exact", of_earlier=job.of_earlier)
 
 
-def _meets(inject: Callable[[Workload], History], refusals: Collection[str], workload: Workload) -> History:
+def _meets(inject: Callable[[Workload], History], workload: Workload) -> History:
     """Follow while one of the cases of topics happens, all of it."""
-    with asked_throughout(workload.lab, refusals={"no-table-yet", *refusals}) as (asker, _):
+    with asked_throughout(workload.lab, refusals={"no-table-yet"}) as (asker, _):
         history = inject(workload)
     return History(f"{history.happened}; {asker.answers} answers, all exact", of_earlier=history.of_earlier)
 
@@ -74,6 +74,17 @@ def _retention_passes(workload: Workload) -> History:
         ended = expect_refusal(workload, "retention-passed")
         skip_offsets(workload, 0, kafka.HALF, kafka.HALF + kafka.TAKEN, kafka.TAKEN)
     return History(f"{ended}; {asker.answers} answers, all exact")
+
+
+def _topic_made_again(workload: Workload) -> History:
+    workload.drain_batches()
+    with asked_throughout(workload.lab, refusals=_OTHER_TOPIC) as (asker, loop):
+        # What answers are held against must be read before it is gone.
+        asker.ask_for_all()
+        workload.recreate_topic()
+        loop.wait_for(loop.done + 3)
+        history = kafka.accept(workload, expect_refusal(workload, "topic-recreated"))
+    return replace(history, happened=f"{history.happened}; {asker.answers} answers, all exact")
 
 
 def _broker_killed(workload: Workload, brokers: Brokers) -> History:
@@ -94,11 +105,7 @@ def _case(name: str, title: str, inject: Callable[[Workload], History], **more: 
     return Case(f"followed/{name}", f"{title}, while a follower answers", EXACT, inject, **more)
 
 
-_TOPICS: dict[str, Collection[str]] = {
-    "transactions": (),
-    "partitions-added": (),
-    "topic-made-again/before": _OTHER_TOPIC,
-}
+_TOPICS = {"transactions", "partitions-added"}
 CASES = (
     *(
         _case(
@@ -112,10 +119,11 @@ CASES = (
         for point in points
     ),
     *(
-        _case(each.name, each.title, partial(_meets, each.inject, _TOPICS[each.name]), settings=_HOT)
+        _case(each.name, each.title, partial(_meets, each.inject), settings=_HOT)
         for each in kafka.CASES
         if each.name in _TOPICS
     ),
+    _case("topic-made-again", "the topic is deleted and made again", _topic_made_again, settings=_HOT),
     _case("retention", "retention passes the table's next offset", _retention_passes, settings=_HOT),
 )
 SCENARIOS = (
