@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from servers.spark_connect import SparkConnectServer
 
 
-def run_warm_drains(spark: SparkConnectServer, *configs: Path) -> DrainProcess:
+def run_warm_drains(spark: SparkConnectServer, *configs: Path, is_warm: bool = False) -> DrainProcess:
     """As ``run_drains``."""
-    process, receiver = fork(_drain, time.time(), spark.process.pid, list(configs))
+    process, receiver = fork(_drain, time.time(), spark.process.pid, list(configs), is_warm)
     with receiver:
         answer: DrainProcess = receiver.recv()
     process.join()
     return answer
 
 
-def _drain(sender: Connection, asked_at: float, spark_pid: int, paths: list[Path]) -> None:
+def _drain(sender: Connection, asked_at: float, spark_pid: int, paths: list[Path], is_warm: bool) -> None:
     with sender:
-        sender.send(measure_drains(asked_at, time.time(), spark_pid, paths, is_warm=False))
+        sender.send(measure_drains(asked_at, time.time(), spark_pid, paths, is_warm=is_warm))
