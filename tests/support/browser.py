@@ -163,6 +163,7 @@ def open_browser(folder: ServerFolder) -> Iterator[Page]:
     executable = shutil.which(BROWSER)
     assert executable is not None, MISSING.format(why="not tried by this test")
     port_file = folder.home / "DevToolsActivePort"
+    port_file.unlink(missing_ok=True)  # of a browser that had the folder before
     command = [executable, *_ARGUMENTS, f"--window-size={WIDTH},{HEIGHT}", f"--user-data-dir={folder.home}"]
     process = ServerProcess(folder, [*command, "about:blank"], clean_environment(java_home()))
     try:
