@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 from confluent_kafka import Consumer, Producer, TopicPartition
+from pyiceberg.expressions import EqualTo, Reference
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from bench.records import PARTITIONS, order_values
 from prove.lab.work_loop import looping
@@ -25,6 +27,7 @@ from resources.connections import open_connections
 from spark_jobs.config.file import load_config
 from spark_jobs.hot.follower import Follower
 from spark_jobs.query.engine import Engine
+from spark_jobs.query.hot_rows import HotRows
 from spark_jobs.query.query import query
 
 if TYPE_CHECKING:
@@ -122,13 +125,14 @@ def follow(connection: Connection, path: Path) -> None:
             """Return the CPU milliseconds of a query."""
             return _cpu_ms(lambda: once(sql))
 
-        def in_arrow(sql: str) -> float:
-            return _in_arrow(follower.pin(PIPELINE), sql)
+        def searched(sql: str, column: str, value: int) -> tuple[float, float]:
+            prefix = follower.pin(PIPELINE)
+            return _searched(prefix, column, value), _in_arrow(prefix, sql)
 
         cpu = time.process_time
         _answer(
             connection,
-            {f.__name__: f for f in (seen, until, until_drained, sizes, asked, in_arrow)} | {"cpu": cpu},
+            {f.__name__: f for f in (seen, until, until_drained, sizes, asked, searched)} | {"cpu": cpu},
         )
         follower.close()
 
@@ -230,6 +234,14 @@ def _in_arrow(prefix: Prefix, sql: str) -> float:
         engine.register("orders", plain)
         engine.execute("SET TimeZone = 'UTC'")
         return _cpu_ms(lambda: engine.sql(sql).fetchall())
+
+
+def _searched(prefix: Prefix, column: str, value: int) -> float:
+    """The CPU milliseconds of finding the rows among the hot ones, as a query's source does."""
+    schema = prefix.seam.table.schema()
+    columns, hot = schema_to_pyarrow(schema, include_field_ids=False), HotRows(prefix.rows)
+    wanted = EqualTo(Reference(column), value)  # type: ignore[arg-type, call-arg]
+    return _cpu_ms(lambda: list(hot.stream(columns, wanted, schema)))
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
