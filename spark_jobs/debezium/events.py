@@ -129,6 +129,8 @@ def transaction(source: Mapping[str, Any], told: Any) -> str | None:
         own = told.get("id")
     if own is None:
         return None
+    if type(own) not in {int, str}:
+        raise NotReadError("neither a whole number nor a text", "transaction.id")
     try:
         str(own).encode()
     except UnicodeEncodeError as error:

@@ -481,6 +481,16 @@ def test_many_at_once_are_what_each_is_by_itself(changed: list[tuple[str, Any]],
             assert repr(alone.to_pylist()[0]) == repr(made[index])
 
 
+@pytest.mark.parametrize("number", [b"1e9997", b"7.5", b"true", b"[7]"])
+def test_a_transaction_is_a_whole_number_or_a_text(number: bytes) -> None:
+    """Another one is nobody's name: the event is a bad value."""
+    event = TYPED.event("c", ROW)
+    known = event.index(b'"txId":') + len(b'"txId":')
+    other = event[:known] + number + event[event.index(b",", known) :]
+    good = (TYPED.key(1), event)
+    assert [*Table().drain([good, (TYPED.key(1), other)]).indices] == [0]
+
+
 @given(st.data())
 def test_no_bytes_stop_a_drain(data: st.DataObject) -> None:
     """Events of which some bytes are others, or are not there, are rows or bad values."""
