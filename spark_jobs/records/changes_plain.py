@@ -120,7 +120,7 @@ class PlainUpsertDecoder(PlainChangesDecoder):
 def _change(documents: Documents, key: bytes | None, value: bytes) -> Change:
     event, schema = _object(read_exactly(value)), None
     if event.keys() == {"schema", "payload"} and isinstance(event["schema"], dict | None):
-        schema = None if event["schema"] is None else json.dumps(event["schema"])
+        schema = None if event["schema"] is None else json.dumps(event["schema"], default=str)
         event = _object(event["payload"])
     operation, source = str(event.get("op")), _object(event.get("source"))
     identity = None if key is None else read_key(documents, key)
